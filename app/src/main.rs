@@ -1,0 +1,2 @@
+//! The `afresh` binary.
+fn main() {}

@@ -1,0 +1,9 @@
+//! What afresh decides.
+//!
+//! Nothing here reads a clock, a file, the environment or a pipe: time and everything that happened
+//! come in as values, and what has to be done goes out as values.
+
+pub mod audit;
+pub mod limits;
+pub mod policy;
+pub mod time;

@@ -1,0 +1,24 @@
+//! Every bound in the product: how much, why that much, and what happens at the bound.
+
+use std::time::Duration;
+
+/// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
+pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Rotated files that are kept; the oldest goes when one more is added.
+pub const TRAIL_FILES_KEPT: u32 = 8;
+
+/// A record longer than this has its text fields cut: one `write` must stay one write.
+pub const TRAIL_LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Records that wait for the disk. When a stuck disk has filled the queue, the next ones are
+/// counted as lost and said loudly; supervision goes on.
+pub const TRAIL_QUEUE_LEN_MAX: usize = 1024;
+
+/// How long a writer waits for another afresh that holds the trail's lock (it may be stopped by
+/// SIGSTOP). Then it appends without the lock: one `write` to an `O_APPEND` file does not tear.
+pub const TRAIL_LOCK_WAIT: Duration = Duration::from_millis(500);
+
+/// How long an announced effect waits for the trail to be on disk. Then the loss is said, and the
+/// effect happens: a hung disk must not hang a restart.
+pub const TRAIL_SYNC_WAIT: Duration = Duration::from_secs(2);

@@ -1,0 +1,93 @@
+//! When a service is restarted, how long that waits, and how it is stopped.
+//!
+//! A value between the configuration, which fills it in, and the restart machine, which follows it.
+
+use std::time::Duration;
+
+/// Everything about restarts that can be configured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Which ends of the process are followed by a restart.
+    pub restart: Restart,
+    /// Also restarts after a clean exit that nobody asked for, where `restart` is on-crash.
+    pub restart_on_normal_exit: bool,
+    /// The exit code by which a process asks to be started again.
+    pub restart_code: i32,
+    /// The wait before a restart, by consecutive crashes.
+    pub backoff: Backoff,
+    /// The first crash after a quiet time is restarted at once; `backoff` begins with the second.
+    pub first_at_once: bool,
+    /// The least time between two requested restarts.
+    pub throttle: Duration,
+    /// This many crashes within `crash_loop_window` are a crash loop.
+    pub crash_loop_count: u32,
+    /// See `crash_loop_count`.
+    pub crash_loop_window: Duration,
+    /// An instance that ran this long was fine: the count of crashes begins anew.
+    pub stable_after: Duration,
+    /// Consecutive restarts without a stable run before giving up; 0 never gives up.
+    pub max_restarts: u32,
+    /// A stop closes stdin, waits this long, and then sends SIGTERM.
+    pub stdin_timeout: Duration,
+    /// The time between SIGTERM and SIGKILL.
+    pub stop_timeout: Duration,
+}
+
+/// Which ends of the process are followed by a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// All but a stop by the user.
+    Always,
+    /// Crashes, and the restarts that the process asks for.
+    OnCrash,
+    /// None, but for the restarts that the process or the user asks for.
+    Never,
+}
+
+/// The wait before a restart, by consecutive crashes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Backoff {
+    /// `base × factor^(n-1)` after the n-th crash, with jitter on top, all of it at most `cap`.
+    Exponential {
+        /// The wait after the first crash.
+        base: Duration,
+        /// By how much each wait is longer than the one before.
+        factor: f64,
+        /// The longest wait, jitter included.
+        cap: Duration,
+        /// Up to this many percent are added at random.
+        jitter_percent: u8,
+    },
+    /// 1 s for crashes 1 to 3, 5 s for 4 to 10, 10 s from the 11th.
+    Stepped,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            restart: Restart::OnCrash,
+            restart_on_normal_exit: false,
+            restart_code: 42,
+            backoff: Backoff::default(),
+            first_at_once: false,
+            throttle: Duration::from_secs(1),
+            crash_loop_count: 3,
+            crash_loop_window: Duration::from_secs(60),
+            stable_after: Duration::from_secs(60),
+            max_restarts: 5,
+            stdin_timeout: Duration::ZERO,
+            stop_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::Exponential {
+            base: Duration::from_secs(1),
+            factor: 2.0,
+            cap: Duration::from_secs(60),
+            jitter_percent: 50,
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Time as core sees it: the time since the start, wall-clock stamps, and durations as people write
+//! them. Reads no clock.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment, as the time since the supervisor started (monotonic).
+///
+/// Not an `Instant`, so that a log of `(Time, Input)` can be saved and replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(Duration);
+
+impl Time {
+    /// The start of the supervisor.
+    pub const ZERO: Self = Self(Duration::ZERO);
+
+    /// The moment this long after the start.
+    pub const fn after_start(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// How long after the start this moment is.
+    pub const fn since_start(self) -> Duration {
+        self.0
+    }
+
+    /// The time from `earlier` to this moment; zero where `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    fn add(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later))
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Self;
+
+    fn sub(self, earlier: Duration) -> Self {
+        Self(self.0.saturating_sub(earlier))
+    }
+}
+
+/// A wall-clock stamp: the time since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp(Duration);
+
+impl Stamp {
+    /// The stamp this long after 1970-01-01 UTC.
+    pub const fn since_unix_epoch(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// Seconds since 1970-01-01 UTC, with fractions.
+    pub fn unix_seconds(self) -> f64 {
+        self.0.as_secs_f64()
+    }
+
+    /// The stamp that much earlier; 1970 at the earliest.
+    pub fn earlier_by(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(by))
+    }
+
+    /// The time from `earlier` to this stamp; zero where `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Reads RFC 3339 in UTC (`2026-11-15T08:42:00.123Z`); the fraction may be left out.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (date, clock) = text.strip_suffix('Z')?.split_once(['T', 't', ' '])?;
+        let [year, month, day] = numbers(date, '-')?;
+        let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+        let [hour, minute, second] = numbers(clock, ':')?;
+        let in_range = (1..=12).contains(&month) && (1..=31).contains(&day) && year >= 1970;
+        if !in_range || hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let nanos = parse_fraction(fraction)?;
+        let days = days_from_civil(i64::from(year), month, day);
+        let seconds = u64::try_from(days).ok()? * 86_400
+            + u64::from(hour) * 3600
+            + u64::from(minute) * 60
+            + u64::from(second);
+        Some(Self(Duration::new(seconds, nanos)))
+    }
+}
+
+impl fmt::Display for Stamp {
+    /// RFC 3339 with milliseconds, in UTC.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        let millis = self.0.subsec_millis();
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"
+        )
+    }
+}
+
+/// Why a duration could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseDurationError {
+    text: String,
+}
+
+impl fmt::Display for ParseDurationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a duration: write a number and a unit, such as `500ms`, `2s`, `1m`, `1h30m` or `7d`",
+            self.text
+        )
+    }
+}
+
+impl std::error::Error for ParseDurationError {}
+
+/// Reads `500ms`, `1.5s`, `1m`, `1h30m`, `7d` or a bare `0`.
+pub fn parse_duration(text: &str) -> Result<Duration, ParseDurationError> {
+    let error = || ParseDurationError {
+        text: text.to_owned(),
+    };
+    let mut rest = text.trim();
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(error());
+    }
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(error)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| error())?;
+        let unit_len = rest[digits..]
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len() - digits);
+        let unit = match &rest[digits..digits + unit_len] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(error()),
+        };
+        let part = Duration::try_from_secs_f64(number * unit).map_err(|_| error())?;
+        total = total.checked_add(part).ok_or_else(error)?;
+        rest = &rest[digits + unit_len..];
+    }
+    Ok(total)
+}
+
+/// Writes a duration as people read it: `850 µs`, `12 ms`, `1.5 s`, `2 m 5 s`, `3 h 4 m`, `2 d 1 h`.
+pub fn show_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let pair = |big: u64, big_unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{big} {big_unit}"),
+        _ => format!("{big} {big_unit} {small} {small_unit}"),
+    };
+    match duration.as_millis() {
+        0 if duration.is_zero() => "0 s".to_owned(),
+        0 => format!("{} µs", duration.as_micros()),
+        millis @ 1..1_000 => format!("{millis} ms"),
+        1_000..60_000 => {
+            let tenths = duration.as_millis() / 100;
+            match tenths % 10 {
+                0 => format!("{} s", tenths / 10),
+                tenth => format!("{}.{tenth} s", tenths / 10),
+            }
+        }
+        60_000..3_600_000 => pair(seconds / 60, "m", seconds % 60, "s"),
+        3_600_000..86_400_000 => pair(seconds / 3600, "h", seconds / 60 % 60, "m"),
+        _ => pair(seconds / 86_400, "d", seconds / 3600 % 24, "h"),
+    }
+}
+
+/// Writes a duration in the form that [`parse_duration`] reads.
+pub fn write_duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    match millis {
+        0 => "0s".to_owned(),
+        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
+        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
+        _ if millis % 1_000 == 0 => format!("{}s", millis / 1_000),
+        _ => format!("{millis}ms"),
+    }
+}
+
+fn numbers(text: &str, separator: char) -> Option<[u32; 3]> {
+    let mut parts = text.split(separator).map(|part| {
+        let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| part.parse::<u32>().ok()).flatten()
+    });
+    let all = [parts.next()??, parts.next()??, parts.next()??];
+    parts.next().is_none().then_some(all)
+}
+
+fn parse_fraction(digits: &str) -> Option<u32> {
+    if digits.is_empty() {
+        return Some(0);
+    }
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let nine: String = digits.chars().chain("000000000".chars()).take(9).collect();
+    nine.parse().ok()
+}
+
+/// Days since 1970-01-01 of a date in the Gregorian calendar; the year begins in March here, so
+/// that the leap day is its last.
+fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_rfc_3339_with_milliseconds() {
+        let cases = [
+            (0, 0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, 999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400, 0, "2000-02-29T00:00:00.000Z"),
+            (1_763_196_120, 7, "2025-11-15T08:42:00.007Z"),
+            (4_107_542_399, 0, "2100-02-28T23:59:59.000Z"),
+            (4_107_542_400, 0, "2100-03-01T00:00:00.000Z"),
+        ];
+        for (seconds, millis, text) in cases {
+            let stamp = Stamp::since_unix_epoch(Duration::new(seconds, millis * 1_000_000));
+            assert_eq!(stamp.to_string(), text);
+            assert_eq!(Stamp::parse(text), Some(stamp));
+        }
+    }
+
+    #[test]
+    fn what_is_no_stamp_is_refused() {
+        for text in [
+            "",
+            "2026",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:00:00",
+            "2026-01-01T00:00:00.xZ",
+            "+026-01-01T00:00:00Z",
+            "2026-01-01-01T00:00:00Z",
+        ] {
+            assert_eq!(Stamp::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_and_written() {
+        let cases = [
+            ("500ms", 500),
+            ("1.5s", 1_500),
+            ("1m", 60_000),
+            ("1h30m", 5_400_000),
+            ("0", 0),
+            ("7d", 604_800_000),
+        ];
+        for (text, millis) in cases {
+            assert_eq!(
+                parse_duration(text),
+                Ok(Duration::from_millis(millis)),
+                "{text}"
+            );
+        }
+        for millis in [
+            0, 1, 999, 1_000, 1_500, 60_000, 61_000, 3_600_000, 86_400_000,
+        ] {
+            let duration = Duration::from_millis(millis);
+            assert_eq!(parse_duration(&write_duration(duration)), Ok(duration));
+        }
+        for text in [
+            "",
+            "5",
+            "s",
+            "1 s",
+            "-1s",
+            "1x",
+            "1s2",
+            "1e9s",
+            "99999999999999999999d",
+            "1.2.3s",
+            "NaNs",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_shown_for_people() {
+        let cases = [
+            (0, "0 s"),
+            (850, "850 µs"),
+            (12_000, "12 ms"),
+            (1_500_000, "1.5 s"),
+            (2_000_000, "2 s"),
+            (125_000_000, "2 m 5 s"),
+            (11_040_000_000, "3 h 4 m"),
+            (176_400_000_000, "2 d 1 h"),
+        ];
+        for (micros, text) in cases {
+            assert_eq!(show_duration(Duration::from_micros(micros)), text);
+        }
+    }
+}

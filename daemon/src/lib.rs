@@ -1,0 +1,1 @@
+//! What afresh does: processes, pipes, files.
