@@ -4,6 +4,9 @@
 //! come in as values, and what has to be done goes out as values.
 
 pub mod audit;
+pub mod id;
 pub mod limits;
 pub mod policy;
+pub mod service;
+pub mod supervisor;
 pub mod time;

@@ -22,3 +22,11 @@ pub const TRAIL_LOCK_WAIT: Duration = Duration::from_millis(500);
 /// How long an announced effect waits for the trail to be on disk. Then the loss is said, and the
 /// effect happens: a hung disk must not hang a restart.
 pub const TRAIL_SYNC_WAIT: Duration = Duration::from_secs(2);
+
+/// The least wait between two starts in a crash loop, also where the configured delay is zero:
+/// a restart loop must not exhaust the machine.
+pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// How long after SIGKILL a tree may take to vanish. Then its guardian is replaced, and what it
+/// left is swept by the warden; this repeats until the tree is gone.
+pub const KILL_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,0 +1,368 @@
+//! What is told about a service: each event is one record of the trail and one line of the log.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::exit::{Ending, Exit, SpawnFailure};
+use crate::audit::{Level, Record};
+use crate::id::Generation;
+use crate::time::show_duration;
+
+/// Something that people and programs are told about a service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A process runs.
+    Started {
+        /// Its id.
+        pid: u32,
+        /// Which instance it is.
+        generation: Generation,
+        /// Restarts of every kind so far.
+        restarts: u64,
+    },
+    /// The process is gone, and all that it had started.
+    Exited {
+        /// Its id, where its start had been reported.
+        pid: Option<u32>,
+        /// What the kernel says.
+        exit: Exit,
+        /// What it means.
+        ending: Ending,
+        /// How long it ran.
+        uptime: Duration,
+    },
+    /// A process could not be started.
+    SpawnFailed(SpawnFailure),
+    /// Somebody asked for a restart. On disk before anything stops.
+    RestartRequested {
+        /// The process that is to be replaced.
+        pid: Option<u32>,
+        /// Why.
+        reason: String,
+    },
+    /// The restart is on record; the instance goes now. On disk before it does.
+    ExitingForRestart {
+        /// The process that goes.
+        pid: Option<u32>,
+        /// Why.
+        reason: String,
+        /// The code that stands for a requested restart.
+        exit_code: i32,
+    },
+    /// A requested restart has to wait: one a second is the limit.
+    Throttled {
+        /// For this long.
+        delay: Duration,
+    },
+    /// The next start is planned.
+    Restarting {
+        /// After this long.
+        delay: Duration,
+        /// After what.
+        after: Ending,
+        /// The how-manieth restart since the last stable run.
+        attempt: u32,
+        /// How many are allowed; 0 for no limit.
+        attempts_max: u32,
+    },
+    /// It crashes again and again.
+    CrashLoop {
+        /// This many times…
+        crashes: u32,
+        /// …within this time.
+        window: Duration,
+        /// The wait until the next try.
+        delay: Duration,
+    },
+    /// It has run long enough to count as well.
+    Recovered {
+        /// For this long.
+        uptime: Duration,
+    },
+    /// All allowed restarts have failed.
+    GaveUp {
+        /// Restarts tried.
+        restarts: u32,
+        /// The last failure.
+        last: Ending,
+    },
+    /// It is down and stays down.
+    Stopped(StopReason),
+    /// It did not end in time; the next step of the stop is taken.
+    Escalating {
+        /// The process that does not end.
+        pid: Option<u32>,
+        /// What it was given before.
+        waited: Duration,
+        /// What is done now.
+        step: &'static str,
+    },
+}
+
+/// Why a service is down and stays down.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StopReason {
+    /// The user's stop, or SIGTERM or SIGINT from outside.
+    ByUser,
+    /// afresh itself ends.
+    Shutdown,
+    /// It ended, and the policy says not to restart it.
+    Policy(Ending),
+}
+
+impl Event {
+    /// Whether the event announces what is about to be done, and so must be on disk before.
+    pub const fn is_announcement(&self) -> bool {
+        matches!(
+            self,
+            Self::RestartRequested { .. } | Self::ExitingForRestart { .. }
+        )
+    }
+
+    /// The record of the trail. `title` is how people call the service, `name` its key.
+    pub fn record(&self, title: &str, name: &str, logger: &str) -> Record {
+        let (level, event_type, message, mut props) = self.parts(title);
+        props.insert(0, ("service", Value::from(name)));
+        Record {
+            level,
+            logger: logger.to_owned(),
+            message,
+            event_type,
+            props,
+        }
+    }
+
+    /// The sentence of the log.
+    pub fn message(&self, title: &str) -> String {
+        self.parts(title).2
+    }
+
+    fn parts(&self, title: &str) -> Parts {
+        match self {
+            Self::Started {
+                pid,
+                generation,
+                restarts,
+            } => (
+                Level::Info,
+                "server_started",
+                format!("{title} started (pid {pid}, restart {restarts})"),
+                vec![
+                    ("pid", json!(pid)),
+                    ("generation", json!(generation.0)),
+                    ("restarts", json!(restarts)),
+                ],
+            ),
+            Self::Exited {
+                pid,
+                exit,
+                ending,
+                uptime,
+            } => exited(title, *pid, *exit, ending, *uptime),
+            Self::SpawnFailed(failure) => (
+                Level::Error,
+                "server_spawn_failed",
+                format!("{title} could not be started: {}", failure.message),
+                vec![
+                    ("error", json!(failure.message)),
+                    ("hint", json!(failure.hint)),
+                ],
+            ),
+            Self::RestartRequested { pid, reason } => (
+                Level::Info,
+                "server_restart_requested",
+                "Server restart requested".to_owned(),
+                vec![("reason", json!(reason)), ("pid", json!(pid))],
+            ),
+            Self::ExitingForRestart {
+                pid,
+                reason,
+                exit_code,
+            } => (
+                Level::Info,
+                "server_exiting_for_restart",
+                format!("{title} exiting for restart: {reason}"),
+                vec![
+                    ("exit_code", json!(exit_code)),
+                    ("reason", json!(reason)),
+                    ("pid", json!(pid)),
+                ],
+            ),
+            Self::Recovered { uptime } => (
+                Level::Info,
+                "server_recovered",
+                format!(
+                    "{title} has been up for {}, all is well",
+                    show_duration(*uptime)
+                ),
+                vec![("uptime_ms", millis(*uptime))],
+            ),
+            Self::Stopped(reason) => stopped(title, reason),
+            Self::Throttled { .. }
+            | Self::Restarting { .. }
+            | Self::CrashLoop { .. }
+            | Self::GaveUp { .. }
+            | Self::Escalating { .. } => self.parts_of_waits(title),
+        }
+    }
+
+    fn parts_of_waits(&self, title: &str) -> Parts {
+        match self {
+            Self::Throttled { delay } => (
+                Level::Info,
+                "server_restart_throttled",
+                format!(
+                    "{title} restart throttled, waiting {}",
+                    show_duration(*delay)
+                ),
+                vec![("delay_ms", millis(*delay))],
+            ),
+            Self::Restarting {
+                delay,
+                after,
+                attempt,
+                attempts_max,
+            } => restarting(title, *delay, after, *attempt, *attempts_max),
+            Self::CrashLoop {
+                crashes,
+                window,
+                delay,
+            } => (
+                Level::Error,
+                "server_crash_loop",
+                format!(
+                    "{title} crash loop detected, backing off ({crashes} crashes within {}, next \
+                     try in {})",
+                    show_duration(*window),
+                    show_duration(*delay)
+                ),
+                vec![
+                    ("crashes", json!(crashes)),
+                    ("window_ms", millis(*window)),
+                    ("delay_ms", millis(*delay)),
+                ],
+            ),
+            Self::GaveUp { restarts, last } => (
+                Level::Error,
+                "server_gave_up",
+                format!("{title} failed: gave up after {restarts} restarts; last: {last}"),
+                vec![("restarts", json!(restarts)), ("last", json!(last.name()))],
+            ),
+            Self::Escalating { pid, waited, step } => (
+                Level::Warning,
+                "server_stop_escalated",
+                format!(
+                    "{title} has not ended within {}, now {step}",
+                    show_duration(*waited)
+                ),
+                vec![
+                    ("pid", json!(pid)),
+                    ("waited_ms", millis(*waited)),
+                    ("step", json!(step)),
+                ],
+            ),
+            _ => unreachable!("parts() handles all other events"),
+        }
+    }
+}
+
+type Parts = (Level, &'static str, String, Vec<(&'static str, Value)>);
+
+fn exited(title: &str, pid: Option<u32>, exit: Exit, ending: &Ending, uptime: Duration) -> Parts {
+    let failed = matches!(
+        ending,
+        Ending::Crash { .. }
+            | Ending::Killed { .. }
+            | Ending::HandshakeFailed(_)
+            | Ending::HealthFailed(_)
+    );
+    let (level, event_type) = if failed {
+        (Level::Warning, "server_crashed")
+    } else {
+        (Level::Info, "server_exited")
+    };
+    let (code, signal) = match exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+        Exit::Unknown => (None, None),
+    };
+    let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+    (
+        level,
+        event_type,
+        format!(
+            "{title}{who} {exit} after {}: {ending}",
+            show_duration(uptime)
+        ),
+        vec![
+            ("pid", json!(pid)),
+            ("exit_code", json!(code)),
+            ("signal", json!(signal)),
+            ("ending", json!(ending.name())),
+            ("uptime_ms", millis(uptime)),
+        ],
+    )
+}
+
+fn restarting(title: &str, delay: Duration, after: &Ending, attempt: u32, max: u32) -> Parts {
+    let when = if delay.is_zero() {
+        "now".to_owned()
+    } else {
+        format!("in {}", show_duration(delay))
+    };
+    let which = match max {
+        0 => format!("restart {attempt}"),
+        max => format!("restart {attempt} of {max}"),
+    };
+    let cause = match after {
+        Ending::Clean => "unexpected exit".to_owned(),
+        other => other.name().replace('_', " "),
+    };
+    (
+        Level::Info,
+        "server_restarting",
+        format!("Restarting {title} after {cause}, {when} ({which})"),
+        vec![
+            ("after", json!(after.name())),
+            ("delay_ms", millis(delay)),
+            ("attempt", json!(attempt)),
+            ("attempts_max", json!(max)),
+        ],
+    )
+}
+
+fn stopped(title: &str, reason: &StopReason) -> Parts {
+    let (level, word, message) = match reason {
+        StopReason::ByUser => (
+            Level::Info,
+            "stopped_by_user",
+            format!("{title} stopped by user, not restarting"),
+        ),
+        StopReason::Shutdown => (
+            Level::Info,
+            "shutdown",
+            format!("{title} stopped, afresh is shutting down"),
+        ),
+        StopReason::Policy(ending @ (Ending::Clean | Ending::StoppedByUser)) => (
+            Level::Info,
+            ending.name(),
+            format!("{title} has finished, not restarting"),
+        ),
+        StopReason::Policy(ending) => (
+            Level::Error,
+            ending.name(),
+            format!("{title} failed and is not restarted, as the policy says: {ending}"),
+        ),
+    };
+    (
+        level,
+        "server_stopped",
+        message,
+        vec![("reason", json!(word))],
+    )
+}
+
+fn millis(duration: Duration) -> Value {
+    json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,161 @@
+//! What the end of a process means.
+
+use std::fmt;
+
+use crate::policy::Policy;
+
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// How a process ended, as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited by itself with this code.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// It is gone, but what it ended with is not known: its guardian was killed.
+    Unknown,
+}
+
+/// What the end of an instance means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Exit code 0.
+    Clean,
+    /// The code that asks for a restart.
+    RestartRequested,
+    /// Any other code.
+    Crash {
+        /// The code.
+        code: i32,
+    },
+    /// A signal that is a failure: SIGKILL, SIGSEGV and the like.
+    Killed {
+        /// The signal; `None` where the kernel's word was lost.
+        signal: Option<i32>,
+    },
+    /// The user ended it: our stop, or SIGTERM or SIGINT from outside.
+    StoppedByUser,
+    /// We ended it to start it again.
+    Replaced,
+    /// It could not be started.
+    SpawnFailed(SpawnFailure),
+    /// It ran, but did not open its session as it must.
+    HandshakeFailed(String),
+    /// It ran, but its health checks failed.
+    HealthFailed(String),
+}
+
+/// Why a process could not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpawnFailure {
+    /// What failed and why, as a sentence.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Trying again cannot help: no such command, no permission, no such folder.
+    pub permanent: bool,
+    /// The exit code that a shell would give: 127 not found, 126 not executable, 125 otherwise.
+    pub code: i32,
+}
+
+impl Exit {
+    /// Classifies an exit that nobody here asked for.
+    pub(super) fn unasked(self, policy: &Policy) -> Ending {
+        match self {
+            Self::Code(code) if code == policy.restart_code => Ending::RestartRequested,
+            Self::Code(0) => Ending::Clean,
+            Self::Code(code) => Ending::Crash { code },
+            Self::Signal(SIGTERM | SIGINT) => Ending::StoppedByUser,
+            Self::Signal(signal) => Ending::Killed {
+                signal: Some(signal),
+            },
+            Self::Unknown => Ending::Killed { signal: None },
+        }
+    }
+
+    /// The code that a shell would show for it.
+    pub const fn shell_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+            Self::Unknown => 128 + 9,
+        }
+    }
+}
+
+impl Ending {
+    /// The word for it in the trail.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::RestartRequested => "restart_requested",
+            Self::Crash { .. } => "crash",
+            Self::Killed { .. } => "killed",
+            Self::StoppedByUser => "stopped_by_user",
+            Self::Replaced => "replaced",
+            Self::SpawnFailed(_) => "spawn_failed",
+            Self::HandshakeFailed(_) => "handshake_failed",
+            Self::HealthFailed(_) => "health_failed",
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "ended by signal {signal} ({name})"),
+                None => write!(f, "ended by signal {signal}"),
+            },
+            Self::Unknown => f.write_str("ended together with its guardian"),
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clean => f.write_str("clean exit"),
+            Self::RestartRequested => f.write_str("restart requested by the process"),
+            Self::Crash { .. } => f.write_str("crash"),
+            Self::Killed { .. } => f.write_str("killed"),
+            Self::StoppedByUser => f.write_str("stopped by user"),
+            Self::Replaced => f.write_str("stopped for a restart"),
+            Self::SpawnFailed(failure) => f.write_str(&failure.message),
+            Self::HandshakeFailed(why) => write!(f, "handshake failed: {why}"),
+            Self::HealthFailed(why) => write!(f, "health check failed: {why}"),
+        }
+    }
+}
+
+/// The name of a signal whose number is the same on Linux and macOS, and of Linux's others.
+pub const fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        #[cfg(target_os = "linux")]
+        7 => "SIGBUS",
+        #[cfg(target_os = "linux")]
+        10 => "SIGUSR1",
+        #[cfg(target_os = "linux")]
+        12 => "SIGUSR2",
+        #[cfg(target_os = "linux")]
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}

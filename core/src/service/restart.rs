@@ -1,0 +1,350 @@
+//! How often a service has crashed of late, and what follows: the wait, the crash loop, giving up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::limits::CRASH_LOOP_DELAY_MIN;
+use crate::policy::{Backoff, Policy};
+use crate::time::Time;
+
+/// The record of crashes that decides on the next wait.
+#[derive(Debug)]
+pub(super) struct Restarts {
+    /// Crashes since the last stable run.
+    pub(super) consecutive: u32,
+    /// Restarts of every kind, for the eye.
+    pub(super) total: u64,
+    /// In a crash loop: said once, until a stable run.
+    pub(super) looping: bool,
+    /// Crashes within the sliding window; never more than the loop's count.
+    recent: VecDeque<Time>,
+    /// When the last requested restart was carried out.
+    last_requested: Option<Time>,
+    random: Random,
+}
+
+/// What follows a crash.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Try again after this long.
+    Retry {
+        delay: Duration,
+        /// The crash loop has just been detected.
+        loop_begins: bool,
+    },
+    /// The last allowed restart has failed.
+    GiveUp,
+}
+
+impl Restarts {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            consecutive: 0,
+            total: 0,
+            looping: false,
+            recent: VecDeque::new(),
+            last_requested: None,
+            random: Random(seed),
+        }
+    }
+
+    /// Forgets the crashes: a stable run, or a user's start.
+    pub(super) fn forget(&mut self) {
+        self.consecutive = 0;
+        self.looping = false;
+        self.recent.clear();
+    }
+
+    /// Counts a crash of an instance that ran for `uptime`.
+    pub(super) fn crashed(&mut self, now: Time, uptime: Duration, policy: &Policy) -> Verdict {
+        if uptime > policy.stable_after {
+            self.forget();
+        }
+        self.consecutive = self.consecutive.saturating_add(1);
+        if policy.max_restarts > 0 && self.consecutive > policy.max_restarts {
+            return Verdict::GiveUp;
+        }
+        let loop_begins = self.note_for_loop(now, policy) && !self.looping;
+        self.looping |= loop_begins;
+        Verdict::Retry {
+            delay: self.delay(policy),
+            loop_begins,
+        }
+    }
+
+    /// The earliest moment for the next requested restart.
+    pub(super) fn requested_restart_at(&self, now: Time, policy: &Policy) -> Time {
+        self.last_requested
+            .map_or(now, |last| now.max(last + policy.throttle))
+    }
+
+    /// A requested restart is carried out at `at`.
+    pub(super) fn requested(&mut self, at: Time) {
+        self.last_requested = Some(at);
+    }
+
+    fn note_for_loop(&mut self, now: Time, policy: &Policy) -> bool {
+        let count = policy.crash_loop_count as usize;
+        if count == 0 {
+            return false;
+        }
+        self.recent.push_back(now);
+        while self.recent.len() > count {
+            self.recent.pop_front();
+        }
+        let oldest = self.recent.front().copied().unwrap_or(now);
+        self.recent.len() == count && now.since(oldest) <= policy.crash_loop_window
+    }
+
+    fn delay(&mut self, policy: &Policy) -> Duration {
+        let mut crash = self.consecutive;
+        if policy.first_at_once {
+            if crash == 1 {
+                return Duration::ZERO;
+            }
+            crash -= 1;
+        }
+        match policy.backoff {
+            Backoff::Exponential {
+                base,
+                factor,
+                cap,
+                jitter_percent,
+            } => {
+                let mut delay = grown(base, factor, crash - 1, cap);
+                if self.looping {
+                    // A wait of zero grows to zero: a loop needs a floor of its own.
+                    let rounds = self.consecutive.saturating_sub(policy.crash_loop_count);
+                    delay = delay.max(grown(CRASH_LOOP_DELAY_MIN, factor.max(2.0), rounds, cap));
+                }
+                let jitter = self.random.unit() * f64::from(jitter_percent) / 100.0;
+                delay.mul_f64(1.0 + jitter).min(cap)
+            }
+            Backoff::Stepped => Duration::from_secs(match crash {
+                0..=3 => 1,
+                4..=10 => 5,
+                _ => 10,
+            }),
+        }
+    }
+}
+
+/// `base × factor^rounds`, at most `cap`.
+fn grown(base: Duration, factor: f64, rounds: u32, cap: Duration) -> Duration {
+    let factor = factor.powi(rounds.min(1_000).cast_signed());
+    let seconds = base.as_secs_f64() * factor;
+    // Infinity compares too: beyond the cap is the cap.
+    if seconds < cap.as_secs_f64() {
+        Duration::from_secs_f64(seconds)
+    } else {
+        cap
+    }
+}
+
+/// SplitMix64: small, and the same on every machine, so that a history can be replayed.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    /// A number from 0 up to 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+        (z >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exact(base: Duration, cap: Duration) -> Policy {
+        Policy {
+            backoff: Backoff::Exponential {
+                base,
+                factor: 2.0,
+                cap,
+                jitter_percent: 0,
+            },
+            max_restarts: 0,
+            ..Policy::default()
+        }
+    }
+
+    /// The waits after crashes that come one after another, each right after its start.
+    fn delays(policy: &Policy, crashes: u32, seed: u64) -> Vec<Duration> {
+        let mut restarts = Restarts::new(seed);
+        let mut now = Time::ZERO;
+        (0..crashes)
+            .map(|_| match restarts.crashed(now, Duration::ZERO, policy) {
+                Verdict::Retry { delay, .. } => {
+                    now = now + delay;
+                    delay
+                }
+                Verdict::GiveUp => panic!("gave up"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_the_cap() {
+        // G3 O1 O5
+        let policy = exact(Duration::from_secs(1), Duration::from_secs(60));
+        let seconds: Vec<u64> = delays(&policy, 9, 1)
+            .iter()
+            .map(Duration::as_secs)
+            .collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+
+    #[test]
+    fn jitter_adds_up_to_half_and_stays_inside_the_cap() {
+        // G3
+        let mut seen = (f64::MAX, 0.0_f64);
+        for seed in 0..500 {
+            let all = delays(
+                &Policy {
+                    max_restarts: 0,
+                    ..Policy::default()
+                },
+                8,
+                seed,
+            );
+            for (n, delay) in all.iter().enumerate() {
+                let plain = f64::from(1 << n).min(60.0);
+                let delay = delay.as_secs_f64();
+                assert!(
+                    delay >= plain.min(60.0) && delay <= (plain * 1.5).min(60.0),
+                    "{n}: {delay}"
+                );
+                if n == 0 {
+                    seen = (seen.0.min(delay), seen.1.max(delay));
+                }
+            }
+        }
+        assert!(
+            seen.0 < 1.02 && seen.1 > 1.48,
+            "jitter covers its range: {seen:?}"
+        );
+    }
+
+    #[test]
+    fn stepped_waits_follow_the_table() {
+        // W5
+        let policy = Policy {
+            backoff: Backoff::Stepped,
+            max_restarts: 0,
+            ..Policy::default()
+        };
+        let seconds: Vec<u64> = delays(&policy, 12, 1)
+            .iter()
+            .map(Duration::as_secs)
+            .collect();
+        assert_eq!(seconds, [1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 10, 10]);
+    }
+
+    #[test]
+    fn a_loop_with_no_delay_gets_one() {
+        // W12
+        let policy = exact(Duration::ZERO, Duration::from_secs(60));
+        let millis: Vec<u128> = delays(&policy, 6, 1)
+            .iter()
+            .map(Duration::as_millis)
+            .collect();
+        assert_eq!(millis, [0, 0, 1_000, 2_000, 4_000, 8_000]);
+    }
+
+    #[test]
+    fn the_first_crash_can_be_free() {
+        // G3
+        let policy = Policy {
+            first_at_once: true,
+            ..exact(Duration::from_secs(1), Duration::from_secs(60))
+        };
+        let seconds: Vec<u64> = delays(&policy, 4, 1)
+            .iter()
+            .map(Duration::as_secs)
+            .collect();
+        assert_eq!(seconds, [0, 1, 2, 4]);
+    }
+
+    #[test]
+    fn three_crashes_in_a_sliding_minute_are_a_loop() {
+        // O5
+        let policy = exact(Duration::from_secs(1), Duration::from_secs(60));
+        let at = |seconds| Time::after_start(Duration::from_secs(seconds));
+        // Spaced so that a fixed window would see two and two, or all four.
+        let cases = [
+            (vec![0, 30, 60], true),
+            (vec![0, 30, 61], false),
+            (vec![0, 50, 100, 110], true),
+            (vec![0, 40, 80, 120], false),
+        ];
+        for (crashes, expected) in cases {
+            let mut restarts = Restarts::new(1);
+            for crash in &crashes {
+                restarts.crashed(at(*crash), Duration::from_secs(5), &policy);
+            }
+            assert_eq!(restarts.looping, expected, "{crashes:?}");
+        }
+    }
+
+    #[test]
+    fn a_stable_run_begins_the_count_anew() {
+        // G3 O5
+        let policy = exact(Duration::from_secs(1), Duration::from_secs(60));
+        let mut restarts = Restarts::new(1);
+        for _ in 0..4 {
+            restarts.crashed(Time::ZERO, Duration::ZERO, &policy);
+        }
+        assert!(restarts.looping);
+        let exactly = restarts.crashed(Time::ZERO, Duration::from_secs(60), &policy);
+        assert_eq!(
+            exactly,
+            Verdict::Retry {
+                delay: Duration::from_secs(16),
+                loop_begins: false
+            }
+        );
+        let more = restarts.crashed(Time::ZERO, Duration::from_millis(60_001), &policy);
+        assert_eq!(
+            more,
+            Verdict::Retry {
+                delay: Duration::from_secs(1),
+                loop_begins: false
+            }
+        );
+        assert!(!restarts.looping);
+    }
+
+    #[test]
+    fn it_gives_up_after_the_last_allowed_restart() {
+        // O6
+        let policy = Policy::default();
+        let mut restarts = Restarts::new(1);
+        for n in 1..=6 {
+            let verdict = restarts.crashed(Time::ZERO, Duration::ZERO, &policy);
+            assert_eq!(verdict == Verdict::GiveUp, n == 6, "crash {n}");
+        }
+    }
+
+    #[test]
+    fn requested_restarts_are_a_second_apart() {
+        // W4
+        let policy = Policy::default();
+        let mut restarts = Restarts::new(1);
+        let now = Time::after_start(Duration::from_secs(10));
+        assert_eq!(restarts.requested_restart_at(now, &policy), now);
+        restarts.requested(now);
+        let soon = now + Duration::from_millis(300);
+        assert_eq!(
+            restarts.requested_restart_at(soon, &policy),
+            now + Duration::from_secs(1)
+        );
+        let late = now + Duration::from_secs(5);
+        assert_eq!(restarts.requested_restart_at(late, &policy), late);
+    }
+}
