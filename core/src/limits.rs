@@ -30,3 +30,17 @@ pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
 /// How long after SIGKILL a tree may take to vanish. Then its guardian is replaced, and what it
 /// left is swept by the warden; this repeats until the tree is gone.
 pub const KILL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a tree gets between SIGTERM and SIGKILL when its supervisor was killed. All of it has to
+/// be over within a second.
+pub const ORPHANED_GRACE: Duration = Duration::from_millis(300);
+
+/// The pause between two rounds of killing a tree that is still there.
+pub const SWEEP_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long a guardian kills before it names the processes that it cannot kill (another user's, or
+/// stuck in the kernel), and goes on.
+pub const SWEEP_MAX: Duration = Duration::from_secs(1);
+
+const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
+const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);

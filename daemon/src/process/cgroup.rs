@@ -1,0 +1,89 @@
+//! A cgroup for each guardian, where the kernel and our rights allow one: `cgroup.kill` ends a
+//! guardian and its whole tree at one stroke, fork bombs included.
+//!
+//! On top of the subreapers, never instead of them: most places have no cgroup that we may write.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A cgroup (version 2) that we may use.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    path: PathBuf,
+    /// We made it, so we remove it.
+    made: bool,
+}
+
+impl Cgroup {
+    /// The cgroup that this process is in, if children can be made in it and killed.
+    pub(crate) fn own() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        Self::find(&mounts, &own).filter(|cgroup| cgroup.path.join("cgroup.procs").exists())
+    }
+
+    /// The mount point is wherever it is: in the usual place, or beside version 1.
+    fn find(mounts: &str, own: &str) -> Option<Self> {
+        let is_v2 = |line: &&str| line.split(' ').nth(2) == Some("cgroup2");
+        let mount = mounts.lines().find(is_v2)?.split(' ').nth(1)?;
+        let inside = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        Some(Self { path: Path::new(mount).join(inside), made: false })
+    }
+
+    /// Removes what wardens that were killed have left here, now empty.
+    pub(crate) fn clean(&self) {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let warden = name.to_str().and_then(|name| name.strip_prefix("afresh-"));
+            let Some((warden, _)) = warden.and_then(|rest| rest.split_once('-')) else { continue };
+            if !Path::new("/proc").join(warden).exists() {
+                fs::remove_dir(entry.path()).ok();
+            }
+        }
+    }
+
+    /// A new cgroup inside this one; `None` where that is not allowed.
+    pub(crate) fn child(&self, number: u64) -> Option<Self> {
+        let path = self.path.join(format!("afresh-{}-{number}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        let child = Self { path, made: true };
+        // Kernels before 5.14 have no `cgroup.kill`; without it there is no use for it.
+        child.path.join("cgroup.kill").exists().then_some(child)
+    }
+
+    /// Kills everything inside.
+    pub(crate) fn kill(&self) {
+        // Where it fails, the sweep does the same more slowly.
+        fs::write(self.path.join("cgroup.kill"), "1").ok();
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        if self.made {
+            // Busy when something inside cannot be killed: then it has to stay.
+            fs::remove_dir(&self.path).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_is_found_wherever_it_is() {
+        let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                      cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let found = Cgroup::find(hybrid, "1:cpu:/x\n0::/a/b\n").map(|cgroup| cgroup.path.clone());
+        assert_eq!(found, Some(PathBuf::from("/sys/fs/cgroup/unified/a/b")));
+        assert!(Cgroup::find("cgroup / cgroup rw 0 0", "0::/").is_none());
+        assert!(Cgroup::find(hybrid, "1:cpu:/x\n").is_none());
+    }
+}

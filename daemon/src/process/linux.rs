@@ -1,0 +1,176 @@
+//! What only Linux has: subreapers, death signals, signal descriptors, the list of children in
+//! `/proc`, and cgroups. `macos.rs` has the same functions.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use nix::libc::{CLONE_INTO_CGROUP, SYS_clone3, clone_args, syscall};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::socket::MsgFlags;
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+
+use super::cgroup::Cgroup;
+
+/// How descriptors are received: never inherited by what we start.
+pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
+
+/// What keeps processes from outliving us, in words.
+pub(crate) const MECHANISM: &str =
+    "guardian: child subreaper, lifeline socket, parent-death signal; survives SIGKILL of afresh";
+
+/// Orphans among our descendants become our children.
+pub(super) fn adopt_orphans() -> io::Result<()> {
+    Ok(prctl::set_child_subreaper(true)?)
+}
+
+/// The calling process, just forked, is killed when `parent` dies.
+///
+/// The signal goes by the parent's thread; the warden and the guardians have only one, and it lasts.
+pub(super) fn die_with(parent: Pid) -> io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if getppid() != parent {
+        // It died before the signal was set up.
+        return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
+    }
+    Ok(())
+}
+
+/// Forks, with the child born in `cgroup`. `None` is the child.
+///
+/// Moving a process into a cgroup later can take ten milliseconds; being born there costs nothing.
+pub(super) fn fork_into(cgroup: Option<&Cgroup>) -> io::Result<Option<Pid>> {
+    if let Some(folder) = cgroup.and_then(|cgroup| fs::File::open(cgroup.path()).ok()) {
+        // SAFETY: all zero is a valid value of this plain struct.
+        #[expect(unsafe_code, reason = "libc gives no other way to make one")]
+        let mut arguments: clone_args = unsafe { std::mem::zeroed() };
+        arguments.flags = CLONE_INTO_CGROUP.cast_unsigned().into();
+        arguments.exit_signal = (Signal::SIGCHLD as i32).cast_unsigned().into();
+        arguments.cgroup = folder.as_raw_fd().cast_unsigned().into();
+        // SAFETY: without CLONE_VM this is a fork; the caller has one thread and holds no lock.
+        #[expect(unsafe_code, reason = "a fork into a cgroup is a bare system call")]
+        let pid =
+            unsafe { syscall(SYS_clone3, &raw mut arguments, std::mem::size_of::<clone_args>()) };
+        match pid {
+            0 => return Ok(None),
+            1.. => return Ok(i32::try_from(pid).ok().map(Pid::from_raw)),
+            // Old kernels and some sandboxes refuse clone3: a plain fork does.
+            _ => {}
+        }
+    }
+    // SAFETY: the caller has one thread, so the child may go on as it likes.
+    #[expect(unsafe_code, reason = "forks")]
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(Some(child)),
+        ForkResult::Child => Ok(None),
+    }
+}
+
+/// The name in `ps` and `top`.
+pub(super) fn set_name(name: &std::ffi::CStr) {
+    // Only for the eye: a kernel that refuses loses nothing.
+    prctl::set_name(name).ok();
+}
+
+/// Wakes a `poll` when a child changes its state.
+pub(super) struct ChildWatch(SignalFd);
+
+impl ChildWatch {
+    pub(super) fn new() -> io::Result<Self> {
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGCHLD);
+        mask.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Forgets the wakeups so far.
+    pub(super) fn clear(&mut self) {
+        while let Ok(Some(_)) = self.0.read_signal() {}
+    }
+}
+
+/// The children of a process, as the kernel lists them; none where it is gone.
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => {
+                found.extend(list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && kernel_hides_children() => {
+                return children_by_scan(pid);
+            }
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+/// The name of a process, and whether it is more than a zombie.
+pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (name, state, _) = parse_stat(&stat)?;
+    (!matches!(state, 'Z' | 'X')).then(|| name.to_owned())
+}
+
+/// Whether the kernel was built without `/proc/PID/task/TID/children`.
+fn kernel_hides_children() -> bool {
+    let me = getpid();
+    !fs::exists(format!("/proc/{me}/task/{me}/children")).unwrap_or(true)
+}
+
+fn children_by_scan(parent: Pid) -> Vec<Pid> {
+    let Ok(all) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| {
+        fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| parse_stat(&stat).is_some_and(|(_, _, ppid)| ppid == parent.as_raw()))
+    })
+    .map(Pid::from_raw)
+    .collect()
+}
+
+/// Name, state and parent; the name may hold blanks and brackets, so the last bracket ends it.
+fn parse_stat(stat: &str) -> Option<(&str, char, i32)> {
+    let (before, after) = stat.rsplit_once(')')?;
+    let name = before.split_once('(')?.1;
+    let mut fields = after.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((name, state, fields.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_confuse() {
+        assert_eq!(parse_stat("7 (a) b) R 3 x"), Some(("a) b", 'R', 3)));
+        assert_eq!(parse_stat("7 (a"), None);
+    }
+
+    #[test]
+    fn both_ways_to_list_children_agree() {
+        let mut child =
+            std::process::Command::new("sleep").arg("60").spawn().expect("every system has sleep");
+        let pid = Pid::from_raw(child.id().cast_signed());
+        assert!(children(getpid()).contains(&pid));
+        assert!(children_by_scan(getpid()).contains(&pid));
+        assert!(name_if_alive(pid).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!children(getpid()).contains(&pid));
+        assert_eq!(name_if_alive(pid), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! The one way to start a process and the one way to end it, for everything that afresh runs.
+//!
+//! # Theory of operation
+//!
+//! ```text
+//!   supervisor ── subreaper ───────────────┐  sweeps when even the warden was killed
+//!      │  socket          sockets          │
+//!   warden ─── subreaper ──────────┐       │  sweeps when a guardian was killed
+//!      │ fork                      │       │
+//!   guardian (one a service) ── subreaper  │  reports the end when the whole tree is gone
+//!      │ fork, exec, parent-death signal
+//!   the service's process, its children, and whatever they start, setsid or not
+//! ```
+//!
+//! Whoever of the three is killed, those above see it at once (a socket closes, a child ends),
+//! and those below end what they guard. Only when all three are killed in the same instant can a
+//! grandchild stay behind.
+
+mod explain;
+
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(unix)]
+mod guardian;
+#[cfg(unix)]
+mod host;
+#[cfg(unix)]
+mod tree;
+#[cfg(unix)]
+mod warden;
+#[cfg(unix)]
+mod wire;
+
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod os;
+#[cfg(all(unix, not(target_os = "linux")))]
+#[path = "macos.rs"]
+mod os;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use afresh_core::id::{Generation, ServiceId};
+use afresh_core::service::{Exit, SpawnFailure};
+
+#[cfg(unix)]
+pub(crate) use self::host::{Processes, StartError, Stdio};
+#[cfg(unix)]
+pub(crate) use self::os::MECHANISM;
+#[cfg(unix)]
+pub(crate) use self::warden::run as run_warden;
+
+/// What a service runs.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program and its arguments; no shell is involved.
+    pub argv: Vec<OsString>,
+    /// The folder it starts in; ours where none is given.
+    pub cwd: Option<PathBuf>,
+    /// The whole environment.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// What the process layer tells.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// The instance runs.
+    Spawned { service: ServiceId, generation: Generation, pid: u32 },
+    /// It could not be started.
+    SpawnFailed { service: ServiceId, generation: Generation, failure: SpawnFailure },
+    /// It is gone, with its whole tree.
+    Exited { service: ServiceId, generation: Generation, exit: Exit, remains: Remains },
+    /// Something that people should know.
+    Notice(String),
+}
+
+/// What an instance left behind.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    /// Processes that outlived it and were killed.
+    pub(crate) leftovers: u32,
+    /// Processes that could not be killed: pid and name.
+    pub(crate) survivors: Vec<(u32, String)>,
+}

@@ -1,0 +1,103 @@
+//! A whole tree of processes: listing, signalling, reaping.
+//!
+//! Works on the calling process's own descendants. Because the caller adopts orphans, whatever
+//! loses its parent becomes its child: when no child is left, the tree is gone for certain.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpid};
+
+use super::os::{self, ChildWatch};
+use super::wire::{End, Survivor};
+
+/// A child that was reaped.
+pub(super) struct Reaped {
+    pub(super) pid: Pid,
+    pub(super) end: End,
+}
+
+/// What is left of the children after all that have ended were reaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Remaining {
+    None,
+    Some,
+}
+
+/// Reaps every child that has ended.
+pub(super) fn reap(mut reaped: impl FnMut(Reaped)) -> Remaining {
+    loop {
+        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) => reaped(Reaped { pid, end: End::Code(code) }),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                reaped(Reaped { pid, end: End::Signal(signal as i32) });
+            }
+            Ok(WaitStatus::StillAlive) => return Remaining::Some,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return Remaining::None,
+        }
+    }
+}
+
+/// All descendants of ours but `spared` and theirs, parents before their children.
+pub(super) fn descendants(spared: &[Pid]) -> Vec<Pid> {
+    let mut found: Vec<Pid> =
+        os::children(getpid()).into_iter().filter(|pid| !spared.contains(pid)).collect();
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        for child in os::children(pid) {
+            // A pid can be listed twice when a parent dies during the walk.
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Sends a signal to all descendants but `spared`. Returns how many there were.
+///
+/// Parents come first: their orphans become our children, and the next round finds them there.
+pub(super) fn signal_all(signal: Signal, spared: &[Pid]) -> usize {
+    let all = descendants(spared);
+    for pid in &all {
+        // Gone already, or not ours to kill: the next round or the survivors' list says so.
+        kill(*pid, signal).ok();
+    }
+    all.len()
+}
+
+/// The descendants that are alive, for the one who has to be told.
+pub(super) fn survivors(spared: &[Pid]) -> Vec<Survivor> {
+    let alive = |pid: Pid| {
+        let name = os::name_if_alive(pid)?;
+        Some(Survivor { pid: pid.as_raw().cast_unsigned(), name })
+    };
+    descendants(spared).into_iter().filter_map(alive).collect()
+}
+
+/// Waits until a child changes, something arrives on `socket`, or `patience` is over. Returns
+/// whether there is something on the socket, be it its end.
+pub(super) fn wait(
+    watch: &ChildWatch,
+    socket: Option<BorrowedFd<'_>>,
+    patience: Option<Duration>,
+) -> io::Result<bool> {
+    // Rounded up: a turn that comes a moment too early would only spin.
+    let timeout = patience.map_or(PollTimeout::NONE, |patience| {
+        PollTimeout::try_from(patience.as_millis() + 1).unwrap_or(PollTimeout::MAX)
+    });
+    let mut fds = vec![PollFd::new(watch.fd(), PollFlags::POLLIN)];
+    fds.extend(socket.map(|socket| PollFd::new(socket, PollFlags::POLLIN)));
+    match poll(&mut fds, timeout) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(fds.get(1).is_some_and(|fd| fd.any().unwrap_or(true)))
+}

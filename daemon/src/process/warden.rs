@@ -1,0 +1,193 @@
+//! The warden: makes the guardians, and sweeps up after one that was killed.
+//!
+//! One a supervisor, the same binary started with a hidden subcommand, single-threaded and without
+//! an async runtime. Guardians are forked from it, so that a hundred of them share its memory, and
+//! a guardian costs no exec. It is a subreaper above them: what a killed guardian leaves becomes
+//! its child, and is killed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::unistd::{Pid, setsid};
+use tokio::time::Instant;
+
+use super::cgroup::Cgroup;
+use super::guardian::guard;
+use super::os::{self, ChildWatch};
+use super::tree::{self, Remaining, wait};
+use super::wire::{Frame, Inbox, WardenOrder, WardenReport, send_all};
+
+/// Runs the warden on its socket until the supervisor and all guardians are gone.
+pub(crate) fn run(socket: OwnedFd) -> io::Result<()> {
+    // Its own session: Ctrl+C and the end of a terminal are the supervisor's business, which
+    // may have a client to answer first.
+    setsid().ok();
+    for number in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        // SAFETY: ignores a signal, installs no handler.
+        #[expect(unsafe_code, reason = "`signal` can install handlers")]
+        unsafe { signal(number, SigHandler::SigIgn) }.map_err(io::Error::from)?;
+    }
+    os::set_name(c"afresh-warden");
+    os::adopt_orphans()?;
+    let parent_cgroup = Cgroup::own().inspect(Cgroup::clean);
+    let mut warden = Warden {
+        socket,
+        inbox: Inbox::default(),
+        watch: ChildWatch::new()?,
+        guardians: BTreeMap::new(),
+        strays_since: None,
+        leave_by: None,
+        parent_cgroup,
+    };
+    while warden.turn()? {}
+    Ok(())
+}
+
+struct Warden {
+    socket: OwnedFd,
+    inbox: Inbox,
+    watch: ChildWatch,
+    guardians: BTreeMap<u64, Guarded>,
+    /// Since when there are processes that a killed guardian left.
+    strays_since: Option<Instant>,
+    /// The supervisor is gone; guardians that are not gone by then are killed.
+    leave_by: Option<Instant>,
+    parent_cgroup: Option<Cgroup>,
+}
+
+struct Guarded {
+    pid: Pid,
+    gone: bool,
+    /// The supervisor waits for word that all is gone.
+    bury: bool,
+    cgroup: Option<Cgroup>,
+}
+
+impl Warden {
+    /// Deals with the next thing that happens. Returns whether there is more to do.
+    fn turn(&mut self) -> io::Result<bool> {
+        let socket = self.leave_by.is_none().then(|| self.socket.as_fd());
+        if wait(&self.watch, socket, self.patience())? {
+            self.listen()?;
+        }
+        self.watch.clear();
+        if self.leave_by.is_some_and(|at| at <= Instant::now()) {
+            self.guardians.values().filter(|guarded| !guarded.gone).for_each(Guarded::kill);
+        }
+        let remaining = self.reap();
+        self.sweep(remaining)?;
+        Ok(self.leave_by.is_none() || !self.guardians.is_empty() || self.strays_since.is_some())
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        match (self.strays_since, self.leave_by) {
+            (Some(_), _) => Some(SWEEP_PAUSE),
+            (None, Some(at)) => Some(at.saturating_duration_since(Instant::now()).max(SWEEP_PAUSE)),
+            (None, None) => None,
+        }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
+            // Each guardian has noticed by itself; this is for one that hangs.
+            self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
+            return Ok(());
+        }
+        while let Some(order) = self.inbox.next()? {
+            match order {
+                WardenOrder::Fork { guardian } => self.fork(guardian)?,
+                WardenOrder::Bury { guardian } => match self.guardians.get_mut(&guardian) {
+                    Some(guarded) => {
+                        guarded.bury = true;
+                        guarded.kill();
+                    }
+                    None => self.report(&WardenReport::Buried { guardian, survivors: Vec::new() })?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, guardian: u64) -> io::Result<()> {
+        let Some(socket) = self.inbox.next_fd() else {
+            let errno = nix::libc::EBADF;
+            return self.report(&WardenReport::ForkFailed { guardian, errno });
+        };
+        let cgroup = self.parent_cgroup.as_ref().and_then(|parent| parent.child(guardian));
+        match os::fork_into(cgroup.as_ref()) {
+            Ok(Some(pid)) => {
+                let guarded = Guarded { pid, gone: false, bury: false, cgroup };
+                self.guardians.insert(guardian, guarded);
+                Ok(())
+            }
+            Ok(None) => {
+                let code = i32::from(guard(socket).is_err());
+                std::process::exit(code);
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(nix::libc::EAGAIN);
+                self.report(&WardenReport::ForkFailed { guardian, errno })
+            }
+        }
+    }
+
+    fn reap(&mut self) -> Remaining {
+        let guardians = &mut self.guardians;
+        let remaining = tree::reap(|reaped| {
+            if let Some(guarded) = guardians.values_mut().find(|g| g.pid == reaped.pid) {
+                guarded.gone = true;
+            }
+        });
+        if self.guardians.values().any(|guarded| guarded.gone) {
+            self.strays_since.get_or_insert_with(Instant::now);
+        }
+        remaining
+    }
+
+    /// Kills whatever is our child and no guardian, until there is no such thing.
+    fn sweep(&mut self, remaining: Remaining) -> io::Result<()> {
+        let Some(since) = self.strays_since else { return Ok(()) };
+        let living: Vec<Pid> =
+            self.guardians.values().filter(|g| !g.gone).map(|guarded| guarded.pid).collect();
+        let strays = match remaining {
+            Remaining::None => 0,
+            Remaining::Some => tree::signal_all(Signal::SIGKILL, &living),
+        };
+        let given_up = since.elapsed() > SWEEP_MAX;
+        if strays > 0 && !given_up {
+            return Ok(());
+        }
+        let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
+        self.strays_since = None;
+        let gone = self.guardians.extract_if(.., |_, guarded| guarded.gone);
+        for (guardian, guarded) in gone.collect::<Vec<_>>() {
+            drop(guarded.cgroup);
+            if guarded.bury {
+                let survivors = survivors.clone();
+                self.report(&WardenReport::Buried { guardian, survivors })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: &WardenReport) -> io::Result<()> {
+        // A supervisor that is gone is noticed by the next read of the socket.
+        send_all(self.socket.as_fd(), &report.to_bytes()).or(Ok(()))
+    }
+}
+
+impl Guarded {
+    /// Its tree too, at one stroke, where there is a cgroup.
+    fn kill(&self) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        if !self.gone {
+            kill(self.pid, Signal::SIGKILL).ok();
+        }
+    }
+}
