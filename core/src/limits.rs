@@ -22,3 +22,15 @@ pub const TRAIL_LOCK_WAIT: Duration = Duration::from_millis(500);
 /// How long an announced effect waits for the trail to be on disk. Then the loss is said, and the
 /// effect happens: a hung disk must not hang a restart.
 pub const TRAIL_SYNC_WAIT: Duration = Duration::from_secs(2);
+
+/// A configuration file beyond this is refused: a full one is about 2 KiB, so whatever is this large
+/// is something else.
+pub const CONFIG_FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Errors of one configuration file that are shown; one more says that there are others. Nobody
+/// reads further, and each of them quotes a line.
+pub const CONFIG_ERRORS_MAX: usize = 100;
+
+/// The longest duration that can be configured. A year is as good as for ever, and a sum of some of
+/// them is far from the end of every clock.
+pub const CONFIG_DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
