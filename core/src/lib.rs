@@ -4,6 +4,7 @@
 //! come in as values, and what has to be done goes out as values.
 
 pub mod audit;
+pub mod config;
 pub mod id;
 pub mod limits;
 pub mod policy;

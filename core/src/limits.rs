@@ -44,3 +44,14 @@ pub const SWEEP_MAX: Duration = Duration::from_secs(1);
 
 const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
 const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);
+/// A configuration file beyond this is refused: a full one is about 2 KiB, so whatever is this large
+/// is something else.
+pub const CONFIG_FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Errors of one configuration file that are shown; one more says that there are others. Nobody
+/// reads further, and each of them quotes a line.
+pub const CONFIG_ERRORS_MAX: usize = 100;
+
+/// The longest duration that can be configured. A year is as good as for ever, and a sum of some of
+/// them is far from the end of every clock.
+pub const CONFIG_DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);

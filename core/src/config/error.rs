@@ -1,0 +1,148 @@
+//! What is wrong with a configuration, where, and what to write instead.
+
+use std::fmt;
+
+use super::excerpt::{Excerpt, printable};
+use super::kind::{Kind, Value};
+use super::settings::Setting;
+use super::suggest::nearest;
+
+/// Something wrong in one place of the configuration. Its `Display` is the whole report, without a
+/// newline at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// What sort of mistake it is.
+    pub kind: ErrorKind,
+    /// What is wrong, in a sentence.
+    pub message: String,
+    /// Where that is.
+    pub origin: Origin,
+    /// The line, quoted; none where there is no line to show.
+    pub excerpt: Option<Excerpt>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// What sort of mistake it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The file is larger than a configuration can be.
+    TooLarge,
+    /// The file is not UTF-8.
+    Encoding,
+    /// The file is not TOML.
+    Syntax,
+    /// There is no such section.
+    UnknownSection,
+    /// There is no such key.
+    UnknownKey,
+    /// There is no such variable. A warning: children of afresh inherit variables that are not its.
+    UnknownVariable,
+    /// The value has another type than the setting.
+    WrongType,
+    /// The value has the right type, but cannot be taken.
+    BadValue,
+    /// Two values that are right by themselves do not go together.
+    Conflict,
+    /// The file has more errors than are shown.
+    TooMany,
+}
+
+impl ErrorKind {
+    /// The first word of the report.
+    pub const fn severity(self) -> &'static str {
+        match self {
+            Self::UnknownVariable => "warning",
+            _ => "error",
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// A configuration file.
+    File {
+        /// Its path, as it was given.
+        path: String,
+        /// The line, from 1.
+        line: usize,
+        /// The column in characters, from 1.
+        column: usize,
+    },
+    /// An environment variable.
+    Env {
+        /// Its name.
+        name: String,
+    },
+    /// A flag of the command line.
+    Flag {
+        /// Its name, dashes included.
+        name: String,
+    },
+}
+
+impl fmt::Display for Origin {
+    /// `default`, `path:line`, `env NAME` or `flag --name`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line, .. } => write!(f, "{path}:{line}"),
+            Self::Env { name } => write!(f, "env {}", printable(name)),
+            Self::Flag { name } => write!(f, "flag {name}"),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = match &self.origin {
+            Origin::File { line, .. } => line.to_string(),
+            _ => " ".to_owned(),
+        };
+        let gutter = " ".repeat(number.len());
+        write!(f, "{}: {}", self.kind.severity(), self.message)?;
+        write!(f, "\n{gutter}--> {}", self.origin)?;
+        if let Origin::File { column, .. } = self.origin {
+            write!(f, ":{column}")?;
+        }
+        if let Some(excerpt) = &self.excerpt {
+            let indent = " ".repeat(excerpt.indent);
+            let carets = "^".repeat(excerpt.carets);
+            let line = format!("{number} | {}", excerpt.text);
+            write!(f, "\n{gutter} |\n{}", line.trim_end())?;
+            write!(f, "\n{gutter} | {indent}{carets}")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// What to write instead of a value that the setting does not take.
+///
+/// `written` is the value as text, `form` writes a good one with the name before it.
+pub(super) fn value_hint(
+    setting: &Setting,
+    written: &str,
+    form: impl Fn(&Value) -> String,
+) -> String {
+    if let Kind::Word(words) = setting.kind
+        && let Some(word) = nearest(written, words.iter().copied())
+    {
+        return format!("did you mean `{word}`?");
+    }
+    // The usual mistakes: quotes that are too many or missing, and a missing unit.
+    let meant = (["", "s", "B"].iter())
+        .find_map(|unit| setting.kind.parse(&format!("{written}{unit}")))
+        .filter(|_| !written.is_empty());
+    match meant {
+        Some(value) => format!("write `{}`", printable(&form(&value))),
+        None => format!("for example `{}`", form(&setting.default)),
+    }
+}

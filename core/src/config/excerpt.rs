@@ -1,0 +1,219 @@
+//! The line of an error, quoted so that the carets stand under the right letters and no byte of a
+//! hostile file reaches the terminal as a command.
+
+use std::ops::Range;
+
+/// Cells of the line shown before the span, and from its start on; the rest is cut.
+const CELLS_BEFORE: usize = 40;
+const CELLS_AFTER: usize = 60;
+
+/// A quoted line and the place of the carets below it, in cells of a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The line, safe to print; where it is long, its part around the carets.
+    pub text: String,
+    /// How far in the carets begin.
+    pub indent: usize,
+    /// How many there are; at least one.
+    pub carets: usize,
+}
+
+impl Excerpt {
+    /// Quotes a line. The span is in bytes, on borders of characters; what of it lies outside of the
+    /// line is left out.
+    pub(super) fn of(line: &str, span: Range<usize>) -> Self {
+        let (before, from) = line.split_at(span.start.min(line.len()));
+        let (mut lead, mut indent) = (Vec::new(), 0);
+        for (shown, cells) in before.chars().rev().map(cell) {
+            // The length counts too: a flood of combining marks takes no cell at all.
+            if (indent + cells).max(lead.len()) > CELLS_BEFORE {
+                lead.push("…".to_owned());
+                indent += 1;
+                break;
+            }
+            lead.push(shown);
+            indent += cells;
+        }
+        let mut text: String = lead.into_iter().rev().collect();
+        let (mut carets, mut after) = (0, 0);
+        for (count, (offset, c)) in from.char_indices().enumerate() {
+            let (shown, cells) = cell(c);
+            if (after + cells).max(count) > CELLS_AFTER {
+                text.push('…');
+                break;
+            }
+            text.push_str(&shown);
+            after += cells;
+            if before.len() + offset < span.end {
+                carets += cells;
+            }
+        }
+        Self {
+            text,
+            indent,
+            carets: carets.max(1),
+        }
+    }
+}
+
+/// A text with the starts of its lines.
+pub(super) struct Lines<'a> {
+    pub(super) text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = std::iter::once(0).chain(starts).collect();
+        Self { text, starts }
+    }
+
+    /// The line and column (in characters) where the span begins, both from 1, and the line quoted.
+    pub(super) fn locate(&self, span: &Range<usize>) -> (usize, usize, Excerpt) {
+        let start = self.border(span.start);
+        let line = self.starts.partition_point(|at| *at <= start);
+        let begin = self.starts[line - 1];
+        let text = self.text[begin..].split('\n').next().unwrap_or_default();
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        let start = (start - begin).min(text.len());
+        let end = self.border(span.end).saturating_sub(begin);
+        let column = text[..start].chars().count() + 1;
+        (line, column, Excerpt::of(text, start..end.max(start)))
+    }
+
+    /// The border of a character at or before the offset.
+    fn border(&self, offset: usize) -> usize {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        offset
+    }
+}
+
+/// The text without what a terminal would obey.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().map(|c| cell(c).0).collect()
+}
+
+/// The text without what a terminal would obey, cut to a length that fits in a sentence.
+pub(super) fn printable(text: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let mut shown: String = text.chars().take(CHARS_MAX).map(|c| cell(c).0).collect();
+    if text.chars().nth(CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// How a character is shown, and how many cells that takes.
+///
+/// The ranges are those of UAX #11 (wide) and of the common combining marks: emoji that are joined
+/// out of several are counted one by one.
+fn cell(c: char) -> (String, usize) {
+    let (shown, cells) = match c {
+        '\t' => return ("    ".to_owned(), 4),
+        // Control pictures: U+2400 stands for NUL, and so on.
+        '\0'..='\u{1f}' => (char::from_u32(0x2400 + u32::from(c)).unwrap_or('�'), 1),
+        '\u{7f}' => ('␡', 1),
+        // Other controls, and the marks that turn the direction of writing.
+        '\u{80}'..='\u{9f}'
+        | '\u{61c}'
+        | '\u{200b}'
+        | '\u{200e}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}' => ('�', 1),
+        '\u{300}'..='\u{36f}'
+        | '\u{200c}'..='\u{200d}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{fe20}'..='\u{fe2f}' => (c, 0),
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{33ff}'
+        | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{a000}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}'
+        | '\u{1f900}'..='\u{1f9ff}'
+        | '\u{20000}'..='\u{3fffd}' => (c, 2),
+        _ => (c, 1),
+    };
+    (shown.to_string(), cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(text: &str, part: &str) -> String {
+        let start = text.find(part).unwrap();
+        let excerpt = Excerpt::of(text, start..start + part.len());
+        let carets = "^".repeat(excerpt.carets);
+        format!("{}\n{}{carets}", excerpt.text, " ".repeat(excerpt.indent))
+    }
+
+    #[test]
+    fn carets_stand_under_the_span() {
+        let cases = [
+            ("a = 1", "1", "a = 1\n    ^"),
+            ("\ta = 1", "a", "    a = 1\n    ^"),
+            ("a = \"\tx\"", "\"\tx\"", "a = \"    x\"\n    ^^^^^^^"),
+            ("\"漢字\" = 12", "12", "\"漢字\" = 12\n         ^^"),
+            ("\"e\u{301}\" = 1", "1", "\"e\u{301}\" = 1\n      ^"),
+            ("é = 1", "é", "é = 1\n^"),
+            ("a\0\u{1b}[31m = 2", "2", "a␀␛[31m = 2\n          ^"),
+            ("\u{202e}a = 1", "a", "�a = 1\n ^"),
+        ];
+        for (text, part, wanted) in cases {
+            assert_eq!(drawn(text, part), wanted, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn long_lines_are_cut_around_the_carets() {
+        let line = format!("{}HERE{}", "a".repeat(100_000), "b".repeat(100_000));
+        let before = "a".repeat(40);
+        let after = "b".repeat(56);
+        let wanted = format!("…{before}HERE{after}…\n{}^^^^", " ".repeat(41));
+        assert_eq!(drawn(&line, "HERE"), wanted);
+        assert_eq!(Excerpt::of(&line, 0..line.len()).carets, 60);
+    }
+
+    #[test]
+    fn lines_and_columns_count_from_one_in_characters() {
+        let lines = Lines::new("ab\r\né = 1\n\nlast");
+        let at = |span: Range<usize>| {
+            let (line, column, excerpt) = lines.locate(&span);
+            (line, column, excerpt.text, excerpt.carets)
+        };
+        assert_eq!(at(0..1), (1, 1, "ab".to_owned(), 1));
+        assert_eq!(at(2..3), (1, 3, "ab".to_owned(), 1));
+        assert_eq!(at(4..6), (2, 1, "é = 1".to_owned(), 1));
+        // Within the two bytes of the é.
+        assert_eq!(at(5..6), (2, 1, "é = 1".to_owned(), 1));
+        assert_eq!(at(9..10), (2, 5, "é = 1".to_owned(), 1));
+        // Over the end of the line, and of the text.
+        assert_eq!(at(9..14), (2, 5, "é = 1".to_owned(), 1));
+        assert_eq!(at(11..11), (3, 1, String::new(), 1));
+        assert_eq!(at(16..99), (4, 5, "last".to_owned(), 1));
+        assert_eq!(at(99..99), (4, 5, "last".to_owned(), 1));
+        assert_eq!(Lines::new("").locate(&(0..0)).1, 1);
+    }
+
+    #[test]
+    fn texts_are_cut_and_made_harmless() {
+        assert_eq!(printable("a\u{1b}]0;x\u{7}"), "a␛]0;x␇");
+        assert_eq!(printable(&"x".repeat(1000)).chars().count(), 61);
+    }
+}

@@ -1,0 +1,363 @@
+//! The kinds of values that settings take: how each is read, described and written.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use toml_edit::Item;
+
+use super::error::ErrorKind;
+use crate::limits::CONFIG_DURATION_MAX;
+use crate::time::{parse_duration, write_duration};
+
+/// Which values a setting takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// `500ms`, `2s`, `1h30m`, at most [`CONFIG_DURATION_MAX`]; whole milliseconds count.
+    Duration,
+    /// A whole number in a range.
+    Integer {
+        /// The least value.
+        min: i64,
+        /// The greatest value.
+        max: i64,
+    },
+    /// A share from 0 up to `max` percent, with or without the sign.
+    Percent {
+        /// The greatest value.
+        max: u8,
+    },
+    /// A number in a range.
+    Float {
+        /// The least value.
+        min: f64,
+        /// The greatest value.
+        max: f64,
+    },
+    /// `true` or `false`; outside of files also `1` or `0`.
+    Bool,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// The path of a file.
+    Path,
+    /// A number of bytes with its unit, such as `16MiB`.
+    Size {
+        /// The least value.
+        min: u64,
+        /// The greatest value.
+        max: u64,
+    },
+}
+
+/// A value of a setting. Its `Display` is the form of environment variables and flags.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Of [`Kind::Duration`].
+    Duration(Duration),
+    /// Of [`Kind::Integer`].
+    Integer(i64),
+    /// Of [`Kind::Percent`].
+    Percent(u8),
+    /// Of [`Kind::Float`].
+    Float(f64),
+    /// Of [`Kind::Bool`].
+    Bool(bool),
+    /// Of [`Kind::Word`].
+    Word(&'static str),
+    /// Of [`Kind::Path`].
+    Path(Cow<'static, str>),
+    /// Of [`Kind::Size`].
+    Size(u64),
+}
+
+const SIZE_UNITS: [(&str, u64); 4] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
+
+impl Kind {
+    /// Reads the text of an environment variable, a flag or a string in a file.
+    pub(super) fn parse(&self, text: &str) -> Option<Value> {
+        let text = text.trim();
+        match self {
+            Self::Duration => {
+                let duration = parse_duration(text).ok()?;
+                let millis = u64::try_from(duration.as_millis()).ok()?;
+                (duration <= CONFIG_DURATION_MAX)
+                    .then_some(Value::Duration(Duration::from_millis(millis)))
+            }
+            Self::Integer { .. } => self.integer(text.parse().ok()?),
+            Self::Percent { .. } => {
+                self.integer(text.strip_suffix('%').unwrap_or(text).parse().ok()?)
+            }
+            Self::Float { .. } => self.float(text.parse().ok()?),
+            Self::Bool => match text {
+                "true" | "1" => Some(Value::Bool(true)),
+                "false" | "0" => Some(Value::Bool(false)),
+                _ => None,
+            },
+            Self::Word(words) => {
+                let word = words.iter().find(|word| **word == text)?;
+                Some(Value::Word(word))
+            }
+            Self::Path => {
+                let path = !text.is_empty() && !text.contains('\0');
+                path.then(|| Value::Path(text.to_owned().into()))
+            }
+            Self::Size { min, max } => {
+                let bytes = parse_size(text)?;
+                (*min..=*max).contains(&bytes).then_some(Value::Size(bytes))
+            }
+        }
+    }
+
+    /// Reads an item of a file.
+    pub(super) fn read_toml(&self, item: &Item) -> Result<Value, ErrorKind> {
+        use toml_edit::Value as Toml;
+        let value = match (self, item.as_value()) {
+            (Self::Integer { .. } | Self::Percent { .. }, Some(Toml::Integer(number))) => {
+                self.integer(*number.value())
+            }
+            (Self::Float { .. }, Some(Toml::Integer(number))) => {
+                i32::try_from(*number.value()).map_or(None, |number| self.float(number.into()))
+            }
+            (Self::Float { .. }, Some(Toml::Float(number))) => self.float(*number.value()),
+            (Self::Bool, Some(Toml::Boolean(value))) => Some(Value::Bool(*value.value())),
+            (
+                Self::Duration
+                | Self::Percent { .. }
+                | Self::Word(_)
+                | Self::Path
+                | Self::Size { .. },
+                Some(Toml::String(text)),
+            ) => self.parse(text.value()),
+            _ => return Err(ErrorKind::WrongType),
+        };
+        value.ok_or(ErrorKind::BadValue)
+    }
+
+    fn integer(&self, number: i64) -> Option<Value> {
+        match self {
+            Self::Percent { max } => {
+                let number = u8::try_from(number).ok()?;
+                (number <= *max).then_some(Value::Percent(number))
+            }
+            Self::Integer { min, max } => (*min..=*max)
+                .contains(&number)
+                .then_some(Value::Integer(number)),
+            _ => None,
+        }
+    }
+
+    /// Not a number and the infinities are outside every range.
+    fn float(&self, number: f64) -> Option<Value> {
+        let Self::Float { min, max } = self else {
+            return None;
+        };
+        (*min..=*max)
+            .contains(&number)
+            .then_some(Value::Float(number))
+    }
+}
+
+impl fmt::Display for Kind {
+    /// What a value must be, with its article.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duration => {
+                let days = CONFIG_DURATION_MAX.as_secs() / 86_400;
+                write!(f, "a duration of at most {days}d")
+            }
+            Self::Integer { min, max } => write!(f, "an integer from {min} to {max}"),
+            Self::Percent { max } => write!(f, "a percentage from 0 to {max}"),
+            Self::Float { min, max } => write!(f, "a number from {min:?} to {max:?}"),
+            Self::Bool => f.write_str("`true` or `false`"),
+            Self::Word(words) => {
+                for (index, word) in words.iter().enumerate() {
+                    let before = match index {
+                        0 => "",
+                        _ if index + 1 == words.len() => " or ",
+                        _ => ", ",
+                    };
+                    write!(f, "{before}`{word}`")?;
+                }
+                Ok(())
+            }
+            Self::Path => f.write_str("a path"),
+            Self::Size { min, max } => {
+                let (min, max) = (Value::Size(*min), Value::Size(*max));
+                write!(f, "a size from {min} to {max}")
+            }
+        }
+    }
+}
+
+impl Value {
+    /// The value as it is written in a file.
+    pub fn to_toml(&self) -> String {
+        match self {
+            Self::Integer(_) | Self::Percent(_) | Self::Float(_) | Self::Bool(_) => {
+                self.to_string()
+            }
+            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) => {
+                toml_edit::Value::from(self.to_string()).to_string()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duration(duration) => f.write_str(&write_duration(*duration)),
+            Self::Integer(number) => write!(f, "{number}"),
+            Self::Percent(number) => write!(f, "{number}"),
+            Self::Float(number) => write!(f, "{number:?}"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Word(word) => f.write_str(word),
+            Self::Path(path) => f.write_str(path),
+            Self::Size(bytes) => {
+                let unit = SIZE_UNITS
+                    .iter()
+                    .find(|(_, unit)| bytes.is_multiple_of(*unit));
+                let (name, unit) = unit.unwrap_or(&("B", 1));
+                write!(f, "{}{name}", bytes / unit)
+            }
+        }
+    }
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = SIZE_UNITS
+        .iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    // `parse` alone would also take a sign.
+    let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| number.parse::<u64>().ok()?.checked_mul(*unit))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTEGER: Kind = Kind::Integer { min: 1, max: 255 };
+    const FLOAT: Kind = Kind::Float {
+        min: 1.0,
+        max: 10.0,
+    };
+    const WORD: Kind = Kind::Word(&["always", "on-crash", "never"]);
+    const SIZE: Kind = Kind::Size {
+        min: 4096,
+        max: 1 << 40,
+    };
+
+    #[test]
+    fn texts_of_every_kind_are_read() {
+        let duration = |millis| Value::Duration(Duration::from_millis(millis));
+        let cases = [
+            (Kind::Duration, "1.5s", duration(1_500)),
+            (Kind::Duration, "0", duration(0)),
+            (Kind::Duration, "0.0014s", duration(1)),
+            (Kind::Duration, "365d", duration(31_536_000_000)),
+            (INTEGER, "1", Value::Integer(1)),
+            (INTEGER, " 255 ", Value::Integer(255)),
+            (Kind::Percent { max: 50 }, "50", Value::Percent(50)),
+            (Kind::Percent { max: 50 }, "0%", Value::Percent(0)),
+            (FLOAT, "1", Value::Float(1.0)),
+            (FLOAT, "10.0", Value::Float(10.0)),
+            (Kind::Bool, "true", Value::Bool(true)),
+            (Kind::Bool, "0", Value::Bool(false)),
+            (WORD, "on-crash", Value::Word("on-crash")),
+            (Kind::Path, "/a b", Value::Path("/a b".into())),
+            (SIZE, "4096B", Value::Size(4096)),
+            (SIZE, "16MiB", Value::Size(16 << 20)),
+            (SIZE, "1024GiB", Value::Size(1 << 40)),
+        ];
+        for (kind, text, value) in cases {
+            assert_eq!(kind.parse(text), Some(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_kind_does_not_take_is_refused() {
+        let cases: [(Kind, &[&str]); 8] = [
+            (Kind::Duration, &["", "5", "366d", "365d1ms", "-1s", "1 s"]),
+            (INTEGER, &["", "0", "256", "1.0", "99999999999999999999"]),
+            (Kind::Percent { max: 50 }, &["51", "-1", "%", "5%%", "300"]),
+            (FLOAT, &["0.99", "10.1", "NaN", "inf", "-inf", "x"]),
+            (Kind::Bool, &["", "yes", "True", "2"]),
+            (WORD, &["", "Always", "on_crash", "on-crash,never"]),
+            (Kind::Path, &["", " ", "a\0b"]),
+            (
+                SIZE,
+                &[
+                    "",
+                    "4096",
+                    "1KiB",
+                    "MiB",
+                    "+16MiB",
+                    "1.5MiB",
+                    "16MB",
+                    "1025GiB",
+                    "99999999999GiB",
+                ],
+            ),
+        ];
+        for (kind, texts) in cases {
+            for text in texts {
+                assert_eq!(kind.parse(text), None, "{kind}: {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_a_file_need_the_right_type() {
+        let document = toml_edit::Document::parse(concat!(
+            "text = \"1s\"\nnumber = 5\nhuge = 9223372036854775807\nfloat = 2.5\nnan = nan\n",
+            "flag = true\nlist = [1]\ndate = 2026-01-01\n[table]\n[[tables]]\n"
+        ))
+        .unwrap();
+        let keys = [
+            "text", "number", "huge", "float", "nan", "flag", "list", "date", "table", "tables",
+        ];
+        // `+` is taken, `-` is a bad value, a space a wrong type.
+        let cases = [
+            (Kind::Duration, "+         "),
+            (INTEGER, " +-       "),
+            (Kind::Percent { max: 50 }, "-+-       "),
+            (FLOAT, " +-+-     "),
+            (Kind::Bool, "     +    "),
+            (WORD, "-         "),
+            (Kind::Path, "+         "),
+            (SIZE, "-         "),
+        ];
+        for (kind, wanted) in cases {
+            let found: String = keys
+                .iter()
+                .map(|key| match kind.read_toml(&document[key]) {
+                    Ok(_) => '+',
+                    Err(ErrorKind::BadValue) => '-',
+                    Err(_) => ' ',
+                })
+                .collect();
+            assert_eq!(found, wanted, "{kind}");
+        }
+    }
+
+    #[test]
+    fn values_are_written_as_they_are_read() {
+        let cases = [
+            (Value::Duration(Duration::from_secs(90)), "90s", "\"90s\""),
+            (Value::Float(2.0), "2.0", "2.0"),
+            (Value::Size(5000), "5000B", "\"5000B\""),
+            (Value::Size(16 << 20), "16MiB", "\"16MiB\""),
+            (Value::Path("a\"b".into()), "a\"b", "'a\"b'"),
+        ];
+        for (value, text, toml) in cases {
+            assert_eq!(value.to_string(), text);
+            assert_eq!(value.to_toml(), toml);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Configuration: texts and variables in, a checked [`Config`] or every error out.
+//!
+//! Reads no file and no environment: the app hands over what it read. [`settings`] is the one table
+//! from which all else derives; a new setting is a line there and a line in [`Config`]'s making.
+//!
+//! Layers, weakest first: built-in default, the workspace's `afresh.toml`, the user's own file, the
+//! environment, flags. The user's file wins over the project's: a project may propose how its
+//! services are kept alive, the person decides.
+
+mod error;
+mod excerpt;
+mod file;
+mod kind;
+mod reference;
+mod schema;
+pub mod settings;
+mod suggest;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::error::{ConfigError, ErrorKind, Origin};
+pub use self::excerpt::Excerpt;
+pub use self::kind::{Kind, Value};
+pub use self::reference::reference;
+pub use self::schema::schema;
+
+use self::error::value_hint;
+use self::excerpt::printable;
+use self::settings::{SETTINGS, position};
+use self::suggest::nearest;
+use crate::policy::{Backoff, Policy, Restart};
+
+/// A configuration file.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Whose file it is.
+    pub kind: FileKind,
+    /// Its path, as it is named in errors.
+    pub path: &'a str,
+    /// What is in it. Of a larger file, one byte more than
+    /// [`CONFIG_FILE_BYTES_MAX`](crate::limits::CONFIG_FILE_BYTES_MAX) is enough.
+    pub bytes: &'a [u8],
+}
+
+/// Whose file it is; the later wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileKind {
+    /// The project's `afresh.toml`.
+    Workspace,
+    /// The person's `~/.config/afresh/config.toml`.
+    User,
+}
+
+/// A flag of the command line that gives a setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag<'a> {
+    /// Its name with the dashes, such as `--max-restarts`.
+    pub name: &'a str,
+    /// The setting, such as `defaults.max_restarts`.
+    pub setting: &'a str,
+    /// The value, as it was given.
+    pub value: &'a str,
+}
+
+/// The configuration, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// From `[defaults]`.
+    pub policy: Policy,
+    /// From `[trail]`.
+    pub trail: TrailSettings,
+    /// What looks like a mistake, but stops nothing.
+    pub warnings: Vec<ConfigError>,
+    values: Vec<Given>,
+}
+
+/// Where the audit trail is written, and how much of it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrailSettings {
+    /// The trail; none is `.afresh/audit.jsonl` of the workspace.
+    pub audit_file: Option<PathBuf>,
+    /// The marker; none is `.afresh/restart_marker.json` of the workspace.
+    pub marker_file: Option<PathBuf>,
+    /// The trail is rotated at this size.
+    pub file_bytes_max: u64,
+    /// Rotated files that are kept.
+    pub files_kept: u32,
+}
+
+/// One setting as it is in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The name of its section.
+    pub section: &'static str,
+    /// The key within the section.
+    pub key: &'static str,
+    /// The value, as it is written in a variable or flag.
+    pub value: String,
+    /// Which layer gave it.
+    pub origin: Origin,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// Reads all layers, in whichever order the files come.
+///
+/// Variables other than `AFRESH_*` are passed over, and one with an empty value counts as not set.
+/// On failure, every error of every layer is returned; of a file that is not TOML, the first.
+pub fn load(
+    files: &[Source<'_>],
+    env: &[(String, String)],
+    flags: &[Flag<'_>],
+) -> Result<Config, Vec<ConfigError>> {
+    let mut draft = Draft::of_defaults();
+    let mut files = files.to_vec();
+    files.sort_by_key(|source| source.kind);
+    for source in &files {
+        let read = file::read(source);
+        draft.errors.extend(read.errors);
+        for (index, given) in read.given {
+            draft.values[index] = given;
+        }
+    }
+    for (name, value) in env {
+        draft.read_variable(name, value);
+    }
+    for flag in flags {
+        draft.read_flag(flag);
+    }
+    draft.finish()
+}
+
+impl Config {
+    /// Every setting with its value and where that comes from, in the order of the table.
+    pub fn shown(&self) -> impl Iterator<Item = Shown> {
+        (SETTINGS.iter().zip(&self.values)).map(|(setting, given)| Shown {
+            section: setting.section,
+            key: setting.key,
+            value: given.value.to_string(),
+            origin: given.origin.clone(),
+            help: setting.help,
+        })
+    }
+}
+
+/// A value, and where it was given.
+#[derive(Clone, Debug, PartialEq)]
+struct Given {
+    value: Value,
+    origin: Origin,
+    excerpt: Option<Excerpt>,
+}
+
+/// The values so far, one for each of [`SETTINGS`] in the same order, and what is wrong.
+struct Draft {
+    values: Vec<Given>,
+    errors: Vec<ConfigError>,
+    warnings: Vec<ConfigError>,
+}
+
+impl Draft {
+    fn of_defaults() -> Self {
+        let given = |setting: &settings::Setting| Given {
+            value: setting.default.clone(),
+            origin: Origin::Default,
+            excerpt: None,
+        };
+        Self {
+            values: SETTINGS.iter().map(given).collect(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn read_variable(&mut self, name: &str, value: &str) {
+        let Some(short) = name.strip_prefix("AFRESH_") else {
+            return;
+        };
+        let origin = Origin::Env {
+            name: name.to_owned(),
+        };
+        if let Some(index) = SETTINGS.iter().position(|setting| setting.env() == name) {
+            if !value.is_empty() {
+                self.read_text(index, name, value, origin);
+            }
+            return;
+        }
+        if OWN_VARIABLES.contains(&short) || short.starts_with("TEST_") {
+            return;
+        }
+        let names: Vec<String> = SETTINGS.iter().map(settings::Setting::env).collect();
+        let shorts = names.iter().map(|name| &name["AFRESH_".len()..]);
+        self.warnings.push(ConfigError {
+            kind: ErrorKind::UnknownVariable,
+            message: format!("unknown variable `{}` is ignored", printable(name)),
+            origin,
+            excerpt: None,
+            hint: nearest(short, shorts).map(|near| format!("did you mean `AFRESH_{near}`?")),
+        });
+    }
+
+    fn read_flag(&mut self, flag: &Flag<'_>) {
+        let origin = Origin::Flag {
+            name: flag.name.to_owned(),
+        };
+        let setting = flag.setting.split_once('.');
+        match setting.and_then(|(section, key)| position(section, key)) {
+            Some(index) => self.read_text(index, flag.name, flag.value, origin),
+            None => self.errors.push(ConfigError {
+                kind: ErrorKind::UnknownKey,
+                message: format!("unknown setting `{}`", printable(flag.setting)),
+                origin,
+                excerpt: None,
+                hint: Some("run `afresh config show` for every key".to_owned()),
+            }),
+        }
+    }
+
+    /// Takes the value of a variable or flag.
+    fn read_text(&mut self, index: usize, name: &str, text: &str, origin: Origin) {
+        let setting = &SETTINGS[index];
+        let line = format!("{name}={text}");
+        let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
+        if let Some(value) = setting.kind.parse(text) {
+            self.values[index] = Given {
+                value,
+                origin,
+                excerpt,
+            };
+            return;
+        }
+        let (wanted, found) = (&setting.kind, printable(text));
+        self.errors.push(ConfigError {
+            kind: ErrorKind::BadValue,
+            message: format!("`{name}` must be {wanted}, not `{found}`"),
+            origin,
+            excerpt,
+            hint: Some(value_hint(setting, text, |value| format!("{name}={value}"))),
+        });
+    }
+
+    fn finish(mut self) -> Result<Config, Vec<ConfigError>> {
+        // A value that could not be read stands at its default: comparing that would mislead.
+        if self.errors.is_empty() {
+            self.check_delays();
+        }
+        if !self.errors.is_empty() {
+            return Err(self.errors);
+        }
+        Ok(Config {
+            policy: self.policy(),
+            trail: TrailSettings {
+                audit_file: self.path("audit_file"),
+                marker_file: self.path("marker_file"),
+                file_bytes_max: match self.given("trail", "max_size").value {
+                    Value::Size(bytes) => bytes,
+                    _ => unreachable!("{KIND_HOLDS}"),
+                },
+                files_kept: self.integer("trail", "keep"),
+            },
+            warnings: self.warnings,
+            values: self.values,
+        })
+    }
+
+    fn check_delays(&mut self) {
+        let (delay, max) = (self.duration("delay"), self.duration("max_delay"));
+        if max >= delay {
+            return;
+        }
+        let delay = self.given("defaults", "delay");
+        let max = self.given("defaults", "max_delay");
+        // Shown where a person wrote one of them: the other may be built in.
+        let (at, other, name) = match max.origin {
+            Origin::Default => (delay, max, "max_delay"),
+            _ => (max, delay, "delay"),
+        };
+        let error = ConfigError {
+            kind: ErrorKind::Conflict,
+            message: format!(
+                "`max_delay` ({}) is shorter than `delay` ({})",
+                max.value, delay.value
+            ),
+            origin: at.origin.clone(),
+            excerpt: at.excerpt.clone(),
+            hint: Some(format!("`{name}` comes from: {}", other.origin)),
+        };
+        self.errors.push(error);
+    }
+
+    fn policy(&self) -> Policy {
+        let backoff = match self.word("backoff") {
+            "stepped" => Backoff::Stepped,
+            _ => Backoff::Exponential {
+                base: self.duration("delay"),
+                factor: match self.given("defaults", "factor").value {
+                    Value::Float(factor) => factor,
+                    _ => unreachable!("{KIND_HOLDS}"),
+                },
+                cap: self.duration("max_delay"),
+                jitter_percent: match self.given("defaults", "jitter").value {
+                    Value::Percent(percent) => percent,
+                    _ => unreachable!("{KIND_HOLDS}"),
+                },
+            },
+        };
+        Policy {
+            restart: match self.word("policy") {
+                "always" => Restart::Always,
+                "never" => Restart::Never,
+                _ => Restart::OnCrash,
+            },
+            restart_on_normal_exit: self.given("defaults", "restart_on_normal_exit").value
+                == Value::Bool(true),
+            restart_code: self.integer("defaults", "restart_code"),
+            backoff,
+            throttle: self.duration("throttle"),
+            crash_loop_count: self.integer("defaults", "crash_loop_count"),
+            crash_loop_window: self.duration("crash_loop_window"),
+            stable_after: self.duration("stable_after"),
+            max_restarts: self.integer("defaults", "max_restarts"),
+            stdin_timeout: self.duration("stdin_timeout"),
+            stop_timeout: self.duration("stop_timeout"),
+            ..Policy::default()
+        }
+    }
+
+    fn given(&self, section: &str, key: &str) -> &Given {
+        let index = position(section, key);
+        &self.values[index.expect("the key is in the table: every load asks for all of them")]
+    }
+
+    fn duration(&self, key: &str) -> Duration {
+        match self.given("defaults", key).value {
+            Value::Duration(duration) => duration,
+            _ => unreachable!("{KIND_HOLDS}"),
+        }
+    }
+
+    fn integer<T: TryFrom<i64>>(&self, section: &str, key: &str) -> T {
+        match self.given(section, key).value {
+            Value::Integer(number) => T::try_from(number).ok(),
+            _ => None,
+        }
+        .expect(KIND_HOLDS)
+    }
+
+    fn word(&self, key: &str) -> &str {
+        match self.given("defaults", key).value {
+            Value::Word(word) => word,
+            _ => unreachable!("{KIND_HOLDS}"),
+        }
+    }
+
+    /// None where the place of the file is left to the app.
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        match self.given("trail", key) {
+            Given {
+                origin: Origin::Default,
+                ..
+            } => None,
+            given => Some(given.value.to_string().into()),
+        }
+    }
+}
+
+const KIND_HOLDS: &str = "the kind and range in the table were checked when the value was read";
+
+/// Variables that afresh itself hands to its children, without their `AFRESH_`.
+const OWN_VARIABLES: [&str; 3] = ["COPY", "SERVICE", "GENERATION"];
+
+#[cfg(test)]
+mod tests;
