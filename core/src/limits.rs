@@ -55,3 +55,29 @@ pub const CONFIG_ERRORS_MAX: usize = 100;
 /// The longest duration that can be configured. A year is as good as for ever, and a sum of some of
 /// them is far from the end of every clock.
 pub const CONFIG_DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
+
+/// Orders that wait for one guardian. It takes them as they come; a queue that is full belongs to
+/// a guardian that hangs, and the stop ladder replaces it.
+pub const GUARDIAN_ORDERS_MAX: usize = 16;
+
+/// Words from guardians that wait for the loop; a guardian that says more waits.
+pub const GUARDIAN_WORDS_MAX: usize = 256;
+
+/// What is read from a pipe at once; a Linux pipe holds 64 KiB.
+pub const PIPE_CHUNK_BYTES: usize = 16 * 1024;
+
+/// Chunks of output that wait for our reader. When it is full, the service waits, as it would
+/// without us; lines of our own log are dropped and counted.
+pub const OUTPUT_CHUNKS_MAX: usize = 64;
+
+/// Chunks of our stdin that wait for an instance; then we stop reading.
+pub const STDIN_CHUNKS_MAX: usize = 4;
+
+/// A longer line of a service is cut into lines of this length, where lines are marked.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the log of an exit waits for the last output of the instance to be passed on.
+pub const DRAIN_MAX: Duration = Duration::from_millis(100);
+
+/// How long we wait at our own end for a reader of our output.
+pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);

@@ -27,6 +27,7 @@ pub(super) fn guard(socket: OwnedFd) -> io::Result<()> {
     let watch = ChildWatch::new()?;
     let mut guardian =
         Guardian { socket, inbox: Inbox::default(), watch, tree: None, supervisor: Present };
+    guardian.report(&Report::Hello { pid: std::process::id() })?;
     while !guardian.is_done() {
         guardian.turn()?;
     }

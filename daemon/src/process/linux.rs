@@ -3,16 +3,22 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
-use nix::libc::{CLONE_INTO_CGROUP, SYS_clone3, clone_args, syscall};
+
+use nix::fcntl::OFlag;
+use nix::libc::{SYS_clone3, clone_args, syscall};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::MsgFlags;
-use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, pipe2};
 
 use super::cgroup::Cgroup;
+
+/// From `linux/sched.h`; libc's constant of this name is too narrow for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// How descriptors are received: never inherited by what we start.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
@@ -20,6 +26,17 @@ pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 /// What keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str =
     "guardian: child subreaper, lifeline socket, parent-death signal; survives SIGKILL of afresh";
+
+/// This binary, also after it was replaced or removed on disk.
+pub(super) fn own_executable() -> io::Result<PathBuf> {
+    let path = PathBuf::from("/proc/self/exe");
+    if path.exists() { Ok(path) } else { std::env::current_exe() }
+}
+
+/// A pipe that nobody inherits by accident: reading end, writing end.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(pipe2(OFlag::O_CLOEXEC)?)
+}
 
 /// Orphans among our descendants become our children.
 pub(super) fn adopt_orphans() -> io::Result<()> {
@@ -46,7 +63,7 @@ pub(super) fn fork_into(cgroup: Option<&Cgroup>) -> io::Result<Option<Pid>> {
         // SAFETY: all zero is a valid value of this plain struct.
         #[expect(unsafe_code, reason = "libc gives no other way to make one")]
         let mut arguments: clone_args = unsafe { std::mem::zeroed() };
-        arguments.flags = CLONE_INTO_CGROUP.cast_unsigned().into();
+        arguments.flags = CLONE_INTO_CGROUP;
         arguments.exit_signal = (Signal::SIGCHLD as i32).cast_unsigned().into();
         arguments.cgroup = folder.as_raw_fd().cast_unsigned().into();
         // SAFETY: without CLONE_VM this is a fork; the caller has one thread and holds no lock.

@@ -51,6 +51,9 @@ pub(crate) use self::os::MECHANISM;
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 
+/// The hidden subcommand that runs the warden.
+pub(crate) const WARDEN_COMMAND: &str = "__warden";
+
 /// What a service runs.
 #[derive(Clone, Debug)]
 pub struct Command {

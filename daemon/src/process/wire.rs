@@ -49,6 +49,8 @@ pub(crate) enum Order {
 /// Said by a guardian.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Report {
+    /// The first word: the guardian's own process.
+    Hello { pid: u32 },
     Launched { generation: u64, pid: u32 },
     LaunchFailed { generation: u64, errno: i32 },
     /// The process and its whole tree are gone.
@@ -308,6 +310,10 @@ impl Frame for Launch {
 impl Frame for Report {
     fn write(&self, out: &mut Writer) {
         match self {
+            Self::Hello { pid } => {
+                out.u8(3);
+                out.u64(u64::from(*pid));
+            }
             Self::Launched { generation, pid } => {
                 out.u8(0);
                 out.u64(*generation);
@@ -347,6 +353,7 @@ impl Frame for Report {
                 leftovers: input.u32()?,
                 survivors: read_survivors(input)?,
             },
+            3 => Self::Hello { pid: input.u32()? },
             _ => return None,
         })
     }
@@ -447,6 +454,7 @@ mod tests {
         survives(&Order::Terminate);
         survives(&Order::Kill);
         let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
+        survives(&Report::Hello { pid: 2 });
         survives(&Report::Launched { generation: 1, pid: 2 });
         survives(&Report::LaunchFailed { generation: 1, errno: 2 });
         for end in [End::Code(-1), End::Signal(9)] {

@@ -1,0 +1,297 @@
+//! `afresh keep`: supervises one command, or copies of it, in the foreground.
+
+use std::io;
+
+use afresh_core::audit::redact::redact_args;
+use afresh_core::audit::{Level, Record};
+use afresh_core::config::TrailSettings;
+use afresh_core::limits::{OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::policy::Policy;
+use afresh_core::service::{Ending, Event, Input, Rest, Service};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::output::{Output, OutputThread, finish};
+use crate::pipe::{Form, feed, read_stdin};
+use crate::process::{Command, MECHANISM, Processes, StartError};
+use crate::store::chain;
+use crate::store::trail::{self, Trail};
+use crate::store::workspace::{TrailFiles, Workspace};
+use crate::supervise::{Definition, Supervise, Surroundings, seed};
+
+/// What is to be kept alive, and how.
+#[derive(Debug)]
+pub struct Keep {
+    /// The name in the trail and in the log.
+    pub name: String,
+    /// What is run.
+    pub command: Command,
+    /// When and how it is restarted.
+    pub policy: Policy,
+    /// How many of it are run at once.
+    pub copies: u32,
+    /// Where state lives.
+    pub workspace: Workspace,
+    /// Where the trail is written.
+    pub trail: TrailSettings,
+    /// afresh's version, for the log.
+    pub version: &'static str,
+    /// Who is told of every event.
+    pub watcher: Option<mpsc::Sender<Told>>,
+    /// Whether our stdin belongs to the command.
+    pub stdin: bool,
+    /// Shows neither the log nor the command's output.
+    pub quiet: bool,
+}
+
+/// An event, and which of the copies it is about.
+pub type Told = (afresh_core::id::ServiceId, Event);
+
+/// Why nothing could be supervised at all.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The event loop could not be made.
+    #[error("cannot set up the event loop")]
+    Runtime(#[source] io::Error),
+    /// The streams could not be set up.
+    #[error("cannot start the output threads")]
+    Output(#[source] io::Error),
+    /// The process layer could not be set up.
+    #[error("cannot set up process supervision")]
+    Processes(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The signals could not be caught.
+    #[error("cannot listen for signals")]
+    Signals(#[source] io::Error),
+}
+
+impl From<StartError> for KeepError {
+    fn from(error: StartError) -> Self {
+        Self::Processes(Box::new(error))
+    }
+}
+
+/// Supervises until the command ends for good or we are told to stop. Returns the exit code: the
+/// command's own, 128 + N for a signal, 126 or 127 for one that never started, 0 after a stop.
+pub fn keep(keep: Keep) -> Result<i32, KeepError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(KeepError::Runtime)?;
+    let result = runtime.block_on(run(keep));
+    // The stdin thread may sit in a read for ever: nobody waits for it.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(mut keep: Keep) -> Result<i32, KeepError> {
+    let mut signals = Signals::listen().map_err(KeepError::Signals)?;
+    let processes = Processes::start()?;
+    let (stdout, stdout_thread) = output("stdout", keep.quiet, io::stdout())?;
+    let (stderr, stderr_thread) = output("stderr", keep.quiet, io::stderr())?;
+    let mut tasks = JoinSet::new();
+    let around = surroundings(&mut keep, stdout, stderr, &mut tasks);
+    let mut supervise = Supervise::new(processes, around);
+    supervise.note(started(&keep));
+    for copy in 0..keep.copies {
+        supervise.add(definition(&keep, copy), seed().wrapping_add(copy.into()));
+    }
+    supervise.input(&Input::Start).await;
+    let OutputThread { thread, broken } = stdout_thread;
+    drive(&mut supervise, &mut signals, broken).await;
+
+    let code = exit_code(supervise.core().services().map(|(_, service)| service));
+    supervise.note(stopped(code));
+    let Surroundings { stdout, stderr, trail, .. } = supervise.shutdown().await;
+    tasks.shutdown().await;
+    if let Err(error) = trail.close(TRAIL_SYNC_WAIT) {
+        stderr.log(&chain(&error));
+    }
+    drop((stdout, stderr, trail));
+    finish(thread, OUTPUT_FLUSH_MAX);
+    finish(stderr_thread.thread, OUTPUT_FLUSH_MAX);
+    Ok(code)
+}
+
+/// Runs until every service is at rest.
+async fn drive(
+    supervise: &mut Supervise,
+    signals: &mut Signals,
+    mut stdout_broken: oneshot::Receiver<()>,
+) {
+    let mut stopping = false;
+    let mut stdout_works = true;
+    while !supervise.core().is_at_rest() {
+        let input = tokio::select! {
+            happened = supervise.wait() => {
+                supervise.react(happened).await;
+                continue;
+            }
+            asked = signals.next() => match asked {
+                Asked::Restart => Input::Restart { reason: "SIGUSR1".to_owned() },
+                Asked::Stop if stopping => Input::HurryUp,
+                Asked::Stop => Input::Shutdown { within: None },
+            },
+            _ = &mut stdout_broken, if stdout_works => {
+                // Whoever read us is gone, as in `afresh keep … | head`: without us the command
+                // would have met the same end.
+                stdout_works = false;
+                Input::Shutdown { within: None }
+            }
+        };
+        stopping |= matches!(input, Input::Shutdown { .. });
+        supervise.input(&input).await;
+    }
+}
+
+enum Asked {
+    Stop,
+    Restart,
+}
+
+/// The signals that people and terminals send us.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    user: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.hangup.recv() => Asked::Stop,
+            _ = self.user.recv() => Asked::Restart,
+        }
+    }
+}
+
+fn output(
+    name: &str,
+    quiet: bool,
+    stream: impl io::Write + Send + 'static,
+) -> Result<(Output, OutputThread), KeepError> {
+    let started =
+        if quiet { Output::start(name, io::sink()) } else { Output::start(name, stream) };
+    started.map_err(KeepError::Output)
+}
+
+fn surroundings(
+    keep: &mut Keep,
+    stdout: Output,
+    stderr: Output,
+    tasks: &mut JoinSet<()>,
+) -> Surroundings {
+    match keep.workspace.prepare() {
+        Ok(None) => {}
+        Ok(Some(notice)) => stderr.log(&notice.text),
+        Err(error) => stderr.log(&chain(&error)),
+    }
+    let files = TrailFiles::of(&keep.workspace, &keep.trail);
+    let settings = trail::Settings {
+        path: files.audit,
+        file_bytes_max: keep.trail.file_bytes_max,
+        files_kept: keep.trail.files_kept,
+    };
+    let trail = Trail::open(settings, {
+        let stderr = stderr.clone();
+        move |notice| stderr.log(&notice.text)
+    });
+    let stdin = keep.stdin.then(|| {
+        let (feeder, instances) = mpsc::channel(2);
+        match read_stdin() {
+            Ok(chunks) => drop(tasks.spawn(feed(chunks, instances))),
+            Err(error) => stderr.log(&format!("cannot read stdin: {error}")),
+        }
+        feeder
+    });
+    Surroundings {
+        stdout,
+        stderr,
+        trail,
+        marker_file: files.marker,
+        logger: "afresh.keep",
+        stdin,
+        told: keep.watcher.take(),
+    }
+}
+
+fn definition(keep: &Keep, copy: u32) -> Definition {
+    let mut command = keep.command.clone();
+    let (name, form) = match keep.copies {
+        1 => (keep.name.clone(), Form::Raw),
+        _ => {
+            command.env.push(("AFRESH_COPY".into(), copy.to_string().into()));
+            let name = format!("{}-{copy}", keep.name);
+            let form = Form::Lines(format!("{name} | "));
+            (name, form)
+        }
+    };
+    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
+}
+
+fn started(keep: &Keep) -> Record {
+    let (version, pid) = (keep.version, std::process::id());
+    let cwd = std::env::current_dir().unwrap_or_default();
+    let argv: Vec<String> =
+        keep.command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = redact_args(&argv).join(" ");
+    Record {
+        level: Level::Info,
+        logger: "afresh.keep".to_owned(),
+        message: format!(
+            "afresh {version} started (pid {pid}, cwd {}), keeping `{command}`",
+            cwd.display()
+        ),
+        event_type: "supervisor_started",
+        props: vec![
+            ("pid", pid.into()),
+            ("version", version.into()),
+            ("cwd", cwd.display().to_string().into()),
+            ("service", keep.name.as_str().into()),
+            ("command", command.into()),
+            ("copies", keep.copies.into()),
+            ("mechanism", MECHANISM.into()),
+        ],
+    }
+}
+
+fn stopped(code: i32) -> Record {
+    let pid = std::process::id();
+    Record {
+        level: Level::Info,
+        logger: "afresh.keep".to_owned(),
+        message: format!("afresh exits with code {code}"),
+        event_type: "supervisor_stopped",
+        props: vec![("pid", pid.into()), ("exit_code", code.into())],
+    }
+}
+
+/// The first code that is not 0, in the order of the copies.
+fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 {
+    let code = |service: &Service| {
+        let last = service.last_exit().map_or(1, |exit| exit.shell_code());
+        match service.rest() {
+            None | Some(Rest::NotStarted | Rest::Stopped | Rest::Finished(Ending::Clean)) => 0,
+            Some(
+                Rest::Finished(Ending::SpawnFailed(failure))
+                | Rest::Failed(Ending::SpawnFailed(failure)),
+            ) => failure.code,
+            Some(Rest::Finished(_)) => last,
+            // Giving up is a failure, even if each exit was clean.
+            Some(Rest::Failed(_)) => last.max(1),
+        }
+    };
+    services.map(code).find(|code| *code != 0).unwrap_or(0)
+}

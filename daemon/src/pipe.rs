@@ -1,0 +1,155 @@
+//! Bounded byte pumps between our own stdio and an instance's.
+
+use std::io::{self, Read};
+
+use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+
+use crate::output::Output;
+
+/// How the bytes of a service appear in our own stream.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// Just as they come.
+    Raw,
+    /// Whole lines, each with this in front: several services share the stream.
+    Lines(String),
+}
+
+/// Copies an instance's output to ours until its end.
+///
+/// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
+/// process that could not be killed may hold the other end for ever.
+pub(crate) async fn forward(
+    pipe: pipe::Receiver,
+    output: Output,
+    form: Form,
+    mut gone: watch::Receiver<bool>,
+) {
+    let mut lines = Vec::new();
+    loop {
+        let ended = *gone.borrow_and_update();
+        match read_chunk(&pipe) {
+            Ok(bytes) if bytes.is_empty() => break,
+            Ok(bytes) => match &form {
+                Form::Raw => output.pass(bytes).await,
+                Form::Lines(prefix) => {
+                    lines.extend_from_slice(&bytes);
+                    pass_lines(&mut lines, prefix, &output).await;
+                }
+            },
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
+                tokio::select! {
+                    ready = pipe.readable() => if ready.is_err() { break },
+                    changed = gone.changed() => if changed.is_err() { break },
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    if let Form::Lines(prefix) = &form
+        && !lines.is_empty()
+    {
+        lines.push(b'\n');
+        pass_lines(&mut lines, prefix, &output).await;
+    }
+}
+
+/// Reads what is there into a buffer of just that size: a thousand idle pipes hold none.
+fn read_chunk(pipe: &pipe::Receiver) -> io::Result<Vec<u8>> {
+    let mut buffer = [0_u8; PIPE_CHUNK_BYTES];
+    let length = pipe.try_read(&mut buffer)?;
+    Ok(buffer[..length].to_vec())
+}
+
+async fn pass_lines(pending: &mut Vec<u8>, prefix: &str, output: &Output) {
+    let mut out = Vec::new();
+    let mut rest = pending.as_slice();
+    loop {
+        let end = match rest.iter().position(|byte| *byte == b'\n') {
+            Some(end) if end < LINE_BYTES_MAX => end,
+            Some(_) => LINE_BYTES_MAX,
+            None if rest.len() >= LINE_BYTES_MAX => LINE_BYTES_MAX,
+            None => break,
+        };
+        out.extend_from_slice(prefix.as_bytes());
+        out.extend_from_slice(&rest[..end]);
+        out.push(b'\n');
+        rest = &rest[end..];
+        rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+    }
+    *pending = rest.to_vec();
+    if !out.is_empty() {
+        output.pass(out).await;
+    }
+}
+
+/// Reads our stdin in a thread of its own: it may be a terminal, a pipe or a file, and its flags
+/// are shared with others, so it is read as it is, blocking.
+pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
+    let (sender, chunks) = mpsc::channel(STDIN_CHUNKS_MAX);
+    let read = move || {
+        let mut buffer = vec![0; PIPE_CHUNK_BYTES];
+        loop {
+            match io::stdin().read(&mut buffer) {
+                Ok(0) => return,
+                Ok(length) => {
+                    if sender.blocking_send(buffer[..length].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A job in the background may not read the terminal: its service then has a
+                // stdin that stays silent, not one that has ended.
+                Err(_) => loop {
+                    std::thread::park();
+                },
+            }
+        }
+    };
+    std::thread::Builder::new().name("stdin".to_owned()).stack_size(64 * 1024).spawn(read)?;
+    Ok(chunks)
+}
+
+/// Gives what arrives on our stdin to the instance of the moment. Bytes that one instance has not
+/// taken go to the next; after our stdin has ended, theirs ends too.
+pub(crate) async fn feed(
+    mut chunks: mpsc::Receiver<Vec<u8>>,
+    mut instances: mpsc::Receiver<Option<pipe::Sender>>,
+) {
+    let mut instance: Option<pipe::Sender> = None;
+    let mut pending: Vec<u8> = Vec::new();
+    let mut ended = false;
+    loop {
+        if ended && pending.is_empty() {
+            instance = None;
+        }
+        let may_read = pending.is_empty() && !ended;
+        tokio::select! {
+            biased;
+            next = instances.recv() => match next {
+                Some(next) => instance = next,
+                None => return,
+            },
+            written = write_some(instance.as_mut(), &pending), if instance.is_some() && !pending.is_empty() => {
+                match written {
+                    Ok(length) => drop(pending.drain(..length)),
+                    Err(_) => instance = None,
+                }
+            }
+            chunk = chunks.recv(), if may_read => match chunk {
+                Some(chunk) => pending = chunk,
+                None => ended = true,
+            },
+        }
+    }
+}
+
+async fn write_some(instance: Option<&mut pipe::Sender>, bytes: &[u8]) -> io::Result<usize> {
+    match instance {
+        Some(instance) => instance.write(bytes).await,
+        None => Ok(0),
+    }
+}

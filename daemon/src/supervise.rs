@@ -1,0 +1,361 @@
+//! THE loop: select names an input, core decides, the effects are performed in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use afresh_core::audit::marker::Marker;
+use afresh_core::audit::{Level, Record};
+use afresh_core::id::{Generation, ServiceId};
+use afresh_core::limits::{DRAIN_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::policy::Policy;
+use afresh_core::service::{Effect, Event, Input, Service};
+use afresh_core::supervisor::Supervisor;
+use afresh_core::time::Time;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::output::{Output, now};
+use crate::pipe::{Form, forward};
+use crate::process::{Command, Processes, Remains, Report, Stdio};
+use crate::store::trail::Trail;
+use crate::store::{chain, marker};
+
+/// A service as it is defined.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    /// Its key, in the trail and in commands.
+    pub(crate) name: String,
+    /// How people call it.
+    pub(crate) title: String,
+    pub(crate) command: Command,
+    pub(crate) policy: Policy,
+    /// How its output appears in ours.
+    pub(crate) form: Form,
+}
+
+/// Told to whoever wants to watch: the same events that go to the trail.
+pub(crate) type Told = (ServiceId, Event);
+
+/// The streams and files that the loop writes to.
+pub(crate) struct Surroundings {
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
+    pub(crate) trail: Trail,
+    pub(crate) marker_file: std::path::PathBuf,
+    /// Which part of afresh speaks in the trail.
+    pub(crate) logger: &'static str,
+    /// Gets the stdin of each new instance, and `None` when it is to be closed.
+    pub(crate) stdin: Option<mpsc::Sender<Option<pipe::Sender>>>,
+    pub(crate) told: Option<mpsc::Sender<Told>>,
+}
+
+/// The supervisor of all services of one afresh process.
+pub(crate) struct Supervise {
+    core: Supervisor,
+    start: Instant,
+    services: BTreeMap<ServiceId, Kept>,
+    processes: Processes,
+    around: Surroundings,
+    /// Inputs that came from performing an effect.
+    follow_ups: VecDeque<(ServiceId, Input)>,
+}
+
+struct Kept {
+    definition: Definition,
+    instance: Option<Instance>,
+}
+
+/// The pumps of one instance.
+struct Instance {
+    gone: watch::Sender<bool>,
+    pumps: JoinSet<()>,
+    /// Held while nobody feeds it.
+    _stdin: Option<pipe::Sender>,
+}
+
+impl Supervise {
+    pub(crate) fn new(processes: Processes, around: Surroundings) -> Self {
+        Self {
+            core: Supervisor::default(),
+            start: Instant::now(),
+            services: BTreeMap::new(),
+            processes,
+            around,
+            follow_ups: VecDeque::new(),
+        }
+    }
+
+    /// Takes a service in; it is down until it is started.
+    pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
+        let id = self.core.add(Service::new(definition.policy.clone(), seed));
+        self.services.insert(id, Kept { definition, instance: None });
+        id
+    }
+
+    /// Hands an input to all services.
+    pub(crate) async fn input(&mut self, input: &Input) {
+        let effects = self.core.handle_all(self.now(), input);
+        self.perform(effects).await;
+    }
+
+    /// Hands an input to one service.
+    pub(crate) async fn input_to(&mut self, service: ServiceId, input: Input) {
+        let effects = self.core.handle(self.now(), service, input);
+        self.perform(effects).await;
+    }
+
+    /// Deals with the next report of a process, or the next moment that the machines wait for.
+    /// Cancel safe: it is cancelled only while it waits.
+    pub(crate) async fn wait(&mut self) -> Happened {
+        let wakeup = self.core.next_wakeup().map(|at| self.start + at.since_start());
+        let rest = async {
+            match wakeup {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            report = self.processes.next() => Happened::Report(report),
+            () = rest => Happened::Wakeup,
+        }
+    }
+
+    /// Acts on what `wait` brought.
+    pub(crate) async fn react(&mut self, happened: Happened) {
+        match happened {
+            Happened::Wakeup => {
+                let effects = self.core.wake(self.now());
+                self.perform(effects).await;
+            }
+            Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
+            Happened::Report(Report::Spawned { service, generation, pid }) => {
+                self.input_to(service, Input::Spawned { generation, pid }).await;
+            }
+            Happened::Report(Report::SpawnFailed { service, generation, failure }) => {
+                self.end_pumps(service).await;
+                self.input_to(service, Input::SpawnFailed { generation, failure }).await;
+            }
+            Happened::Report(Report::Exited { service, generation, exit, remains }) => {
+                self.end_pumps(service).await;
+                self.tell_remains(service, &remains);
+                self.input_to(service, Input::Exited { generation, exit }).await;
+            }
+        }
+    }
+
+    /// The machines, to look at.
+    pub(crate) fn core(&self) -> &Supervisor {
+        &self.core
+    }
+
+    /// Records something about afresh itself, and logs it.
+    pub(crate) fn note(&self, record: Record) {
+        self.around.stderr.log(&record.message);
+        self.around.trail.append(record);
+    }
+
+    /// Ends the process layer and lets go of the output streams.
+    pub(crate) async fn shutdown(mut self) -> Surroundings {
+        for id in self.services.keys().copied().collect::<Vec<_>>() {
+            self.end_pumps(id).await;
+        }
+        self.processes.shutdown().await;
+        self.around
+    }
+
+    fn now(&self) -> Time {
+        Time::after_start(self.start.elapsed())
+    }
+
+    async fn perform(&mut self, effects: Vec<(ServiceId, Effect)>) {
+        let mut effects = VecDeque::from(effects);
+        loop {
+            while let Some((service, effect)) = effects.pop_front() {
+                self.perform_one(service, effect).await;
+            }
+            let Some((service, input)) = self.follow_ups.pop_front() else { return };
+            effects.extend(self.core.handle(self.now(), service, input));
+        }
+    }
+
+    async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
+        match effect {
+            Effect::Spawn { generation } => self.spawn(service, generation).await,
+            Effect::CloseStdin => self.close_stdin(service).await,
+            Effect::Terminate => self.processes.terminate(service),
+            Effect::Kill => self.processes.kill(service),
+            Effect::Abandon => self.processes.abandon(service),
+            Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, &reason).await,
+            Effect::Tell(event) => self.tell(service, event).await,
+        }
+    }
+
+    async fn spawn(&mut self, service: ServiceId, generation: Generation) {
+        let Some(kept) = self.services.get_mut(&service) else { return };
+        let mut command = kept.definition.command.clone();
+        for (name, value) in [
+            ("AFRESH_SERVICE", kept.definition.name.clone()),
+            ("AFRESH_GENERATION", generation.to_string()),
+        ] {
+            command.env.push((name.into(), value.into()));
+        }
+        match self.processes.spawn(service, generation, &command) {
+            Ok(Stdio { stdin, stdout, stderr }) => {
+                let (gone, watch) = watch::channel(false);
+                let form = &kept.definition.form;
+                let mut pumps = JoinSet::new();
+                let out = self.around.stdout.clone();
+                pumps.spawn(forward(stdout, out, form.clone(), watch.clone()));
+                let err = self.around.stderr.clone();
+                pumps.spawn(forward(stderr, err, form.clone(), watch));
+                let stdin = match &self.around.stdin {
+                    // The feeder lives as long as the loop.
+                    Some(feeder) => feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0),
+                    None => None,
+                };
+                kept.instance = Some(Instance { gone, pumps, _stdin: stdin });
+            }
+            Err(failure) => {
+                self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
+            }
+        }
+    }
+
+    async fn close_stdin(&mut self, service: ServiceId) {
+        if let Some(feeder) = &self.around.stdin {
+            feeder.send(None).await.ok();
+        }
+        if let Some(instance) = self.services.get_mut(&service).and_then(|k| k.instance.as_mut()) {
+            instance._stdin = None;
+        }
+    }
+
+    /// The instance is gone: takes what is left in its pipes, so that its last words come before
+    /// the log of its end.
+    async fn end_pumps(&mut self, service: ServiceId) {
+        let instance = self.services.get_mut(&service).and_then(|kept| kept.instance.take());
+        let Some(mut instance) = instance else { return };
+        instance.gone.send_replace(true);
+        let drained = async { while instance.pumps.join_next().await.is_some() {} };
+        if timeout(DRAIN_MAX, drained).await.is_err() {
+            // Our own reader is slow: the rest follows when it reads on.
+            instance.pumps.detach_all();
+        }
+    }
+
+    fn tell_remains(&self, service: ServiceId, remains: &Remains) {
+        let title = self.title(service);
+        if remains.leftovers > 0 {
+            let count = remains.leftovers;
+            self.around.stderr.log(&format!("{title} left {count} processes behind; they are ended"));
+        }
+        for (pid, name) in &remains.survivors {
+            let text = format!(
+                "{title} left a process that cannot be ended: {name} (pid {pid}); end it by hand"
+            );
+            self.around.stderr.log(&text);
+            self.around.trail.append(Record {
+                level: Level::Error,
+                logger: self.around.logger.to_owned(),
+                message: text,
+                event_type: "process_survived",
+                props: vec![
+                    ("service", self.name(service).into()),
+                    ("pid", (*pid).into()),
+                    ("name", name.as_str().into()),
+                ],
+            });
+        }
+    }
+
+    async fn tell(&mut self, service: ServiceId, event: Event) {
+        let record = event.record(&self.title(service), &self.name(service), self.around.logger);
+        let message = match &event {
+            Event::RestartRequested { reason, .. } => {
+                format!("{}: {reason}", record.message)
+            }
+            Event::SpawnFailed(failure) => match &failure.hint {
+                Some(hint) => format!("{} (hint: {hint})", record.message),
+                None => record.message.clone(),
+            },
+            _ => record.message.clone(),
+        };
+        if event.is_announcement() {
+            if let Err(error) = self.around.trail.announce(record).await {
+                self.around.stderr.log(&chain(&error));
+            }
+        } else {
+            self.around.trail.append(record);
+        }
+        // Said only once it is on record.
+        self.around.stderr.log(&message);
+        if let Some(told) = &self.around.told {
+            told.send((service, event)).await.ok();
+        }
+    }
+
+    async fn mark_restart(&mut self, service: ServiceId, pid: Option<u32>, reason: &str) {
+        let path = self.around.marker_file.clone();
+        let mut mark = Marker::new(now(), pid.unwrap_or_default(), reason);
+        mark.service = Some(self.name(service));
+        let content = mark.to_json();
+        let written = spawn_blocking({
+            let path = path.clone();
+            move || marker::write(&path, &mark)
+        });
+        let failure = match timeout(TRAIL_SYNC_WAIT, written).await {
+            Ok(Ok(Ok(()))) => None,
+            Ok(Ok(Err(error))) => Some(chain(&error)),
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("the disk does not answer".to_owned()),
+        };
+        let (level, event_type, message) = match &failure {
+            None => (Level::Info, "restart_marker_written", "Restart marker written".to_owned()),
+            Some(why) => (
+                Level::Error,
+                "restart_marker_failed",
+                format!("the restart marker `{}` could not be written: {why}", path.display()),
+            ),
+        };
+        if failure.is_some() {
+            self.around.stderr.log(&message);
+        }
+        let record = Record {
+            level,
+            logger: self.around.logger.to_owned(),
+            message,
+            event_type,
+            props: vec![
+                ("service", self.name(service).into()),
+                ("path", path.display().to_string().into()),
+                ("content", content),
+            ],
+        };
+        if let Err(error) = self.around.trail.announce(record).await {
+            self.around.stderr.log(&chain(&error));
+        }
+    }
+
+    fn name(&self, service: ServiceId) -> String {
+        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.name.clone())
+    }
+
+    fn title(&self, service: ServiceId) -> String {
+        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
+    }
+}
+
+/// What `wait` brought.
+#[derive(Debug)]
+pub(crate) enum Happened {
+    Report(Report),
+    Wakeup,
+}
+
+/// A number that differs between two starts, for the jitter.
+pub(crate) fn seed() -> u64 {
+    let clock = Duration::from_secs_f64(now().unix_seconds()).as_nanos() as u64;
+    clock ^ (u64::from(std::process::id()) << 32)
+}
