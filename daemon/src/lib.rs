@@ -1,1 +1,3 @@
 //! What afresh does: processes, pipes, files.
+
+pub mod store;

@@ -28,7 +28,7 @@ impl Marker {
     /// The marker of a restart.
     pub fn new(stamp: Stamp, pid: u32, reason: &str) -> Self {
         Self {
-            timestamp: stamp.unix_seconds(),
+            timestamp: to_micros(stamp.unix_seconds()),
             pid,
             reason: redact_text(reason).into_owned(),
             iso_time: stamp.to_string(),
@@ -63,6 +63,7 @@ impl Marker {
         Ok(Self {
             timestamp: value["timestamp"]
                 .as_f64()
+                .map(to_micros)
                 .ok_or_else(|| missing("timestamp"))?,
             pid: pid_of("pid").ok_or_else(|| missing("pid"))?,
             reason: text_of("reason").ok_or_else(|| missing("reason"))?,
@@ -71,6 +72,12 @@ impl Marker {
             previous_pid: pid_of("previous_pid"),
         })
     }
+}
+
+/// Reading JSON may change the last digit of a number; in microseconds it reads as it was written,
+/// so that stamps can be compared.
+fn to_micros(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
 }
 
 /// Why a text is no marker.
@@ -107,6 +114,15 @@ mod tests {
         marker.service = Some("docs".to_owned());
         marker.previous_pid = Some(6);
         assert_eq!(Marker::parse(&marker.to_json().to_string()), Ok(marker));
+    }
+
+    #[test]
+    fn the_time_does_not_change_by_writing_and_reading() {
+        for nanos in (0..1_000_000_000).step_by(999_983) {
+            let stamp = Stamp::since_unix_epoch(Duration::new(1_794_734_211, nanos));
+            let marker = Marker::new(stamp, 7, "");
+            assert_eq!(Marker::parse(&marker.to_json().to_string()), Ok(marker));
+        }
     }
 
     #[test]
