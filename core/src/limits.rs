@@ -81,3 +81,19 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 
 /// How long we wait at our own end for a reader of our output.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
+/// After the first one, notices about records that were lost come this often: a full disk must not
+/// flood the log that says so.
+pub const TRAIL_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// This much of a torn line is kept in the record of its repair: enough to see whose it was.
+pub const TRAIL_FRAGMENT_BYTES_MAX: usize = 1024;
+
+/// A marker is a few hundred bytes; a longer file is not one.
+pub const MARKER_BYTES_MAX: usize = 64 * 1024;
+
+/// A temporary file of the marker is a dead writer's when it is this old: writing one takes
+/// milliseconds.
+pub const MARKER_LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
+/// How often a followed trail is looked at where the system can't say that it changed.
+pub const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -102,7 +102,12 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
 
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(code));
-    let Surroundings { stdout, stderr, trail, .. } = supervise.shutdown().await;
+    let Surroundings {
+        stdout,
+        stderr,
+        trail,
+        ..
+    } = supervise.shutdown().await;
     tasks.shutdown().await;
     if let Err(error) = trail.close(TRAIL_SYNC_WAIT) {
         stderr.log(&chain(&error));
@@ -182,8 +187,11 @@ fn output(
     quiet: bool,
     stream: impl io::Write + Send + 'static,
 ) -> Result<(Output, OutputThread), KeepError> {
-    let started =
-        if quiet { Output::start(name, io::sink()) } else { Output::start(name, stream) };
+    let started = if quiet {
+        Output::start(name, io::sink())
+    } else {
+        Output::start(name, stream)
+    };
     started.map_err(KeepError::Output)
 }
 
@@ -232,20 +240,32 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
     let (name, form) = match keep.copies {
         1 => (keep.name.clone(), Form::Raw),
         _ => {
-            command.env.push(("AFRESH_COPY".into(), copy.to_string().into()));
+            command
+                .env
+                .push(("AFRESH_COPY".into(), copy.to_string().into()));
             let name = format!("{}-{copy}", keep.name);
             let form = Form::Lines(format!("{name} | "));
             (name, form)
         }
     };
-    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
+    Definition {
+        title: name.clone(),
+        name,
+        command,
+        policy: keep.policy.clone(),
+        form,
+    }
 }
 
 fn started(keep: &Keep) -> Record {
     let (version, pid) = (keep.version, std::process::id());
     let cwd = std::env::current_dir().unwrap_or_default();
-    let argv: Vec<String> =
-        keep.command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let argv: Vec<String> = keep
+        .command
+        .argv
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let command = redact_args(&argv).join(" ");
     Record {
         level: Level::Info,

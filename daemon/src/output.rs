@@ -35,14 +35,23 @@ enum Chunk {
 
 impl Output {
     /// Starts the thread that writes to `stream`.
-    pub(crate) fn start(name: &str, stream: impl Write + Send + 'static) -> io::Result<(Self, OutputThread)> {
+    pub(crate) fn start(
+        name: &str,
+        stream: impl Write + Send + 'static,
+    ) -> io::Result<(Self, OutputThread)> {
         let (chunks, queue) = mpsc::channel(OUTPUT_CHUNKS_MAX);
         let (broken_sender, broken) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .stack_size(64 * 1024)
             .spawn(move || write_all(stream, queue, broken_sender))?;
-        Ok((Self { chunks, dropped: Arc::default() }, OutputThread { thread, broken }))
+        Ok((
+            Self {
+                chunks,
+                dropped: Arc::default(),
+            },
+            OutputThread { thread, broken },
+        ))
     }
 
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
@@ -84,7 +93,11 @@ pub(crate) fn now() -> Stamp {
     Stamp::since_unix_epoch(since.unwrap_or_default())
 }
 
-fn write_all(mut stream: impl Write, mut queue: mpsc::Receiver<Chunk>, broken: oneshot::Sender<()>) {
+fn write_all(
+    mut stream: impl Write,
+    mut queue: mpsc::Receiver<Chunk>,
+    broken: oneshot::Sender<()>,
+) {
     let mut broken = Some(broken);
     let mut at_line_start = true;
     while let Some(chunk) = queue.blocking_recv() {
@@ -94,7 +107,11 @@ fn write_all(mut stream: impl Write, mut queue: mpsc::Receiver<Chunk>, broken: o
                 stream.write_all(bytes)
             }
             Chunk::Line(line) => {
-                let fresh = if at_line_start { Ok(()) } else { stream.write_all(b"\n") };
+                let fresh = if at_line_start {
+                    Ok(())
+                } else {
+                    stream.write_all(b"\n")
+                };
                 at_line_start = true;
                 fresh.and_then(|()| stream.write_all(line.as_bytes()))
             }

@@ -90,7 +90,13 @@ impl Supervise {
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
         let id = self.core.add(Service::new(definition.policy.clone(), seed));
-        self.services.insert(id, Kept { definition, instance: None });
+        self.services.insert(
+            id,
+            Kept {
+                definition,
+                instance: None,
+            },
+        );
         id
     }
 
@@ -109,7 +115,10 @@ impl Supervise {
     /// Deals with the next report of a process, or the next moment that the machines wait for.
     /// Cancel safe: it is cancelled only while it waits.
     pub(crate) async fn wait(&mut self) -> Happened {
-        let wakeup = self.core.next_wakeup().map(|at| self.start + at.since_start());
+        let wakeup = self
+            .core
+            .next_wakeup()
+            .map(|at| self.start + at.since_start());
         let rest = async {
             match wakeup {
                 Some(at) => sleep_until(at).await,
@@ -130,17 +139,39 @@ impl Supervise {
                 self.perform(effects).await;
             }
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
-            Happened::Report(Report::Spawned { service, generation, pid }) => {
-                self.input_to(service, Input::Spawned { generation, pid }).await;
+            Happened::Report(Report::Spawned {
+                service,
+                generation,
+                pid,
+            }) => {
+                self.input_to(service, Input::Spawned { generation, pid })
+                    .await;
             }
-            Happened::Report(Report::SpawnFailed { service, generation, failure }) => {
+            Happened::Report(Report::SpawnFailed {
+                service,
+                generation,
+                failure,
+            }) => {
                 self.end_pumps(service).await;
-                self.input_to(service, Input::SpawnFailed { generation, failure }).await;
+                self.input_to(
+                    service,
+                    Input::SpawnFailed {
+                        generation,
+                        failure,
+                    },
+                )
+                .await;
             }
-            Happened::Report(Report::Exited { service, generation, exit, remains }) => {
+            Happened::Report(Report::Exited {
+                service,
+                generation,
+                exit,
+                remains,
+            }) => {
                 self.end_pumps(service).await;
                 self.tell_remains(service, &remains);
-                self.input_to(service, Input::Exited { generation, exit }).await;
+                self.input_to(service, Input::Exited { generation, exit })
+                    .await;
             }
         }
     }
@@ -175,7 +206,9 @@ impl Supervise {
             while let Some((service, effect)) = effects.pop_front() {
                 self.perform_one(service, effect).await;
             }
-            let Some((service, input)) = self.follow_ups.pop_front() else { return };
+            let Some((service, input)) = self.follow_ups.pop_front() else {
+                return;
+            };
             effects.extend(self.core.handle(self.now(), service, input));
         }
     }
@@ -193,7 +226,9 @@ impl Supervise {
     }
 
     async fn spawn(&mut self, service: ServiceId, generation: Generation) {
-        let Some(kept) = self.services.get_mut(&service) else { return };
+        let Some(kept) = self.services.get_mut(&service) else {
+            return;
+        };
         let mut command = kept.definition.command.clone();
         for (name, value) in [
             ("AFRESH_SERVICE", kept.definition.name.clone()),
@@ -202,7 +237,11 @@ impl Supervise {
             command.env.push((name.into(), value.into()));
         }
         match self.processes.spawn(service, generation, &command) {
-            Ok(Stdio { stdin, stdout, stderr }) => {
+            Ok(Stdio {
+                stdin,
+                stdout,
+                stderr,
+            }) => {
                 let (gone, watch) = watch::channel(false);
                 let form = &kept.definition.form;
                 let mut pumps = JoinSet::new();
@@ -215,10 +254,20 @@ impl Supervise {
                     Some(feeder) => feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0),
                     None => None,
                 };
-                kept.instance = Some(Instance { gone, pumps, _stdin: stdin });
+                kept.instance = Some(Instance {
+                    gone,
+                    pumps,
+                    _stdin: stdin,
+                });
             }
             Err(failure) => {
-                self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
+                self.follow_ups.push_back((
+                    service,
+                    Input::SpawnFailed {
+                        generation,
+                        failure,
+                    },
+                ));
             }
         }
     }
@@ -227,7 +276,11 @@ impl Supervise {
         if let Some(feeder) = &self.around.stdin {
             feeder.send(None).await.ok();
         }
-        if let Some(instance) = self.services.get_mut(&service).and_then(|k| k.instance.as_mut()) {
+        if let Some(instance) = self
+            .services
+            .get_mut(&service)
+            .and_then(|k| k.instance.as_mut())
+        {
             instance._stdin = None;
         }
     }
@@ -235,7 +288,10 @@ impl Supervise {
     /// The instance is gone: takes what is left in its pipes, so that its last words come before
     /// the log of its end.
     async fn end_pumps(&mut self, service: ServiceId) {
-        let instance = self.services.get_mut(&service).and_then(|kept| kept.instance.take());
+        let instance = self
+            .services
+            .get_mut(&service)
+            .and_then(|kept| kept.instance.take());
         let Some(mut instance) = instance else { return };
         instance.gone.send_replace(true);
         let drained = async { while instance.pumps.join_next().await.is_some() {} };
@@ -249,7 +305,9 @@ impl Supervise {
         let title = self.title(service);
         if remains.leftovers > 0 {
             let count = remains.leftovers;
-            self.around.stderr.log(&format!("{title} left {count} processes behind; they are ended"));
+            self.around.stderr.log(&format!(
+                "{title} left {count} processes behind; they are ended"
+            ));
         }
         for (pid, name) in &remains.survivors {
             let text = format!(
@@ -271,7 +329,11 @@ impl Supervise {
     }
 
     async fn tell(&mut self, service: ServiceId, event: Event) {
-        let record = event.record(&self.title(service), &self.name(service), self.around.logger);
+        let record = event.record(
+            &self.title(service),
+            &self.name(service),
+            self.around.logger,
+        );
         let message = match &event {
             Event::RestartRequested { reason, .. } => {
                 format!("{}: {reason}", record.message)
@@ -312,11 +374,18 @@ impl Supervise {
             Err(_) => Some("the disk does not answer".to_owned()),
         };
         let (level, event_type, message) = match &failure {
-            None => (Level::Info, "restart_marker_written", "Restart marker written".to_owned()),
+            None => (
+                Level::Info,
+                "restart_marker_written",
+                "Restart marker written".to_owned(),
+            ),
             Some(why) => (
                 Level::Error,
                 "restart_marker_failed",
-                format!("the restart marker `{}` could not be written: {why}", path.display()),
+                format!(
+                    "the restart marker `{}` could not be written: {why}",
+                    path.display()
+                ),
             ),
         };
         if failure.is_some() {
@@ -339,11 +408,15 @@ impl Supervise {
     }
 
     fn name(&self, service: ServiceId) -> String {
-        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.name.clone())
+        self.services
+            .get(&service)
+            .map_or_else(String::new, |kept| kept.definition.name.clone())
     }
 
     fn title(&self, service: ServiceId) -> String {
-        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
+        self.services
+            .get(&service)
+            .map_or_else(String::new, |kept| kept.definition.title.clone())
     }
 }
 

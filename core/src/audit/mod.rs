@@ -1,5 +1,9 @@
 //! The records of the trail: one JSON object a line, in a form that `jq` can select from.
 
+pub mod line;
+pub mod marker;
+pub mod redact;
+
 use serde_json::{Map, Value, json};
 
 use crate::time::Stamp;
@@ -44,19 +48,22 @@ impl Level {
 impl Record {
     /// The record as a line of the trail, newline included.
     pub fn to_line(&self, stamp: Stamp) -> String {
+        format!("{}\n", self.to_value(stamp))
+    }
+
+    fn to_value(&self, stamp: Stamp) -> Value {
         let mut props = Map::new();
         props.insert("event_type".to_owned(), Value::from(self.event_type));
         for (name, value) in &self.props {
             props.insert((*name).to_owned(), value.clone());
         }
-        let record = json!({
+        json!({
             "timestamp": stamp.to_string(),
             "level": self.level.name(),
             "logger": self.logger,
             "message": self.message,
             "props": props,
-        });
-        format!("{record}\n")
+        })
     }
 }
 

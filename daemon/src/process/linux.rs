@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-
 use nix::fcntl::OFlag;
 use nix::libc::{SYS_clone3, clone_args, syscall};
 use nix::sys::prctl;
@@ -15,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::MsgFlags;
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, pipe2};
 
-use super::cgroup::Cgroup;
+pub(super) use super::cgroup::Cgroup;
 
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -30,7 +29,11 @@ pub(crate) const MECHANISM: &str =
 /// This binary, also after it was replaced or removed on disk.
 pub(super) fn own_executable() -> io::Result<PathBuf> {
     let path = PathBuf::from("/proc/self/exe");
-    if path.exists() { Ok(path) } else { std::env::current_exe() }
+    if path.exists() {
+        Ok(path)
+    } else {
+        std::env::current_exe()
+    }
 }
 
 /// A pipe that nobody inherits by accident: reading end, writing end.
@@ -68,8 +71,7 @@ pub(super) fn fork_into(cgroup: Option<&Cgroup>) -> io::Result<Option<Pid>> {
         arguments.cgroup = folder.as_raw_fd().cast_unsigned().into();
         // SAFETY: without CLONE_VM this is a fork; the caller has one thread and holds no lock.
         #[expect(unsafe_code, reason = "a fork into a cgroup is a bare system call")]
-        let pid =
-            unsafe { syscall(SYS_clone3, &raw mut arguments, std::mem::size_of::<clone_args>()) };
+        let pid = unsafe { syscall(SYS_clone3, &raw mut arguments, size_of::<clone_args>()) };
         match pid {
             0 => return Ok(None),
             1.. => return Ok(i32::try_from(pid).ok().map(Pid::from_raw)),
@@ -99,7 +101,10 @@ impl ChildWatch {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGCHLD);
         mask.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?))
+        Ok(Self(SignalFd::with_flags(
+            &mask,
+            SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+        )?))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -121,7 +126,11 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
     for thread in threads.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(list) => {
-                found.extend(list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
+                found.extend(
+                    list.split_whitespace()
+                        .filter_map(|pid| pid.parse().ok())
+                        .map(Pid::from_raw),
+                );
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && kernel_hides_children() => {
                 return children_by_scan(pid);
@@ -149,7 +158,9 @@ fn children_by_scan(parent: Pid) -> Vec<Pid> {
     let Ok(all) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pids = all
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
         fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| parse_stat(&stat).is_some_and(|(_, _, ppid)| ppid == parent.as_raw()))
@@ -179,8 +190,10 @@ mod tests {
 
     #[test]
     fn both_ways_to_list_children_agree() {
-        let mut child =
-            std::process::Command::new("sleep").arg("60").spawn().expect("every system has sleep");
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("every system has sleep");
         let pid = Pid::from_raw(child.id().cast_signed());
         assert!(children(getpid()).contains(&pid));
         assert!(children_by_scan(getpid()).contains(&pid));

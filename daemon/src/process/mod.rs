@@ -69,11 +69,24 @@ pub struct Command {
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The instance runs.
-    Spawned { service: ServiceId, generation: Generation, pid: u32 },
+    Spawned {
+        service: ServiceId,
+        generation: Generation,
+        pid: u32,
+    },
     /// It could not be started.
-    SpawnFailed { service: ServiceId, generation: Generation, failure: SpawnFailure },
+    SpawnFailed {
+        service: ServiceId,
+        generation: Generation,
+        failure: SpawnFailure,
+    },
     /// It is gone, with its whole tree.
-    Exited { service: ServiceId, generation: Generation, exit: Exit, remains: Remains },
+    Exited {
+        service: ServiceId,
+        generation: Generation,
+        exit: Exit,
+        remains: Remains,
+    },
     /// Something that people should know.
     Notice(String),
 }

@@ -15,9 +15,8 @@ use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, setsid};
 use tokio::time::Instant;
 
-use super::cgroup::Cgroup;
 use super::guardian::guard;
-use super::os::{self, ChildWatch};
+use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Remaining, wait};
 use super::wire::{Frame, Inbox, WardenOrder, WardenReport, send_all};
 
@@ -26,7 +25,12 @@ pub(crate) fn run(socket: OwnedFd) -> io::Result<()> {
     // Its own session: Ctrl+C and the end of a terminal are the supervisor's business, which
     // may have a client to answer first.
     setsid().ok();
-    for number in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+    for number in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+    ] {
         // SAFETY: ignores a signal, installs no handler.
         #[expect(unsafe_code, reason = "`signal` can install handlers")]
         unsafe { signal(number, SigHandler::SigIgn) }.map_err(io::Error::from)?;
@@ -76,7 +80,10 @@ impl Warden {
         }
         self.watch.clear();
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
-            self.guardians.values().filter(|guarded| !guarded.gone).for_each(Guarded::kill);
+            self.guardians
+                .values()
+                .filter(|guarded| !guarded.gone)
+                .for_each(Guarded::kill);
         }
         let remaining = self.reap();
         self.sweep(remaining)?;
@@ -86,7 +93,10 @@ impl Warden {
     fn patience(&self) -> Option<Duration> {
         match (self.strays_since, self.leave_by) {
             (Some(_), _) => Some(SWEEP_PAUSE),
-            (None, Some(at)) => Some(at.saturating_duration_since(Instant::now()).max(SWEEP_PAUSE)),
+            (None, Some(at)) => Some(
+                at.saturating_duration_since(Instant::now())
+                    .max(SWEEP_PAUSE),
+            ),
             (None, None) => None,
         }
     }
@@ -105,7 +115,10 @@ impl Warden {
                         guarded.bury = true;
                         guarded.kill();
                     }
-                    None => self.report(&WardenReport::Buried { guardian, survivors: Vec::new() })?,
+                    None => self.report(&WardenReport::Buried {
+                        guardian,
+                        survivors: Vec::new(),
+                    })?,
                 },
             }
         }
@@ -117,10 +130,18 @@ impl Warden {
             let errno = nix::libc::EBADF;
             return self.report(&WardenReport::ForkFailed { guardian, errno });
         };
-        let cgroup = self.parent_cgroup.as_ref().and_then(|parent| parent.child(guardian));
+        let cgroup = self
+            .parent_cgroup
+            .as_ref()
+            .and_then(|parent| parent.child(guardian));
         match os::fork_into(cgroup.as_ref()) {
             Ok(Some(pid)) => {
-                let guarded = Guarded { pid, gone: false, bury: false, cgroup };
+                let guarded = Guarded {
+                    pid,
+                    gone: false,
+                    bury: false,
+                    cgroup,
+                };
                 self.guardians.insert(guardian, guarded);
                 Ok(())
             }
@@ -150,9 +171,15 @@ impl Warden {
 
     /// Kills whatever is our child and no guardian, until there is no such thing.
     fn sweep(&mut self, remaining: Remaining) -> io::Result<()> {
-        let Some(since) = self.strays_since else { return Ok(()) };
-        let living: Vec<Pid> =
-            self.guardians.values().filter(|g| !g.gone).map(|guarded| guarded.pid).collect();
+        let Some(since) = self.strays_since else {
+            return Ok(());
+        };
+        let living: Vec<Pid> = self
+            .guardians
+            .values()
+            .filter(|g| !g.gone)
+            .map(|guarded| guarded.pid)
+            .collect();
         let strays = match remaining {
             Remaining::None => 0,
             Remaining::Some => tree::signal_all(Signal::SIGKILL, &living),
@@ -161,14 +188,21 @@ impl Warden {
         if strays > 0 && !given_up {
             return Ok(());
         }
-        let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
+        let survivors = if strays > 0 {
+            tree::survivors(&living)
+        } else {
+            Vec::new()
+        };
         self.strays_since = None;
         let gone = self.guardians.extract_if(.., |_, guarded| guarded.gone);
         for (guardian, guarded) in gone.collect::<Vec<_>>() {
             drop(guarded.cgroup);
             if guarded.bury {
                 let survivors = survivors.clone();
-                self.report(&WardenReport::Buried { guardian, survivors })?;
+                self.report(&WardenReport::Buried {
+                    guardian,
+                    survivors,
+                })?;
             }
         }
         Ok(())

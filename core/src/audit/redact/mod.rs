@@ -1,0 +1,289 @@
+//! Keeps secrets out of the trail: finds them in arguments and in text, and puts `[redacted]` there.
+//!
+//! The rule for people is in `docs/guide/trail.md`. Where it is in doubt, a text is redacted: a
+//! word too few in a record costs less than a password in it.
+
+mod shapes;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde_json::Value;
+
+/// What stands where a secret was.
+const MARK: &str = "[redacted]";
+
+/// A name with one of these in it, separators aside, names a secret.
+const SECRET_PARTS: [&str; 13] = [
+    "token",
+    "secret",
+    "passw",
+    "passphrase",
+    "pwd",
+    "apikey",
+    "credential",
+    "privatekey",
+    "accesskey",
+    "signingkey",
+    "encryptionkey",
+    "bearer",
+    "cookie",
+];
+
+/// A name that ends in one of these says where or how, not what: `--token-file`, `AUTH_TYPE`.
+const PLACE_WORDS: [&str; 11] = [
+    "file", "path", "dir", "folder", "url", "uri", "endpoint", "sock", "type", "method", "mode",
+];
+
+/// A flag that begins like this takes no value.
+const SWITCH_WORDS: [&str; 6] = ["no", "disable", "skip", "enable", "require", "with"];
+
+/// Values that are no secrets under whatever name.
+const PLAIN_VALUES: [&str; 10] = [
+    "", "true", "false", "yes", "no", "on", "off", "null", "none", MARK,
+];
+
+/// Takes the secrets out of a command line.
+pub fn redact_args(args: &[String]) -> Vec<String> {
+    let mut secret_flag = None;
+    let mut redacted = Vec::with_capacity(args.len());
+    for arg in args {
+        let is_flag = arg.starts_with("--") || (arg.starts_with('-') && arg.len() <= 2);
+        let follows = secret_flag.take().filter(|_| !is_flag);
+        redacted.push(match (follows, arg.split_once('=')) {
+            (Some(name), _) if holds_secret(name, arg) => MARK.to_owned(),
+            (None, Some((name, value))) if is_name(name) && holds_secret(name, value) => {
+                format!("{name}={MARK}")
+            }
+            _ => redact_text(arg).into_owned(),
+        });
+        if follows.is_none() && arg.starts_with('-') && is_name(arg) && takes_secret(arg) {
+            secret_flag = Some(arg);
+        }
+    }
+    redacted
+}
+
+/// Takes the secrets out of a text, such as a reason or a message.
+pub fn redact_text(text: &str) -> Cow<'_, str> {
+    let mut secrets = Vec::new();
+    find_named(text, &mut secrets);
+    find_bearer(text, &mut secrets);
+    shapes::find(text, &mut secrets);
+    if secrets.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    secrets.sort_by_key(|secret| (secret.start, secret.end));
+    let mut redacted = String::with_capacity(text.len());
+    let mut done = 0;
+    for secret in secrets {
+        if secret.start >= done {
+            redacted.push_str(&text[done..secret.start]);
+            redacted.push_str(MARK);
+        }
+        done = done.max(secret.end);
+    }
+    redacted.push_str(&text[done..]);
+    Cow::Owned(redacted)
+}
+
+/// Takes the secrets out of every string in a JSON value; a list of strings counts as a command
+/// line.
+pub fn redact_value(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(redacted) = redact_text(text) {
+                *text = redacted;
+            }
+        }
+        Value::Array(items) => {
+            let args: Option<Vec<String>> = items
+                .iter()
+                .map(|item| item.as_str().map(str::to_owned))
+                .collect();
+            match args {
+                Some(args) => *value = redact_args(&args).into(),
+                None => items.iter_mut().for_each(redact_value),
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field {
+                    Value::String(text) if holds_secret(name, text) => MARK.clone_into(text),
+                    _ => redact_value(field),
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_name_byte)
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+fn is_secret_name(name: &str) -> bool {
+    // The shell's working directories.
+    if matches!(name, "PWD" | "OLDPWD") {
+        return false;
+    }
+    let lower = name.to_ascii_lowercase().replace("tokeniz", "");
+    let words = || lower.split(|c: char| !c.is_ascii_alphanumeric());
+    if words()
+        .next_back()
+        .is_some_and(|word| PLACE_WORDS.contains(&word))
+    {
+        return false;
+    }
+    let compact: String = words().collect();
+    SECRET_PARTS.iter().any(|part| compact.contains(part)) || words().any(is_auth_word)
+}
+
+/// `auth`, `oauth2`, `authorization`, but not `author` and `authority`.
+fn is_auth_word(word: &str) -> bool {
+    word.contains("auth")
+        && (!word.contains("author") || word.contains("authoriz") || word.contains("authoris"))
+}
+
+fn takes_secret(flag: &str) -> bool {
+    let first = flag.trim_start_matches('-').split(['-', '_']).next();
+    is_secret_name(flag) && !first.is_some_and(|word| SWITCH_WORDS.contains(&word))
+}
+
+fn holds_secret(name: &str, value: &str) -> bool {
+    // `max_tokens=4096` counts.
+    let counts = ["tokens", "max", "limit", "count"];
+    let is_count = value.len() <= 12
+        && value.starts_with(|c: char| c.is_ascii_digit())
+        && counts
+            .iter()
+            .any(|word| name.to_ascii_lowercase().contains(word));
+    let is_plain = PLAIN_VALUES.contains(&value.to_ascii_lowercase().as_str());
+    is_secret_name(name) && !is_count && !is_plain
+}
+
+/// How a name is joined to its value.
+#[derive(Clone, Copy, PartialEq)]
+enum Joint {
+    Equals,
+    Colon,
+    Space,
+}
+
+/// `NAME=value`, `Name: value`, `"name": "value"`, `?name=value&` and `--name value`.
+fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
+    for run in runs(text, is_name_byte) {
+        let name = &text[run.clone()];
+        if !is_secret_name(name) {
+            continue;
+        }
+        let Some((joint, start)) = joint_after(text, &run) else {
+            continue;
+        };
+        let is_query = run.start > 0 && matches!(text.as_bytes()[run.start - 1], b'?' | b'&');
+        let value = value_at(text, start, joint, name, is_query);
+        let word = &text[value.clone()];
+        // `invalid token: unexpected end` speaks of a token, it does not show one.
+        let is_prose = joint == Joint::Colon
+            && value.start == start
+            && !name.to_ascii_lowercase().contains("passw")
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b".,;!)".contains(&b));
+        if holds_secret(name, word) && !is_prose {
+            secrets.push(value);
+        }
+    }
+}
+
+fn joint_after(text: &str, name: &Range<usize>) -> Option<(Joint, usize)> {
+    let bytes = text.as_bytes();
+    let after_quotes = skip(bytes, name.end, |b| matches!(b, b'"' | b'\'' | b'\\'));
+    let spaced = |at: usize| skip(bytes, at, |b| b == b' ');
+    match bytes.get(after_quotes)? {
+        b'=' => Some((Joint::Equals, after_quotes + 1)),
+        b':' if !text[after_quotes..].starts_with("://") => {
+            Some((Joint::Colon, spaced(after_quotes + 1)))
+        }
+        b' ' if after_quotes == name.end && takes_secret(&text[name.clone()]) => {
+            let start = spaced(name.end);
+            let is_flag = bytes[name.start] == b'-' && bytes.get(start) != Some(&b'-');
+            is_flag.then_some((Joint::Space, start))
+        }
+        _ => None,
+    }
+}
+
+fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let quote = skip(bytes, start, |b| b == b'\\');
+    let is_escaped = quote > start;
+    if let Some(&mark @ (b'"' | b'\'')) = bytes.get(quote) {
+        let mut end = quote + 1;
+        while end < bytes.len() && (bytes[end] != mark || (bytes[end - 1] == b'\\') != is_escaped) {
+            end += 1;
+        }
+        return quote + 1..end - usize::from(is_escaped && end < bytes.len());
+    }
+    // These headers are secrets to the end of the line.
+    let is_header = joint == Joint::Colon
+        && ["authorization", "cookie"]
+            .iter()
+            .any(|h| name.to_ascii_lowercase().ends_with(h));
+    let ends = |byte: u8| match byte {
+        b'"' | b'\'' | b'`' | b'\n' | b'\r' => true,
+        b'&' | b'#' => is_query,
+        _ => byte.is_ascii_whitespace() && !is_header,
+    };
+    start..skip(bytes, start, |b| !ends(b))
+}
+
+/// `Bearer X` and `Basic X` wherever they stand, if X does not look like a word.
+fn find_bearer(text: &str, secrets: &mut Vec<Range<usize>>) {
+    let bytes = text.as_bytes();
+    for run in runs(text, |b| b.is_ascii_alphabetic()) {
+        let scheme = &text[run.clone()];
+        let is_scheme = ["bearer", "basic"]
+            .iter()
+            .any(|s| scheme.eq_ignore_ascii_case(s));
+        if !is_scheme || bytes.get(run.end) != Some(&b' ') {
+            continue;
+        }
+        let start = run.end + 1;
+        let end = skip(bytes, start, |b| {
+            !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`')
+        });
+        let word = &bytes[start..end];
+        let is_word = !word.iter().any(u8::is_ascii_digit)
+            && !word.iter().skip(1).any(u8::is_ascii_uppercase);
+        if (!is_word && word.len() >= 8) || word.len() >= 24 {
+            secrets.push(start..end);
+        }
+    }
+}
+
+/// The longest ranges of `text` whose bytes all are `wanted`; only ASCII may be told apart.
+fn runs(text: &str, wanted: impl Fn(u8) -> bool) -> impl Iterator<Item = Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = skip(bytes, at, |b| !wanted(b));
+        at = skip(bytes, start, &wanted);
+        (start < at).then_some(start..at)
+    })
+}
+
+fn skip(bytes: &[u8], from: usize, while_true: impl Fn(u8) -> bool) -> usize {
+    let rest = bytes.get(from..).unwrap_or_default();
+    from + rest
+        .iter()
+        .position(|b| !while_true(*b))
+        .unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! Tables of what is redacted and what is kept.
+
+use super::*;
+
+fn args(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn secrets_in_arguments_are_redacted() {
+    let cases = [
+        ("serve --token abc", "serve --token [redacted]"),
+        (
+            "serve --token=abc --port 80",
+            "serve --token=[redacted] --port 80",
+        ),
+        ("serve --API-Key abc x", "serve --API-Key [redacted] x"),
+        ("serve -password abc", "serve -password [redacted]"),
+        ("serve --auth abc", "serve --auth [redacted]"),
+        ("serve --token -dash-first", "serve --token [redacted]"),
+        (
+            "env GH_TOKEN=abc node x.js",
+            "env GH_TOKEN=[redacted] node x.js",
+        ),
+        (
+            "env DB_PASSWORD=a=b&c,d node",
+            "env DB_PASSWORD=[redacted] node",
+        ),
+        ("x --clientSecret a", "x --clientSecret [redacted]"),
+        (
+            "x --access-key=A --private_key B",
+            "x --access-key=[redacted] --private_key [redacted]",
+        ),
+        (
+            "x --db postgres://u:p@h/d",
+            "x --db postgres://u:[redacted]@h/d",
+        ),
+        (
+            "x --db=postgres://u:p/w@h/d",
+            "x --db=postgres://u:[redacted]@h/d",
+        ),
+        (
+            "x http://h/?api_key=a&b=c",
+            "x http://h/?api_key=[redacted]&b=c",
+        ),
+    ];
+    for (line, redacted) in cases {
+        assert_eq!(redact_args(&args(line)).join(" "), redacted);
+    }
+    let header = ["-H".to_owned(), "Authorization: Bearer abc def".to_owned()];
+    assert_eq!(redact_args(&header)[1], "Authorization: [redacted]");
+    let shell = [
+        "-c".to_owned(),
+        "cd d; TOKEN=abc node x --secret 'a b' -v".to_owned(),
+    ];
+    assert_eq!(
+        redact_args(&shell)[1],
+        "cd d; TOKEN=[redacted] node x --secret '[redacted]' -v"
+    );
+}
+
+#[test]
+fn plain_arguments_are_kept() {
+    for line in [
+        "npx -y @modelcontextprotocol/server-filesystem /home/me/projects",
+        "serve --port 4096 --hostname localhost",
+        "claude --max-tokens 4096 --max_token=100",
+        "x --no-auth server.js",
+        "x --token --verbose",
+        "x --author Bob --authority=ca",
+        "x --token-file /run/secrets/token",
+        "x --tokenizer cl100k",
+        "x --auth-type basic",
+        "x --auth=true",
+        "env PWD=/home/me OLDPWD=/tmp ls",
+        "git checkout 8f14e45fceea167a5a36dedd4bea2543f1e2d3c4",
+        "docker run img@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "x -p 8080",
+        "user@host:/path",
+        "http://localhost:8080/a@b",
+        "https://github.com/org/repo.git",
+    ] {
+        assert_eq!(redact_args(&args(line)).join(" "), line);
+    }
+}
+
+#[test]
+fn secrets_in_text_are_redacted() {
+    let hidden = [
+        "sk-abcdefghij0123456789",
+        "sk-ant-api03-abcdefghijklmnop",
+        "sk-proj-abc_def-ghi0jklmnop",
+        "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+        "github_pat_11ABCDEFG0abcdefghijkl_mnop",
+        "glpat-abcdefghij0123456789",
+        "xoxb-123456789012-abcdef",
+        "AKIAIOSFODNN7EXAMPLE",
+        "AIzaSyA0123456789abcdefghijklmnopqrstuv",
+        "npm_0123456789abcdefghijABCDEFGHIJ012345",
+        "pypi-AgEIcHlwaS5vcmcCJDAxMjM0NTY3ODkwMTIzNDU2Nzg5",
+        "hf_abcdefghij0123456789ABCDEFGHIJklmn",
+        "ya29.a0AfH6SMBx0123456789",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----",
+        "wJ4lrXUtn7EMI/K7MD3NG/bPx9fiCYq2Lm8vTz0a1",
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "0cc175b9c0f1b6a831c399e269772661",
+    ];
+    for secret in hidden {
+        for text in [
+            secret.to_owned(),
+            format!("failed with {secret}"),
+            format!("(\"{secret}\""),
+            format!("x={secret}"),
+        ] {
+            let redacted = redact_text(&text);
+            assert_eq!(redacted, text.replace(secret, MARK));
+            assert_eq!(
+                redact_text(&redacted),
+                redacted,
+                "a second time changes nothing"
+            );
+        }
+    }
+}
+
+#[test]
+fn named_values_in_text_are_redacted() {
+    let cases = [
+        ("password: hunter", "password: [redacted]"),
+        ("the token: abc1 is bad", "the token: [redacted] is bad"),
+        (
+            r#"{"token": "a b", "x": 1}"#,
+            r#"{"token": "[redacted]", "x": 1}"#,
+        ),
+        (
+            r#"{"secret":"a\"b","x":"y"}"#,
+            r#"{"secret":"[redacted]","x":"y"}"#,
+        ),
+        (
+            r#"{\"secret\":\"a b\",\"x\":\"y\"}"#,
+            r#"{\"secret\":\"[redacted]\",\"x\":\"y\"}"#,
+        ),
+        ("run `x --token abc`", "run `x --token [redacted]`"),
+        (
+            "Authorization: Basic dTpw\nHost: h",
+            "Authorization: [redacted]\nHost: h",
+        ),
+        ("sent Bearer abc123def", "sent Bearer [redacted]"),
+        ("Cookie: a=b; c=d", "Cookie: [redacted]"),
+        ("é password=é é", "é password=[redacted] é"),
+        (
+            "redis://:p@h and amqp://u:q@h",
+            "redis://:[redacted]@h and amqp://u:[redacted]@h",
+        ),
+        ("token=", "token="),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn", "[redacted]"),
+    ];
+    for (text, redacted) in cases {
+        assert_eq!(redact_text(text), redacted);
+    }
+}
+
+#[test]
+fn plain_text_is_kept() {
+    for text in [
+        "",
+        "code changes",
+        "invalid token: unexpected end of input",
+        "bearer authentication failed",
+        "context used: 81234 tokens, max_tokens=4096",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "commit 8f14e45fceea167a5a36dedd4bea2543f1e2d3c4",
+        "afresh-8f14e45fceea167a5a36dedd4bea2543f1e2d3c4",
+        "/nix/store/0c5b2rkjvvhsa2b1ipmw0l6h1k3v6d8a-nodejs-22.1.0/bin/node",
+        "PATH=/usr/bin:/nix/store/0c5b2rkjvvhsa2b1ipmw0l6h1k3v6d8a-x/bin",
+        "target/debug/deps/afresh_daemon-0123456789abcdef",
+        r"C:\Users\me\AppData\Local\Programs\Python\Python312\python.exe",
+        "claude-3-5-sonnet-20241022-v2-and-a-longer-name-1",
+        "x86_64-unknown-linux-gnu-toolchain-nightly-2026-11-15",
+        "AbstractSingletonProxyFactoryBean2Configuration1Builder",
+        "pneumonoultramicroscopicsilicovolcanoconiosis",
+        "sha512-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        "server_exiting_for_restart",
+        "task-runner-with-a-long-name-2",
+        "2026-11-15T08:42:00.123Z",
+        "author: Bob2 <bob@example.org>",
+        "://",
+        "Bearer",
+        "-----BEGIN CERTIFICATE-----",
+    ] {
+        assert_eq!(redact_text(text), text);
+    }
+}
+
+#[test]
+fn random_strings_are_found_nearly_always() {
+    let alphabets = [
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_",
+        "0123456789abcdefghijklmnopqrstuvwxyz",
+        "0123456789abcdef",
+    ];
+    let mut seed = 1_u64;
+    for alphabet in alphabets {
+        let missed = (0..1000).filter(|_| {
+            let text: String = (0..36)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let at = usize::try_from(seed >> 33).unwrap() % alphabet.len();
+                    char::from(alphabet.as_bytes()[at])
+                })
+                .collect();
+            redact_text(&format!("key {text}.")).contains(&text)
+        });
+        let missed = missed.count();
+        assert!(missed < 50, "{missed} of 1000 over {alphabet}");
+    }
+}

@@ -1,0 +1,160 @@
+//! The same functions as `linux.rs`, with the best that macOS and the BSDs allow.
+//!
+//! There is no subreaper and no parent-death signal: the lifeline socket and the process group
+//! carry all of it, so a grandchild that left the group *and* lost its parent before the end is
+//! not found. `afresh doctor` says so.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
+use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::socket::MsgFlags;
+use nix::unistd::{ForkResult, Pid, fork, getppid};
+
+/// How descriptors are received; there is no flag to close them on exec here.
+pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();
+
+/// What keeps processes from outliving us, in words.
+pub(crate) const MECHANISM: &str = "guardian: lifeline socket and process group; a detached grandchild can survive SIGKILL of afresh";
+
+/// This binary.
+pub(super) fn own_executable() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// A pipe that nobody inherits by accident: reading end, writing end.
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = nix::unistd::pipe()?;
+    for end in [&read, &write] {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    }
+    Ok((read, write))
+}
+
+/// Nothing here adopts orphans.
+pub(super) fn adopt_orphans() -> io::Result<()> {
+    Ok(())
+}
+
+/// No signal comes with a parent's death; the guardian's own end covers the usual case.
+pub(super) fn die_with(parent: Pid) -> io::Result<()> {
+    if getppid() == parent {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(nix::libc::ESRCH))
+    }
+}
+
+/// There are no cgroups.
+pub(super) enum Cgroup {}
+
+impl Cgroup {
+    pub(super) fn own() -> Option<Self> {
+        None
+    }
+
+    pub(super) fn clean(&self) {}
+
+    pub(super) fn child(&self, _number: u64) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn kill(&self) {}
+}
+
+/// Forks. `None` is the child.
+pub(super) fn fork_into(_cgroup: Option<&Cgroup>) -> io::Result<Option<Pid>> {
+    // SAFETY: the caller has one thread, so the child may go on as it likes.
+    #[expect(unsafe_code, reason = "forks")]
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(Some(child)),
+        ForkResult::Child => Ok(None),
+    }
+}
+
+/// Names of processes cannot be changed here.
+pub(super) fn set_name(_name: &CStr) {}
+
+/// Wakes a `poll` when a child changes its state.
+pub(super) struct ChildWatch(Kqueue);
+
+impl ChildWatch {
+    pub(super) fn new() -> io::Result<Self> {
+        let queue = Kqueue::new()?;
+        let number = Signal::SIGCHLD as usize;
+        let flags = EvFlags::EV_ADD | EvFlags::EV_CLEAR;
+        let event = KEvent::new(
+            number,
+            EventFilter::EVFILT_SIGNAL,
+            flags,
+            FilterFlag::empty(),
+            0,
+            0,
+        );
+        // SAFETY: sets a default, installs no handler.
+        #[expect(unsafe_code, reason = "`signal` can install handlers")]
+        unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map_err(io::Error::from)?;
+        queue.kevent(
+            &[event],
+            &mut [],
+            Some(nix::libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )?;
+        Ok(Self(queue))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Forgets the wakeups so far.
+    pub(super) fn clear(&mut self) {
+        let none = nix::libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut events = [KEvent::new(
+            0,
+            EventFilter::EVFILT_SIGNAL,
+            EvFlags::empty(),
+            FilterFlag::empty(),
+            0,
+            0,
+        )];
+        while let Ok(1..) = self.0.kevent(&[], &mut events, Some(none)) {}
+    }
+}
+
+/// The children of a process, as the kernel lists them; none where it is gone.
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    let mut pids = vec![0_i32; 4096];
+    let bytes = i32::try_from(pids.len() * size_of::<i32>()).expect("a small number");
+    // SAFETY: the kernel writes at most `bytes` into the buffer that lives until after the call.
+    #[expect(unsafe_code, reason = "libproc has no safe face")]
+    let count =
+        unsafe { nix::libc::proc_listchildpids(pid.as_raw(), pids.as_mut_ptr().cast(), bytes) };
+    pids.truncate(usize::try_from(count).unwrap_or(0));
+    pids.into_iter()
+        .filter(|pid| *pid > 0)
+        .map(Pid::from_raw)
+        .collect()
+}
+
+/// The name of a process, and whether it is more than a zombie.
+pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
+    let mut path = vec![0_u8; 4096];
+    let bytes = u32::try_from(path.len()).expect("a small number");
+    // SAFETY: the kernel writes at most `bytes` into the buffer that lives until after the call.
+    #[expect(unsafe_code, reason = "libproc has no safe face")]
+    let length = unsafe { nix::libc::proc_pidpath(pid.as_raw(), path.as_mut_ptr().cast(), bytes) };
+    // A zombie has no path any more.
+    path.truncate(usize::try_from(length).ok().filter(|length| *length > 0)?);
+    let path = String::from_utf8_lossy(&path).into_owned();
+    Some(Path::new(&path).file_name()?.to_string_lossy().into_owned())
+}

@@ -1,0 +1,159 @@
+//! The restart marker on disk: overwritten by each restart, never deleted, never half written (R5).
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use afresh_core::audit::marker::{Marker, ParseMarkerError};
+use afresh_core::limits::MARKER_BYTES_MAX;
+
+use super::replace::{ReplaceFileError, replace_file};
+
+/// Why the marker could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the restart marker `{path}`")]
+pub struct WriteMarkerError {
+    path: PathBuf,
+    #[source]
+    source: ReplaceFileError,
+}
+
+/// Why there is no marker to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadMarkerError {
+    /// No restart has been marked yet.
+    #[error("restart marker `{path}` does not exist")]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The file is something else.
+    #[error("restart marker `{path}` is corrupt")]
+    Corrupt {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: ParseMarkerError,
+    },
+    /// The file can't be read.
+    #[error("cannot read the restart marker `{path}`")]
+    Io {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Replaces the marker; it is on disk when this returns.
+pub fn write(path: &Path, marker: &Marker) -> Result<(), WriteMarkerError> {
+    replace_file(path, format!("{}\n", marker.to_json()).as_bytes()).map_err(|source| {
+        let path = path.to_owned();
+        WriteMarkerError { path, source }
+    })
+}
+
+/// Reads the marker.
+pub fn read(path: &Path) -> Result<Marker, ReadMarkerError> {
+    let bytes = read_bytes(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ReadMarkerError::Missing {
+            path: path.to_owned(),
+        },
+        _ => ReadMarkerError::Io {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    // What is too long was read only in part, and so is no JSON.
+    Marker::parse(&String::from_utf8_lossy(&bytes)).map_err(|source| ReadMarkerError::Corrupt {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    // A FIFO without a writer must not hang its reader.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)?;
+    let mut bytes = Vec::new();
+    file.take(MARKER_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::store::testing::TempDir;
+    use crate::store::{chain, now};
+
+    #[test]
+    fn a_marker_is_replaced_and_read_back() {
+        let dir = TempDir::new();
+        let path = dir.join("state/restart_marker.json");
+        assert!(matches!(read(&path), Err(ReadMarkerError::Missing { .. })));
+        for reason in ["first", "second"] {
+            let marker = Marker::new(now(), 7, reason);
+            write(&path, &marker).unwrap();
+            assert_eq!(read(&path).unwrap(), marker);
+        }
+        assert_eq!(fs::read_dir(dir.join("state")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn leftovers_of_dead_writers_are_removed() {
+        let dir = TempDir::new();
+        let old = SystemTime::now() - Duration::from_secs(120);
+        for (name, modified) in [
+            (".m.json.1.0.tmp", old),
+            (".m.json.2.0.tmp", SystemTime::now()),
+            (".m.json.x.tmp", old),
+            (".other.json.1.0.tmp", old),
+        ] {
+            let file = File::create(dir.join(name)).unwrap();
+            file.set_modified(modified).unwrap();
+        }
+        write(&dir.join("m.json"), &Marker::new(now(), 7, "")).unwrap();
+        let mut names: Vec<_> = fs::read_dir(dir.join(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let kept = [
+            ".m.json.2.0.tmp",
+            ".m.json.x.tmp",
+            ".other.json.1.0.tmp",
+            "m.json",
+        ];
+        assert_eq!(names, kept);
+    }
+
+    #[test]
+    fn what_is_no_marker_gives_a_clear_error() {
+        let dir = TempDir::new();
+        let path = dir.join("m.json");
+        fs::create_dir(&path).unwrap();
+        let error = write(&path, &Marker::new(now(), 7, "")).unwrap_err();
+        assert!(
+            chain(&error).ends_with("is a directory"),
+            "{}",
+            chain(&error)
+        );
+        assert!(matches!(read(&path), Err(ReadMarkerError::Io { .. })));
+        fs::remove_dir(&path).unwrap();
+        for content in ["", "{\"timestamp\":", "\0\0\0"] {
+            fs::write(&path, content).unwrap();
+            assert!(matches!(read(&path), Err(ReadMarkerError::Corrupt { .. })));
+        }
+        // A file where the folder should be fails for root too.
+        let error = write(&path.join("m.json"), &Marker::new(now(), 7, "")).unwrap_err();
+        assert!(chain(&error).contains("cannot create"), "{}", chain(&error));
+    }
+}

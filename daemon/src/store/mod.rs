@@ -1,0 +1,39 @@
+//! What afresh keeps on disk: the trail, the restart marker, and the folder for both.
+//!
+//! Everything here expects to be killed at any moment and to share its files with other afresh
+//! processes. Nothing here decides: a failure is reported, and supervision goes on.
+
+pub mod follow;
+pub mod history;
+pub mod marker;
+mod replace;
+pub mod trail;
+pub mod workspace;
+
+use std::time::{Duration, SystemTime};
+
+use afresh_core::audit::Level;
+use afresh_core::time::Stamp;
+
+/// Something that a person should be told now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// How grave it is.
+    pub level: Level,
+    /// What to tell.
+    pub text: String,
+}
+
+fn now() -> Stamp {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Stamp::since_unix_epoch(since_epoch.unwrap_or(Duration::ZERO))
+}
+
+/// An error and its causes on one line, for a notice.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod testing;

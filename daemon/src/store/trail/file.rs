@@ -1,0 +1,382 @@
+//! The trail's file, shared with other processes: locked appends, repair, rotation, sync.
+//!
+//! Every append holds an exclusive lock on the file and checks that its path still leads to it, so
+//! that no two processes rotate, and nobody appends to a file that was removed. The lock is not held
+//! during a sync: it is free again after microseconds.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use afresh_core::audit::{Level, Record};
+use afresh_core::limits::{TRAIL_FRAGMENT_BYTES_MAX, TRAIL_LINE_BYTES_MAX, TRAIL_LOCK_WAIT};
+use afresh_core::time::Stamp;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::super::replace::{folder_of, sync_folder, without_unsupported};
+
+/// The file of the trail, which may be away at times.
+pub(super) struct TrailFile {
+    path: PathBuf,
+    bytes_max: u64,
+    files_kept: u32,
+    open: Option<Open>,
+    /// Files that were written to and rotated since the last sync.
+    unsynced: Vec<File>,
+    /// The record of a repair that is still to be written.
+    repaired: Option<String>,
+    /// Why the file grows over its limit.
+    pub(super) rotate_error: Option<io::Error>,
+}
+
+struct Open {
+    file: File,
+    /// The path without symbolic links: rotated files stand beside the file itself.
+    real: PathBuf,
+    /// Not a device.
+    is_regular: bool,
+    is_written: bool,
+    is_folder_synced: bool,
+}
+
+/// Why a record is not on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteTrailError {
+    /// The trail's folder is gone and can't be made again.
+    #[error("cannot create the folder `{path}`")]
+    CreateFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The file can't be opened.
+    #[error("cannot open it")]
+    Open(#[source] io::Error),
+    /// The path leads to something that records can't be appended to.
+    #[error("it is {0}, not a file")]
+    NotAFile(&'static str),
+    /// The record can't be appended.
+    #[error("cannot append to it")]
+    Append(#[source] io::Error),
+    /// The record was appended, but may not have reached the disk.
+    #[error("cannot sync it")]
+    Sync(#[source] io::Error),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Lock {
+    Held,
+    /// Its holder is stopped, or the file system has no locks. Nothing may be cut or rotated.
+    Unavailable,
+}
+
+impl TrailFile {
+    pub(super) fn new(path: PathBuf, bytes_max: u64, files_kept: u32) -> Self {
+        Self {
+            path,
+            bytes_max,
+            files_kept: files_kept.max(1),
+            open: None,
+            unsynced: Vec::new(),
+            repaired: None,
+            rotate_error: None,
+        }
+    }
+
+    /// Appends the lines in order, and returns how many of them were. `stamp` is for a record of
+    /// the trail's own, if one has to go before them.
+    pub(super) fn append(
+        &mut self,
+        stamp: Stamp,
+        lines: &[String],
+    ) -> (usize, Result<(), WriteTrailError>) {
+        let mut written = 0;
+        while written < lines.len() {
+            let result = self.lock_current().and_then(|lock| {
+                let result = self.append_locked(lock, stamp, &lines[written..], &mut written);
+                if let Some(open) = &self.open
+                    && lock == Lock::Held
+                {
+                    // Closing the file frees the lock too.
+                    open.file.unlock().ok();
+                }
+                result
+            });
+            if let Err(error) = result {
+                return (written, Err(error));
+            }
+        }
+        (written, Ok(()))
+    }
+
+    /// Brings to disk what was appended, names included.
+    pub(super) fn sync(&mut self) -> Result<(), WriteTrailError> {
+        let mut result = Ok(());
+        for file in self.unsynced.drain(..) {
+            result = result.and(without_unsupported(file.sync_data()));
+        }
+        if let Some(open) = self.open.as_mut().filter(|open| open.is_written) {
+            result = result.and(without_unsupported(open.file.sync_data()));
+            open.is_written = false;
+            // Others may have created the file: every process makes sure of its name once.
+            if open.is_regular && !open.is_folder_synced {
+                result = result.and(sync_folder(folder_of(&open.real)));
+                open.is_folder_synced = true;
+            }
+        }
+        result.map_err(WriteTrailError::Sync)
+    }
+
+    /// Opens the file that the path leads to now, and locks it.
+    fn lock_current(&mut self) -> Result<Lock, WriteTrailError> {
+        let deadline = Instant::now() + TRAIL_LOCK_WAIT;
+        // Nobody rotates that often while we look.
+        for _ in 0..1000 {
+            let open = match self.open.take() {
+                Some(open) => open,
+                None => Open::new(&self.path)?,
+            };
+            let lock = lock_until(&open.file, deadline);
+            if is_same(&open.file, &self.path) {
+                self.open = Some(open);
+                return Ok(lock);
+            }
+            self.retire(open);
+        }
+        Err(WriteTrailError::Open(io::ErrorKind::NotFound.into()))
+    }
+
+    /// Lets go of a file that is no longer the current one.
+    fn retire(&mut self, open: Open) {
+        if open.is_written {
+            open.file.unlock().ok();
+            self.unsynced.push(open.file);
+        }
+    }
+
+    fn append_locked(
+        &mut self,
+        lock: Lock,
+        stamp: Stamp,
+        lines: &[String],
+        written: &mut usize,
+    ) -> Result<(), WriteTrailError> {
+        let Some(open) = self.open.as_mut() else {
+            return Ok(());
+        };
+        let may_cut = lock == Lock::Held && open.is_regular;
+        if may_cut {
+            if let Some(line) = open.repair(stamp).map_err(WriteTrailError::Append)? {
+                self.repaired = Some(line);
+            }
+            if let Some(line) = &self.repaired {
+                open.append_line(line, may_cut)
+                    .map_err(WriteTrailError::Append)?;
+                self.repaired = None;
+            }
+        }
+        for line in lines {
+            let len = open.len().map_err(WriteTrailError::Append)?;
+            if may_cut && len > 0 && len + line.len() as u64 > self.bytes_max {
+                match rotate(&open.real, self.files_kept) {
+                    Ok(()) => {
+                        if let Some(open) = self.open.take() {
+                            self.retire(open);
+                        }
+                        return Ok(());
+                    }
+                    // A file that is too long is better than a record that is lost.
+                    Err(error) => self.rotate_error = Some(error),
+                }
+            }
+            open.append_line(line, may_cut)
+                .map_err(WriteTrailError::Append)?;
+            *written += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn new(path: &Path) -> Result<Self, WriteTrailError> {
+        let folder = folder_of(path);
+        fs::create_dir_all(folder).map_err(|source| WriteTrailError::CreateFolder {
+            path: folder.to_owned(),
+            source,
+        })?;
+        // Opening it would create the file that it leads to, somewhere.
+        let is_link = path
+            .symlink_metadata()
+            .is_ok_and(|metadata| metadata.is_symlink());
+        if is_link && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            return Err(WriteTrailError::NotAFile("a symbolic link to nothing"));
+        }
+        // A FIFO must not hang us. Reading is for the repair.
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(nix::libc::O_NONBLOCK)
+            .open(path)
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::IsADirectory => WriteTrailError::NotAFile("a directory"),
+                _ => WriteTrailError::Open(e),
+            })?;
+        let kind = file.metadata().map_err(WriteTrailError::Open)?.file_type();
+        if kind.is_fifo() {
+            return Err(WriteTrailError::NotAFile("a FIFO"));
+        }
+        // A character device is taken: whoever links the trail to `/dev/null` wants it so.
+        if !kind.is_file() && !kind.is_char_device() {
+            return Err(WriteTrailError::NotAFile("a socket or a block device"));
+        }
+        Ok(Self {
+            file,
+            real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+            is_regular: kind.is_file(),
+            is_written: false,
+            is_folder_synced: false,
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Appends a line with one `write`, so that not even appends without the lock tear it. What
+    /// was written of a line that does not fit on the disk is cut off again.
+    fn append_line(&mut self, line: &str, may_cut: bool) -> io::Result<()> {
+        let before = self.len()?;
+        // Without the lock a torn line can't be cut off, but ours need not be joined to it.
+        let is_torn = !may_cut && self.is_regular && self.is_torn(before)?;
+        let line = if is_torn { &format!("\n{line}") } else { line };
+        let mut rest = line.as_bytes();
+        self.is_written = true;
+        while !rest.is_empty() {
+            let error = match self.file.write(rest) {
+                Ok(count) if count == rest.len() => break,
+                // Only with the lock does the rest go where it belongs. On a full disk it fails,
+                // and says why.
+                Ok(count) if count > 0 && may_cut => {
+                    rest = &rest[count..];
+                    continue;
+                }
+                Ok(_) => io::ErrorKind::WriteZero.into(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => e,
+            };
+            let torn = before + (line.len() - rest.len()) as u64;
+            if may_cut && torn > before && self.len()? == torn {
+                self.file.set_len(before)?;
+            }
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn is_torn(&self, len: u64) -> io::Result<bool> {
+        let mut last = [b'\n'];
+        if len > 0 {
+            self.file.read_exact_at(&mut last, len - 1)?;
+        }
+        Ok(last != *b"\n")
+    }
+
+    /// Cuts off a last line without an end, which a dead writer left, and returns the record that
+    /// says so. A record that only lacks its newline gets it.
+    fn repair(&mut self, stamp: Stamp) -> io::Result<Option<String>> {
+        let len = self.len()?;
+        if !self.is_torn(len)? {
+            return Ok(None);
+        }
+        let start = self.last_line_start(len)?;
+        let bytes = usize::try_from(len - start).unwrap_or(usize::MAX);
+        let mut fragment = vec![0; bytes.min(TRAIL_LINE_BYTES_MAX)];
+        self.file.read_exact_at(&mut fragment, start)?;
+        if bytes < TRAIL_LINE_BYTES_MAX
+            && serde_json::from_slice::<Value>(&fragment).is_ok_and(|v| v.is_object())
+        {
+            self.append_line("\n", true)?;
+            return Ok(None);
+        }
+        // One who had waited too long for the lock may have appended since.
+        if self.len()? != len {
+            return Ok(None);
+        }
+        self.file.set_len(start)?;
+        fragment.truncate(TRAIL_FRAGMENT_BYTES_MAX);
+        let record = Record {
+            level: Level::Warning,
+            logger: "afresh.trail".to_owned(),
+            message: "Trail repaired: its last line was torn".to_owned(),
+            event_type: "trail_repaired",
+            props: vec![
+                ("bytes", bytes.into()),
+                ("fragment", String::from_utf8_lossy(&fragment).into()),
+            ],
+        };
+        Ok(Some(record.to_safe_line(stamp)))
+    }
+
+    fn last_line_start(&self, len: u64) -> io::Result<u64> {
+        let mut end = len;
+        let mut block = [0; 4096];
+        while end > 0 {
+            let start = end.saturating_sub(block.len() as u64);
+            let block = &mut block[..(end - start) as usize];
+            self.file.read_exact_at(block, start)?;
+            if let Some(newline) = block.iter().rposition(|b| *b == b'\n') {
+                return Ok(start + newline as u64 + 1);
+            }
+            end = start;
+        }
+        Ok(0)
+    }
+}
+
+/// The path of a rotated file; the higher the number, the older.
+pub(in crate::store) fn rotated(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Makes room at `path`. Files only ever move to a higher number, the highest first: a reader who
+/// goes from low to high misses none.
+fn rotate(path: &Path, files_kept: u32) -> io::Result<()> {
+    // A rotation that was killed left a gap; it ends there.
+    let top = (1..files_kept).find(|number| !rotated(path, *number).exists());
+    for number in (1..top.unwrap_or(files_kept)).rev() {
+        fs::rename(rotated(path, number), rotated(path, number + 1))?;
+    }
+    fs::rename(path, rotated(path, 1))
+}
+
+fn lock_until(file: &File, deadline: Instant) -> Lock {
+    let mut pause = Duration::from_micros(200);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Lock::Held,
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
+                // The kernel has no lock with a time limit.
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(5));
+            }
+            Err(_) => return Lock::Unavailable,
+        }
+    }
+}
+
+fn is_same(file: &File, path: &Path) -> bool {
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => id(open) == id(named),
+        _ => false,
+    }
+}

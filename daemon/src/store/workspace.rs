@@ -1,0 +1,333 @@
+//! Where state is kept: in the project's `.afresh/`, or in the user's state folder outside of one.
+//!
+//! Reads no environment: the caller passes it in.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use afresh_core::audit::Level;
+use afresh_core::config::TrailSettings;
+use nix::unistd::{AccessFlags, Uid, access};
+
+use super::replace::{ReplaceFileError, replace_file};
+use super::{Notice, chain};
+
+/// The folder that afresh works for, and where its state goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    root: Option<PathBuf>,
+    /// The first one that can be used is; there is always one.
+    places: Vec<Place>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    kind: Kind,
+    path: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// `.afresh/` in the workspace.
+    Project,
+    /// The user's state folder.
+    User,
+    /// A folder beside those of other users.
+    Temporary,
+}
+
+/// Why a state folder can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareWorkspaceError {
+    /// It does not exist and can't be made.
+    #[error("cannot create the state folder `{path}`")]
+    Create {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It exists, but nothing can be written there.
+    #[error("cannot write to the state folder `{path}`")]
+    Access {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody else made it, or can write to it.
+    #[error("state folder `{path}` is not this user's alone; remove it or set XDG_STATE_HOME")]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its `.gitignore` can't be written.
+    #[error("cannot keep the state folder `{path}` out of git")]
+    Ignore {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: ReplaceFileError,
+    },
+}
+
+impl Workspace {
+    /// Finds the workspace that `cwd` is in; the caller reads `HOME` and `XDG_STATE_HOME`.
+    pub fn find(cwd: &Path, home: Option<&Path>, xdg_state_home: Option<&Path>) -> Self {
+        let home = home.filter(|home| home.is_absolute());
+        let root = cwd.ancestors().find(|folder| is_root(folder, home));
+        let project = root.map(|root| root.join(".afresh"));
+        let user = xdg_state_home
+            .filter(|xdg| xdg.is_absolute())
+            .map(|xdg| xdg.join("afresh"))
+            .or_else(|| home.map(|home| home.join(".local/state/afresh")));
+        let temporary = std::env::temp_dir().join(format!("afresh-{}", Uid::effective()));
+        let places = [
+            (Kind::Project, project),
+            (Kind::User, user),
+            (Kind::Temporary, Some(temporary)),
+        ]
+        .into_iter()
+        .filter_map(|(kind, path)| path.map(|path| Place { kind, path }))
+        .collect();
+        Self {
+            root: root.map(Path::to_owned),
+            places,
+        }
+    }
+
+    /// The project's folder; none outside of one.
+    pub fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// Where state is kept.
+    pub fn state(&self) -> &Path {
+        &self.places[0].path
+    }
+
+    /// Creates the state folder. Where it can't be used, [`state`](Self::state) is another one
+    /// afterwards, and the notice says so.
+    pub fn prepare(&mut self) -> Result<Option<Notice>, PrepareWorkspaceError> {
+        let mut failure = None;
+        loop {
+            match self.places[0].prepare() {
+                Ok(()) => break,
+                Err(error) if self.places.len() == 1 => return Err(failure.unwrap_or(error)),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+            self.places.remove(0);
+        }
+        Ok(failure.map(|error| Notice {
+            level: Level::Warning,
+            text: format!(
+                "{}; state goes to `{}`",
+                chain(&error),
+                self.state().display()
+            ),
+        }))
+    }
+}
+
+/// The files of the trail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrailFiles {
+    /// The audit trail.
+    pub audit: PathBuf,
+    /// The restart marker.
+    pub marker: PathBuf,
+}
+
+impl TrailFiles {
+    /// The configured ones, a relative path counted from the workspace, or those in its state
+    /// folder.
+    pub fn of(workspace: &Workspace, settings: &TrailSettings) -> Self {
+        let place = |configured: &Option<PathBuf>, name: &str| match configured {
+            Some(path) => workspace.root().unwrap_or(workspace.state()).join(path),
+            None => workspace.state().join(name),
+        };
+        Self {
+            audit: place(&settings.audit_file, "audit.jsonl"),
+            marker: place(&settings.marker_file, "restart_marker.json"),
+        }
+    }
+}
+
+impl Place {
+    fn prepare(&self) -> Result<(), PrepareWorkspaceError> {
+        let path = || self.path.clone();
+        let mut builder = DirBuilder::new();
+        if self.kind != Kind::Project {
+            builder.mode(0o700);
+        }
+        builder
+            .recursive(true)
+            .create(&self.path)
+            .map_err(|source| PrepareWorkspaceError::Create {
+                path: path(),
+                source,
+            })?;
+        if self.kind == Kind::Temporary && !is_ours_alone(&self.path) {
+            return Err(PrepareWorkspaceError::NotOurs { path: path() });
+        }
+        access(&self.path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| {
+            PrepareWorkspaceError::Access {
+                path: path(),
+                source: errno.into(),
+            }
+        })?;
+        let ignore = self.path.join(".gitignore");
+        if self.kind == Kind::Project && ignore.symlink_metadata().is_err() {
+            replace_file(&ignore, b"*\n").map_err(|source| PrepareWorkspaceError::Ignore {
+                path: path(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a folder is a workspace.
+///
+/// The home directory and `/` need a configuration file: a `.git` for dotfiles or a stray `.afresh`
+/// would make everything below them one workspace. A folder in which every user can create
+/// files, such as `/tmp`, is none: another user could have made the mark.
+fn is_root(folder: &Path, home: Option<&Path>) -> bool {
+    let mode = fs::metadata(folder).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o1002 == 0o1002 {
+        return false;
+    }
+    let is_home = home
+        .is_some_and(|home| folder == home || home.canonicalize().is_ok_and(|home| folder == home));
+    let marks: &[&str] = match is_home || folder.parent().is_none() {
+        true => &["afresh.toml"],
+        false => &["afresh.toml", ".git", ".afresh"],
+    };
+    marks.iter().any(|mark| match *mark {
+        ".afresh" => folder.join(mark).is_dir(),
+        _ => folder.join(mark).exists(),
+    })
+}
+
+fn is_ours_alone(folder: &Path) -> bool {
+    folder.symlink_metadata().is_ok_and(|metadata| {
+        metadata.is_dir()
+            && metadata.uid() == Uid::effective().as_raw()
+            && metadata.permissions().mode() & 0o077 == 0
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn the_nearest_folder_with_a_mark_is_the_workspace() {
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join("home/repo/sub/deep")).unwrap();
+        fs::create_dir_all(dir.join("home/other/.afresh")).unwrap();
+        fs::create_dir_all(dir.join("home/.afresh")).unwrap();
+        fs::create_dir_all(dir.join("home/.git")).unwrap();
+        fs::write(dir.join("home/repo/.git"), "gitdir: x").unwrap();
+        fs::write(dir.join("home/repo/sub/afresh.toml"), "").unwrap();
+        let home = dir.join("home");
+        let root = |cwd: &str| Workspace::find(&dir.join(cwd), Some(&home), None).root;
+        assert_eq!(root("home/repo/sub/deep"), Some(dir.join("home/repo/sub")));
+        assert_eq!(root("home/repo"), Some(dir.join("home/repo")));
+        assert_eq!(root("home/other/.afresh"), Some(dir.join("home/other")));
+        // The home directory has marks, but no configuration.
+        assert_eq!(root("home/plain"), None);
+        fs::write(dir.join("home/afresh.toml"), "").unwrap();
+        assert_eq!(root("home/plain"), Some(home.clone()));
+    }
+
+    #[test]
+    fn a_folder_of_everyone_is_no_workspace() {
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join("shared/.git")).unwrap();
+        fs::set_permissions(dir.join("shared"), PermissionsExt::from_mode(0o1777)).unwrap();
+        assert_eq!(Workspace::find(&dir.join("shared"), None, None).root, None);
+    }
+
+    #[test]
+    fn outside_of_a_workspace_the_users_folder_is_used() {
+        let dir = TempDir::new();
+        let (home, xdg) = (dir.join("home"), dir.join("xdg"));
+        let state = |home: Option<&Path>, xdg: Option<&Path>| {
+            Workspace::find(&dir.join("plain"), home, xdg)
+                .state()
+                .to_owned()
+        };
+        assert_eq!(state(Some(&home), Some(&xdg)), xdg.join("afresh"));
+        let usual = home.join(".local/state/afresh");
+        assert_eq!(state(Some(&home), Some(Path::new("relative"))), usual);
+        assert_eq!(state(Some(&home), None), usual);
+        assert!(state(None, None).starts_with(std::env::temp_dir()));
+
+        let mut workspace = Workspace::find(&dir.join("plain"), Some(&home), Some(&xdg));
+        assert_eq!(workspace.prepare().unwrap(), None);
+        let mode = fs::metadata(xdg.join("afresh"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700);
+        assert!(!xdg.join("afresh/.gitignore").exists());
+    }
+
+    #[test]
+    fn the_state_folder_is_kept_out_of_git_once() {
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join(".git")).unwrap();
+        let mut workspace = Workspace::find(&dir.join(""), None, None);
+        let ignore = dir.join(".afresh/.gitignore");
+        for content in ["*\n", "# mine\n"] {
+            assert_eq!(workspace.prepare().unwrap(), None);
+            assert_eq!(workspace.state(), dir.join(".afresh"));
+            assert!(fs::read_to_string(&ignore).unwrap().len() >= 2);
+            fs::write(&ignore, content).unwrap();
+        }
+        workspace.prepare().unwrap();
+        assert_eq!(fs::read_to_string(&ignore).unwrap(), "# mine\n");
+    }
+
+    #[test]
+    fn a_workspace_that_cannot_be_written_falls_back_to_the_users_folder() {
+        let dir = TempDir::new();
+        fs::create_dir_all(dir.join("repo/.git")).unwrap();
+        // A file where the folder should be fails for root too.
+        fs::write(dir.join("repo/.afresh"), "").unwrap();
+        let home = dir.join("home");
+        let mut workspace = Workspace::find(&dir.join("repo"), Some(&home), None);
+        let notice = workspace.prepare().unwrap().unwrap();
+        assert!(notice.text.contains("repo/.afresh") && notice.text.contains("state goes to"));
+        assert_eq!(workspace.state(), home.join(".local/state/afresh"));
+        assert_eq!(workspace.root(), Some(dir.join("repo").as_path()));
+    }
+
+    #[test]
+    fn a_temporary_folder_must_be_ours_alone() {
+        let dir = TempDir::new();
+        let place = Place {
+            kind: Kind::Temporary,
+            path: dir.join("afresh-1"),
+        };
+        place.prepare().unwrap();
+        fs::set_permissions(&place.path, PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(matches!(
+            place.prepare(),
+            Err(PrepareWorkspaceError::NotOurs { .. })
+        ));
+        fs::rename(&place.path, dir.join("real")).unwrap();
+        std::os::unix::fs::symlink(dir.join("real"), &place.path).unwrap();
+        assert!(matches!(
+            place.prepare(),
+            Err(PrepareWorkspaceError::NotOurs { .. })
+        ));
+    }
+}
