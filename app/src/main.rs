@@ -1,31 +1,47 @@
-//! The `afresh` binary.
-fn main() {
-    let mut args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
-    if args[0] == "__warden" {
-        afresh_daemon::warden().unwrap();
-        return;
+//! The `afresh` binary: parse, one match, exit code.
+
+mod cli;
+mod environment;
+mod error;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+
+fn main() -> ExitCode {
+    // The warden starts a thousand times a day and knows no flags: it goes before all parsing.
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == afresh_daemon::WARDEN_COMMAND)
+    {
+        return ExitCode::from(u8::from(afresh_daemon::warden().is_err()));
     }
-    let policy = afresh_core::policy::Policy::default();
-    let keep = afresh_daemon::Keep {
-        name: "x".into(),
-        command: afresh_daemon::Command {
-            argv: args.split_off(1),
-            cwd: None,
-            env: std::env::vars_os().collect(),
-        },
-        policy,
-        copies: 1,
-        workspace: afresh_daemon::store::workspace::Workspace::find(
-            &std::env::current_dir().unwrap(),
-            None,
-            None,
-        ),
-        trail: afresh_core::config::load(&[], &[], &[]).unwrap().trail,
-        version: "0.1.0",
-        watcher: None,
-        stdin: true,
-        quiet: false,
+    let result = match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        Err(error) => Err(CommandError::from(error)),
     };
-    let code = afresh_daemon::keep(keep).unwrap();
-    std::process::exit(code);
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => output::report(&error).into(),
+    }
+}
+
+fn run(cli: Cli) -> Result<Exit, CommandError> {
+    let environment = Environment::read()?;
+    match cli.command {
+        Command::Keep(arguments) => cli::keep::run(arguments, &environment),
+        Command::History(arguments) => cli::history::run(&arguments, &environment),
+        Command::Config(arguments) => cli::config::run(&arguments, &environment),
+        Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),
+        Command::Demo(arguments) => cli::demo::run(&arguments, &environment),
+        Command::Completions(arguments) => cli::completions::run(&arguments),
+        Command::Man(arguments) => cli::man::run(&arguments),
+        Command::ExitCodes => cli::exit_codes::run(),
+        Command::DemoService(arguments) => cli::demo::serve(&arguments),
+    }
 }

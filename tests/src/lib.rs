@@ -1,1 +1,340 @@
-//! Shared pieces of the tests.
+//! What the tests share: a workspace of their own, the `afresh` binary, and waiting for a state.
+//!
+//! Every test ends by showing that no process of its own is alive: each process that a test starts
+//! carries the test's mark in its environment, and inherits it to whatever it starts.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "real processes run by the real clock"
+)]
+
+pub mod process;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// No state that a test waits for takes longer, however loaded the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of its own, which is a workspace, and the mark of all processes started in it.
+#[derive(Debug)]
+pub struct TestEnv {
+    root: PathBuf,
+    mark: String,
+}
+
+impl Default for TestEnv {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TestEnv {
+    /// A new, empty workspace.
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{count}", std::process::id());
+        let root = std::env::temp_dir().join(format!("afresh-test-{mark}"));
+        fs::create_dir_all(root.join("work/.afresh")).expect("the temp folder is writable");
+        fs::create_dir_all(root.join("home")).expect("the temp folder is writable");
+        Self { root, mark }
+    }
+
+    /// The workspace.
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// The home directory of what runs here.
+    pub fn home(&self) -> PathBuf {
+        self.root.join("home")
+    }
+
+    /// The trail of the workspace.
+    pub fn audit_file(&self) -> PathBuf {
+        self.work().join(".afresh/audit.jsonl")
+    }
+
+    /// Writes a file of the workspace.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.work().join(name);
+        fs::write(&path, text).expect("the workspace is writable");
+        path
+    }
+
+    /// An `afresh` command with this environment, ready for arguments.
+    pub fn afresh(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(afresh_binary());
+        command.args(arguments);
+        self.furnish(&mut command);
+        command
+    }
+
+    /// Gives a command this workspace, home and mark.
+    pub fn furnish(&self, command: &mut Command) {
+        command.current_dir(self.work()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
+            .env("HOME", self.home())
+            .env("AFRESH_TEST_MARK", &self.mark);
+        command.env("TMPDIR", std::env::temp_dir());
+    }
+
+    /// Runs `afresh` to its end.
+    pub fn run(&self, arguments: &[&str]) -> Finished {
+        let output = self
+            .afresh(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("afresh runs");
+        Finished {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Starts `afresh` and goes on.
+    pub fn start(&self, arguments: &[&str]) -> Running {
+        Running::start(self.afresh(arguments))
+    }
+
+    /// The records of the trail, with all of its rotated files. Panics at a line that is no record.
+    pub fn records(&self) -> Vec<serde_json::Value> {
+        records_of(&self.audit_file())
+    }
+
+    /// The records of one type.
+    pub fn events(&self, event_type: &str) -> Vec<serde_json::Value> {
+        let mut records = self.records();
+        records.retain(|record| record["props"]["event_type"] == event_type);
+        records
+    }
+
+    /// Processes started here that are alive, zombies not counted.
+    pub fn alive(&self) -> Vec<process::Process> {
+        process::marked(&self.mark)
+    }
+
+    /// Waits until no process of this test is alive.
+    #[track_caller]
+    pub fn assert_nothing_left(&self) {
+        wait_for("no process of the test is alive", || {
+            self.alive().is_empty()
+        });
+    }
+}
+
+impl Drop for TestEnv {
+    fn drop(&mut self) {
+        let left = self.alive();
+        for process in &left {
+            process.signal(nix::sys::signal::Signal::SIGKILL);
+        }
+        fs::remove_dir_all(&self.root).ok();
+        if !std::thread::panicking() {
+            assert!(left.is_empty(), "the test left processes behind: {left:?}");
+        }
+    }
+}
+
+/// The records of a trail, oldest first.
+pub fn records_of(audit_file: &Path) -> Vec<serde_json::Value> {
+    let name = audit_file
+        .file_name()
+        .expect("a file")
+        .to_string_lossy()
+        .into_owned();
+    let rotated = (1..).map(|n| audit_file.with_file_name(format!("{name}.{n}")));
+    let mut files: Vec<PathBuf> = rotated.take_while(|path| path.exists()).collect();
+    files.reverse();
+    files.push(audit_file.to_owned());
+    let text: String = files
+        .iter()
+        .map(|file| fs::read_to_string(file).unwrap_or_default())
+        .collect();
+    assert!(
+        text.is_empty() || text.ends_with('\n'),
+        "the trail ends with a torn line"
+    );
+    let parse = |line: &str| {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("not a record: {line}: {error}"))
+    };
+    text.lines().map(parse).collect()
+}
+
+/// What a command left.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code; none where a signal ended it.
+    pub code: Option<i32>,
+    /// All of its output.
+    pub stdout: String,
+    /// All of its other output.
+    pub stderr: String,
+}
+
+/// A command that runs; its output is collected as it comes.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+}
+
+impl Running {
+    /// Starts a command with all streams piped.
+    pub fn start(mut command: Command) -> Self {
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the command starts");
+        let stdout = collect(child.stdout.take().expect("it is piped"));
+        let stderr = collect(child.stderr.take().expect("it is piped"));
+        Self {
+            child,
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: nix::sys::signal::Signal) {
+        // It may be gone already: then there is nothing to do.
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid()), signal).ok();
+    }
+
+    /// Writes to its stdin.
+    pub fn write(&mut self, text: &str) {
+        let stdin = self.child.stdin.as_mut().expect("stdin is open");
+        stdin
+            .write_all(text.as_bytes())
+            .and_then(|()| stdin.flush())
+            .expect("it reads");
+    }
+
+    /// Closes its stdin.
+    pub fn close_stdin(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// What it has printed so far.
+    pub fn stdout(&self) -> String {
+        self.stdout.lock().expect("no reader panics").clone()
+    }
+
+    /// What it has logged so far.
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().expect("no reader panics").clone()
+    }
+
+    /// Waits until it has printed this so many times.
+    #[track_caller]
+    pub fn wait_stdout(&self, text: &str, times: usize) {
+        wait_for(&format!("`{text}` on stdout, {times} times"), || {
+            self.stdout().matches(text).count() >= times
+        });
+    }
+
+    /// Waits until it has logged this so many times.
+    #[track_caller]
+    pub fn wait_stderr(&self, text: &str, times: usize) {
+        let found = wait_quietly(|| self.stderr().matches(text).count() >= times);
+        assert!(
+            found,
+            "waited for `{text}` on stderr, {times} times; it has:\n{}",
+            self.stderr()
+        );
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_for("the command ends", || {
+            status = self.child.try_wait().expect("it is our child");
+            status.is_some()
+        });
+        status.expect("just seen")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn collect(stream: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&text);
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        loop {
+            let length = match reader.fill_buf() {
+                Ok([]) | Err(_) => return,
+                Ok(bytes) => {
+                    let mut sink = sink.lock().expect("no reader panics");
+                    sink.push_str(&String::from_utf8_lossy(bytes));
+                    bytes.len()
+                }
+            };
+            reader.consume(length);
+        }
+    });
+    text
+}
+
+/// Waits for a state, with a deadline.
+#[track_caller]
+pub fn wait_for(what: &str, reached: impl FnMut() -> bool) {
+    assert!(wait_quietly(reached), "not within {PATIENCE:?}: {what}");
+}
+
+fn wait_quietly(mut reached: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !reached() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        // Only paces the looking: what is waited for is the state.
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    true
+}
+
+/// The `afresh` binary of this build.
+pub fn afresh_binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test has a path");
+        let target = test
+            .parent()
+            .and_then(Path::parent)
+            .expect("target/PROFILE/deps/test");
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        build.args(["build", "--quiet", "--package", "afresh"]);
+        build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        if target.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(
+            build.status().is_ok_and(|status| status.success()),
+            "afresh does not build"
+        );
+        target.join("afresh")
+    })
+}

@@ -23,8 +23,7 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 
 /// What keeps processes from outliving us, in words.
-pub(crate) const MECHANISM: &str =
-    "guardian: child subreaper, lifeline socket, parent-death signal; survives SIGKILL of afresh";
+pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, parent-death signal; nothing outlives a SIGKILL of afresh";
 
 /// This binary, also after it was replaced or removed on disk.
 pub(super) fn own_executable() -> io::Result<PathBuf> {

@@ -1,0 +1,20 @@
+//! `afresh demo`.
+
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments, _: &Environment) -> Result<Exit, CommandError> {
+    todo!()
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {}
+
+pub(crate) fn serve(_: &ServeArguments) -> Result<Exit, CommandError> {
+    todo!()
+}

@@ -1,0 +1,13 @@
+//! `afresh history`.
+
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments, _: &Environment) -> Result<Exit, CommandError> {
+    todo!()
+}

@@ -1,0 +1,242 @@
+//! `afresh keep`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use afresh_core::config::Flag;
+use afresh_daemon::{Command, Keep};
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+
+/// Keeps a command alive in the foreground.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Keeps a command alive in the foreground.\n\nThe command runs in its own process \
+                  group, with our stdin, stdout and stderr passed through. When it crashes it is \
+                  started again, with growing waits; when it exits with code 42 it is started \
+                  again at once; when it exits with 0, afresh ends too. Whatever it started ends \
+                  with it. Every word of afresh goes to stderr, every event to the trail \
+                  (`afresh history`).\n\nCtrl+C and SIGTERM stop it in order, a second Ctrl+C at \
+                  once. SIGUSR1 restarts it.",
+    after_help = "Examples:\n  \
+                  afresh keep -- node server.js\n  \
+                  afresh keep --policy always --max-restarts 0 -- ./worker\n  \
+                  afresh keep --delay 200ms --stop-timeout 30s --cwd api -- cargo run\n  \
+                  afresh keep --copies 4 --name worker -- ./worker   (each finds its number in AFRESH_COPY)\n\n\
+                  Every option can also be set in `afresh.toml` or by a variable: see `afresh config show`."
+)]
+pub(crate) struct Arguments {
+    /// The name in the log and in the trail [default: that of the command]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    policy: PolicyFlags,
+
+    /// Start it in this folder
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+
+    /// Set a variable for it; may be given more than once
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    variables: Vec<(String, String)>,
+
+    /// Give it none of our own environment, only what `--env` says (and PATH)
+    #[arg(long)]
+    clear_env: bool,
+
+    /// Run this many of it at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    copies: u32,
+
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// The restart policy, as flags. Their values are read with those of the other layers.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Restarts")]
+pub(crate) struct PolicyFlags {
+    /// Which ends are followed by a restart: always, on-crash or never [default: on-crash]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// Also restart after a clean exit
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    restart_on_normal_exit: Option<String>,
+    /// The exit code that asks for a restart [default: 42]
+    #[arg(long, value_name = "CODE")]
+    restart_code: Option<String>,
+    /// How waits grow: exponential or stepped (1 s, 5 s, 10 s) [default: exponential]
+    #[arg(long, value_name = "KIND")]
+    backoff: Option<String>,
+    /// The wait before the first restart [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    delay: Option<String>,
+    /// By how much each wait is longer than the one before [default: 2]
+    #[arg(long, value_name = "FACTOR")]
+    factor: Option<String>,
+    /// The longest wait [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    max_delay: Option<String>,
+    /// Up to this many percent are added to each wait at random [default: 50]
+    #[arg(long, value_name = "PERCENT")]
+    jitter: Option<String>,
+    /// The least time between two requested restarts [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    throttle: Option<String>,
+    /// So many crashes within the window are a crash loop; 0 for never [default: 3]
+    #[arg(long, value_name = "N")]
+    crash_loop_count: Option<String>,
+    /// The window of the crash loop [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    crash_loop_window: Option<String>,
+    /// A run longer than this was fine, and the count begins anew [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    stable_after: Option<String>,
+    /// Restarts in a row before giving up; 0 for never [default: 5]
+    #[arg(long, value_name = "N")]
+    max_restarts: Option<String>,
+    /// A stop closes stdin, waits this long, then sends SIGTERM [default: 0s]
+    #[arg(long, value_name = "TIME")]
+    stdin_timeout: Option<String>,
+    /// The time between SIGTERM and SIGKILL [default: 5s]
+    #[arg(long, value_name = "TIME")]
+    stop_timeout: Option<String>,
+}
+
+impl PolicyFlags {
+    /// The flags that were given, as a layer of the configuration.
+    pub(crate) fn flags(&self) -> Vec<Flag<'_>> {
+        [
+            ("--policy", "defaults.policy", &self.policy),
+            (
+                "--restart-on-normal-exit",
+                "defaults.restart_on_normal_exit",
+                &self.restart_on_normal_exit,
+            ),
+            (
+                "--restart-code",
+                "defaults.restart_code",
+                &self.restart_code,
+            ),
+            ("--backoff", "defaults.backoff", &self.backoff),
+            ("--delay", "defaults.delay", &self.delay),
+            ("--factor", "defaults.factor", &self.factor),
+            ("--max-delay", "defaults.max_delay", &self.max_delay),
+            ("--jitter", "defaults.jitter", &self.jitter),
+            ("--throttle", "defaults.throttle", &self.throttle),
+            (
+                "--crash-loop-count",
+                "defaults.crash_loop_count",
+                &self.crash_loop_count,
+            ),
+            (
+                "--crash-loop-window",
+                "defaults.crash_loop_window",
+                &self.crash_loop_window,
+            ),
+            (
+                "--stable-after",
+                "defaults.stable_after",
+                &self.stable_after,
+            ),
+            (
+                "--max-restarts",
+                "defaults.max_restarts",
+                &self.max_restarts,
+            ),
+            (
+                "--stdin-timeout",
+                "defaults.stdin_timeout",
+                &self.stdin_timeout,
+            ),
+            (
+                "--stop-timeout",
+                "defaults.stop_timeout",
+                &self.stop_timeout,
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(name, setting, value)| {
+            value.as_deref().map(|value| Flag {
+                name,
+                setting,
+                value,
+            })
+        })
+        .collect()
+    }
+}
+
+pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let workspace = environment.workspace();
+    let config = environment.config(&workspace, &arguments.policy.flags())?;
+    let name = arguments
+        .name
+        .unwrap_or_else(|| name_of(&arguments.command[0]));
+    let keep = Keep {
+        name,
+        command: Command {
+            argv: arguments.command,
+            cwd: Some(match arguments.cwd {
+                Some(cwd) => environment.cwd.join(cwd),
+                None => environment.cwd.clone(),
+            }),
+            env: variables(environment, arguments.clear_env, arguments.variables),
+        },
+        policy: config.policy,
+        copies: arguments.copies,
+        workspace,
+        trail: config.trail,
+        version: env!("CARGO_PKG_VERSION"),
+        watcher: None,
+        stdin: arguments.copies == 1,
+        quiet: false,
+    };
+    let code = afresh_daemon::keep(keep)
+        .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
+    Ok(if code == 0 {
+        Exit::Success
+    } else {
+        Exit::Command(code)
+    })
+}
+
+fn name_of(program: &OsString) -> String {
+    let name = Path::new(program).file_name().unwrap_or(program);
+    name.to_string_lossy().into_owned()
+}
+
+fn variables(
+    environment: &Environment,
+    clear: bool,
+    added: Vec<(String, String)>,
+) -> Vec<(OsString, OsString)> {
+    let kept = |name: &OsString| !clear || name == "PATH";
+    let mut variables: Vec<(OsString, OsString)> = environment
+        .variables
+        .iter()
+        .filter(|(name, _)| kept(name))
+        .cloned()
+        .collect();
+    for (name, value) in added {
+        variables.retain(|(other, _)| *other != *name);
+        variables.push((name.into(), value.into()));
+    }
+    variables
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is not of the form NAME=VALUE")),
+    }
+}

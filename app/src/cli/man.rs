@@ -1,0 +1,39 @@
+//! `afresh man`.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory};
+
+use crate::cli::Cli;
+use crate::error::{CommandError, Exit};
+use crate::output;
+
+/// Prints the manual page, or writes all of them into a folder.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    afresh man | man -l -                           read it\n  \
+    afresh man --into ~/.local/share/man/man1       install the pages of all commands")]
+pub(crate) struct Arguments {
+    /// Write `afresh.1` and one page for each command into this folder
+    #[arg(long, value_name = "DIR")]
+    into: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+    let Some(folder) = &arguments.into else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+        output::print(&String::from_utf8_lossy(&page))?;
+        return Ok(Exit::Success);
+    };
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    written.map_err(|error| {
+        let path = folder.display();
+        CommandError::new(
+            Exit::Unavailable,
+            format!("cannot write the pages to `{path}`: {error}"),
+        )
+    })?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,61 @@
+//! The command line: one file for each command.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod exit_codes;
+pub(crate) mod history;
+pub(crate) mod keep;
+pub(crate) mod man;
+
+use clap::{Parser, Subcommand};
+
+/// Makes restarts around AI coding agents invisible.
+#[derive(Debug, Parser)]
+#[command(
+    name = "afresh",
+    version,
+    about,
+    long_about = "Makes restarts around AI coding agents invisible.\n\nafresh keeps the processes \
+                  around your agents alive: it restarts what crashes, backs off from crash loops, \
+                  leaves no process behind, and keeps a trail of all of it.",
+    after_help = "Examples:\n  \
+                  afresh demo                                see what it does, in half a minute\n  \
+                  afresh keep -- node server.js              keep a server alive\n  \
+                  afresh history --since 1h                  what happened in the last hour\n  \
+                  afresh doctor                              what this machine allows\n\n\
+                  `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.",
+    disable_help_subcommand = false,
+    arg_required_else_help = true,
+    propagate_version = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What afresh can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Keep a command alive in the foreground
+    Keep(keep::Arguments),
+    /// Show what happened: restarts, crashes, and why
+    History(history::Arguments),
+    /// Check, show and describe the configuration
+    Config(config::Arguments),
+    /// Check this machine, and say what to do about what is missing
+    Doctor(doctor::Arguments),
+    /// Watch a small service crash, be killed and be restarted
+    Demo(demo::Arguments),
+    /// Print the completion script of a shell
+    Completions(completions::Arguments),
+    /// Print the manual page, or write all of them into a folder
+    Man(man::Arguments),
+    /// Print what each exit code means
+    #[command(visible_alias = "codes")]
+    ExitCodes,
+    /// The service that `demo` keeps alive
+    #[command(name = "__demo-service", hide = true)]
+    DemoService(demo::ServeArguments),
+}

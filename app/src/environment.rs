@@ -1,0 +1,138 @@
+//! What the process was started with: read once, passed down from here.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use afresh_core::config::{self, Config, FileKind, Flag, Source};
+use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
+use afresh_daemon::store::workspace::Workspace;
+
+use crate::error::{CommandError, Exit, Text};
+use crate::output;
+
+/// Folders and variables.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) cwd: PathBuf,
+    pub(crate) variables: Vec<(OsString, OsString)>,
+}
+
+impl Environment {
+    pub(crate) fn read() -> Result<Self, CommandError> {
+        let cwd = std::env::current_dir().map_err(|error| {
+            CommandError::new(Exit::Unavailable, error)
+                .hint("the current folder is gone: change to one that exists")
+        })?;
+        Ok(Self {
+            cwd,
+            variables: std::env::vars_os().collect(),
+        })
+    }
+
+    pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
+        self.variables
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Where state lives.
+    pub(crate) fn workspace(&self) -> Workspace {
+        let state = self.folder("XDG_STATE_HOME");
+        Workspace::find(&self.cwd, self.folder("HOME").as_deref(), state.as_deref())
+    }
+
+    /// The configuration files that count here, weakest first; they need not exist.
+    pub(crate) fn config_files(&self, workspace: &Workspace) -> Vec<(FileKind, PathBuf)> {
+        let project = workspace
+            .root()
+            .map(|root| (FileKind::Workspace, root.join("afresh.toml")));
+        let folder = self
+            .folder("XDG_CONFIG_HOME")
+            .or_else(|| self.folder("HOME").map(|home| home.join(".config")));
+        let user = folder.map(|folder| (FileKind::User, folder.join("afresh/config.toml")));
+        project.into_iter().chain(user).collect()
+    }
+
+    /// The configuration of all layers. Warnings are said, errors are all in the result.
+    pub(crate) fn config(
+        &self,
+        workspace: &Workspace,
+        flags: &[Flag<'_>],
+    ) -> Result<Config, CommandError> {
+        let mut texts = Vec::new();
+        for (kind, path) in self.config_files(workspace) {
+            if let Some(bytes) = read_config(&path)? {
+                texts.push((kind, self.shown(&path), bytes));
+            }
+        }
+        let sources: Vec<Source<'_>> = texts
+            .iter()
+            .map(|(kind, path, bytes)| Source {
+                kind: *kind,
+                path,
+                bytes,
+            })
+            .collect();
+        let text = |value: &OsString| value.to_string_lossy().into_owned();
+        let variables: Vec<(String, String)> = self
+            .variables
+            .iter()
+            .map(|(name, value)| (text(name), text(value)))
+            .collect();
+        let config = config::load(&sources, &variables, flags).map_err(|errors| {
+            let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            CommandError {
+                exit: Exit::Config,
+                text: Text::Ready(all.join("\n\n")),
+                hints: vec![],
+            }
+        })?;
+        for warning in &config.warnings {
+            output::warn(&warning.to_string());
+        }
+        Ok(config)
+    }
+
+    /// A path as people would write it here.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        path.strip_prefix(&self.cwd)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    }
+
+    /// A variable that names a folder; the XDG rules say to ignore relative ones.
+    fn folder(&self, name: &str) -> Option<PathBuf> {
+        self.variable(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    }
+}
+
+/// The bytes of a configuration file, one more than allowed at most; `None` where there is none.
+fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
+    let failed = |error: std::io::Error| {
+        let text = format!("error: cannot read `{}`: {error}", path.display());
+        CommandError {
+            exit: Exit::Config,
+            text: Text::Ready(text),
+            hints: Vec::new(),
+        }
+    };
+    match File::open(path) {
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            let limit = u64::try_from(CONFIG_FILE_BYTES_MAX)
+                .unwrap_or(u64::MAX)
+                .saturating_add(1);
+            file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+            Ok(Some(bytes))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}

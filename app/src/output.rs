@@ -1,0 +1,106 @@
+//! The only file that prints: data on stdout, everything else on stderr.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::error::{CommandError, Exit, Text};
+
+/// Writes data to stdout.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Writes to stderr; there is nobody to tell if that fails.
+pub(crate) fn remark(text: &str) {
+    writeln!(io::stderr(), "{text}").ok();
+}
+
+/// Tells why a command failed, and gives its exit code.
+pub(crate) fn report(error: &CommandError) -> Exit {
+    match &error.text {
+        Text::Silent => {}
+        // Help goes to stdout, errors to stderr, both with colours where they are welcome.
+        Text::Clap(clap) => {
+            clap.print().ok();
+        }
+        Text::Chain(_) | Text::Ready(_) => {
+            let text = error.to_string();
+            let paint = Paint::for_stream(&io::stderr());
+            remark(&paint_report(&text, paint));
+        }
+    }
+    error.exit
+}
+
+/// Colours, where the reader is a terminal and has not said no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Plain,
+    Colours,
+}
+
+impl Paint {
+    pub(crate) fn for_stream(stream: &impl IsTerminal) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        if stream.is_terminal() && !refused {
+            Self::Colours
+        } else {
+            Self::Plain
+        }
+    }
+
+    pub(crate) fn stdout() -> Self {
+        Self::for_stream(&io::stdout())
+    }
+
+    pub(crate) fn red(self, text: &str) -> String {
+        self.wrap("31;1", text)
+    }
+
+    pub(crate) fn green(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    pub(crate) fn yellow(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Colours => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
+    }
+}
+
+/// Colours the first word of each line that has a meaning of its own.
+fn paint_report(text: &str, paint: Paint) -> String {
+    let line = |line: &str| {
+        for (word, painted) in [
+            ("error:", paint.red("error:")),
+            ("warning:", paint.yellow("warning:")),
+            ("hint:", paint.green("hint:")),
+        ] {
+            if let Some(rest) = line.strip_prefix(word) {
+                return format!("{painted}{rest}");
+            }
+        }
+        line.to_owned()
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Warnings about the configuration, before the work begins.
+pub(crate) fn warn(text: &str) {
+    remark(&paint_report(text, Paint::for_stream(&io::stderr())));
+}

@@ -1,0 +1,1 @@
+//! Processes that behave badly, under `afresh keep`.

@@ -1,0 +1,1 @@
+//! The rules of the code base that no compiler knows.
