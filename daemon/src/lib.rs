@@ -15,6 +15,5 @@ pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;
 
 /// Runs the warden on the socket that is our stdin, until the supervisor is gone.
 pub fn warden() -> std::io::Result<()> {
-    use std::os::fd::AsFd;
-    process::run_warden(std::io::stdin().as_fd().try_clone_to_owned()?)
+    process::run_warden()
 }

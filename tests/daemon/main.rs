@@ -1,1 +1,32 @@
-//! Processes that behave badly, under `afresh keep`.
+//! Real, hostile processes under `afresh keep`.
+
+mod descriptors;
+mod keep;
+mod orphans;
+mod output;
+mod restart;
+mod stop;
+mod storm;
+mod traps;
+
+use afresh_tests::{Running, TestEnv};
+
+/// The program that behaves badly.
+const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
+
+/// Starts `afresh keep FLAGS -- hostile WORDS`.
+fn keep(env: &TestEnv, flags: &[&str], words: &[&str]) -> Running {
+    env.start(&[&["keep"], flags, &["--", HOSTILE], words].concat())
+}
+
+/// Flags for restarts without waits.
+const AT_ONCE: [&str; 8] = [
+    "--delay",
+    "0s",
+    "--stable-after",
+    "0s",
+    "--max-restarts",
+    "0",
+    "--crash-loop-count",
+    "0",
+];

@@ -6,13 +6,14 @@
 //! its child, and is killed.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
-use nix::unistd::{Pid, setsid};
+use nix::unistd::{Pid, dup2_stdin, setsid};
 use tokio::time::Instant;
 
 use super::guardian::guard;
@@ -20,8 +21,12 @@ use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Remaining, wait};
 use super::wire::{Frame, Inbox, WardenOrder, WardenReport, send_all};
 
-/// Runs the warden on its socket until the supervisor and all guardians are gone.
-pub(crate) fn run(socket: OwnedFd) -> io::Result<()> {
+/// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
+/// gone. Returns in each of its guardians, too, when that one is done.
+pub(crate) fn run() -> io::Result<()> {
+    // Only one descriptor may hold the socket open.
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    dup2_stdin(File::open("/dev/null")?)?;
     // Its own session: Ctrl+C and the end of a terminal are the supervisor's business, which
     // may have a client to answer first.
     setsid().ok();
@@ -47,8 +52,27 @@ pub(crate) fn run(socket: OwnedFd) -> io::Result<()> {
         leave_by: None,
         parent_cgroup,
     };
-    while warden.turn()? {}
-    Ok(())
+    loop {
+        match warden.turn()? {
+            Turn::Next => {}
+            Turn::Done => return Ok(()),
+            Turn::Child(socket) => {
+                // Our own socket must close with the warden, not with its guardians; their cgroups
+                // are the warden's to remove.
+                std::mem::forget(std::mem::take(&mut warden.guardians));
+                drop(warden);
+                return guard(socket);
+            }
+        }
+    }
+}
+
+/// What follows a turn.
+enum Turn {
+    Next,
+    Done,
+    /// We are a guardian now, and this is its socket.
+    Child(OwnedFd),
 }
 
 struct Warden {
@@ -72,11 +96,13 @@ struct Guarded {
 }
 
 impl Warden {
-    /// Deals with the next thing that happens. Returns whether there is more to do.
-    fn turn(&mut self) -> io::Result<bool> {
+    /// Deals with the next thing that happens.
+    fn turn(&mut self) -> io::Result<Turn> {
         let socket = self.leave_by.is_none().then(|| self.socket.as_fd());
-        if wait(&self.watch, socket, self.patience())? {
-            self.listen()?;
+        if wait(&self.watch, socket, self.patience())?
+            && let Some(socket) = self.listen()?
+        {
+            return Ok(Turn::Child(socket));
         }
         self.watch.clear();
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
@@ -87,7 +113,12 @@ impl Warden {
         }
         let remaining = self.reap();
         self.sweep(remaining)?;
-        Ok(self.leave_by.is_none() || !self.guardians.is_empty() || self.strays_since.is_some())
+        let busy = !self.guardians.is_empty() || self.strays_since.is_some();
+        Ok(if self.leave_by.is_none() || busy {
+            Turn::Next
+        } else {
+            Turn::Done
+        })
     }
 
     fn patience(&self) -> Option<Duration> {
@@ -101,15 +132,20 @@ impl Warden {
         }
     }
 
-    fn listen(&mut self) -> io::Result<()> {
+    /// Follows the orders that have come. In a guardian that was forked, returns its socket.
+    fn listen(&mut self) -> io::Result<Option<OwnedFd>> {
         if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
             // Each guardian has noticed by itself; this is for one that hangs.
             self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
-            return Ok(());
+            return Ok(None);
         }
         while let Some(order) = self.inbox.next()? {
             match order {
-                WardenOrder::Fork { guardian } => self.fork(guardian)?,
+                WardenOrder::Fork { guardian } => {
+                    if let Some(socket) = self.fork(guardian)? {
+                        return Ok(Some(socket));
+                    }
+                }
                 WardenOrder::Bury { guardian } => match self.guardians.get_mut(&guardian) {
                     Some(guarded) => {
                         guarded.bury = true;
@@ -122,13 +158,15 @@ impl Warden {
                 },
             }
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn fork(&mut self, guardian: u64) -> io::Result<()> {
+    /// Forks a guardian. Returns its socket in the child.
+    fn fork(&mut self, guardian: u64) -> io::Result<Option<OwnedFd>> {
         let Some(socket) = self.inbox.next_fd() else {
             let errno = nix::libc::EBADF;
-            return self.report(&WardenReport::ForkFailed { guardian, errno });
+            self.report(&WardenReport::ForkFailed { guardian, errno })?;
+            return Ok(None);
         };
         let cgroup = self
             .parent_cgroup
@@ -143,17 +181,18 @@ impl Warden {
                     cgroup,
                 };
                 self.guardians.insert(guardian, guarded);
-                Ok(())
             }
             Ok(None) => {
-                let code = i32::from(guard(socket).is_err());
-                std::process::exit(code);
+                // Removed by the warden, which holds the same.
+                std::mem::forget(cgroup);
+                return Ok(Some(socket));
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(nix::libc::EAGAIN);
-                self.report(&WardenReport::ForkFailed { guardian, errno })
+                self.report(&WardenReport::ForkFailed { guardian, errno })?;
             }
         }
+        Ok(None)
     }
 
     fn reap(&mut self) -> Remaining {

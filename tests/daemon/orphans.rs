@@ -1,0 +1,219 @@
+//! Nothing outlives its service, and nothing outlives afresh.
+
+use afresh_tests::process::Process;
+use afresh_tests::{TestEnv, wait_for};
+use nix::sys::signal::Signal;
+
+use crate::{AT_ONCE, HOSTILE, keep};
+
+const SHAPES: [&str; 5] = ["plain", "ignores-term", "setsid", "double-fork", "zombie"];
+
+/// Living processes of the fixture.
+fn hostile(env: &TestEnv) -> Vec<Process> {
+    env.alive()
+        .into_iter()
+        .filter(|process| process.command.starts_with(HOSTILE))
+        .collect()
+}
+
+fn named(env: &TestEnv, name: &str) -> Process {
+    let mut found = None;
+    wait_for(name, || {
+        found = env.alive().into_iter().find(|process| process.name == name);
+        found.is_some()
+    });
+    found.expect("just seen")
+}
+
+fn family(env: &TestEnv) -> afresh_tests::Running {
+    let flags = [&AT_ONCE[..], &["--stop-timeout", "300ms"]].concat();
+    let afresh = keep(env, &flags, &[&["family"], &SHAPES[..]].concat());
+    afresh.wait_stdout("ready", 1);
+    // The leader, and one for each shape; the double fork's middle is gone.
+    wait_for("the family is complete", || {
+        hostile(env).len() == 1 + SHAPES.len()
+    });
+    afresh
+}
+
+#[test]
+fn a_stop_ends_the_whole_tree() {
+    let env = TestEnv::new();
+    let mut afresh = family(&env);
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0));
+    assert!(
+        env.alive().is_empty(),
+        "all is gone when afresh is: {:?}",
+        env.alive()
+    );
+}
+
+#[test]
+fn sigkill_of_afresh_ends_the_whole_tree() {
+    let env = TestEnv::new();
+    let mut afresh = family(&env);
+    afresh.signal(Signal::SIGKILL);
+    afresh.wait();
+    env.assert_nothing_left();
+}
+
+#[test]
+fn sigkill_of_the_service_ends_what_it_had_started_before_the_next_one_runs() {
+    // G5
+    let env = TestEnv::new();
+    let afresh = family(&env);
+    let before = hostile(&env);
+    let leader = env.events("server_started")[0]["props"]["pid"]
+        .as_i64()
+        .expect("a pid");
+    before
+        .iter()
+        .find(|p| i64::from(p.pid) == leader)
+        .expect("it runs")
+        .signal(Signal::SIGKILL);
+    afresh.wait_stdout("ready", 2);
+    wait_for("the second family is complete", || {
+        hostile(&env).len() == 1 + SHAPES.len()
+    });
+    let old: Vec<_> = hostile(&env)
+        .into_iter()
+        .filter(|p| before.contains(p))
+        .collect();
+    assert!(old.is_empty(), "{old:?}");
+    afresh.wait_stderr("processes behind", 1);
+    end(&env, afresh);
+}
+
+#[test]
+fn a_killed_guardian_is_replaced_and_its_tree_swept() {
+    let env = TestEnv::new();
+    let afresh = family(&env);
+    let before = hostile(&env);
+    named(&env, "afresh-guardian").signal(Signal::SIGKILL);
+    afresh.wait_stdout("ready", 2);
+    let old: Vec<_> = hostile(&env)
+        .into_iter()
+        .filter(|p| before.contains(p))
+        .collect();
+    assert!(old.is_empty(), "{old:?}");
+    afresh.wait_stderr("guardian was lost", 1);
+    end(&env, afresh);
+}
+
+#[test]
+fn a_killed_warden_disturbs_no_service_and_the_next_loss_is_swept_without_it() {
+    let env = TestEnv::new();
+    let afresh = family(&env);
+    let before = hostile(&env);
+    named(&env, "afresh-warden").signal(Signal::SIGKILL);
+    afresh.wait_stderr("the warden was killed", 1);
+    assert_eq!(hostile(&env).len(), before.len());
+    // The guardian is ours now, and so is what it leaves.
+    named(&env, "afresh-guardian").signal(Signal::SIGKILL);
+    afresh.wait_stdout("ready", 2);
+    let old: Vec<_> = hostile(&env)
+        .into_iter()
+        .filter(|p| before.contains(p))
+        .collect();
+    assert!(old.is_empty(), "{old:?}");
+    end(&env, afresh);
+}
+
+#[test]
+fn warden_and_guardian_killed_together_leave_nothing() {
+    for also in ["afresh-guardian", "supervisor"] {
+        let env = TestEnv::new();
+        let mut afresh = family(&env);
+        let before = hostile(&env);
+        let warden = named(&env, "afresh-warden");
+        let other = named(&env, "afresh-guardian");
+        warden.signal(Signal::SIGKILL);
+        if also == "supervisor" {
+            afresh.signal(Signal::SIGKILL);
+            afresh.wait();
+        } else {
+            other.signal(Signal::SIGKILL);
+            afresh.wait_stdout("ready", 2);
+            let old: Vec<_> = hostile(&env)
+                .into_iter()
+                .filter(|p| before.contains(p))
+                .collect();
+            assert!(old.is_empty(), "{old:?}");
+            end(&env, afresh);
+        }
+        env.assert_nothing_left();
+    }
+}
+
+#[test]
+fn supervisor_and_guardian_killed_together_leave_nothing() {
+    let env = TestEnv::new();
+    let mut afresh = family(&env);
+    named(&env, "afresh-guardian").signal(Signal::SIGKILL);
+    afresh.signal(Signal::SIGKILL);
+    afresh.wait();
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_process_that_is_a_new_one_every_moment_is_caught() {
+    let env = TestEnv::new();
+    let mut afresh = keep(&env, &["--stop-timeout", "100ms"], &["hydra"]);
+    afresh.wait_stdout("ready", 1);
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_stopped_process_is_stopped_for_good() {
+    let env = TestEnv::new();
+    let mut afresh = keep(&env, &[], &["idle"]);
+    afresh.wait_stdout("ready", 1);
+    hostile(&env)[0].signal(Signal::SIGSTOP);
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0));
+    assert!(
+        !afresh.stderr().contains("SIGKILL"),
+        "SIGTERM was enough: {}",
+        afresh.stderr()
+    );
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_guardian_that_hangs_is_replaced() {
+    let env = TestEnv::new();
+    let mut afresh = keep(&env, &["--stop-timeout", "100ms"], &["ignores-term"]);
+    afresh.wait_stdout("ready", 1);
+    named(&env, "afresh-guardian").signal(Signal::SIGSTOP);
+    afresh.signal(Signal::SIGTERM);
+    afresh.wait_stderr("replacing its guardian", 1);
+    assert_eq!(afresh.wait().code(), Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn children_that_were_there_before_us_are_left_alone() {
+    let env = TestEnv::new();
+    let afresh = afresh_tests::afresh_binary().display();
+    // The shell starts a process and then becomes afresh, which inherits it as a child.
+    let script = format!("{HOSTILE} idle & exec {afresh} keep -- {HOSTILE} exit 0");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]);
+    env.furnish(&mut command);
+    let mut shell = afresh_tests::Running::start(command);
+    shell.wait_stdout("ready", 1);
+    assert_eq!(shell.wait().code(), Some(0));
+    let left = env.alive();
+    assert_eq!(left.len(), 1, "{left:?}");
+    left[0].signal(Signal::SIGKILL);
+    env.assert_nothing_left();
+}
+
+fn end(env: &TestEnv, mut afresh: afresh_tests::Running) {
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0), "{}", afresh.stderr());
+    env.assert_nothing_left();
+}
