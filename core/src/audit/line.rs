@@ -14,9 +14,16 @@ impl Record {
     /// The record as a line, newline included, without secrets and cut to
     /// [`TRAIL_LINE_BYTES_MAX`].
     ///
-    /// Secrets go first: half a secret would no longer be recognised.
+    /// Secrets go first: half a secret would no longer be recognised. What is too long twice over
+    /// is not even looked at.
     pub fn to_safe_line(&self, stamp: Stamp) -> String {
         let mut value = self.to_value(stamp);
+        while let Some(longest) =
+            longest_string(&mut value).filter(|text| text.len() > 2 * TRAIL_LINE_BYTES_MAX)
+        {
+            let excess = longest.len() - 2 * TRAIL_LINE_BYTES_MAX;
+            cut(longest, excess);
+        }
         redact_value(&mut value["message"]);
         redact_value(&mut value["props"]);
         let mut line = format!("{value}\n");

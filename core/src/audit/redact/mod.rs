@@ -178,7 +178,8 @@ enum Joint {
 fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
     for run in runs(text, is_name_byte) {
         let name = &text[run.clone()];
-        if !is_secret_name(name) {
+        // A name in a value that is a secret already is part of it.
+        if secrets.last().is_some_and(|last| run.start < last.end) || !is_secret_name(name) {
             continue;
         }
         let Some((joint, start)) = joint_after(text, &run) else {

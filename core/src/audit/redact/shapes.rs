@@ -15,22 +15,23 @@ pub(super) fn find(text: &str, secrets: &mut Vec<Range<usize>>) {
 /// The password in `scheme://user:password@host`.
 fn find_url_passwords(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
+    let in_word = |b: u8| !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`');
+    let in_host = |b: u8| in_word(b) && !matches!(b, b'/' | b'?' | b'#');
     for (scheme_end, mark) in text.match_indices("://") {
         let start = scheme_end + mark.len();
-        let word_end = skip(bytes, start, |b| {
-            !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`')
-        });
-        let host_end = skip(&bytes[..word_end], start, |b| {
-            !matches!(b, b'/' | b'?' | b'#')
-        });
+        let host_end = skip(bytes, start, in_host);
         let Some(colon) = text[start..host_end].find(':').map(|at| start + at + 1) else {
             continue;
         };
         // A `/` in a password should have been escaped; after a port it can't be one.
         let is_port = bytes[colon..host_end].iter().all(u8::is_ascii_digit);
-        let in_authority = text[colon..host_end].rfind('@');
-        let in_word = text[colon..word_end].rfind('@').filter(|_| !is_port);
-        if let Some(at) = in_authority.or(in_word).filter(|at| *at > 0) {
+        let end = match is_port {
+            true => host_end,
+            false => skip(near(bytes, host_end), host_end, in_word),
+        };
+        let in_host = bytes[colon..host_end].iter().rposition(|b| *b == b'@');
+        let at = in_host.or_else(|| bytes[colon..end].iter().rposition(|b| *b == b'@'));
+        if let Some(at) = at.filter(|at| *at > 0) {
             secrets.push(colon..colon + at);
         }
     }
@@ -38,16 +39,31 @@ fn find_url_passwords(text: &str, secrets: &mut Vec<Range<usize>>) {
 
 /// Private keys in PEM form; one that is cut off goes to the end of the text.
 fn find_private_keys(text: &str, secrets: &mut Vec<Range<usize>>) {
-    for (start, _) in text.match_indices("-----BEGIN ") {
-        let header = &text[start..];
-        let first_line = &header[..header.find(['\n', '\\']).unwrap_or(header.len())];
-        if first_line.contains("PRIVATE KEY") {
-            let end = header.find("-----END ").map(|at| at + "-----END ".len());
-            let close = end.and_then(|end| header[end..].find("-----").map(|at| end + at + 5));
-            secrets.push(start..start + close.unwrap_or(header.len()));
+    let mut done = 0;
+    for (start, begin) in text.match_indices("-----BEGIN ") {
+        let kind = text[start + begin.len()..]
+            .split("-----")
+            .next()
+            .unwrap_or_default();
+        if start < done || !kind.ends_with("PRIVATE KEY") || kind.len() > 64 {
+            continue;
         }
+        let rest = &text[start..];
+        let end = rest.find("-----END ").map(|at| at + "-----END ".len());
+        let close = end.and_then(|end| rest[end..].find("-----").map(|at| end + at + 5));
+        done = start + close.unwrap_or(rest.len());
+        secrets.push(start..done);
     }
 }
+
+/// The bytes to look at from `from` on: a text made to be slow must not make us look at all of it
+/// from every place in it.
+fn near(bytes: &[u8], from: usize) -> &[u8] {
+    &bytes[..bytes.len().min(from + LOOK_AHEAD_BYTES_MAX)]
+}
+
+/// Longer than tokens without a signature are.
+const LOOK_AHEAD_BYTES_MAX: usize = 2048;
 
 /// A kind of token that can be told by its beginning.
 struct Shape(&'static str, usize, fn(u8) -> bool);
@@ -93,27 +109,37 @@ fn is_upper_or_digit(byte: u8) -> bool {
 
 fn find_shapes(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
+    let mut done = 0;
     for start in 0..bytes.len() {
-        if start > 0 && bytes[start - 1].is_ascii_alphanumeric() {
+        if start < done || (start > 0 && bytes[start - 1].is_ascii_alphanumeric()) {
+            continue;
+        }
+        if is_web_token(near(&bytes[start..], 0)) {
+            done = skip(bytes, start, |b| is_token_byte(b) || b == b'.');
+            secrets.push(start..done);
             continue;
         }
         for Shape(prefix, rest_len_min, is_rest) in &SHAPES {
             if bytes[start..].starts_with(prefix.as_bytes()) {
                 let rest = start + prefix.len();
-                let end = skip(bytes, rest, is_rest);
+                let end = skip(near(bytes, rest), rest, is_rest);
                 // `sk-learn-pipeline-runner` is a name.
                 if end - rest >= *rest_len_min && bytes[rest..end].iter().any(u8::is_ascii_digit) {
-                    secrets.push(start..end);
+                    done = skip(bytes, rest, is_rest);
+                    secrets.push(start..done);
                 }
             }
         }
-        // A JSON web token: three parts, the first of which is an object in base64.
-        if bytes[start..].starts_with(b"eyJ") {
-            let end = skip(bytes, start, |b| is_token_byte(b) || b == b'.');
-            if bytes[start..end].iter().filter(|b| **b == b'.').count() >= 2 && end - start >= 24 {
-                secrets.push(start..end);
-            }
-        }
+    }
+}
+
+/// A JSON web token: three parts, the first of which is an object in base64.
+fn is_web_token(bytes: &[u8]) -> bool {
+    let is_part = |b: u8| is_token_byte(b) || b == b'.';
+    bytes.starts_with(b"eyJ") && {
+        let token = &bytes[..skip(bytes, 0, is_part)];
+        let dots = token.iter().filter(|b| **b == b'.').count();
+        token.len() >= 24 && (dots >= 2 || token.len() == LOOK_AHEAD_BYTES_MAX)
     }
 }
 
