@@ -76,6 +76,9 @@ pub const STDIN_CHUNKS_MAX: usize = 4;
 /// A longer line of a service is cut into lines of this length, where lines are marked.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a line of our log waits for the end of a line that a service has begun.
+pub const LINE_PATIENCE: Duration = Duration::from_millis(50);
+
 /// How long the log of an exit waits for the last output of the instance to be passed on.
 pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use afresh_core::limits::OUTPUT_CHUNKS_MAX;
+use afresh_core::limits::{LINE_PATIENCE, OUTPUT_CHUNKS_MAX};
 use afresh_core::time::Stamp;
 use tokio::sync::{mpsc, oneshot};
 
@@ -99,28 +99,116 @@ fn write_all(
     broken: oneshot::Sender<()>,
 ) {
     let mut broken = Some(broken);
-    let mut at_line_start = true;
-    while let Some(chunk) = queue.blocking_recv() {
-        let result = match &chunk {
-            Chunk::Bytes(bytes) => {
-                at_line_start = bytes.last().is_none_or(|byte| *byte == b'\n');
-                stream.write_all(bytes)
-            }
-            Chunk::Line(line) => {
-                let fresh = if at_line_start {
-                    Ok(())
-                } else {
-                    stream.write_all(b"\n")
-                };
-                at_line_start = true;
-                fresh.and_then(|()| stream.write_all(line.as_bytes()))
-            }
+    let mut page = Page::default();
+    loop {
+        let bytes = match next(&mut queue, page.is_waiting()) {
+            Some(Some(chunk)) => page.add(chunk),
+            Some(None) => page.give_up_waiting(),
+            None => break,
         };
         // The queue is emptied all the same, so that nobody waits for a reader who is gone.
-        if result.and_then(|()| stream.flush()).is_err()
+        if stream
+            .write_all(&bytes)
+            .and_then(|()| stream.flush())
+            .is_err()
             && let Some(broken) = broken.take()
         {
             broken.send(()).ok();
         }
+    }
+    // Nobody is left to tell if this fails.
+    stream.write_all(&page.give_up_waiting()).ok();
+}
+
+/// The next chunk; `Some(None)` when the patience for the rest of a line is over.
+fn next(queue: &mut mpsc::Receiver<Chunk>, hurried: bool) -> Option<Option<Chunk>> {
+    if !hurried {
+        return queue.blocking_recv().map(Some);
+    }
+    let deadline = tokio::time::Instant::now() + LINE_PATIENCE;
+    while tokio::time::Instant::now() < deadline {
+        match queue.try_recv() {
+            Ok(chunk) => return Some(Some(chunk)),
+            Err(mpsc::error::TryRecvError::Disconnected) => return None,
+            Err(mpsc::error::TryRecvError::Empty) => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    Some(None)
+}
+
+/// Puts lines of our own between the lines of a service, not into them.
+#[derive(Default)]
+struct Page {
+    /// A line of the service has begun and not ended.
+    in_line: bool,
+    /// Our lines that wait for its end.
+    waiting: String,
+}
+
+impl Page {
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// What is to be written now.
+    fn add(&mut self, chunk: Chunk) -> Vec<u8> {
+        match chunk {
+            Chunk::Line(line) if self.in_line => {
+                self.waiting.push_str(&line);
+                Vec::new()
+            }
+            Chunk::Line(line) => line.into_bytes(),
+            Chunk::Bytes(mut bytes) => {
+                self.in_line = bytes.last().is_none_or(|byte| *byte != b'\n');
+                if self.is_waiting()
+                    && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
+                {
+                    let waiting = std::mem::take(&mut self.waiting).into_bytes();
+                    bytes.splice(end + 1..end + 1, waiting);
+                }
+                bytes
+            }
+        }
+    }
+
+    /// The line does not end: ends it, and writes what waits.
+    fn give_up_waiting(&mut self) -> Vec<u8> {
+        if !self.is_waiting() {
+            return Vec::new();
+        }
+        self.in_line = false;
+        let waiting = std::mem::take(&mut self.waiting);
+        [b"\n", waiting.as_bytes()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_lines_stand_between_those_of_the_service() {
+        let mut page = Page::default();
+        let bytes = |text: &str| Chunk::Bytes(text.as_bytes().to_vec());
+        let line = |text: &str| Chunk::Line(text.to_owned());
+        let steps = [
+            (line("A\n"), "A\n"),
+            (bytes("one\ntw"), "one\ntw"),
+            (line("B\n"), ""),
+            (line("C\n"), ""),
+            (bytes("o, an"), "o, an"),
+            (bytes("d more\nthree"), "d more\nB\nC\nthree"),
+            (bytes("\n"), "\n"),
+            (line("D\n"), "D\n"),
+            (bytes("four"), "four"),
+            (line("E\n"), ""),
+        ];
+        for (chunk, expected) in steps {
+            assert_eq!(String::from_utf8(page.add(chunk)).unwrap(), expected);
+        }
+        assert_eq!(page.give_up_waiting(), b"\nE\n");
+        assert!(page.give_up_waiting().is_empty());
     }
 }

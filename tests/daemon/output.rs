@@ -1,1 +1,159 @@
-//! x
+//! What the service prints and reads.
+
+use std::process::Stdio;
+
+use afresh_tests::{Running, TestEnv, wait_for};
+use nix::sys::signal::Signal;
+
+use crate::{AT_ONCE, HOSTILE, keep};
+
+const LINES: usize = 100_000;
+
+fn assert_complete(text: &str) {
+    let numbers = text.lines().filter_map(|line| line.strip_prefix("line "));
+    let numbers: Vec<usize> = numbers.map(|n| n.parse().expect("a whole line")).collect();
+    assert_eq!(numbers.len(), LINES);
+    assert!(
+        numbers.iter().enumerate().all(|(n, number)| n == *number),
+        "in order"
+    );
+}
+
+#[test]
+fn a_flood_on_stdout_arrives_whole_and_in_order_though_its_writer_is_killed() {
+    let env = TestEnv::new();
+    let done = env.run(&[
+        "keep", "--policy", "never", "--", HOSTILE, "flood", "stdout", "100000",
+    ]);
+    assert_eq!(done.code, Some(137));
+    assert_complete(&done.stdout);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_flood_on_stderr_arrives_whole_and_the_log_stays_readable() {
+    let env = TestEnv::new();
+    let done = env.run(&[
+        "keep", "--policy", "never", "--", HOSTILE, "flood", "stderr", "100000",
+    ]);
+    assert_eq!(done.code, Some(137));
+    assert_complete(&done.stderr);
+    let log: Vec<&str> = done
+        .stderr
+        .lines()
+        .filter(|line| !line.starts_with("line "))
+        .collect();
+    assert!(
+        log.iter().all(|line| line.contains("[SUPERVISOR]")),
+        "{log:?}"
+    );
+    assert!(
+        log[2].contains("ended by signal 9"),
+        "its last words come before the log: {log:?}"
+    );
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_flood_that_nobody_reads_holds_up_nobody_but_its_writer() {
+    let env = TestEnv::new();
+    let arguments = [
+        "keep",
+        "--stop-timeout",
+        "200ms",
+        "--",
+        HOSTILE,
+        "flood",
+        "stderr",
+        "100000",
+    ];
+    let mut command = env.afresh(&arguments);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut afresh = command.spawn().expect("it starts");
+    wait_for("it runs", || !env.events("server_started").is_empty());
+    // Nothing is read from its stderr, and still it stops.
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(afresh.id().cast_signed()),
+        Signal::SIGTERM,
+    )
+    .expect("it runs");
+    let mut status = None;
+    wait_for("it ends", || {
+        status = afresh.try_wait().expect("our child");
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|status| status.code()), Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn half_a_line_does_not_swallow_the_log() {
+    let env = TestEnv::new();
+    let done = env.run(&["keep", "--policy", "never", "--", HOSTILE, "half-line"]);
+    assert!(done.stderr.contains("\nhalf a line\n["), "{}", done.stderr);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn stdin_reaches_the_instance_of_the_moment() {
+    let env = TestEnv::new();
+    let mut afresh = keep(&env, &AT_ONCE, &["echo-once"]);
+    for round in 1..=5 {
+        afresh.wait_stdout("ready", round);
+        afresh.write(&format!("hello {round}\n"));
+        afresh.wait_stdout(&format!("{round}: hello {round}"), 1);
+    }
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn the_end_of_our_input_is_the_end_of_theirs() {
+    let env = TestEnv::new();
+    let mut afresh = keep(&env, &[], &["echo"]);
+    afresh.write("one\ntwo\n");
+    afresh.close_stdin();
+    assert_eq!(afresh.wait().code(), Some(0));
+    assert!(
+        afresh.stdout().contains("1: one\n1: two\nend of input"),
+        "{}",
+        afresh.stdout()
+    );
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_reader_who_leaves_ends_it_quietly() {
+    let env = TestEnv::new();
+    let mut shell = std::process::Command::new("sh");
+    let afresh = afresh_tests::afresh_binary().display();
+    let script = format!("{afresh} keep -- {HOSTILE} flood stdout 100000000 | head -n 1");
+    shell.args(["-c", &script]);
+    env.furnish(&mut shell);
+    let mut shell = Running::start(shell);
+    assert_eq!(shell.wait().code(), Some(0));
+    env.assert_nothing_left();
+    assert_eq!(shell.stdout(), "line 0\n");
+}
+
+#[test]
+fn copies_mark_their_lines() {
+    let env = TestEnv::new();
+    let flags = ["--copies", "3", "--name", "worker"];
+    let mut afresh = keep(&env, &flags, &["idle"]);
+    afresh.wait_stdout("ready", 3);
+    for copy in 0..3 {
+        assert!(
+            afresh.stdout().contains(&format!("worker-{copy} | ready ")),
+            "{}",
+            afresh.stdout()
+        );
+    }
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0));
+    env.assert_nothing_left();
+}

@@ -125,9 +125,12 @@ impl TestEnv {
     /// Waits until no process of this test is alive.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
-        wait_for("no process of the test is alive", || {
-            self.alive().is_empty()
-        });
+        let gone = wait_quietly(|| self.alive().is_empty());
+        assert!(
+            gone,
+            "not within {PATIENCE:?}: nothing is left, but {:#?}",
+            self.alive()
+        );
     }
 }
 

@@ -52,12 +52,7 @@ pub(crate) struct Arguments {
     copies: u32,
 
     /// The command and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

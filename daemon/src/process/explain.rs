@@ -32,7 +32,7 @@ pub(super) fn explain(command: &Command, error: &io::Error) -> SpawnFailure {
     match error.kind() {
         io::ErrorKind::NotFound => not_found(command, &name),
         io::ErrorKind::PermissionDenied => not_executable(command, &name, error),
-        _ => other(command, &name, error),
+        _ => other(&name, error),
     }
 }
 
@@ -116,19 +116,8 @@ fn not_executable(command: &Command, name: &str, error: &io::Error) -> SpawnFail
     }
 }
 
-fn other(command: &Command, name: &str, error: &io::Error) -> SpawnFailure {
+fn other(name: &str, error: &io::Error) -> SpawnFailure {
     let (message, hint, permanent) = match error.raw_os_error() {
-        #[cfg(unix)]
-        Some(nix::libc::ENOEXEC) => (
-            format!("`{name}` is not a program that this system can run"),
-            match locate(command) {
-                Some(path) if interpreter(&path).is_none() && is_text(&path) => {
-                    "a script needs a first line such as `#!/bin/sh`".to_owned()
-                }
-                _ => "it was built for another system: install one built for this".to_owned(),
-            },
-            true,
-        ),
         #[cfg(unix)]
         Some(nix::libc::E2BIG) => (
             format!("the arguments and environment of `{name}` are too long"),
@@ -198,10 +187,6 @@ fn interpreter(path: &Path) -> Option<String> {
     line.split([' ', '\t'])
         .find(|word| !word.is_empty())
         .map(|word| word.replace('\r', "\\r"))
-}
-
-fn is_text(path: &Path) -> bool {
-    first_bytes(path).is_some_and(|start| !start.contains(&0))
 }
 
 fn first_bytes(path: &Path) -> Option<Vec<u8>> {

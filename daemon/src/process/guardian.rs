@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigHandler, Signal, kill, killpg, signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, signal};
 use nix::unistd::{Pid, getpid};
 use tokio::time::Instant;
 
@@ -23,6 +23,7 @@ use super::wire::{End, Frame, Inbox, Launch, Order, Report, send_all};
 /// Guards until the supervisor is gone and the tree too.
 pub(super) fn guard(socket: OwnedFd) -> io::Result<()> {
     os::set_name(c"afresh-guardian");
+    os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let watch = ChildWatch::new()?;
     let mut guardian = Guardian {
@@ -303,7 +304,7 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
     let open_files = launch.open_files;
     let prepare = move || {
         os::die_with(guardian)?;
-        reset_signals();
+        reset_signals()?;
         if let Some((soft, hard)) = open_files {
             setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
         }
@@ -321,13 +322,15 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
     Ok(Pid::from_raw(child.id().cast_signed()))
 }
 
-/// Gives every signal its default back: what we ignore, our children must not.
-fn reset_signals() {
+/// Gives every signal its default back and blocks none: what we ignore or block, our children
+/// must not.
+fn reset_signals() -> io::Result<()> {
     for number in Signal::iterator() {
         if !matches!(number, Signal::SIGKILL | Signal::SIGSTOP) {
             // SAFETY: sets a default, installs no handler.
             #[expect(unsafe_code, reason = "`signal` can install handlers")]
-            unsafe { signal(number, SigHandler::SigDfl) }.ok();
+            unsafe { signal(number, SigHandler::SigDfl) }.map_err(io::Error::from)?;
         }
     }
+    Ok(SigSet::empty().thread_set_mask()?)
 }

@@ -13,11 +13,12 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE};
 use afresh_core::service::{Exit, SpawnFailure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -39,6 +40,9 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    /// The ends of children cannot be heard.
+    #[error("cannot listen for the ends of children")]
+    Signals(#[source] io::Error),
     /// The path of this binary is not known.
     #[error("cannot find out the path of this binary")]
     Executable(#[source] io::Error),
@@ -69,12 +73,15 @@ pub(crate) struct Processes {
     /// The warden was killed: what it left is ours to sweep.
     sweeping_since: Option<Instant>,
     lost_warden: Option<Pid>,
+    child_ended: ChildSignal,
     /// The limit that we found and that our children get; ours is raised.
     open_files: Option<(u64, u64)>,
 }
 
 struct Guardian {
     number: u64,
+    /// Who forked it.
+    warden: Option<Pid>,
     pid: Option<Pid>,
     post: Correspondent,
     /// What it runs.
@@ -128,6 +135,7 @@ impl Processes {
             spared: os::children(getpid()),
             sweeping_since: None,
             lost_warden: None,
+            child_ended: signal(SignalKind::child()).map_err(StartError::Signals)?,
             open_files: raise_open_files(),
         };
         processes
@@ -195,6 +203,8 @@ impl Processes {
                 word = self.words.recv() => {
                     self.hear(word.expect("we hold a sender ourselves"));
                 }
+                // Guardians whose warden was killed are our children.
+                _ = self.child_ended.recv() => drop(self.reap()),
                 () = sleep(SWEEP_PAUSE), if self.sweeping_since.is_some() => self.sweep(),
             }
         }
@@ -232,11 +242,17 @@ impl Processes {
 
     /// The number of the service's guardian; made, if there is none.
     fn guardian(&mut self, service: ServiceId) -> io::Result<u64> {
-        if let Some(guardian) = self.guardians.get(&service) {
-            return Ok(guardian.number);
-        }
         if self.warden.is_none() {
             self.start_warden()?;
+        }
+        let warden = self.warden.as_ref().and_then(|warden| warden.pid);
+        // One whose warden was killed has nobody above it but us: it is let go when it is idle.
+        let guardian = self
+            .guardians
+            .get(&service)
+            .filter(|guardian| guardian.warden == warden);
+        if let Some(guardian) = guardian {
+            return Ok(guardian.number);
         }
         let number = self.next_guardian;
         self.next_guardian += 1;
@@ -257,6 +273,7 @@ impl Processes {
             service,
             Guardian {
                 number,
+                warden,
                 pid: None,
                 post,
                 current: None,
@@ -343,10 +360,15 @@ impl Processes {
             }
             Word::WardenGone { pid } => {
                 if self.warden.as_ref().is_some_and(|warden| warden.pid == pid) {
-                    self.warden = None;
                     self.lost_warden = pid;
+                    self.warden = None;
                     self.sweeping_since = Some(Instant::now());
-                    let text = "the warden was killed; a new one takes its place".to_owned();
+                    let text = match self.start_warden() {
+                        Ok(()) => "the warden was killed; a new one takes its place".to_owned(),
+                        Err(error) => {
+                            format!("the warden was killed, and no new one starts: {error}")
+                        }
+                    };
                     self.ready.push_back(Report::Notice(text));
                 }
             }
@@ -462,12 +484,16 @@ impl Processes {
         }
     }
 
+    fn reap(&mut self) -> Remaining {
+        let lost_warden = &mut self.lost_warden;
+        tree::reap(|reaped| {
+            lost_warden.take_if(|pid| *pid == reaped.pid);
+        })
+    }
+
     /// Without a warden the guardians are our children, and what lost ones left is too.
     fn sweep(&mut self) {
-        let lost_warden = &mut self.lost_warden;
-        let remaining = tree::reap(|reaped| {
-            lost_warden.take_if(|pid| *pid == reaped.pid);
-        });
+        let remaining = self.reap();
         let living = self.guardians.values().filter_map(|guardian| guardian.pid);
         let warden = self.warden.as_ref().and_then(|warden| warden.pid);
         let spared: Vec<Pid> = living
@@ -501,6 +527,10 @@ impl Correspondent {
     /// Sends without waiting. A correspondent whose queue is full hangs, and one that is gone has
     /// said so: both are dealt with elsewhere, by the stop ladder and the end of the socket.
     fn send(&self, frame: &impl Frame, fds: Vec<OwnedFd>) {
+        if let Some(pid) = self.pid {
+            // A warden that somebody stopped would let a service wait for ever.
+            kill(pid, Signal::SIGCONT).ok();
+        }
         self.orders
             .try_send(Parcel {
                 bytes: frame.to_bytes(),

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use nix::fcntl::OFlag;
-use nix::libc::{SYS_clone3, clone_args, syscall};
+use nix::libc::{SYS_clone3, SYS_close_range, clone_args, syscall};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -40,6 +40,28 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe2(OFlag::O_CLOEXEC)?)
 }
 
+/// Closes everything but stdin, stdout and stderr: whatever we were started with by accident.
+pub(super) fn close_inherited() {
+    // SAFETY: called first thing in the warden, which owns no descriptor above these yet.
+    #[expect(unsafe_code, reason = "closes descriptors by number")]
+    let failed = unsafe { syscall(SYS_close_range, 3, u32::MAX, 0) } != 0;
+    if failed {
+        // Kernels before 5.9: one by one, as far as there are any.
+        let open = fs::read_dir("/proc/self/fd")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
+            // SAFETY: as above; the folder's own descriptor is closed by now.
+            #[expect(unsafe_code, reason = "closes descriptors by number")]
+            unsafe {
+                nix::libc::close(number);
+            }
+        }
+    }
+}
+
 /// Orphans among our descendants become our children.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(prctl::set_child_subreaper(true)?)
@@ -55,6 +77,13 @@ pub(super) fn die_with(parent: Pid) -> io::Result<()> {
         return Err(io::Error::from_raw_os_error(nix::libc::ESRCH));
     }
     Ok(())
+}
+
+/// Wakes the calling process, should somebody have stopped it, when its parent dies: a guardian
+/// that sleeps guards nobody.
+pub(super) fn wake_when_parent_dies() {
+    // Without it, only a supervisor that dies while its warden is stopped leaves something.
+    prctl::set_pdeathsig(Signal::SIGCONT).ok();
 }
 
 /// Forks, with the child born in `cgroup`. `None` is the child.

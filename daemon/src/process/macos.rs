@@ -35,6 +35,17 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
+/// Closes everything but stdin, stdout and stderr: whatever we were started with by accident.
+pub(super) fn close_inherited() {
+    for number in 3..1024 {
+        // SAFETY: called first thing in the warden, which owns no descriptor above these yet.
+        #[expect(unsafe_code, reason = "closes descriptors by number")]
+        unsafe {
+            nix::libc::close(number);
+        }
+    }
+}
+
 /// Nothing here adopts orphans.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(())
@@ -48,6 +59,9 @@ pub(super) fn die_with(parent: Pid) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(nix::libc::ESRCH))
     }
 }
+
+/// Nothing here tells of a parent's death.
+pub(super) fn wake_when_parent_dies() {}
 
 /// There are no cgroups.
 pub(super) enum Cgroup {}

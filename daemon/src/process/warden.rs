@@ -24,6 +24,7 @@ use super::wire::{Frame, Inbox, WardenOrder, WardenReport, send_all};
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
 /// gone. Returns in each of its guardians, too, when that one is done.
 pub(crate) fn run() -> io::Result<()> {
+    os::close_inherited();
     // Only one descriptor may hold the socket open.
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     dup2_stdin(File::open("/dev/null")?)?;
@@ -41,6 +42,7 @@ pub(crate) fn run() -> io::Result<()> {
         unsafe { signal(number, SigHandler::SigIgn) }.map_err(io::Error::from)?;
     }
     os::set_name(c"afresh-warden");
+    os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let parent_cgroup = Cgroup::own().inspect(Cgroup::clean);
     let mut warden = Warden {
@@ -135,7 +137,10 @@ impl Warden {
     /// Follows the orders that have come. In a guardian that was forked, returns its socket.
     fn listen(&mut self) -> io::Result<Option<OwnedFd>> {
         if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
-            // Each guardian has noticed by itself; this is for one that hangs.
+            // Each guardian has noticed by itself, unless it was stopped or hangs.
+            for guarded in self.guardians.values().filter(|guarded| !guarded.gone) {
+                kill(guarded.pid, Signal::SIGCONT).ok();
+            }
             self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
             return Ok(None);
         }
