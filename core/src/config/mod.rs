@@ -20,15 +20,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::error::{ConfigError, ErrorKind, Origin};
-pub use self::excerpt::Excerpt;
+pub use self::excerpt::{Excerpt, harmless};
 pub use self::kind::{Kind, Value};
 pub use self::reference::reference;
 pub use self::schema::schema;
+pub use self::suggest::nearest;
 
 use self::error::value_hint;
 use self::excerpt::printable;
 use self::settings::{SETTINGS, position};
-use self::suggest::nearest;
 use crate::policy::{Backoff, Policy, Restart};
 
 /// A configuration file.
