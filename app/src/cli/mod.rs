@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Keep a command alive in the foreground
-    Keep(keep::Arguments),
+    Keep(Box<keep::Arguments>),
     /// Show what happened: restarts, crashes, and why
     History(history::Arguments),
     /// Check, show and describe the configuration
