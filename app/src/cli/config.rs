@@ -11,7 +11,7 @@ use crate::environment::{ConfigText, Environment, config_error, read_config};
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 
-/// Checks, shows and describes the configuration.
+/// Check, show and describe the configuration
 #[derive(Debug, Args)]
 #[command(
     long_about = "Checks, shows and describes the configuration.\n\nThe later one wins: built-in \

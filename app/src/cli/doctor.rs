@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 
-/// Checks this machine, and says what to do about what is missing.
+/// Check this machine, and say what to do about what is missing
 #[derive(Debug, Args)]
 #[command(
     long_about = "Checks this machine, and says what to do about what is missing.\n\nThe guardian \

@@ -18,7 +18,7 @@ use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
 
-/// Shows what happened: restarts, crashes, and why.
+/// Show what happened: restarts, crashes, and why
 #[derive(Debug, Args)]
 #[command(
     long_about = "Shows what happened: restarts, crashes, and why.\n\nReads the trail of the \
