@@ -47,21 +47,18 @@ pub(crate) async fn self_test(processes: &mut Processes) -> SelfTest {
 
 fn judge(outcome: &Outcome) -> SelfTest {
     let failed = |text: String| SelfTest::Failed(text);
-    match &outcome.ending {
+    let how = match &outcome.ending {
         BriefEnding::SpawnFailed(failure) => return failed(failure.message.clone()),
         BriefEnding::TimedOut => return failed("its processes did not end in time".to_owned()),
-        BriefEnding::TooMuchOutput | BriefEnding::Exited(_) => {}
-    }
+        BriefEnding::TooMuchOutput => return failed("another program answered".to_owned()),
+        BriefEnding::Exited(exit) => exit,
+    };
     if let Some((pid, name)) = outcome.remains.survivors.first() {
         return failed(format!("{name} (pid {pid}) could not be ended"));
     }
     let text = String::from_utf8_lossy(&outcome.stdout);
     let Some(grandchild) = text.trim().parse().ok().map(Pid::from_raw) else {
-        let said = String::from_utf8_lossy(&outcome.stderr);
-        return failed(format!(
-            "the test process did not come so far: {}",
-            said.trim()
-        ));
+        return failed(format!("the test process {how} before it had a grandchild"));
     };
     if is_alive(grandchild) {
         return failed(format!("the grandchild (pid {grandchild}) is still alive"));

@@ -217,3 +217,16 @@ fn a_project_that_cannot_be_written_has_its_history_with_the_user() {
     assert_eq!(history.stdout.lines().count(), 1, "{history:?}");
     env.assert_nothing_left();
 }
+
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    let env = filled();
+    // Only Linux has a device that is always full.
+    let Ok(full) = OpenOptions::new().write(true).open("/dev/full") else {
+        return;
+    };
+    let history = env.afresh(&["history"]).stdout(full).output().unwrap();
+    assert_eq!(history.status.code(), Some(5));
+    let stderr = String::from_utf8_lossy(&history.stderr);
+    assert!(stderr.starts_with("error: cannot print: "), "{stderr}");
+}

@@ -89,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
             Exit::Unavailable,
             format!("cannot read the trail `{path}`: {error}"),
         )
+        .hint("run `afresh doctor`")
     };
     let mut printer = Printer {
         lines: Lines::new(),

@@ -157,5 +157,6 @@ fn processes(examined: &Examined) -> (Vec<Check>, Vec<Check>) {
 
 const GUARDIAN: &str = "guardian";
 
-const ASK: &str = "nothing can be kept alive safely here: please report this with the system's \
-                   name and version, and the sandbox or container around it";
+const ASK: &str = "nothing can be kept alive safely here: see to the other findings first; if that \
+                   does not help, report this with the system's name and version, and the sandbox \
+                   or container around it";
