@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::from(afresh_daemon::warden().is_err()));
     }
     if word == afresh_daemon::SELF_TEST_COMMAND {
-        return ExitCode::from(u8::from(afresh_daemon::play().is_err()));
+        return ExitCode::from(u8::from(afresh_daemon::self_test_process().is_err()));
     }
     let result = match Cli::try_parse() {
         Ok(cli) => run(cli),

@@ -13,7 +13,7 @@ mod supervise;
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{Keep, KeepError, Told, keep};
 pub use self::process::Command;
-pub use self::self_test::{SELF_TEST_COMMAND, play};
+pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

@@ -12,7 +12,7 @@ use nix::unistd::{Pid, getpid, setsid};
 use crate::process::{Command, Processes, is_alive, own_executable};
 use crate::run_briefly::{Brief, BriefEnding, Outcome, run_briefly};
 
-/// The hidden subcommand that plays the process which hides a grandchild; see [`play`].
+/// The hidden subcommand that plays the process which hides a grandchild; see [`self_test_process`].
 pub const SELF_TEST_COMMAND: &str = "__self-test";
 
 /// What the self-test showed.
@@ -69,7 +69,7 @@ fn judge(outcome: &Outcome) -> SelfTest {
 /// Plays the process of the self-test: starts a child in a session of its own, which starts a
 /// grandchild and ends. The grandchild tells its pid and would stay for a while; this process is
 /// killed as soon as it has.
-pub fn play() -> io::Result<()> {
+pub fn self_test_process() -> io::Result<()> {
     match std::env::args().nth(2).as_deref() {
         None => {
             let mut child = again("child")?.stdout(Stdio::piped()).spawn()?;
