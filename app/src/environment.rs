@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, Config, FileKind, Flag, Source};
+use afresh_core::config::{self, Config, ConfigError, FileKind, Flag, Source};
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_daemon::store::workspace::Workspace;
 
@@ -56,44 +56,52 @@ impl Environment {
         project.into_iter().chain(user).collect()
     }
 
+    /// The configuration files that exist, weakest first.
+    pub(crate) fn config_texts(
+        &self,
+        workspace: &Workspace,
+    ) -> Result<Vec<ConfigText>, CommandError> {
+        let mut texts = Vec::new();
+        for (kind, path) in self.config_files(workspace) {
+            if let Some(bytes) = read_config(&path)? {
+                texts.push(ConfigText {
+                    kind,
+                    path: self.shown(&path),
+                    bytes,
+                });
+            }
+        }
+        Ok(texts)
+    }
+
     /// The configuration of all layers. Warnings are said, errors are all in the result.
     pub(crate) fn config(
         &self,
         workspace: &Workspace,
         flags: &[Flag<'_>],
     ) -> Result<Config, CommandError> {
-        let mut texts = Vec::new();
-        for (kind, path) in self.config_files(workspace) {
-            if let Some(bytes) = read_config(&path)? {
-                texts.push((kind, self.shown(&path), bytes));
-            }
+        let config = self.quiet_config(workspace, flags)?;
+        for warning in &config.warnings {
+            output::warn(&warning.to_string());
         }
-        let sources: Vec<Source<'_>> = texts
-            .iter()
-            .map(|(kind, path, bytes)| Source {
-                kind: *kind,
-                path,
-                bytes,
-            })
-            .collect();
+        Ok(config)
+    }
+
+    /// The configuration of all layers, with its warnings unsaid.
+    pub(crate) fn quiet_config(
+        &self,
+        workspace: &Workspace,
+        flags: &[Flag<'_>],
+    ) -> Result<Config, CommandError> {
+        let texts = self.config_texts(workspace)?;
+        let sources: Vec<Source<'_>> = texts.iter().map(ConfigText::source).collect();
         let text = |value: &OsString| value.to_string_lossy().into_owned();
         let variables: Vec<(String, String)> = self
             .variables
             .iter()
             .map(|(name, value)| (text(name), text(value)))
             .collect();
-        let config = config::load(&sources, &variables, flags).map_err(|errors| {
-            let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            CommandError {
-                exit: Exit::Config,
-                text: Text::Ready(all.join("\n\n")),
-                hints: vec![],
-            }
-        })?;
-        for warning in &config.warnings {
-            output::warn(&warning.to_string());
-        }
-        Ok(config)
+        config::load(&sources, &variables, flags).map_err(|errors| config_error(&errors))
     }
 
     /// A path as people would write it here.
@@ -112,8 +120,37 @@ impl Environment {
     }
 }
 
+/// A configuration file as it was read.
+#[derive(Debug)]
+pub(crate) struct ConfigText {
+    pub(crate) kind: FileKind,
+    /// As people would write it here.
+    pub(crate) path: String,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl ConfigText {
+    pub(crate) fn source(&self) -> Source<'_> {
+        Source {
+            kind: self.kind,
+            path: &self.path,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+/// All errors of a configuration as one.
+pub(crate) fn config_error(errors: &[ConfigError]) -> CommandError {
+    let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    CommandError {
+        exit: Exit::Config,
+        text: Text::Ready(all.join("\n\n")),
+        hints: Vec::new(),
+    }
+}
+
 /// The bytes of a configuration file, one more than allowed at most; `None` where there is none.
-fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
+pub(crate) fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
     let failed = |error: std::io::Error| {
         let text = format!("error: cannot read `{}`: {error}", path.display());
         CommandError {

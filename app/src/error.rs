@@ -139,7 +139,7 @@ impl From<std::io::Error> for CommandError {
                 hints: Vec::new(),
             };
         }
-        Self::new(Exit::Unavailable, error)
+        Self::new(Exit::Unavailable, format!("cannot print: {error}"))
     }
 }
 

@@ -15,11 +15,12 @@ use crate::error::{CommandError, Exit};
 
 fn main() -> ExitCode {
     // The warden starts a thousand times a day and knows no flags: it goes before all parsing.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == afresh_daemon::WARDEN_COMMAND)
-    {
+    let word = std::env::args_os().nth(1).unwrap_or_default();
+    if word == afresh_daemon::WARDEN_COMMAND {
         return ExitCode::from(u8::from(afresh_daemon::warden().is_err()));
+    }
+    if word == afresh_daemon::SELF_TEST_COMMAND {
+        return ExitCode::from(u8::from(afresh_daemon::self_test_process().is_err()));
     }
     let result = match Cli::try_parse() {
         Ok(cli) => run(cli),
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, CommandError> {
     let environment = Environment::read()?;
     match cli.command {
-        Command::Keep(arguments) => cli::keep::run(arguments, &environment),
+        Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),

@@ -1,6 +1,7 @@
 //! The only file that prints: data on stdout, everything else on stderr.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::{CommandError, Exit, Text};
 
@@ -9,6 +10,31 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
+}
+
+/// Many lines for stdout, written together.
+pub(crate) struct Lines(BufWriter<StdoutLock<'static>>);
+
+impl Lines {
+    pub(crate) fn new() -> Self {
+        Self(BufWriter::new(io::stdout().lock()))
+    }
+
+    /// Takes a line, which gets its newline here.
+    pub(crate) fn write(&mut self, line: &str) -> io::Result<()> {
+        self.0.write_all(line.as_bytes())?;
+        self.0.write_all(b"\n")
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        self.0.get_mut().flush()
+    }
+}
+
+/// Another handle of stdout, to see its end by; none where it is closed.
+pub(crate) fn stdout_handle() -> Option<OwnedFd> {
+    io::stdout().as_fd().try_clone_to_owned().ok()
 }
 
 /// Writes to stderr; there is nobody to tell if that fails.

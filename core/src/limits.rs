@@ -100,3 +100,28 @@ pub const MARKER_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// How often a followed trail is looked at where the system can't say that it changed.
 pub const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The self-test of `afresh doctor` takes some ten milliseconds; a machine that needs longer than
+/// this is too busy to tell.
+pub const SELF_TEST_MAX: Duration = Duration::from_secs(10);
+
+/// How long `CMD --version` may take. Some agents load a whole runtime first.
+pub const VERSION_PROBE_MAX: Duration = Duration::from_secs(10);
+
+/// What a version is looked for in.
+pub const VERSION_BYTES_MAX: usize = 64 * 1024;
+
+/// Fewer watches than this are used up by one large project.
+pub const WATCHES_MIN: u64 = 8_192;
+
+/// Fewer watchers than this are used up by one editor and a few build tools.
+pub const WATCHERS_MIN: u64 = 128;
+
+/// A service needs four descriptors: this is enough for a thousand.
+pub const OPEN_FILES_MIN: u64 = 4_096;
+
+/// A service and its guardian are two processes, and agents start many more.
+pub const PROCESSES_MIN: u64 = 512;
+
+/// Less free space than this is gone before anybody looks.
+pub const FREE_BYTES_MIN: u64 = 100 * 1024 * 1024;

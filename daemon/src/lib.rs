@@ -1,14 +1,19 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+mod doctor;
 mod keep;
 mod output;
 mod pipe;
 mod process;
+mod run_briefly;
+mod self_test;
 pub mod store;
 mod supervise;
 
+pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{Keep, KeepError, Told, keep};
 pub use self::process::Command;
+pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

@@ -58,7 +58,7 @@ pub(crate) async fn forward(
 }
 
 /// Reads what is there into a buffer of just that size: a thousand idle pipes hold none.
-fn read_chunk(pipe: &pipe::Receiver) -> io::Result<Vec<u8>> {
+pub(crate) fn read_chunk(pipe: &pipe::Receiver) -> io::Result<Vec<u8>> {
     let mut buffer = [0_u8; PIPE_CHUNK_BYTES];
     let length = pipe.try_read(&mut buffer)?;
     Ok(buffer[..length].to_vec())

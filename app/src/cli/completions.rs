@@ -7,7 +7,7 @@ use crate::cli::Cli;
 use crate::error::{CommandError, Exit};
 use crate::output;
 
-/// Prints the completion script of a shell.
+/// Print the completion script of a shell
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     afresh completions bash > ~/.local/share/bash-completion/completions/afresh\n  \

@@ -1,13 +1,208 @@
 //! `afresh config`.
 
-use clap::Args;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use crate::environment::Environment;
+use afresh_core::config::{self, FileKind, Origin, Shown, Value};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::environment::{ConfigText, Environment, config_error, read_config};
 use crate::error::{CommandError, Exit};
+use crate::output::{self, Paint};
 
+/// Check, show and describe the configuration
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {}
+#[command(
+    long_about = "Checks, shows and describes the configuration.\n\nThe later one wins: built-in \
+                  defaults, `afresh.toml` of the workspace, the user's own file, variables \
+                  (`AFRESH_…`), flags.",
+    after_help = "Examples:\n  \
+                  afresh config check                   is everything right?\n  \
+                  afresh config show --changed          what is not as built in, and who says so\n  \
+                  afresh config check ci/afresh.toml    just this file\n  \
+                  afresh config schema > schema.json    completion and checks in an editor"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub(crate) fn run(_: &Arguments, _: &Environment) -> Result<Exit, CommandError> {
-    todo!()
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check the configuration; exits with 3 where something is wrong
+    Check {
+        /// Check just this file [default: all that counts here, variables too]
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show every setting as it is in force, and where it comes from
+    Show {
+        /// An array of objects
+        #[arg(long)]
+        json: bool,
+        /// Only those that are not built in
+        #[arg(long)]
+        changed: bool,
+    },
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Print which files count here, and whether they exist
+    Path,
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    match &arguments.command {
+        Command::Check { file: Some(file) } => check_file(file, environment)?,
+        Command::Check { file: None } => check(environment)?,
+        Command::Show { json, changed } => show(*json, *changed, environment)?,
+        Command::Schema => output::print(&format!("{:#}\n", config::schema()))?,
+        Command::Path => paths(environment)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn check(environment: &Environment) -> Result<(), CommandError> {
+    let workspace = environment.workspace();
+    let config = environment.config(&workspace, &[])?;
+    let files: Vec<String> = environment
+        .config_texts(&workspace)?
+        .iter()
+        .map(|text| format!("`{}`", text.path))
+        .collect();
+    let variables = config
+        .shown()
+        .filter(|shown| matches!(shown.origin, Origin::Env { .. }))
+        .count();
+    let files = match files.as_slice() {
+        [] => "there is no configuration file, the defaults are in force".to_owned(),
+        files => files.join(" and "),
+    };
+    let variables = match variables {
+        0 => String::new(),
+        1 => "; 1 variable sets something".to_owned(),
+        many => format!("; {many} variables set something"),
+    };
+    Ok(output::print(&format!("ok: {files}{variables}\n"))?)
+}
+
+fn check_file(file: &Path, environment: &Environment) -> Result<(), CommandError> {
+    let path = environment.cwd.join(file);
+    let shown = environment.shown(&path);
+    let Some(bytes) = read_config(&path)? else {
+        return Err(
+            CommandError::new(Exit::NotFound, format!("there is no file `{shown}`"))
+                .hint("run `afresh config path` to see which files count here"),
+        );
+    };
+    let text = ConfigText {
+        kind: FileKind::Workspace,
+        path: shown,
+        bytes,
+    };
+    config::load(&[text.source()], &[], &[]).map_err(|errors| config_error(&errors))?;
+    Ok(output::print(&format!("ok: `{}`\n", text.path))?)
+}
+
+fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), CommandError> {
+    let config = environment.config(&environment.workspace(), &[])?;
+    let rows: Vec<Shown> = config
+        .shown()
+        .filter(|shown| !changed || shown.origin != Origin::Default)
+        .collect();
+    if json {
+        let rows: Vec<serde_json::Value> = rows.iter().map(to_json).collect();
+        let text = format!("{:#}\n", serde_json::Value::from(rows));
+        return Ok(output::print(&text)?);
+    }
+    if rows.is_empty() {
+        output::remark("everything is as built in");
+    }
+    Ok(print_table(&rows)?)
+}
+
+fn to_json(shown: &Shown) -> serde_json::Value {
+    let value = match &shown.value {
+        Value::Integer(number) => json!(number),
+        Value::Percent(number) => json!(number),
+        Value::Float(number) => json!(number),
+        Value::Bool(value) => json!(value),
+        Value::Duration(_) | Value::Word(_) | Value::Path(_) | Value::Size(_) => {
+            json!(shown.value.to_string())
+        }
+    };
+    let origin = match &shown.origin {
+        Origin::Default => json!({"kind": "default"}),
+        Origin::File { path, line, column } => {
+            json!({"kind": "file", "path": path, "line": line, "column": column})
+        }
+        Origin::Env { name } => json!({"kind": "env", "name": name}),
+        Origin::Flag { name } => json!({"kind": "flag", "name": name}),
+    };
+    json!({
+        "section": shown.section,
+        "key": shown.key,
+        "value": value,
+        "origin": origin,
+        "help": shown.help,
+    })
+}
+
+/// TOML, with the origins as comments: it can be pasted into a file.
+fn print_table(rows: &[Shown]) -> io::Result<()> {
+    let paint = Paint::stdout();
+    let width = |cell: fn(&Shown) -> usize| rows.iter().map(cell).max().unwrap_or(0);
+    let key_width = width(|row| row.key.len());
+    let value_width = width(|row| row.value.to_toml().chars().count()).min(VALUE_WIDTH_MAX);
+    let mut text = String::new();
+    let mut section = "";
+    for row in rows {
+        if row.section != section {
+            if !section.is_empty() {
+                text.push('\n');
+            }
+            section = row.section;
+            text.push_str(&paint.bold(&format!("[{section}]")));
+            text.push('\n');
+        }
+        let (key, value) = (row.key, row.value.to_toml());
+        let origin = paint.dim(&format!("# {}", row.origin));
+        text.push_str(&format!(
+            "{key:key_width$} = {value:value_width$}  {origin}\n"
+        ));
+    }
+    output::print(&text)
+}
+
+/// A longer value, such as a path, stands out of its column.
+const VALUE_WIDTH_MAX: usize = 40;
+
+fn paths(environment: &Environment) -> Result<(), CommandError> {
+    let workspace = environment.workspace();
+    if workspace.root().is_none() {
+        output::remark(
+            "this folder is in no workspace: none above it has `afresh.toml`, `.git` or `.afresh`",
+        );
+    }
+    let files = environment.config_files(&workspace);
+    let width = files
+        .iter()
+        .map(|(_, path)| path.display().to_string().chars().count())
+        .max()
+        .unwrap_or(0);
+    let line = |(kind, path): &(FileKind, PathBuf)| {
+        let whose = match kind {
+            FileKind::Workspace => "workspace",
+            FileKind::User => "user",
+        };
+        let there = if path.exists() {
+            "exists"
+        } else {
+            "does not exist"
+        };
+        let path = path.display().to_string();
+        format!("{whose:9}  {path:width$}  {there}\n")
+    };
+    let lines: Vec<String> = files.iter().map(line).collect();
+    Ok(output::print(&lines.concat())?)
 }

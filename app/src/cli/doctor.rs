@@ -1,13 +1,128 @@
 //! `afresh doctor`.
 
+use afresh_core::config::{self, TrailSettings};
+use afresh_daemon::store::workspace::Workspace;
+use afresh_daemon::{Check, Examined, Verdict, examine};
 use clap::Args;
+use serde_json::json;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
+use crate::output::{self, Paint};
 
+/// Check this machine, and say what to do about what is missing
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {}
+#[command(
+    long_about = "Checks this machine, and says what to do about what is missing.\n\nThe guardian \
+                  is tried out: a process that hides a grandchild is killed, and nothing may be \
+                  left of it. All else is looked at, and nothing is changed.\n\nExits with 1 where \
+                  there is a problem; warnings alone are no reason to worry.",
+    after_help = "Examples:\n  \
+                  afresh doctor\n  \
+                  afresh doctor --json | jq '.checks[] | select(.verdict != \"ok\")'"
+)]
+pub(crate) struct Arguments {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
 
-pub(crate) fn run(_: &Arguments, _: &Environment) -> Result<Exit, CommandError> {
-    todo!()
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let workspace = environment.workspace();
+    let (config, trail) = check_config(environment, &workspace);
+    let mut checks = examine(&Examined {
+        cwd: environment.cwd.clone(),
+        variables: environment.variables.clone(),
+        workspace,
+        trail,
+    });
+    // Beside the state, before the programs.
+    let after = checks.iter().position(|check| check.name == "trail");
+    checks.insert(after.map_or(checks.len(), |index| index + 1), config);
+    let count = |verdict| {
+        let of_it = checks.iter().filter(|check| check.verdict == verdict);
+        of_it.count()
+    };
+    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
+    let text = if arguments.json {
+        let all: Vec<serde_json::Value> = checks.iter().map(to_json).collect();
+        let result = json!({"problems": problems, "warnings": warnings, "checks": all});
+        format!("{result:#}\n")
+    } else {
+        let paint = Paint::stdout();
+        let lines: Vec<String> = checks.iter().map(|check| show(check, paint)).collect();
+        format!("{}\n{}\n", lines.concat(), summary(problems, warnings))
+    };
+    output::print(&text)?;
+    Ok(match problems {
+        0 => Exit::Success,
+        _ => Exit::Failed,
+    })
+}
+
+/// The check of the configuration, and what it says about the trail.
+fn check_config(environment: &Environment, workspace: &Workspace) -> (Check, TrailSettings) {
+    const NAME: &str = "configuration";
+    let hint = "run `afresh config check`";
+    match environment.quiet_config(workspace, &[]) {
+        Ok(config) => {
+            let check = match config.warnings.first() {
+                Some(warning) => Check::warning(NAME, warning.message.clone(), hint),
+                None => Check::ok(NAME, "no errors"),
+            };
+            (check, config.trail)
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default();
+            let found = first.strip_prefix("error: ").unwrap_or(first);
+            let built_in = config::load(&[], &[], &[]).map(|config| config.trail);
+            let trail = built_in.expect("the defaults are right: tests of core load them");
+            (Check::problem(NAME, found, hint), trail)
+        }
+    }
+}
+
+fn to_json(check: &Check) -> serde_json::Value {
+    json!({
+        "name": check.name,
+        "verdict": check.verdict.name(),
+        "found": check.found,
+        "hint": check.hint,
+    })
+}
+
+fn show(check: &Check, paint: Paint) -> String {
+    let word = format!("{:7}", check.verdict.name());
+    let word = match check.verdict {
+        Verdict::Ok => paint.green(&word),
+        Verdict::Warning => paint.yellow(&word),
+        Verdict::Problem => paint.red(&word),
+    };
+    let name = paint.bold(&format!("{:14}", check.name));
+    let found = config::harmless(&check.found);
+    let hint = match &check.hint {
+        Some(hint) => format!("{:25}hint: {}\n", "", config::harmless(hint)),
+        None => String::new(),
+    };
+    format!("{word}  {name}  {found}\n{hint}")
+}
+
+fn summary(problems: usize, warnings: usize) -> String {
+    let many = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        count => format!("{count} {what}s"),
+    };
+    match (problems, warnings) {
+        (0, 0) => "all is well".to_owned(),
+        (0, warnings) => format!("no problem, {}", many(warnings, "warning")),
+        (problems, 0) => many(problems, "problem"),
+        (problems, warnings) => {
+            format!(
+                "{}, {}",
+                many(problems, "problem"),
+                many(warnings, "warning")
+            )
+        }
+    }
 }

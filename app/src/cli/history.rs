@@ -1,13 +1,364 @@
 //! `afresh history`.
 
-use clap::Args;
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use afresh_core::audit::Level;
+use afresh_core::audit::event_types::EVENT_TYPES;
+use afresh_core::config::{harmless, nearest};
+use afresh_core::time::{Stamp, parse_duration};
+use afresh_daemon::store::follow::Follow;
+use afresh_daemon::store::history::{Entry, Filter, History};
+use afresh_daemon::store::workspace::TrailFiles;
+use clap::{Args, ValueEnum};
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
+use crate::output::{self, Lines, Paint};
 
+/// Show what happened: restarts, crashes, and why
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {}
+#[command(
+    long_about = "Shows what happened: restarts, crashes, and why.\n\nReads the trail of the \
+                  workspace, its rotated files included, oldest first. Times are UTC.",
+    after_help = "Examples:\n  \
+                  afresh history --since 1h                      the last hour\n  \
+                  afresh history --level warning --limit 20      the last 20 mishaps\n  \
+                  afresh history --service web -f                follow one service\n  \
+                  afresh history --json | jq .props.event_type   for programs"
+)]
+pub(crate) struct Arguments {
+    /// Only what is not older: a time such as 90s, 1h or 7d, or a stamp such as
+    /// 2026-11-15T08:42:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_since)]
+    since: Option<Since>,
 
-pub(crate) fn run(_: &Arguments, _: &Environment) -> Result<Exit, CommandError> {
-    todo!()
+    /// Only this service
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+
+    /// Only events of this type, such as `server_crashed`
+    #[arg(long, value_name = "TYPE")]
+    event: Option<String>,
+
+    /// Only what is at least this grave
+    #[arg(long, value_name = "LEVEL")]
+    level: Option<LevelName>,
+
+    /// Only the last so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+
+    /// Print the records as they are in the trail: one JSON object a line
+    #[arg(long)]
+    json: bool,
+
+    /// Go on with new records as they come, until Ctrl+C
+    #[arg(short, long)]
+    follow: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LevelName {
+    Info,
+    #[value(alias = "warn")]
+    Warning,
+    Error,
+}
+
+/// Where the records begin.
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    Ago(Duration),
+    At(Stamp),
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let path = trail(environment)?;
+    if !path.exists() {
+        let path = environment.shown(&path);
+        output::remark(&format!(
+            "nothing has happened here yet: there is no trail at `{path}`; `afresh keep -- CMD` begins one"
+        ));
+    }
+    let failed = |error: io::Error| {
+        let path = environment.shown(&path);
+        CommandError::new(
+            Exit::Unavailable,
+            format!("cannot read the trail `{path}`: {error}"),
+        )
+        .hint("run `afresh doctor`")
+    };
+    let mut printer = Printer {
+        lines: Lines::new(),
+        paint: Paint::stdout(),
+        json: arguments.json,
+        service_width: 0,
+    };
+    if arguments.follow {
+        let mut follow = Follow::open(&path, arguments.filter()).map_err(failed)?;
+        if let Some(stdout) = output::stdout_handle() {
+            follow.end_with(stdout);
+        }
+        let existing = std::iter::from_fn(|| follow.next(Some(Duration::ZERO)).transpose());
+        for entry in last(existing, arguments.limit).map_err(failed)? {
+            printer.print(&entry)?;
+        }
+        printer.lines.flush()?;
+        tell_damaged(follow.damaged());
+        while let Some(entry) = follow.next(None).map_err(failed)? {
+            printer.print(&entry)?;
+            printer.lines.flush()?;
+        }
+        return Ok(Exit::Success);
+    }
+    let mut history = History::open(&path, arguments.filter()).map_err(failed)?;
+    let mut found = false;
+    match arguments.limit {
+        None => {
+            for entry in history.by_ref() {
+                found = true;
+                printer.print(&entry.map_err(failed)?)?;
+            }
+        }
+        limit => {
+            for entry in last(history.by_ref(), limit).map_err(failed)? {
+                found = true;
+                printer.print(&entry)?;
+            }
+        }
+    }
+    printer.lines.flush()?;
+    if !found && path.exists() && arguments.limit != Some(0) {
+        arguments.tell_nothing_found(&path);
+    }
+    tell_damaged(history.damaged());
+    Ok(Exit::Success)
+}
+
+impl Arguments {
+    fn filter(&self) -> Filter {
+        let since = self.since.map(|since| match since {
+            Since::At(stamp) => stamp,
+            Since::Ago(ago) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                Stamp::since_unix_epoch(now.unwrap_or_default()).earlier_by(ago)
+            }
+        });
+        Filter {
+            since,
+            service: self.service.clone(),
+            event_type: self.event.clone(),
+            level_min: self.level.map(|level| match level {
+                LevelName::Info => Level::Info,
+                LevelName::Warning => Level::Warning,
+                LevelName::Error => Level::Error,
+            }),
+        }
+    }
+
+    /// Says that nothing matched, and what a name may have been meant to be.
+    fn tell_nothing_found(&self, path: &Path) {
+        output::remark("no record of the trail matches");
+        if let Some(event) = &self.event
+            && !EVENT_TYPES.contains(&event.as_str())
+        {
+            let hint = match nearest(event, EVENT_TYPES) {
+                Some(near) => format!("did you mean `{near}`? The types are"),
+                None => "the types are".to_owned(),
+            };
+            let known = EVENT_TYPES.join(", ");
+            output::warn(&format!(
+                "warning: afresh writes no event type `{}`\nhint: {hint} {known}",
+                harmless(event)
+            ));
+        }
+        let Some(service) = &self.service else {
+            return;
+        };
+        let services = services(path);
+        if !services.contains(service) && !services.is_empty() {
+            let names: Vec<String> = services.iter().map(|name| harmless(name)).collect();
+            output::warn(&format!(
+                "hint: services in the trail: {}",
+                names.join(", ")
+            ));
+        }
+    }
+}
+
+/// The trail that is written here. Where the project has none, it may be with the user's state: a
+/// project that cannot be written has its trail there.
+fn trail(environment: &Environment) -> Result<PathBuf, CommandError> {
+    let mut workspace = environment.workspace();
+    let config = environment.config(&workspace, &[])?;
+    let path = TrailFiles::of(&workspace, &config.trail).audit;
+    if path.exists() {
+        return Ok(path);
+    }
+    workspace.locate();
+    Ok(TrailFiles::of(&workspace, &config.trail).audit)
+}
+
+/// The last so many; all of them where there is no limit.
+fn last(
+    entries: impl Iterator<Item = io::Result<Entry>>,
+    limit: Option<usize>,
+) -> io::Result<VecDeque<Entry>> {
+    let mut kept = VecDeque::new();
+    for entry in entries {
+        kept.push_back(entry?);
+        if limit.is_some_and(|limit| kept.len() > limit) {
+            kept.pop_front();
+        }
+    }
+    Ok(kept)
+}
+
+fn services(path: &Path) -> BTreeSet<String> {
+    let entries = History::open(path, Filter::default()).into_iter().flatten();
+    let mut names = BTreeSet::new();
+    for entry in entries.flatten() {
+        if let Some(name) = entry.service()
+            && names.len() < SERVICES_SHOWN_MAX
+            && !names.contains(name)
+        {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+/// A hint with more names than this is not read.
+const SERVICES_SHOWN_MAX: usize = 20;
+
+fn tell_damaged(lines: u64) {
+    let what = match lines {
+        0 => return,
+        1 => "1 line of the trail is damaged and was".to_owned(),
+        lines => format!("{lines} lines of the trail are damaged and were"),
+    };
+    output::warn(&format!("warning: {what} passed over"));
+}
+
+/// Writes records to stdout.
+struct Printer {
+    lines: Lines,
+    paint: Paint,
+    json: bool,
+    /// The widest name so far, so that messages stay in one column.
+    service_width: usize,
+}
+
+impl Printer {
+    fn print(&mut self, entry: &Entry) -> io::Result<()> {
+        if self.json {
+            return self.lines.write(&entry.line);
+        }
+        let line = self.text(entry);
+        self.lines.write(&line)
+    }
+
+    /// Time, level, service, message and reason.
+    fn text(&mut self, entry: &Entry) -> String {
+        let time = match entry.stamp {
+            Some(stamp) => stamp.to_string().replace('T', " ").replace('Z', ""),
+            None => "(no time)".to_owned(),
+        };
+        let level = match entry.level {
+            Some(Level::Info) => format!("{:7}", ""),
+            None => format!("{:7}", "?"),
+            Some(Level::Warning) => self.paint.yellow(Level::Warning.name()),
+            Some(Level::Error) => {
+                self.paint
+                    .red(&format!("{:width$}", Level::Error.name(), width = 7))
+            }
+        };
+        let service = harmless(entry.service().unwrap_or("-"));
+        let width = service.chars().count();
+        self.service_width = self.service_width.max(width.min(SERVICE_WIDTH_MAX));
+        let padding = " ".repeat(self.service_width.saturating_sub(width));
+        let message = entry.message().unwrap_or("(no message)");
+        let reason = match entry.value["props"]["reason"].as_str() {
+            Some(reason) if !says(message, reason) => format!(" ({})", harmless(reason)),
+            _ => String::new(),
+        };
+        let time = self.paint.dim(&format!("{time:<23}"));
+        let service = self.paint.bold(&service);
+        let message = harmless(message);
+        format!("{time} {level} {service}{padding}  {message}{reason}")
+    }
+}
+
+/// A longer name stands out of its column.
+const SERVICE_WIDTH_MAX: usize = 20;
+
+/// Whether the message has the reason in it already, as words or as a key.
+fn says(message: &str, reason: &str) -> bool {
+    reason.is_empty() || message.contains(reason) || message.contains(&reason.replace('_', " "))
+}
+
+/// Reads `1h`, `2026-11-15`, `2026-11-15T08:42:00Z` or the same with an offset.
+fn parse_since(text: &str) -> Result<Since, String> {
+    if let Some(stamp) = parse_stamp(text) {
+        return Ok(Since::At(stamp));
+    }
+    parse_duration(text).map(Since::Ago).map_err(|_| {
+        "write a time such as `90s`, `1h` or `7d`, or a stamp such as `2026-11-15T08:42:00Z`"
+            .to_owned()
+    })
+}
+
+fn parse_stamp(text: &str) -> Option<Stamp> {
+    if let Some(stamp) = Stamp::parse(text).or_else(|| Stamp::parse(&format!("{text}T00:00:00Z"))) {
+        return Some(stamp);
+    }
+    let (local, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
+    let stamp = Stamp::parse(&format!("{local}Z"))?;
+    let (hours, minutes) = offset[1..].split_once(':')?;
+    let number = |text: &str| text.parse::<u8>().ok().filter(|number| *number < 60);
+    let minutes = u64::from(number(hours)?) * 60 + u64::from(number(minutes)?);
+    let offset_by = Duration::from_secs(minutes * 60);
+    match &offset[..1] {
+        "+" => Some(stamp.earlier_by(offset_by)),
+        "-" => Some(Stamp::since_unix_epoch(
+            stamp.since(Stamp::default()) + offset_by,
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_read_in_every_form_of_rfc_3339() {
+        let noon = Stamp::parse("2026-11-15T12:00:00Z");
+        for text in [
+            "2026-11-15T12:00:00Z",
+            "2026-11-15T12:00:00.000Z",
+            "2026-11-15T14:00:00+02:00",
+            "2026-11-15T06:30:00-05:30",
+            "2026-11-15 12:00:00+00:00",
+        ] {
+            assert_eq!(parse_stamp(text), noon, "{text}");
+        }
+        assert_eq!(
+            parse_stamp("2026-11-15"),
+            Stamp::parse("2026-11-15T00:00:00Z")
+        );
+        for text in [
+            "",
+            "1h",
+            "2026",
+            "2026-11-15T12:00:00",
+            "2026-11-15T12:00:00+2:00",
+            "2026-11-15T12:00:00é02:00",
+        ] {
+            assert_eq!(parse_stamp(text), None, "{text}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 
-/// Keeps a command alive in the foreground.
+/// Keep a command alive in the foreground
 #[derive(Debug, Args)]
 #[command(
     long_about = "Keeps a command alive in the foreground.\n\nThe command runs in its own process \
@@ -25,15 +25,12 @@ use crate::error::{CommandError, Exit};
                   afresh keep --policy always --max-restarts 0 -- ./worker\n  \
                   afresh keep --delay 200ms --stop-timeout 30s --cwd api -- cargo run\n  \
                   afresh keep --copies 4 --name worker -- ./worker   (each finds its number in AFRESH_COPY)\n\n\
-                  Every option can also be set in `afresh.toml` or by a variable: see `afresh config show`."
+                  What is under Restarts can also be set in `afresh.toml` or by a variable: see `afresh config show`."
 )]
 pub(crate) struct Arguments {
     /// The name in the log and in the trail [default: that of the command]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-
-    #[command(flatten)]
-    policy: PolicyFlags,
 
     /// Start it in this folder
     #[arg(long, value_name = "DIR")]
@@ -54,6 +51,10 @@ pub(crate) struct Arguments {
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
+
+    // Last, because its heading would also stand over what follows.
+    #[command(flatten)]
+    policy: PolicyFlags,
 }
 
 /// The restart policy, as flags. Their values are read with those of the other layers.

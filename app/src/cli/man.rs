@@ -8,7 +8,7 @@ use crate::cli::Cli;
 use crate::error::{CommandError, Exit};
 use crate::output;
 
-/// Prints the manual page, or writes all of them into a folder.
+/// Print the manual page, or write all of them into a folder
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     afresh man | man -l -                           read it\n  \

@@ -35,22 +35,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What afresh can do.
+/// What afresh can do. Each command describes itself where its arguments are: a comment here would
+/// take the place of its long help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Keep a command alive in the foreground
-    Keep(keep::Arguments),
-    /// Show what happened: restarts, crashes, and why
+    Keep(Box<keep::Arguments>),
     History(history::Arguments),
-    /// Check, show and describe the configuration
     Config(config::Arguments),
-    /// Check this machine, and say what to do about what is missing
     Doctor(doctor::Arguments),
     /// Watch a small service crash, be killed and be restarted
     Demo(demo::Arguments),
-    /// Print the completion script of a shell
     Completions(completions::Arguments),
-    /// Print the manual page, or write all of them into a folder
     Man(man::Arguments),
     /// Print what each exit code means
     #[command(visible_alias = "codes")]

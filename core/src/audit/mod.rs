@@ -1,5 +1,6 @@
 //! The records of the trail: one JSON object a line, in a form that `jq` can select from.
 
+pub mod event_types;
 pub mod line;
 pub mod marker;
 pub mod redact;

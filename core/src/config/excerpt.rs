@@ -93,7 +93,7 @@ impl<'a> Lines<'a> {
 }
 
 /// The text without what a terminal would obey.
-pub(super) fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     text.chars().map(|c| cell(c).0).collect()
 }
 

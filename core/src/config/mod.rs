@@ -20,15 +20,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::error::{ConfigError, ErrorKind, Origin};
-pub use self::excerpt::Excerpt;
+pub use self::excerpt::{Excerpt, harmless};
 pub use self::kind::{Kind, Value};
 pub use self::reference::reference;
 pub use self::schema::schema;
+pub use self::suggest::nearest;
 
 use self::error::value_hint;
 use self::excerpt::printable;
 use self::settings::{SETTINGS, position};
-use self::suggest::nearest;
 use crate::policy::{Backoff, Policy, Restart};
 
 /// A configuration file.
@@ -89,14 +89,14 @@ pub struct TrailSettings {
 }
 
 /// One setting as it is in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
     /// The name of its section.
     pub section: &'static str,
     /// The key within the section.
     pub key: &'static str,
-    /// The value, as it is written in a variable or flag.
-    pub value: String,
+    /// The value.
+    pub value: Value,
     /// Which layer gave it.
     pub origin: Origin,
     /// What it does.
@@ -137,7 +137,7 @@ impl Config {
         (SETTINGS.iter().zip(&self.values)).map(|(setting, given)| Shown {
             section: setting.section,
             key: setting.key,
-            value: given.value.to_string(),
+            value: given.value.clone(),
             origin: given.origin.clone(),
             help: setting.help,
         })

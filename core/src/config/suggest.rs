@@ -3,7 +3,7 @@
 /// The nearest of the names, where one is near; the first of several.
 ///
 /// Letter case and `-` for `_` do not count; the last word of a name is near it too.
-pub(super) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Long words are no typos, and the time grows with the square of the length.
     if word.len() > 64 {
         return None;

@@ -152,7 +152,7 @@ fn each_layer_wins_over_the_ones_below() {
         assert_eq!(config.policy.max_restarts, wanted);
         let shown = config.shown().find(|shown| shown.key == "max_restarts");
         let shown = shown.unwrap();
-        assert_eq!(shown.value, wanted.to_string());
+        assert_eq!(shown.value.to_string(), wanted.to_string());
         assert_eq!(shown.origin.to_string(), origin);
     }
     // A layer that says nothing about a key leaves it alone.

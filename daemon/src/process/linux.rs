@@ -26,7 +26,7 @@ pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, parent-death signal; nothing outlives a SIGKILL of afresh";
 
 /// This binary, also after it was replaced or removed on disk.
-pub(super) fn own_executable() -> io::Result<PathBuf> {
+pub(crate) fn own_executable() -> io::Result<PathBuf> {
     let path = PathBuf::from("/proc/self/exe");
     if path.exists() {
         Ok(path)

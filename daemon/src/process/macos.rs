@@ -22,7 +22,7 @@ pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();
 pub(crate) const MECHANISM: &str = "guardian: lifeline socket and process group; a detached grandchild can survive SIGKILL of afresh";
 
 /// This binary.
-pub(super) fn own_executable() -> io::Result<PathBuf> {
+pub(crate) fn own_executable() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 

@@ -4,9 +4,11 @@
 //! so that nothing is missed. A wake-up for nothing is harmless.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::time::Instant;
 
 use super::history::{Entry, Filter, History};
@@ -15,6 +17,8 @@ use super::history::{Entry, Filter, History};
 pub struct Follow {
     history: History,
     watch: watch::Watch,
+    /// Where the records are written to, when its end is ours too.
+    sink: Option<OwnedFd>,
 }
 
 impl Follow {
@@ -23,10 +27,21 @@ impl Follow {
         let mut watch = watch::Watch::new(path);
         watch.renew();
         let history = History::open(path, filter)?;
-        Ok(Self { history, watch })
+        Ok(Self {
+            history,
+            watch,
+            sink: None,
+        })
     }
 
-    /// The next record. Waits for it, forever or for so long; then there is none.
+    /// Makes waits end when nobody reads from this pipe or terminal any more; a trail that is
+    /// silent would not show it.
+    pub fn end_with(&mut self, sink: OwnedFd) {
+        self.sink = Some(sink);
+    }
+
+    /// The next record. Waits for it, forever or for so long, or until nobody reads from the sink;
+    /// then there is none.
     pub fn next(&mut self, wait_max: Option<Duration>) -> io::Result<Option<Entry>> {
         let deadline = wait_max.map(|wait| Instant::now() + wait);
         loop {
@@ -37,7 +52,11 @@ impl Follow {
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            self.watch.wait(left)?;
+            let sink = self.sink.as_ref().map(AsFd::as_fd);
+            self.watch.wait(left, sink)?;
+            if sink.is_some_and(is_closed) {
+                return Ok(None);
+            }
             self.watch.renew();
             self.history.rescan()?;
         }
@@ -49,12 +68,18 @@ impl Follow {
     }
 }
 
+/// Whether nobody reads any more: the kernel says so without being asked for an event.
+fn is_closed(sink: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::new(sink, PollFlags::empty())];
+    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
 #[cfg(target_os = "linux")]
 mod watch {
     //! Lets the kernel say that something changed.
 
     use std::io;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, BorrowedFd};
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
@@ -111,7 +136,12 @@ mod watch {
             self.watched = watched;
         }
 
-        pub(super) fn wait(&self, wait_max: Option<Duration>) -> io::Result<()> {
+        /// Waits for a change, or for the end of the sink.
+        pub(super) fn wait(
+            &self,
+            wait_max: Option<Duration>,
+            sink: Option<BorrowedFd<'_>>,
+        ) -> io::Result<()> {
             let Some((inotify, _)) = self.inotify.as_ref().zip(self.watched) else {
                 let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
                 std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
@@ -122,7 +152,8 @@ mod watch {
                 let wait = wait + Duration::from_millis(1);
                 PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
             });
-            let mut polled = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
+            let mut polled = vec![PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
+            polled.extend(sink.map(|sink| PollFd::new(sink, PollFlags::empty())));
             match poll(&mut polled, timeout).map(|_| inotify.read_events()) {
                 Ok(Ok(_) | Err(Errno::EAGAIN | Errno::EINTR)) | Err(Errno::EINTR) => Ok(()),
                 Ok(Err(errno)) | Err(errno) => Err(errno.into()),
@@ -136,6 +167,7 @@ mod watch {
     //! Looks again every so often.
 
     use std::io;
+    use std::os::fd::BorrowedFd;
     use std::path::Path;
     use std::time::Duration;
 
@@ -150,7 +182,11 @@ mod watch {
 
         pub(super) fn renew(&mut self) {}
 
-        pub(super) fn wait(&self, wait_max: Option<Duration>) -> io::Result<()> {
+        pub(super) fn wait(
+            &self,
+            wait_max: Option<Duration>,
+            _sink: Option<BorrowedFd<'_>>,
+        ) -> io::Result<()> {
             let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
             std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
             Ok(())

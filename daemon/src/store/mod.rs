@@ -37,3 +37,5 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+pub(crate) use self::testing::TempDir;

@@ -132,6 +132,14 @@ impl Workspace {
             ),
         }))
     }
+
+    /// Looks where [`prepare`](Self::prepare) would put the state, and creates nothing. Whoever only
+    /// reads goes there afterwards; where no place can be used, nothing changes.
+    pub fn locate(&mut self) {
+        if let Some(usable) = self.places.iter().position(Place::is_usable) {
+            self.places.drain(..usable);
+        }
+    }
 }
 
 /// The files of the trail.
@@ -159,6 +167,16 @@ impl TrailFiles {
 }
 
 impl Place {
+    /// Whether it can be written, or made.
+    fn is_usable(&self) -> bool {
+        let above = self.path.ancestors().find(|path| path.exists());
+        let ours = self.kind != Kind::Temporary || !self.path.exists() || is_ours_alone(&self.path);
+        let writable = |folder: &Path| {
+            folder.is_dir() && access(folder, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
+        };
+        ours && above.is_some_and(writable)
+    }
+
     fn prepare(&self) -> Result<(), PrepareWorkspaceError> {
         let path = || self.path.clone();
         let mut builder = DirBuilder::new();
@@ -304,10 +322,14 @@ mod tests {
         fs::write(dir.join("repo/.afresh"), "").unwrap();
         let home = dir.join("home");
         let mut workspace = Workspace::find(&dir.join("repo"), Some(&home), None);
+        let mut looked = workspace.clone();
+        looked.locate();
+        assert!(!home.exists(), "looking creates nothing");
         let notice = workspace.prepare().unwrap().unwrap();
         assert!(notice.text.contains("repo/.afresh") && notice.text.contains("state goes to"));
         assert_eq!(workspace.state(), home.join(".local/state/afresh"));
         assert_eq!(workspace.root(), Some(dir.join("repo").as_path()));
+        assert_eq!(looked, workspace);
     }
 
     #[test]

@@ -1,0 +1,40 @@
+//! The event types of the trail: what `props.event_type` can be, and what filters select by.
+
+/// Every event type that afresh writes.
+pub const EVENT_TYPES: [&str; 20] = [
+    "supervisor_started",
+    "supervisor_stopped",
+    "server_started",
+    "server_exited",
+    "server_crashed",
+    "server_spawn_failed",
+    "server_restart_requested",
+    "server_exiting_for_restart",
+    "server_restart_throttled",
+    "server_restarting",
+    "server_crash_loop",
+    "server_recovered",
+    "server_gave_up",
+    "server_stopped",
+    "server_stop_escalated",
+    "restart_marker_written",
+    "restart_marker_failed",
+    "process_survived",
+    "trail_repaired",
+    "trail_records_lost",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_of_a_service_is_listed() {
+        let words = include_str!("../service/event.rs").split('"');
+        let types: Vec<&str> = words.filter(|word| word.starts_with("server_")).collect();
+        assert!(types.len() >= 10, "{types:?}");
+        for event_type in types {
+            assert!(EVENT_TYPES.contains(&event_type), "{event_type}");
+        }
+    }
+}

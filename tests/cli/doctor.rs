@@ -1,0 +1,138 @@
+//! `afresh doctor`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+
+use afresh_tests::TestEnv;
+use serde_json::Value;
+
+/// Runs it with only these programs on PATH; gives its exit code and what it says.
+fn examine(env: &TestEnv, programs: &[(&str, &str)]) -> (Option<i32>, Value) {
+    let folder = env.home().join("bin");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, script) in programs {
+        write_script(&folder.join(name), script);
+    }
+    let mut doctor = env.afresh(&["doctor", "--json"]);
+    doctor.env("PATH", &folder).stdin(Stdio::null());
+    let output = doctor.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let said = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code(), said)
+}
+
+fn write_script(path: &Path, script: &str) {
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+fn check<'a>(said: &'a Value, name: &str) -> &'a Value {
+    let checks = said["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap()
+}
+
+#[track_caller]
+fn assert_check(said: &Value, name: &str, verdict: &str, found: &str) {
+    let check = check(said, name);
+    assert_eq!(check["verdict"], verdict, "{check}");
+    let text = check["found"].as_str().unwrap();
+    assert!(text.contains(found), "{text}");
+    assert_eq!(check["hint"].is_string(), verdict != "ok", "{check}");
+}
+
+#[test]
+fn a_sound_machine_has_no_problem() {
+    let env = TestEnv::new();
+    let version = "printf '\\n\\033[1m2.1.0 (Claude Code)\\n'";
+    let programs = [("claude", version), ("git", "echo git version 2.50")];
+    let (code, said) = examine(&env, &programs);
+    assert_eq!(
+        (code, &said["problems"]),
+        (Some(0), &Value::from(0)),
+        "{said}"
+    );
+    assert_check(
+        &said,
+        "guardian",
+        "ok",
+        "its detached grandchild was gone with it",
+    );
+    assert_check(&said, "mechanism", "ok", "guardian: ");
+    assert_check(&said, "state", "ok", "/work/.afresh`, of the workspace");
+    assert_check(&said, "trail", "ok", "no record yet");
+    assert_check(&said, "configuration", "ok", "no errors");
+    assert_check(&said, "claude", "ok", "␛[1m2.1.0 (Claude Code), `");
+    assert_check(&said, "git", "ok", "git version 2.50");
+    assert_check(&said, "codex", "ok", "not installed");
+    for name in ["cgroup", "open files", "runtime folder"] {
+        assert!(check(&said, name)["found"].is_string());
+    }
+    // It looks, and changes nothing.
+    assert_eq!(fs::read_dir(env.work().join(".afresh")).unwrap().count(), 0);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn agents_that_hang_flood_or_fail_are_warnings() {
+    let env = TestEnv::new();
+    let programs = [
+        ("claude", "(while :; do /bin/sleep 1000; done) & wait"),
+        ("codex", "while :; do echo flood; done"),
+        ("opencode", "echo no licence >&2; exit 7"),
+    ];
+    let (code, said) = examine(&env, &programs);
+    assert_eq!(code, Some(0), "{said}");
+    assert_check(&said, "claude", "warning", "had not ended after 10 s");
+    assert_check(&said, "codex", "warning", "does not stop printing");
+    assert_check(
+        &said,
+        "opencode",
+        "warning",
+        "exited with code 7: no licence",
+    );
+    assert_check(&said, "git", "warning", "not found on PATH");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn what_is_broken_is_a_problem() {
+    let env = TestEnv::new();
+    env.write("afresh.toml", "[default]\n");
+    env.write(".afresh/audit.jsonl", "{\"half\n");
+    let (code, said) = examine(&env, &[]);
+    assert_eq!(code, Some(1));
+    assert_check(
+        &said,
+        "configuration",
+        "problem",
+        "unknown section `[default]`",
+    );
+    assert_check(&said, "trail", "warning", "damaged lines: 1");
+    fs::remove_file(env.audit_file()).unwrap();
+    fs::create_dir(env.audit_file()).unwrap();
+    let (_, said) = examine(&env, &[]);
+    assert_check(&said, "trail", "problem", "is no file");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn the_text_says_all_without_colours() {
+    let env = TestEnv::new();
+    env.write("afresh.toml", "[default]\n");
+    let mut doctor = env.afresh(&["doctor"]);
+    doctor.env("XDG_RUNTIME_DIR", "/nowhere");
+    let output = doctor.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains('\u{1b}'), "{text}");
+    for line in [
+        "problem  configuration   unknown section `[default]`\n                         hint: run `afresh config check`\n",
+        "warning  runtime folder  XDG_RUNTIME_DIR, `/nowhere`, does not exist: ",
+        "\n\n1 problem, ",
+    ] {
+        assert!(text.contains(line), "{line}\nis not in\n{text}");
+    }
+    env.assert_nothing_left();
+}
