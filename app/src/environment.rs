@@ -25,17 +25,11 @@ impl Environment {
             CommandError::new(Exit::Unavailable, error)
                 .hint("the current folder is gone: change to one that exists")
         })?;
-        Ok(Self {
-            cwd,
-            variables: std::env::vars_os().collect(),
-        })
+        Ok(Self { cwd, variables: std::env::vars_os().collect() })
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
-        self.variables
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value)
+        self.variables.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// Where state lives.
@@ -46,9 +40,7 @@ impl Environment {
 
     /// The configuration files that count here, weakest first; they need not exist.
     pub(crate) fn config_files(&self, workspace: &Workspace) -> Vec<(FileKind, PathBuf)> {
-        let project = workspace
-            .root()
-            .map(|root| (FileKind::Workspace, root.join("afresh.toml")));
+        let project = workspace.root().map(|root| (FileKind::Workspace, root.join("afresh.toml")));
         let folder = self
             .folder("XDG_CONFIG_HOME")
             .or_else(|| self.folder("HOME").map(|home| home.join(".config")));
@@ -64,11 +56,7 @@ impl Environment {
         let mut texts = Vec::new();
         for (kind, path) in self.config_files(workspace) {
             if let Some(bytes) = read_config(&path)? {
-                texts.push(ConfigText {
-                    kind,
-                    path: self.shown(&path),
-                    bytes,
-                });
+                texts.push(ConfigText { kind, path: self.shown(&path), bytes });
             }
         }
         Ok(texts)
@@ -96,27 +84,19 @@ impl Environment {
         let texts = self.config_texts(workspace)?;
         let sources: Vec<Source<'_>> = texts.iter().map(ConfigText::source).collect();
         let text = |value: &OsString| value.to_string_lossy().into_owned();
-        let variables: Vec<(String, String)> = self
-            .variables
-            .iter()
-            .map(|(name, value)| (text(name), text(value)))
-            .collect();
+        let variables: Vec<(String, String)> =
+            self.variables.iter().map(|(name, value)| (text(name), text(value))).collect();
         config::load(&sources, &variables, flags).map_err(|errors| config_error(&errors))
     }
 
     /// A path as people would write it here.
     pub(crate) fn shown(&self, path: &Path) -> String {
-        path.strip_prefix(&self.cwd)
-            .unwrap_or(path)
-            .display()
-            .to_string()
+        path.strip_prefix(&self.cwd).unwrap_or(path).display().to_string()
     }
 
     /// A variable that names a folder; the XDG rules say to ignore relative ones.
     fn folder(&self, name: &str) -> Option<PathBuf> {
-        self.variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
+        self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 }
 
@@ -131,40 +111,26 @@ pub(crate) struct ConfigText {
 
 impl ConfigText {
     pub(crate) fn source(&self) -> Source<'_> {
-        Source {
-            kind: self.kind,
-            path: &self.path,
-            bytes: &self.bytes,
-        }
+        Source { kind: self.kind, path: &self.path, bytes: &self.bytes }
     }
 }
 
 /// All errors of a configuration as one.
 pub(crate) fn config_error(errors: &[ConfigError]) -> CommandError {
     let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    CommandError {
-        exit: Exit::Config,
-        text: Text::Ready(all.join("\n\n")),
-        hints: Vec::new(),
-    }
+    CommandError { exit: Exit::Config, text: Text::Ready(all.join("\n\n")), hints: Vec::new() }
 }
 
 /// The bytes of a configuration file, one more than allowed at most; `None` where there is none.
 pub(crate) fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
     let failed = |error: std::io::Error| {
         let text = format!("error: cannot read `{}`: {error}", path.display());
-        CommandError {
-            exit: Exit::Config,
-            text: Text::Ready(text),
-            hints: Vec::new(),
-        }
+        CommandError { exit: Exit::Config, text: Text::Ready(text), hints: Vec::new() }
     };
     match File::open(path) {
         Ok(file) => {
             let mut bytes = Vec::new();
-            let limit = u64::try_from(CONFIG_FILE_BYTES_MAX)
-                .unwrap_or(u64::MAX)
-                .saturating_add(1);
+            let limit = u64::try_from(CONFIG_FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
             file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
             Ok(Some(bytes))
         }

@@ -27,34 +27,16 @@ pub(crate) enum Exit {
 
 /// Every documented code, with what it means.
 pub(crate) const EXIT_CODES: [(&str, &str); 10] = [
-    (
-        "0",
-        "success; also `afresh keep` after Ctrl+C, SIGTERM or a clean exit of the command",
-    ),
-    (
-        "1",
-        "a check found something wrong, or the command that was kept alive failed",
-    ),
+    ("0", "success; also `afresh keep` after Ctrl+C, SIGTERM or a clean exit of the command"),
+    ("1", "a check found something wrong, or the command that was kept alive failed"),
     ("2", "the command line is wrong"),
-    (
-        "3",
-        "the configuration is wrong; `afresh config check` says where",
-    ),
+    ("3", "the configuration is wrong; `afresh config check` says where"),
     ("4", "what was asked for does not exist"),
-    (
-        "5",
-        "the system refuses what is needed; `afresh doctor` says what",
-    ),
+    ("5", "the system refuses what is needed; `afresh doctor` says what"),
     ("70", "afresh itself is broken: please report it"),
-    (
-        "126",
-        "`afresh keep`: the command exists, but cannot be run (125: its folder is missing)",
-    ),
+    ("126", "`afresh keep`: the command exists, but cannot be run (125: its folder is missing)"),
     ("127", "`afresh keep`: the command was not found"),
-    (
-        "128+N",
-        "`afresh keep`: the command was ended by signal N and not restarted",
-    ),
+    ("128+N", "`afresh keep`: the command was ended by signal N and not restarted"),
 ];
 
 impl Exit {
@@ -101,11 +83,7 @@ pub(crate) enum Text {
 
 impl CommandError {
     pub(crate) fn new(exit: Exit, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self {
-            exit,
-            text: Text::Chain(error.into()),
-            hints: Vec::new(),
-        }
+        Self { exit, text: Text::Chain(error.into()), hints: Vec::new() }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -116,16 +94,8 @@ impl CommandError {
 
 impl From<clap::Error> for CommandError {
     fn from(error: clap::Error) -> Self {
-        let exit = if error.use_stderr() {
-            Exit::Usage
-        } else {
-            Exit::Success
-        };
-        Self {
-            exit,
-            text: Text::Clap(Box::new(error)),
-            hints: Vec::new(),
-        }
+        let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
+        Self { exit, text: Text::Clap(Box::new(error)), hints: Vec::new() }
     }
 }
 
@@ -133,11 +103,7 @@ impl From<std::io::Error> for CommandError {
     /// Errors of printing: a reader who has gone has seen enough.
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self {
-                exit: Exit::Success,
-                text: Text::Silent,
-                hints: Vec::new(),
-            };
+            return Self { exit: Exit::Success, text: Text::Silent, hints: Vec::new() };
         }
         Self::new(Exit::Unavailable, format!("cannot print: {error}"))
     }

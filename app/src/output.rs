@@ -70,11 +70,7 @@ impl Paint {
     pub(crate) fn for_stream(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
             || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if stream.is_terminal() && !refused {
-            Self::Colours
-        } else {
-            Self::Plain
-        }
+        if stream.is_terminal() && !refused { Self::Colours } else { Self::Plain }
     }
 
     pub(crate) fn stdout() -> Self {

@@ -22,52 +22,32 @@ impl Supervisor {
 
     /// Hands an input to one service.
     pub fn handle(&mut self, now: Time, id: ServiceId, input: Input) -> Vec<(ServiceId, Effect)> {
-        let effects = self
-            .services
-            .get_mut(&id)
-            .map(|service| service.handle(now, input));
-        effects
-            .unwrap_or_default()
-            .into_iter()
-            .map(|effect| (id, effect))
-            .collect()
+        let effects = self.services.get_mut(&id).map(|service| service.handle(now, input));
+        effects.unwrap_or_default().into_iter().map(|effect| (id, effect)).collect()
     }
 
     /// Hands the same input to every service.
     pub fn handle_all(&mut self, now: Time, input: &Input) -> Vec<(ServiceId, Effect)> {
         let ids: Vec<ServiceId> = self.services.keys().copied().collect();
-        ids.into_iter()
-            .flat_map(|id| self.handle(now, id, input.clone()))
-            .collect()
+        ids.into_iter().flat_map(|id| self.handle(now, id, input.clone())).collect()
     }
 
     /// Wakes the services whose time has come.
     pub fn wake(&mut self, now: Time) -> Vec<(ServiceId, Effect)> {
         let due = |service: &Service| service.next_wakeup().is_some_and(|at| at <= now);
-        let ids: Vec<ServiceId> = self
-            .services
-            .iter()
-            .filter(|(_, service)| due(service))
-            .map(|(id, _)| *id)
-            .collect();
-        ids.into_iter()
-            .flat_map(|id| self.handle(now, id, Input::Wakeup))
-            .collect()
+        let ids: Vec<ServiceId> =
+            self.services.iter().filter(|(_, service)| due(service)).map(|(id, _)| *id).collect();
+        ids.into_iter().flat_map(|id| self.handle(now, id, Input::Wakeup)).collect()
     }
 
     /// When `wake` wants to be called.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.services
-            .values()
-            .filter_map(Service::next_wakeup)
-            .min()
+        self.services.values().filter_map(Service::next_wakeup).min()
     }
 
     /// Whether every service is down, with nothing planned.
     pub fn is_at_rest(&self) -> bool {
-        self.services
-            .values()
-            .all(|service| service.rest().is_some())
+        self.services.values().all(|service| service.rest().is_some())
     }
 
     /// One service.

@@ -99,10 +99,7 @@ impl fmt::Display for Stamp {
         let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         let millis = self.0.subsec_millis();
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"
-        )
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
     }
 }
 
@@ -126,9 +123,7 @@ impl std::error::Error for ParseDurationError {}
 
 /// Reads `500ms`, `1.5s`, `1m`, `1h30m`, `7d` or a bare `0`.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseDurationError> {
-    let error = || ParseDurationError {
-        text: text.to_owned(),
-    };
+    let error = || ParseDurationError { text: text.to_owned() };
     let mut rest = text.trim();
     if rest == "0" {
         return Ok(Duration::ZERO);
@@ -138,13 +133,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseDurationError> {
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .ok_or_else(error)?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
         let number: f64 = rest[..digits].parse().map_err(|_| error())?;
-        let unit_len = rest[digits..]
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(rest.len() - digits);
+        let unit_len =
+            rest[digits..].find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len() - digits);
         let unit = match &rest[digits..digits + unit_len] {
             "ms" => 0.001,
             "s" => 1.0,
@@ -236,11 +228,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }
@@ -293,15 +281,9 @@ mod tests {
             ("7d", 604_800_000),
         ];
         for (text, millis) in cases {
-            assert_eq!(
-                parse_duration(text),
-                Ok(Duration::from_millis(millis)),
-                "{text}"
-            );
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for millis in [
-            0, 1, 999, 1_000, 1_500, 60_000, 61_000, 3_600_000, 86_400_000,
-        ] {
+        for millis in [0, 1, 999, 1_000, 1_500, 60_000, 61_000, 3_600_000, 86_400_000] {
             let duration = Duration::from_millis(millis);
             assert_eq!(parse_duration(&write_duration(duration)), Ok(duration));
         }

@@ -18,9 +18,7 @@ const STEPS: usize = 250;
 
 #[test]
 fn random_histories_keep_every_promise() {
-    let kept = include_str!("seeds.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'));
+    let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#'));
     let kept = kept.map(|line| line.trim().parse::<u64>().expect("a seed is a number"));
     for seed in kept.chain(1..=HISTORIES) {
         let mut world = World::new(seed);
@@ -116,24 +114,16 @@ impl World {
             let input = match self.random.below(12) {
                 0 => Some(Input::Start),
                 1 if self.random.one_in(3) => Some(Input::Stop),
-                2 if self.random.one_in(2) => Some(Input::Restart {
-                    reason: "random".to_owned(),
-                }),
+                2 if self.random.one_in(2) => Some(Input::Restart { reason: "random".to_owned() }),
                 3 if self.random.one_in(4) => Some(Input::HurryUp),
                 4 if self.random.one_in(8) => {
                     let generation = self.service.generation();
-                    Some(Input::HandshakeFailed {
-                        generation,
-                        why: "random".to_owned(),
-                    })
+                    Some(Input::HandshakeFailed { generation, why: "random".to_owned() })
                 }
                 5 if self.random.one_in(8) => {
                     let generation = Generation(self.random.below(5));
-                    Some(Input::Exited {
-                        generation,
-                        exit: Exit::Code(42),
-                    })
-                    .filter(|_| generation != self.service.generation())
+                    Some(Input::Exited { generation, exit: Exit::Code(42) })
+                        .filter(|_| generation != self.service.generation())
                 }
                 6 if self.random.one_in(60) => {
                     self.shut = true;
@@ -243,20 +233,14 @@ impl World {
     fn spawn(&mut self, generation: Generation, after_start: bool) {
         self.check(self.alive.is_none(), "never two live processes");
         self.check(!self.shut, "nothing is spawned after a shutdown");
-        self.check(
-            self.user_wants_up,
-            "nothing is spawned that the user stopped",
-        );
+        self.check(self.user_wants_up, "nothing is spawned that the user stopped");
         if let Some(at) = self.expected_spawn.take() {
             let sooner = after_start || self.asked_for_restart;
             self.check(sooner || self.now >= at, "no start before the wait is over");
         }
         if self.asked_for_restart && !after_start {
             if let Some(last) = self.last_requested_spawn {
-                self.check(
-                    self.now.since(last) >= self.policy.throttle,
-                    "requests are throttled",
-                );
+                self.check(self.now.since(last) >= self.policy.throttle, "requests are throttled");
             }
             self.last_requested_spawn = Some(self.now);
         }
@@ -269,25 +253,13 @@ impl World {
                 permanent: self.random.one_in(3),
                 code: 127,
             };
-            self.plan(
-                5,
-                Input::SpawnFailed {
-                    generation,
-                    failure,
-                },
-            );
+            self.plan(5, Input::SpawnFailed { generation, failure });
             return;
         }
         self.alive = Some(generation);
         self.stubborn = self.random.one_in(4);
         self.stuck = self.random.one_in(10);
-        self.plan(
-            5,
-            Input::Spawned {
-                generation,
-                pid: 1000,
-            },
-        );
+        self.plan(5, Input::Spawned { generation, pid: 1000 });
         if !self.random.one_in(4) {
             let life = [10, 1_000, 20_000, 100_000][self.random.below(4) as usize];
             let exit = match self.random.below(8) {
@@ -317,10 +289,7 @@ impl World {
             }
             Event::GaveUp { .. } => {
                 let max = self.policy.max_restarts;
-                self.check(
-                    max > 0 && self.crashes_in_a_row == max,
-                    "gives up at the limit",
-                );
+                self.check(max > 0 && self.crashes_in_a_row == max, "gives up at the limit");
             }
             Event::RestartRequested { .. } => self.asked_for_restart = true,
             Event::Exited { .. } => self.check(self.alive.is_none(), "an exit is a fact"),
@@ -342,11 +311,7 @@ impl World {
             .iter()
             .find_map(|plan| matches!(plan.input, Input::Spawned { .. }).then_some(plan.at));
         let at = spawned_at.map_or(at, |spawned_at| at.max(spawned_at));
-        let place = self
-            .plans
-            .iter()
-            .position(|plan| plan.at > at)
-            .unwrap_or(self.plans.len());
+        let place = self.plans.iter().position(|plan| plan.at > at).unwrap_or(self.plans.len());
         self.plans.insert(place, Plan { at, input });
     }
 

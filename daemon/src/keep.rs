@@ -5,7 +5,7 @@ use std::io;
 use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
-use afresh_core::limits::{OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::limits::{EVENTS_MAX, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Event, Input, Rest, Service};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -39,14 +39,44 @@ pub struct Keep {
     pub version: &'static str,
     /// Who is told of every event.
     pub watcher: Option<mpsc::Sender<Told>>,
+    /// Where requests come from, besides signals.
+    pub requests: Option<mpsc::Receiver<Request>>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
     /// Shows neither the log nor the command's output.
     pub quiet: bool,
 }
 
+/// What can be asked of a supervisor that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Stop in order, and end.
+    Stop,
+    /// Replace the instances by new ones.
+    Restart {
+        /// Why, for the record.
+        reason: String,
+    },
+}
+
 /// An event, and which of the copies it is about.
 pub type Told = (afresh_core::id::ServiceId, Event);
+
+/// Takes requests.
+pub type RequestSender = mpsc::Sender<Request>;
+
+/// Gives events.
+pub type ToldReceiver = mpsc::Receiver<Told>;
+
+/// A queue of requests; who sends more than it holds waits.
+pub fn requests() -> (RequestSender, mpsc::Receiver<Request>) {
+    mpsc::channel(REQUESTS_MAX)
+}
+
+/// A queue of events; the supervisor waits for a watcher who does not take them.
+pub fn watcher() -> (mpsc::Sender<Told>, ToldReceiver) {
+    mpsc::channel(EVENTS_MAX)
+}
 
 /// Why nothing could be supervised at all.
 #[derive(Debug, thiserror::Error)]
@@ -98,16 +128,11 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     }
     supervise.input(&Input::Start).await;
     let OutputThread { thread, broken } = stdout_thread;
-    drive(&mut supervise, &mut signals, broken).await;
+    drive(&mut supervise, &mut signals, keep.requests.take(), broken).await;
 
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
-    supervise.note(stopped(code));
-    let Surroundings {
-        stdout,
-        stderr,
-        trail,
-        ..
-    } = supervise.shutdown().await;
+    supervise.note(stopped(&keep.name, code));
+    let Surroundings { stdout, stderr, trail, .. } = supervise.shutdown().await;
     tasks.shutdown().await;
     if let Err(error) = trail.close(TRAIL_SYNC_WAIT) {
         stderr.log(&chain(&error));
@@ -122,6 +147,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
 async fn drive(
     supervise: &mut Supervise,
     signals: &mut Signals,
+    mut requests: Option<mpsc::Receiver<Request>>,
     mut stdout_broken: oneshot::Receiver<()>,
 ) {
     let mut stopping = false;
@@ -132,11 +158,8 @@ async fn drive(
                 supervise.react(happened).await;
                 continue;
             }
-            asked = signals.next() => match asked {
-                Asked::Restart => Input::Restart { reason: "SIGUSR1".to_owned() },
-                Asked::Stop if stopping => Input::HurryUp,
-                Asked::Stop => Input::Shutdown { within: None },
-            },
+            request = signals.next() => stop_or_hurry(request, stopping),
+            request = next_request(&mut requests) => stop_or_hurry(request, stopping),
             _ = &mut stdout_broken, if stdout_works => {
                 // Whoever read us is gone, as in `afresh keep … | head`: without us the command
                 // would have met the same end.
@@ -149,9 +172,24 @@ async fn drive(
     }
 }
 
-enum Asked {
-    Stop,
-    Restart,
+/// The second wish to stop is one to stop now.
+fn stop_or_hurry(request: Request, stopping: bool) -> Input {
+    match request {
+        Request::Restart { reason } => Input::Restart { reason },
+        Request::Stop if stopping => Input::HurryUp,
+        Request::Stop => Input::Shutdown { within: None },
+    }
+}
+
+async fn next_request(requests: &mut Option<mpsc::Receiver<Request>>) -> Request {
+    let request = match requests {
+        Some(requests) => requests.recv().await,
+        None => None,
+    };
+    match request {
+        Some(request) => request,
+        None => std::future::pending().await,
+    }
 }
 
 /// The signals that people and terminals send us.
@@ -172,12 +210,12 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> Request {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.hangup.recv() => Asked::Stop,
-            _ = self.user.recv() => Asked::Restart,
+            _ = self.interrupt.recv() => Request::Stop,
+            _ = self.terminate.recv() => Request::Stop,
+            _ = self.hangup.recv() => Request::Stop,
+            _ = self.user.recv() => Request::Restart { reason: "SIGUSR1".to_owned() },
         }
     }
 }
@@ -187,11 +225,7 @@ fn output(
     quiet: bool,
     stream: impl io::Write + Send + 'static,
 ) -> Result<(Output, OutputThread), KeepError> {
-    let started = if quiet {
-        Output::start(name, io::sink())
-    } else {
-        Output::start(name, stream)
-    };
+    let started = if quiet { Output::start(name, io::sink()) } else { Output::start(name, stream) };
     started.map_err(KeepError::Output)
 }
 
@@ -240,32 +274,20 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
     let (name, form) = match keep.copies {
         1 => (keep.name.clone(), Form::Raw),
         _ => {
-            command
-                .env
-                .push(("AFRESH_COPY".into(), copy.to_string().into()));
+            command.env.push(("AFRESH_COPY".into(), copy.to_string().into()));
             let name = format!("{}-{copy}", keep.name);
             let form = Form::Lines(format!("{name} | "));
             (name, form)
         }
     };
-    Definition {
-        title: name.clone(),
-        name,
-        command,
-        policy: keep.policy.clone(),
-        form,
-    }
+    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
 }
 
 fn started(keep: &Keep) -> Record {
     let (version, pid) = (keep.version, std::process::id());
     let cwd = std::env::current_dir().unwrap_or_default();
-    let argv: Vec<String> = keep
-        .command
-        .argv
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let argv: Vec<String> =
+        keep.command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let command = redact_args(&argv).join(" ");
     Record {
         level: Level::Info,
@@ -287,14 +309,14 @@ fn started(keep: &Keep) -> Record {
     }
 }
 
-fn stopped(code: i32) -> Record {
+fn stopped(name: &str, code: i32) -> Record {
     let pid = std::process::id();
     Record {
         level: Level::Info,
         logger: "afresh.keep".to_owned(),
         message: format!("afresh exits with code {code}"),
         event_type: "supervisor_stopped",
-        props: vec![("pid", pid.into()), ("exit_code", code.into())],
+        props: vec![("pid", pid.into()), ("service", name.into()), ("exit_code", code.into())],
     }
 }
 

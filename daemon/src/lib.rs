@@ -11,7 +11,9 @@ pub mod store;
 mod supervise;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
-pub use self::keep::{Keep, KeepError, Told, keep};
+pub use self::keep::{
+    Keep, KeepError, Request, RequestSender, Told, ToldReceiver, keep, requests, watcher,
+};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 
@@ -21,4 +23,15 @@ pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;
 /// Runs the warden on the socket that is our stdin, until the supervisor is gone.
 pub fn warden() -> std::io::Result<()> {
     process::run_warden()
+}
+
+/// Kills one process, for the demo.
+pub fn kill_process(pid: u32) -> std::io::Result<()> {
+    process::kill_one(pid)
+}
+
+/// The time by a clock that only goes forward.
+pub fn monotonic() -> std::time::Duration {
+    static START: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(tokio::time::Instant::now).elapsed()
 }

@@ -45,13 +45,7 @@ impl Output {
             .name(name.to_owned())
             .stack_size(64 * 1024)
             .spawn(move || write_all(stream, queue, broken_sender))?;
-        Ok((
-            Self {
-                chunks,
-                dropped: Arc::default(),
-            },
-            OutputThread { thread, broken },
-        ))
+        Ok((Self { chunks, dropped: Arc::default() }, OutputThread { thread, broken }))
     }
 
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
@@ -107,10 +101,7 @@ fn write_all(
             None => break,
         };
         // The queue is emptied all the same, so that nobody waits for a reader who is gone.
-        if stream
-            .write_all(&bytes)
-            .and_then(|()| stream.flush())
-            .is_err()
+        if stream.write_all(&bytes).and_then(|()| stream.flush()).is_err()
             && let Some(broken) = broken.take()
         {
             broken.send(()).ok();

@@ -109,10 +109,7 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
             }
         }
     };
-    std::thread::Builder::new()
-        .name("stdin".to_owned())
-        .stack_size(64 * 1024)
-        .spawn(read)?;
+    std::thread::Builder::new().name("stdin".to_owned()).stack_size(64 * 1024).spawn(read)?;
     Ok(chunks)
 }
 

@@ -51,11 +51,7 @@ pub(crate) enum BriefEnding {
 /// processes meanwhile. Takes at most the longest of the times and three times
 /// [`KILL_PATIENCE`].
 pub(crate) async fn run_briefly(processes: &mut Processes, briefs: &[Brief]) -> Vec<Outcome> {
-    let mut runs = Runs {
-        start: Instant::now(),
-        all: Vec::new(),
-        captures: JoinSet::new(),
-    };
+    let mut runs = Runs { start: Instant::now(), all: Vec::new(), captures: JoinSet::new() };
     for (index, brief) in briefs.iter().enumerate() {
         runs.begin(processes, index, brief);
     }
@@ -140,12 +136,7 @@ impl Runs {
                     let gone = watch.clone();
                     self.captures.spawn(async move {
                         let (bytes, is_too_much) = capture(pipe, max, gone).await;
-                        Captured {
-                            index,
-                            stream,
-                            bytes,
-                            is_too_much,
-                        }
+                        Captured { index, stream, bytes, is_too_much }
                     });
                 }
             }
@@ -161,19 +152,12 @@ impl Runs {
     fn hear(&mut self, report: Report) {
         let (service, ending, remains) = match report {
             Report::Spawned { .. } | Report::Notice(_) => return,
-            Report::SpawnFailed {
-                service, failure, ..
-            } => (
-                service,
-                BriefEnding::SpawnFailed(failure),
-                Remains::default(),
-            ),
-            Report::Exited {
-                service,
-                exit,
-                remains,
-                ..
-            } => (service, BriefEnding::Exited(exit), remains),
+            Report::SpawnFailed { service, failure, .. } => {
+                (service, BriefEnding::SpawnFailed(failure), Remains::default())
+            }
+            Report::Exited { service, exit, remains, .. } => {
+                (service, BriefEnding::Exited(exit), remains)
+            }
         };
         let start = self.start;
         let run = self.all.iter_mut().find(|run| run.service == service);

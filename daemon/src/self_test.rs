@@ -97,9 +97,6 @@ pub fn self_test_process() -> io::Result<()> {
 
 fn again(role: &str) -> io::Result<StdCommand> {
     let mut command = StdCommand::new(own_executable()?);
-    command
-        .args([SELF_TEST_COMMAND, role])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
+    command.args([SELF_TEST_COMMAND, role]).stdin(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }

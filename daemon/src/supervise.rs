@@ -90,13 +90,7 @@ impl Supervise {
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
         let id = self.core.add(Service::new(definition.policy.clone(), seed));
-        self.services.insert(
-            id,
-            Kept {
-                definition,
-                instance: None,
-            },
-        );
+        self.services.insert(id, Kept { definition, instance: None });
         id
     }
 
@@ -115,10 +109,7 @@ impl Supervise {
     /// Deals with the next report of a process, or the next moment that the machines wait for.
     /// Cancel safe: it is cancelled only while it waits.
     pub(crate) async fn wait(&mut self) -> Happened {
-        let wakeup = self
-            .core
-            .next_wakeup()
-            .map(|at| self.start + at.since_start());
+        let wakeup = self.core.next_wakeup().map(|at| self.start + at.since_start());
         let rest = async {
             match wakeup {
                 Some(at) => sleep_until(at).await,
@@ -139,39 +130,17 @@ impl Supervise {
                 self.perform(effects).await;
             }
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
-            Happened::Report(Report::Spawned {
-                service,
-                generation,
-                pid,
-            }) => {
-                self.input_to(service, Input::Spawned { generation, pid })
-                    .await;
+            Happened::Report(Report::Spawned { service, generation, pid }) => {
+                self.input_to(service, Input::Spawned { generation, pid }).await;
             }
-            Happened::Report(Report::SpawnFailed {
-                service,
-                generation,
-                failure,
-            }) => {
+            Happened::Report(Report::SpawnFailed { service, generation, failure }) => {
                 self.end_pumps(service).await;
-                self.input_to(
-                    service,
-                    Input::SpawnFailed {
-                        generation,
-                        failure,
-                    },
-                )
-                .await;
+                self.input_to(service, Input::SpawnFailed { generation, failure }).await;
             }
-            Happened::Report(Report::Exited {
-                service,
-                generation,
-                exit,
-                remains,
-            }) => {
+            Happened::Report(Report::Exited { service, generation, exit, remains }) => {
                 self.end_pumps(service).await;
                 self.tell_remains(service, &remains);
-                self.input_to(service, Input::Exited { generation, exit })
-                    .await;
+                self.input_to(service, Input::Exited { generation, exit }).await;
             }
         }
     }
@@ -237,11 +206,7 @@ impl Supervise {
             command.env.push((name.into(), value.into()));
         }
         match self.processes.spawn(service, generation, &command) {
-            Ok(Stdio {
-                stdin,
-                stdout,
-                stderr,
-            }) => {
+            Ok(Stdio { stdin, stdout, stderr }) => {
                 let (gone, watch) = watch::channel(false);
                 let form = &kept.definition.form;
                 let mut pumps = JoinSet::new();
@@ -254,20 +219,10 @@ impl Supervise {
                     Some(feeder) => feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0),
                     None => None,
                 };
-                kept.instance = Some(Instance {
-                    gone,
-                    pumps,
-                    _stdin: stdin,
-                });
+                kept.instance = Some(Instance { gone, pumps, _stdin: stdin });
             }
             Err(failure) => {
-                self.follow_ups.push_back((
-                    service,
-                    Input::SpawnFailed {
-                        generation,
-                        failure,
-                    },
-                ));
+                self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
             }
         }
     }
@@ -276,11 +231,7 @@ impl Supervise {
         if let Some(feeder) = &self.around.stdin {
             feeder.send(None).await.ok();
         }
-        if let Some(instance) = self
-            .services
-            .get_mut(&service)
-            .and_then(|k| k.instance.as_mut())
-        {
+        if let Some(instance) = self.services.get_mut(&service).and_then(|k| k.instance.as_mut()) {
             instance._stdin = None;
         }
     }
@@ -288,10 +239,7 @@ impl Supervise {
     /// The instance is gone: takes what is left in its pipes, so that its last words come before
     /// the log of its end.
     async fn end_pumps(&mut self, service: ServiceId) {
-        let instance = self
-            .services
-            .get_mut(&service)
-            .and_then(|kept| kept.instance.take());
+        let instance = self.services.get_mut(&service).and_then(|kept| kept.instance.take());
         let Some(mut instance) = instance else { return };
         instance.gone.send_replace(true);
         let drained = async { while instance.pumps.join_next().await.is_some() {} };
@@ -305,9 +253,9 @@ impl Supervise {
         let title = self.title(service);
         if remains.leftovers > 0 {
             let count = remains.leftovers;
-            self.around.stderr.log(&format!(
-                "{title} left {count} processes behind; they are ended"
-            ));
+            self.around
+                .stderr
+                .log(&format!("{title} left {count} processes behind; they are ended"));
         }
         for (pid, name) in &remains.survivors {
             let text = format!(
@@ -329,11 +277,7 @@ impl Supervise {
     }
 
     async fn tell(&mut self, service: ServiceId, event: Event) {
-        let record = event.record(
-            &self.title(service),
-            &self.name(service),
-            self.around.logger,
-        );
+        let record = event.record(&self.title(service), &self.name(service), self.around.logger);
         let message = match &event {
             Event::RestartRequested { reason, .. } => {
                 format!("{}: {reason}", record.message)
@@ -374,18 +318,11 @@ impl Supervise {
             Err(_) => Some("the disk does not answer".to_owned()),
         };
         let (level, event_type, message) = match &failure {
-            None => (
-                Level::Info,
-                "restart_marker_written",
-                "Restart marker written".to_owned(),
-            ),
+            None => (Level::Info, "restart_marker_written", "Restart marker written".to_owned()),
             Some(why) => (
                 Level::Error,
                 "restart_marker_failed",
-                format!(
-                    "the restart marker `{}` could not be written: {why}",
-                    path.display()
-                ),
+                format!("the restart marker `{}` could not be written: {why}", path.display()),
             ),
         };
         if failure.is_some() {
@@ -408,15 +345,11 @@ impl Supervise {
     }
 
     fn name(&self, service: ServiceId) -> String {
-        self.services
-            .get(&service)
-            .map_or_else(String::new, |kept| kept.definition.name.clone())
+        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.name.clone())
     }
 
     fn title(&self, service: ServiceId) -> String {
-        self.services
-            .get(&service)
-            .map_or_else(String::new, |kept| kept.definition.title.clone())
+        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
     }
 }
 

@@ -9,10 +9,7 @@ fn a_workspace_without_files_is_fine() {
     let env = TestEnv::new();
     let check = env.run(&["config", "check"]);
     assert_eq!(check.code, Some(0));
-    assert_eq!(
-        check.stdout,
-        "ok: there is no configuration file, the defaults are in force\n"
-    );
+    assert_eq!(check.stdout, "ok: there is no configuration file, the defaults are in force\n");
     assert_eq!(check.stderr, "");
 }
 
@@ -54,11 +51,9 @@ error: `delay` must be a duration of at most 365d, not an integer
   |         ^
 hint: write `delay = \"5s\"`
 ";
-    for arguments in [
-        &["config", "check"][..],
-        &["config", "check", "afresh.toml"],
-        &["config", "show"],
-    ] {
+    for arguments in
+        [&["config", "check"][..], &["config", "check", "afresh.toml"], &["config", "show"]]
+    {
         let check = env.run(arguments);
         assert_eq!(
             (check.code, check.stdout.as_str(), check.stderr.as_str()),
@@ -87,27 +82,15 @@ fn one_file_is_checked_by_itself() {
     );
     let folder = env.run(&["config", "check", ".afresh"]);
     assert_eq!(folder.code, Some(3));
-    assert!(
-        folder.stderr.starts_with("error: cannot read `"),
-        "{}",
-        folder.stderr
-    );
-    assert!(
-        folder.stderr.contains("Is a directory"),
-        "{}",
-        folder.stderr
-    );
+    assert!(folder.stderr.starts_with("error: cannot read `"), "{}", folder.stderr);
+    assert!(folder.stderr.contains("Is a directory"), "{}", folder.stderr);
 }
 
 #[test]
 fn what_is_shown_can_be_pasted() {
     let env = TestEnv::new();
     let shown = env.run(&["config", "show"]);
-    assert!(
-        shown.stdout.contains("\ndelay                  = \"1s\" "),
-        "{}",
-        shown.stdout
-    );
+    assert!(shown.stdout.contains("\ndelay                  = \"1s\" "), "{}", shown.stdout);
     env.write("pasted.toml", &shown.stdout);
     let check = env.run(&["config", "check", "pasted.toml"]);
     assert_eq!(check.stdout, "ok: `pasted.toml`\n", "{}", check.stderr);
@@ -119,10 +102,7 @@ fn what_is_shown_can_be_pasted() {
 #[test]
 fn json_says_where_each_value_comes_from() {
     let env = TestEnv::new();
-    env.write(
-        "afresh.toml",
-        "[defaults]\nmax_restarts = 3\nrestart_on_normal_exit = true\n",
-    );
+    env.write("afresh.toml", "[defaults]\nmax_restarts = 3\nrestart_on_normal_exit = true\n");
     let mut show = env.afresh(&["config", "show", "--json"]);
     show.env("AFRESH_DELAY", "250ms");
     let show = show.output().unwrap();
@@ -142,10 +122,7 @@ fn json_says_where_each_value_comes_from() {
         setting("delay")["origin"],
         serde_json::json!({"kind": "env", "name": "AFRESH_DELAY"})
     );
-    assert_eq!(
-        setting("policy")["origin"],
-        serde_json::json!({"kind": "default"})
-    );
+    assert_eq!(setting("policy")["origin"], serde_json::json!({"kind": "default"}));
     assert!(setting("policy")["help"].is_string());
 }
 
@@ -157,19 +134,13 @@ fn a_variable_that_nobody_knows_is_a_warning() {
     let check = check.output().unwrap();
     assert_eq!(check.status.code(), Some(0));
     let stderr = String::from_utf8_lossy(&check.stderr);
-    assert!(
-        stderr.contains("hint: did you mean `AFRESH_MAX_RESTARTS`?"),
-        "{stderr}"
-    );
+    assert!(stderr.contains("hint: did you mean `AFRESH_MAX_RESTARTS`?"), "{stderr}");
 }
 
 #[test]
 fn the_schema_is_the_one_of_the_docs() {
     let env = TestEnv::new();
-    let kept = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../docs/reference/afresh.schema.json"
-    );
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/afresh.schema.json");
     let schema = env.run(&["config", "schema"]);
     assert_eq!(schema.stdout, std::fs::read_to_string(kept).unwrap());
     let closed = run_into_closed_pipe(env.afresh(&["config", "schema"]));
@@ -185,23 +156,9 @@ fn the_paths_say_what_exists() {
     let lines: Vec<Vec<&str>> = paths
         .stdout
         .lines()
-        .map(|line| {
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .collect()
-        })
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect();
     let project = work.join("afresh.toml").display().to_string();
-    let user = home
-        .join(".config/afresh/config.toml")
-        .display()
-        .to_string();
-    assert_eq!(
-        lines,
-        [
-            ["workspace", &project, "exists"],
-            ["user", &user, "does not exist"]
-        ]
-    );
+    let user = home.join(".config/afresh/config.toml").display().to_string();
+    assert_eq!(lines, [["workspace", &project, "exists"], ["user", &user, "does not exist"]]);
 }

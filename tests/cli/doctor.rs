@@ -48,17 +48,8 @@ fn a_sound_machine_has_no_problem() {
     let version = "printf '\\n\\033[1m2.1.0 (Claude Code)\\n'";
     let programs = [("claude", version), ("git", "echo git version 2.50")];
     let (code, said) = examine(&env, &programs);
-    assert_eq!(
-        (code, &said["problems"]),
-        (Some(0), &Value::from(0)),
-        "{said}"
-    );
-    assert_check(
-        &said,
-        "guardian",
-        "ok",
-        "its detached grandchild was gone with it",
-    );
+    assert_eq!((code, &said["problems"]), (Some(0), &Value::from(0)), "{said}");
+    assert_check(&said, "guardian", "ok", "its detached grandchild was gone with it");
     assert_check(&said, "mechanism", "ok", "guardian: ");
     assert_check(&said, "state", "ok", "/work/.afresh`, of the workspace");
     assert_check(&said, "trail", "ok", "no record yet");
@@ -86,12 +77,7 @@ fn agents_that_hang_flood_or_fail_are_warnings() {
     assert_eq!(code, Some(0), "{said}");
     assert_check(&said, "claude", "warning", "had not ended after 10 s");
     assert_check(&said, "codex", "warning", "does not stop printing");
-    assert_check(
-        &said,
-        "opencode",
-        "warning",
-        "exited with code 7: no licence",
-    );
+    assert_check(&said, "opencode", "warning", "exited with code 7: no licence");
     assert_check(&said, "git", "warning", "not found on PATH");
     env.assert_nothing_left();
 }
@@ -103,12 +89,7 @@ fn what_is_broken_is_a_problem() {
     env.write(".afresh/audit.jsonl", "{\"half\n");
     let (code, said) = examine(&env, &[]);
     assert_eq!(code, Some(1));
-    assert_check(
-        &said,
-        "configuration",
-        "problem",
-        "unknown section `[default]`",
-    );
+    assert_check(&said, "configuration", "problem", "unknown section `[default]`");
     assert_check(&said, "trail", "warning", "damaged lines: 1");
     fs::remove_file(env.audit_file()).unwrap();
     fs::create_dir(env.audit_file()).unwrap();

@@ -33,11 +33,7 @@ fn the_reference_is_current() {
 /// Adds the help of a command, and of those below it.
 fn describe(env: &TestEnv, words: &[&str], page: &mut String) {
     let help = env.run(&[words, &["--help"]].concat());
-    assert_eq!(
-        (help.code, help.stderr.as_str()),
-        (Some(0), ""),
-        "{words:?}"
-    );
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""), "{words:?}");
     let name = [&["afresh"], words].concat().join(" ");
     let text: Vec<&str> = help.stdout.lines().map(str::trim_end).collect();
     let text = text.join("\n");
@@ -57,11 +53,7 @@ fn no_command_shows_the_help() {
     let env = TestEnv::new();
     let bare = env.run(&[]);
     assert_eq!((bare.code, bare.stdout.as_str()), (Some(2), ""));
-    assert!(
-        bare.stderr.contains("Usage: afresh <COMMAND>"),
-        "{}",
-        bare.stderr
-    );
+    assert!(bare.stderr.contains("Usage: afresh <COMMAND>"), "{}", bare.stderr);
     assert!(!bare.stderr.contains("__"), "hidden: {}", bare.stderr);
     let version = env.run(&["--version"]);
     assert_eq!(version.code, Some(0));
@@ -100,22 +92,14 @@ fn completions_exist_for_every_shell() {
 }
 
 fn assert_bash_reads(script: &str) {
-    let bash = Command::new("bash")
-        .arg("-n")
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
+    let bash = Command::new("bash").arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
     // A machine without bash cannot tell.
     let Ok(mut bash) = bash else { return };
     let mut stdin = bash.stdin.take().unwrap();
     stdin.write_all(script.as_bytes()).unwrap();
     drop(stdin);
     let output = bash.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -135,9 +119,7 @@ fn manual_pages_are_roff() {
     let failed = env.run(&["man", "--into", "file"]);
     assert_eq!(failed.code, Some(5));
     assert!(
-        failed
-            .stderr
-            .starts_with("error: cannot write the pages to `file`: "),
+        failed.stderr.starts_with("error: cannot write the pages to `file`: "),
         "{}",
         failed.stderr
     );
@@ -148,9 +130,7 @@ fn exit_codes_are_listed() {
     let env = TestEnv::new();
     let codes = env.run(&["exit-codes"]).stdout;
     for code in ["0", "1", "2", "3", "4", "5", "70", "126", "127", "128+N"] {
-        let listed = codes
-            .lines()
-            .any(|line| line.trim_start().starts_with(&format!("{code}  ")));
+        let listed = codes.lines().any(|line| line.trim_start().starts_with(&format!("{code}  ")));
         assert!(listed, "{code} is not in\n{codes}");
     }
 }
@@ -161,10 +141,7 @@ fn colours_are_for_terminals_that_want_them() {
     env.write("afresh.toml", "[default]\n");
     for arguments in [&["--help"][..], &["config", "check"], &["histroy"]] {
         let plain = env.run(arguments);
-        assert!(
-            !(plain.stdout + &plain.stderr).contains('\u{1b}'),
-            "{arguments:?}"
-        );
+        assert!(!(plain.stdout + &plain.stderr).contains('\u{1b}'), "{arguments:?}");
     }
     if !on_terminal_works() {
         return;
@@ -181,11 +158,7 @@ fn on_terminal(env: &TestEnv, variable: &str) -> String {
     let mut script = Command::new("script");
     env.furnish(&mut script);
     script
-        .args([
-            "-qec",
-            &format!("{variable} '{binary}' config check"),
-            "/dev/null",
-        ])
+        .args(["-qec", &format!("{variable} '{binary}' config check"), "/dev/null"])
         .stdin(Stdio::null());
     let output = script.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

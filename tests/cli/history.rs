@@ -28,10 +28,7 @@ fn filled() -> TestEnv {
 }
 
 fn append(env: &TestEnv, line: &str) {
-    let mut file = OpenOptions::new()
-        .append(true)
-        .open(env.audit_file())
-        .unwrap();
+    let mut file = OpenOptions::new().append(true).open(env.audit_file()).unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
@@ -39,11 +36,7 @@ fn append(env: &TestEnv, line: &str) {
 fn every_record_is_one_line_for_people() {
     let env = filled();
     let history = env.run(&["history"]);
-    assert_eq!(
-        (history.code, history.stdout.as_str()),
-        (Some(0), TEXT),
-        "{history:?}"
-    );
+    assert_eq!((history.code, history.stdout.as_str()), (Some(0), TEXT), "{history:?}");
     assert_eq!(history.stderr, "");
 }
 
@@ -85,17 +78,9 @@ fn what_was_kept_alive_is_in_it() {
     assert_eq!(kept.code, Some(3), "{}", kept.stderr);
     let history = env.run(&["history", "--since", "1h", "--event", "server_crashed"]);
     assert_eq!(history.stdout.lines().count(), 1, "{history:?}");
-    assert!(
-        history.stdout.contains("exited with code 3"),
-        "{}",
-        history.stdout
-    );
+    assert!(history.stdout.contains("exited with code 3"), "{}", history.stdout);
     let older = env.run(&["history", "--since", "0"]);
-    assert_eq!(
-        (older.code, older.stdout.as_str()),
-        (Some(0), ""),
-        "{older:?}"
-    );
+    assert_eq!((older.code, older.stdout.as_str()), (Some(0), ""), "{older:?}");
     env.assert_nothing_left();
 }
 
@@ -118,10 +103,7 @@ fn damaged_lines_are_counted() {
     append(&env, "\u{0}\u{0}");
     let history = env.run(&["history"]);
     assert_eq!((history.code, history.stdout.as_str()), (Some(0), TEXT));
-    assert_eq!(
-        history.stderr,
-        "warning: 2 lines of the trail are damaged and were passed over\n"
-    );
+    assert_eq!(history.stderr, "warning: 2 lines of the trail are damaged and were passed over\n");
 }
 
 #[test]
@@ -130,9 +112,7 @@ fn unknown_names_get_hints() {
     let history = env.run(&["history", "--event", "server_crash"]);
     assert_eq!((history.code, history.stdout.as_str()), (Some(0), ""));
     assert!(
-        history
-            .stderr
-            .contains("hint: did you mean `server_crashed`? The types are "),
+        history.stderr.contains("hint: did you mean `server_crashed`? The types are "),
         "{}",
         history.stderr
     );

@@ -17,24 +17,18 @@ fn ten_thousand_spawns_leak_no_descriptor() {
         all.sort_by_key(|process| process.pid);
         all
     };
-    wait_for("supervisor, warden and guardian run", || {
-        ours(&env).len() == 3
-    });
+    wait_for("supervisor, warden and guardian run", || ours(&env).len() == 3);
     let before = ours(&env);
     afresh.wait_stdout("arrived", 1);
     let after = ours(&env);
     assert_eq!(before, after, "the same three processes all along");
     for process in &after {
-        let descriptors = || {
-            fs::read_dir(format!("/proc/{}/fd", process.pid))
-                .expect("it lives")
-                .count()
-        };
+        let descriptors =
+            || fs::read_dir(format!("/proc/{}/fd", process.pid)).expect("it lives").count();
         // Three pipes and a socket for the service; event loop, signals, stdio and trail.
-        wait_for(
-            &format!("few descriptors in {process:?}, not {}", descriptors()),
-            || descriptors() < 30,
-        );
+        wait_for(&format!("few descriptors in {process:?}, not {}", descriptors()), || {
+            descriptors() < 30
+        });
         assert_eq!(afresh_tests::process::zombies_of(process.pid), 0);
     }
     assert_eq!(env.events("server_started").len(), 10_000);

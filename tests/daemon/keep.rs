@@ -17,63 +17,24 @@ fn what_cannot_be_started_is_explained() {
     let windows = env.write("windows.sh", "#!/bin/sh\r\necho hi\r\n");
     fs::set_permissions(&windows, fs::Permissions::from_mode(0o755)).expect("ours");
     let cases: [(&[&str], i32, &str, &str); 8] = [
-        (
-            &["--", "no-such-command"],
-            127,
-            "command not found: `no-such-command`",
-            "check PATH",
-        ),
+        (&["--", "no-such-command"], 127, "command not found: `no-such-command`", "check PATH"),
         (
             &["--", "node server.js"],
             127,
             "command not found: `node server.js`",
             "leave out the quotes",
         ),
-        (
-            &["--", "./nothing"],
-            127,
-            "no such file: `./nothing`",
-            "check the path",
-        ),
-        (
-            &["--", "./script.sh"],
-            126,
-            "`./script.sh` is not executable",
-            "chmod +x",
-        ),
-        (
-            &["--", "./orphan.sh"],
-            127,
-            "needs `/no/such/interpreter`",
-            "install",
-        ),
-        (
-            &["--", "./windows.sh"],
-            127,
-            "needs `/bin/sh\\r`",
-            "change the first line",
-        ),
-        (
-            &["--", "."],
-            126,
-            "`.` is a folder",
-            "name a program inside",
-        ),
-        (
-            &["--cwd", "gone", "--", "sh"],
-            125,
-            "does not exist",
-            "--cwd",
-        ),
+        (&["--", "./nothing"], 127, "no such file: `./nothing`", "check the path"),
+        (&["--", "./script.sh"], 126, "`./script.sh` is not executable", "chmod +x"),
+        (&["--", "./orphan.sh"], 127, "needs `/no/such/interpreter`", "install"),
+        (&["--", "./windows.sh"], 127, "needs `/bin/sh\\r`", "change the first line"),
+        (&["--", "."], 126, "`.` is a folder", "name a program inside"),
+        (&["--cwd", "gone", "--", "sh"], 125, "does not exist", "--cwd"),
     ];
     for (arguments, code, message, hint) in cases {
         let done = env.run(&[&["keep"], arguments].concat());
         assert_eq!(done.code, Some(code), "{arguments:?}: {}", done.stderr);
-        assert!(
-            done.stderr.contains(message),
-            "{arguments:?}: {}",
-            done.stderr
-        );
+        assert!(done.stderr.contains(message), "{arguments:?}: {}", done.stderr);
         assert!(done.stderr.contains(hint), "{arguments:?}: {}", done.stderr);
     }
     env.assert_nothing_left();
@@ -112,14 +73,7 @@ fn a_command_that_vanishes_later_is_tried_again() {
 fn a_child_that_exits_at_once_forever_is_given_up() {
     // O5 O6 W5
     let env = TestEnv::new();
-    let flags = [
-        "--delay",
-        "1ms",
-        "--max-delay",
-        "5ms",
-        "--max-restarts",
-        "4",
-    ];
+    let flags = ["--delay", "1ms", "--max-delay", "5ms", "--max-restarts", "4"];
     let mut afresh = keep(&env, &flags, &["exit", "7"]);
     assert_eq!(afresh.wait().code(), Some(7));
     let log = afresh.stderr();
@@ -127,10 +81,7 @@ fn a_child_that_exits_at_once_forever_is_given_up() {
         log.contains("hostile crash loop detected, backing off (3 crashes within 1 m"),
         "{log}"
     );
-    assert!(
-        log.contains("hostile failed: gave up after 4 restarts; last: crash"),
-        "{log}"
-    );
+    assert!(log.contains("hostile failed: gave up after 4 restarts; last: crash"), "{log}");
     assert_eq!(env.events("server_started").len(), 5);
     assert_eq!(env.events("server_crash_loop").len(), 1);
     assert_eq!(env.events("server_gave_up").len(), 1);
@@ -146,24 +97,14 @@ fn clean_exits_and_policies() {
         (&["--policy", "never"], "3", 3, 1),
         (&["--policy", "on-crash"], "0", 0, 1),
         (&["--policy", "always", "--max-restarts", "2"], "0", 1, 3),
-        (
-            &["--restart-on-normal-exit", "--max-restarts", "2"],
-            "0",
-            1,
-            3,
-        ),
+        (&["--restart-on-normal-exit", "--max-restarts", "2"], "0", 1, 3),
         (&["--policy", "on-crash", "--max-restarts", "2"], "3", 3, 3),
     ];
     for (n, (flags, exit, code, starts)) in cases.into_iter().enumerate() {
         let name = format!("case-{n}");
         let quick = ["--delay", "1ms", "--max-delay", "2ms", "--name", &name];
         let mut afresh = keep(&env, &[flags, &quick].concat(), &["exit", exit]);
-        assert_eq!(
-            afresh.wait().code(),
-            Some(code),
-            "{flags:?}\n{}",
-            afresh.stderr()
-        );
+        assert_eq!(afresh.wait().code(), Some(code), "{flags:?}\n{}", afresh.stderr());
         let mut started = env.events("server_started");
         started.retain(|record| record["props"]["service"] == name);
         assert_eq!(started.len(), starts, "{flags:?}");
@@ -178,11 +119,7 @@ fn a_full_disk_stops_no_supervision_and_is_said() {
     let mut afresh = keep(&env, &["--delay", "1ms"], &["exit-at", "3", "1"]);
     afresh.wait_stdout("arrived", 1);
     afresh.wait_stderr("could not be written", 1);
-    assert!(
-        afresh.stderr().contains("No space left on device"),
-        "{}",
-        afresh.stderr()
-    );
+    assert!(afresh.stderr().contains("No space left on device"), "{}", afresh.stderr());
     // Room again: the loss itself is on record.
     fs::remove_file(env.audit_file()).expect("ours");
     afresh.signal(Signal::SIGUSR1);
@@ -190,10 +127,7 @@ fn a_full_disk_stops_no_supervision_and_is_said() {
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
     let lost = env.events("trail_records_lost");
-    let count: u64 = lost
-        .iter()
-        .filter_map(|record| record["props"]["count"].as_u64())
-        .sum();
+    let count: u64 = lost.iter().filter_map(|record| record["props"]["count"].as_u64()).sum();
     assert!(count >= 4, "{lost:?}");
     env.assert_nothing_left();
 }
@@ -205,9 +139,7 @@ fn a_marker_that_cannot_be_written_is_said_and_holds_up_nothing() {
     let mut afresh = keep(&env, &[], &["exit-at", "2", "42"]);
     afresh.wait_stdout("arrived", 1);
     assert!(
-        afresh
-            .stderr()
-            .contains("restart_marker.json` could not be written"),
+        afresh.stderr().contains("restart_marker.json` could not be written"),
         "{}",
         afresh.stderr()
     );
@@ -249,11 +181,7 @@ fn mistakes_on_the_command_line_are_explained() {
     let cases: [(&[&str], i32, &str); 5] = [
         (&["keep"], 2, "<CMD>"),
         (&["keep", "--polcy", "never", "--", "true"], 2, "--policy"),
-        (
-            &["keep", "--policy", "nevr", "--", "true"],
-            3,
-            "did you mean `never`",
-        ),
+        (&["keep", "--policy", "nevr", "--", "true"], 3, "did you mean `never`"),
         (&["keep", "--delay", "5", "--", "true"], 3, "--delay=5s"),
         (&["keep", "--env", "X", "--", "true"], 2, "NAME=VALUE"),
     ];

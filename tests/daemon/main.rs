@@ -20,13 +20,5 @@ fn keep(env: &TestEnv, flags: &[&str], words: &[&str]) -> Running {
 }
 
 /// Flags for restarts without waits.
-const AT_ONCE: [&str; 8] = [
-    "--delay",
-    "0s",
-    "--stable-after",
-    "0s",
-    "--max-restarts",
-    "0",
-    "--crash-loop-count",
-    "0",
-];
+const AT_ONCE: [&str; 8] =
+    ["--delay", "0s", "--stable-after", "0s", "--max-restarts", "0", "--crash-loop-count", "0"];

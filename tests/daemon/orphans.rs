@@ -10,10 +10,7 @@ const SHAPES: [&str; 5] = ["plain", "ignores-term", "setsid", "double-fork", "zo
 
 /// Living processes of the fixture.
 fn hostile(env: &TestEnv) -> Vec<Process> {
-    env.alive()
-        .into_iter()
-        .filter(|process| process.command.starts_with(HOSTILE))
-        .collect()
+    env.alive().into_iter().filter(|process| process.command.starts_with(HOSTILE)).collect()
 }
 
 fn named(env: &TestEnv, name: &str) -> Process {
@@ -30,9 +27,7 @@ fn family(env: &TestEnv) -> afresh_tests::Running {
     let afresh = keep(env, &flags, &[&["family"], &SHAPES[..]].concat());
     afresh.wait_stdout("ready", 1);
     // The leader, and one for each shape; the double fork's middle is gone.
-    wait_for("the family is complete", || {
-        hostile(env).len() == 1 + SHAPES.len()
-    });
+    wait_for("the family is complete", || hostile(env).len() == 1 + SHAPES.len());
     afresh
 }
 
@@ -42,11 +37,7 @@ fn a_stop_ends_the_whole_tree() {
     let mut afresh = family(&env);
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
-    assert!(
-        env.alive().is_empty(),
-        "all is gone when afresh is: {:?}",
-        env.alive()
-    );
+    assert!(env.alive().is_empty(), "all is gone when afresh is: {:?}", env.alive());
 }
 
 #[test]
@@ -64,22 +55,11 @@ fn sigkill_of_the_service_ends_what_it_had_started_before_the_next_one_runs() {
     let env = TestEnv::new();
     let afresh = family(&env);
     let before = hostile(&env);
-    let leader = env.events("server_started")[0]["props"]["pid"]
-        .as_i64()
-        .expect("a pid");
-    before
-        .iter()
-        .find(|p| i64::from(p.pid) == leader)
-        .expect("it runs")
-        .signal(Signal::SIGKILL);
+    let leader = env.events("server_started")[0]["props"]["pid"].as_i64().expect("a pid");
+    before.iter().find(|p| i64::from(p.pid) == leader).expect("it runs").signal(Signal::SIGKILL);
     afresh.wait_stdout("ready", 2);
-    wait_for("the second family is complete", || {
-        hostile(&env).len() == 1 + SHAPES.len()
-    });
-    let old: Vec<_> = hostile(&env)
-        .into_iter()
-        .filter(|p| before.contains(p))
-        .collect();
+    wait_for("the second family is complete", || hostile(&env).len() == 1 + SHAPES.len());
+    let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
     assert!(old.is_empty(), "{old:?}");
     afresh.wait_stderr("processes behind", 1);
     end(&env, afresh);
@@ -92,10 +72,7 @@ fn a_killed_guardian_is_replaced_and_its_tree_swept() {
     let before = hostile(&env);
     named(&env, "afresh-guardian").signal(Signal::SIGKILL);
     afresh.wait_stdout("ready", 2);
-    let old: Vec<_> = hostile(&env)
-        .into_iter()
-        .filter(|p| before.contains(p))
-        .collect();
+    let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
     assert!(old.is_empty(), "{old:?}");
     afresh.wait_stderr("guardian was lost", 1);
     end(&env, afresh);
@@ -112,10 +89,7 @@ fn a_killed_warden_disturbs_no_service_and_the_next_loss_is_swept_without_it() {
     // The guardian is ours now, and so is what it leaves.
     named(&env, "afresh-guardian").signal(Signal::SIGKILL);
     afresh.wait_stdout("ready", 2);
-    let old: Vec<_> = hostile(&env)
-        .into_iter()
-        .filter(|p| before.contains(p))
-        .collect();
+    let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
     assert!(old.is_empty(), "{old:?}");
     end(&env, afresh);
 }
@@ -135,10 +109,7 @@ fn warden_and_guardian_killed_together_leave_nothing() {
         } else {
             other.signal(Signal::SIGKILL);
             afresh.wait_stdout("ready", 2);
-            let old: Vec<_> = hostile(&env)
-                .into_iter()
-                .filter(|p| before.contains(p))
-                .collect();
+            let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
             assert!(old.is_empty(), "{old:?}");
             end(&env, afresh);
         }
@@ -174,11 +145,7 @@ fn a_stopped_process_is_stopped_for_good() {
     hostile(&env)[0].signal(Signal::SIGSTOP);
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
-    assert!(
-        !afresh.stderr().contains("SIGKILL"),
-        "SIGTERM was enough: {}",
-        afresh.stderr()
-    );
+    assert!(!afresh.stderr().contains("SIGKILL"), "SIGTERM was enough: {}", afresh.stderr());
     env.assert_nothing_left();
 }
 

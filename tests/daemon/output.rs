@@ -13,18 +13,13 @@ fn assert_complete(text: &str) {
     let numbers = text.lines().filter_map(|line| line.strip_prefix("line "));
     let numbers: Vec<usize> = numbers.map(|n| n.parse().expect("a whole line")).collect();
     assert_eq!(numbers.len(), LINES);
-    assert!(
-        numbers.iter().enumerate().all(|(n, number)| n == *number),
-        "in order"
-    );
+    assert!(numbers.iter().enumerate().all(|(n, number)| n == *number), "in order");
 }
 
 #[test]
 fn a_flood_on_stdout_arrives_whole_and_in_order_though_its_writer_is_killed() {
     let env = TestEnv::new();
-    let done = env.run(&[
-        "keep", "--policy", "never", "--", HOSTILE, "flood", "stdout", "100000",
-    ]);
+    let done = env.run(&["keep", "--policy", "never", "--", HOSTILE, "flood", "stdout", "100000"]);
     assert_eq!(done.code, Some(137));
     assert_complete(&done.stdout);
     env.assert_nothing_left();
@@ -33,53 +28,26 @@ fn a_flood_on_stdout_arrives_whole_and_in_order_though_its_writer_is_killed() {
 #[test]
 fn a_flood_on_stderr_arrives_whole_and_the_log_stays_readable() {
     let env = TestEnv::new();
-    let done = env.run(&[
-        "keep", "--policy", "never", "--", HOSTILE, "flood", "stderr", "100000",
-    ]);
+    let done = env.run(&["keep", "--policy", "never", "--", HOSTILE, "flood", "stderr", "100000"]);
     assert_eq!(done.code, Some(137));
     assert_complete(&done.stderr);
-    let log: Vec<&str> = done
-        .stderr
-        .lines()
-        .filter(|line| !line.starts_with("line "))
-        .collect();
-    assert!(
-        log.iter().all(|line| line.contains("[SUPERVISOR]")),
-        "{log:?}"
-    );
-    assert!(
-        log[2].contains("ended by signal 9"),
-        "its last words come before the log: {log:?}"
-    );
+    let log: Vec<&str> = done.stderr.lines().filter(|line| !line.starts_with("line ")).collect();
+    assert!(log.iter().all(|line| line.contains("[SUPERVISOR]")), "{log:?}");
+    assert!(log[2].contains("ended by signal 9"), "its last words come before the log: {log:?}");
     env.assert_nothing_left();
 }
 
 #[test]
 fn a_flood_that_nobody_reads_holds_up_nobody_but_its_writer() {
     let env = TestEnv::new();
-    let arguments = [
-        "keep",
-        "--stop-timeout",
-        "200ms",
-        "--",
-        HOSTILE,
-        "flood",
-        "stderr",
-        "100000",
-    ];
+    let arguments = ["keep", "--stop-timeout", "200ms", "--", HOSTILE, "flood", "stderr", "100000"];
     let mut command = env.afresh(&arguments);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut afresh = command.spawn().expect("it starts");
     wait_for("it runs", || !env.events("server_started").is_empty());
     // Nothing is read from its stderr, and still it stops.
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(afresh.id().cast_signed()),
-        Signal::SIGTERM,
-    )
-    .expect("it runs");
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(afresh.id().cast_signed()), Signal::SIGTERM)
+        .expect("it runs");
     let mut status = None;
     wait_for("it ends", || {
         status = afresh.try_wait().expect("our child");
@@ -118,11 +86,7 @@ fn the_end_of_our_input_is_the_end_of_theirs() {
     afresh.write("one\ntwo\n");
     afresh.close_stdin();
     assert_eq!(afresh.wait().code(), Some(0));
-    assert!(
-        afresh.stdout().contains("1: one\n1: two\nend of input"),
-        "{}",
-        afresh.stdout()
-    );
+    assert!(afresh.stdout().contains("1: one\n1: two\nend of input"), "{}", afresh.stdout());
     env.assert_nothing_left();
 }
 

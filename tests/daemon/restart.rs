@@ -9,10 +9,7 @@ use serde_json::Value;
 use crate::keep;
 
 fn types(records: &[Value]) -> Vec<&str> {
-    records
-        .iter()
-        .filter_map(|record| record["props"]["event_type"].as_str())
-        .collect()
+    records.iter().filter_map(|record| record["props"]["event_type"].as_str()).collect()
 }
 
 #[test]
@@ -44,10 +41,7 @@ fn exit_42_is_recorded_marked_and_restarted() {
     let requested = &records[3];
     assert_eq!(requested["message"], "Server restart requested");
     assert_eq!(requested["props"]["pid"], records[1]["props"]["pid"]);
-    assert_eq!(
-        requested["props"]["reason"],
-        "the process exited with code 42"
-    );
+    assert_eq!(requested["props"]["reason"], "the process exited with code 42");
     assert_eq!(records[5]["props"]["exit_code"], 42);
     assert_ne!(records[6]["props"]["pid"], records[1]["props"]["pid"]);
     for record in &records {
@@ -59,18 +53,8 @@ fn exit_42_is_recorded_marked_and_restarted() {
     let marker: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(marker["pid"], records[1]["props"]["pid"]);
     assert_eq!(marker["reason"], requested["props"]["reason"]);
-    assert!(
-        marker["timestamp"]
-            .as_f64()
-            .is_some_and(|seconds| seconds > 1.7e9),
-        "{marker}"
-    );
-    assert!(
-        marker["iso_time"]
-            .as_str()
-            .is_some_and(|time| time.ends_with('Z')),
-        "{marker}"
-    );
+    assert!(marker["timestamp"].as_f64().is_some_and(|seconds| seconds > 1.7e9), "{marker}");
+    assert!(marker["iso_time"].as_str().is_some_and(|time| time.ends_with('Z')), "{marker}");
     assert_eq!(records[4]["props"]["content"], marker);
     let ignored = fs::read_to_string(env.work().join(".afresh/.gitignore")).expect("written");
     assert_eq!(ignored, "*\n");
@@ -115,14 +99,8 @@ fn requested_restarts_are_throttled() {
     assert_eq!(afresh.wait().code(), Some(0));
     let seconds = |record: &Value| {
         let text = record["timestamp"].as_str().expect("a stamp");
-        let (_, clock) = text
-            .trim_end_matches('Z')
-            .split_once('T')
-            .expect("RFC 3339");
-        let parts: Vec<f64> = clock
-            .split(':')
-            .map(|part| part.parse().expect("digits"))
-            .collect();
+        let (_, clock) = text.trim_end_matches('Z').split_once('T').expect("RFC 3339");
+        let parts: Vec<f64> = clock.split(':').map(|part| part.parse().expect("digits")).collect();
         parts[0] * 3600.0 + parts[1] * 60.0 + parts[2]
     };
     let started: Vec<f64> = env.events("server_started").iter().map(seconds).collect();
@@ -131,10 +109,6 @@ fn requested_restarts_are_throttled() {
         let apart = (pair[1] - pair[0]).rem_euclid(86_400.0);
         assert!(apart > 0.25, "{started:?}");
     }
-    assert!(
-        afresh.stderr().contains("restart throttled"),
-        "{}",
-        afresh.stderr()
-    );
+    assert!(afresh.stderr().contains("restart throttled"), "{}", afresh.stderr());
     env.assert_nothing_left();
 }

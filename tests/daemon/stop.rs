@@ -14,10 +14,7 @@ fn a_child_that_ignores_sigterm_is_killed_and_that_is_said() {
     afresh.signal(Signal::SIGINT);
     assert_eq!(afresh.wait().code(), Some(0));
     let log = afresh.stderr();
-    assert!(
-        log.contains("has not ended within") && log.contains("now sending SIGKILL"),
-        "{log}"
-    );
+    assert!(log.contains("has not ended within") && log.contains("now sending SIGKILL"), "{log}");
     assert!(log.contains("ended by signal 9 (SIGKILL)"), "{log}");
     env.assert_nothing_left();
 }
@@ -28,9 +25,7 @@ fn a_second_ctrl_c_waits_for_nothing() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--stop-timeout", "1h"], &["ignores-term"]);
     afresh.wait_stdout("ready", 1);
-    let service = env.events("server_started")[0]["props"]["pid"]
-        .as_i64()
-        .expect("a pid");
+    let service = env.events("server_started")[0]["props"]["pid"].as_i64().expect("a pid");
     afresh.signal(Signal::SIGINT);
     // Both could arrive as one: the second comes when the first has been heard.
     let ignored = || std::fs::read_to_string(format!("/proc/{service}/status")).unwrap_or_default();
@@ -49,19 +44,11 @@ fn a_second_ctrl_c_waits_for_nothing() {
 fn ctrl_c_in_a_backoff_ends_at_once() {
     // G6
     let env = TestEnv::new();
-    let mut afresh = keep(
-        &env,
-        &["--delay", "1h", "--max-delay", "2h"],
-        &["exit", "1"],
-    );
+    let mut afresh = keep(&env, &["--delay", "1h", "--max-delay", "2h"], &["exit", "1"]);
     afresh.wait_stderr("Restarting", 1);
     afresh.signal(Signal::SIGINT);
     assert_eq!(afresh.wait().code(), Some(0));
-    assert_eq!(
-        env.events("server_started").len(),
-        1,
-        "nothing is started in a shutdown"
-    );
+    assert_eq!(env.events("server_started").len(), 1, "nothing is started in a shutdown");
     env.assert_nothing_left();
 }
 
@@ -113,9 +100,7 @@ fn sigterm_from_outside_is_the_users_stop_and_sigkill_is_not() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--delay", "10ms"], &["idle"]);
     let pid = |n: usize| {
-        let pid = env.events("server_started")[n]["props"]["pid"]
-            .as_i64()
-            .expect("a pid");
+        let pid = env.events("server_started")[n]["props"]["pid"].as_i64().expect("a pid");
         nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"))
     };
     afresh.wait_stdout("ready", 1);
@@ -123,11 +108,7 @@ fn sigterm_from_outside_is_the_users_stop_and_sigkill_is_not() {
     afresh.wait_stdout("ready", 2);
     nix::sys::signal::kill(pid(1), Signal::SIGTERM).expect("it runs");
     assert_eq!(afresh.wait().code(), Some(0));
-    assert!(
-        afresh
-            .stderr()
-            .contains("hostile stopped by user, not restarting")
-    );
+    assert!(afresh.stderr().contains("hostile stopped by user, not restarting"));
     assert_eq!(env.events("server_started").len(), 2);
     env.assert_nothing_left();
 }
@@ -140,10 +121,6 @@ fn stdin_closes_first_where_that_is_configured() {
     afresh.signal(Signal::SIGTERM);
     // An hour would pass before SIGTERM: only the end of its input ends it.
     assert_eq!(afresh.wait().code(), Some(0));
-    assert!(
-        afresh.stdout().contains("end of input"),
-        "{}",
-        afresh.stdout()
-    );
+    assert!(afresh.stdout().contains("end of input"), "{}", afresh.stdout());
     env.assert_nothing_left();
 }

@@ -30,18 +30,7 @@ impl Random {
 const FAMILY: [&str; 4] = ["family", "plain", "setsid", "double-fork"];
 
 fn storm_flags() -> Vec<&'static str> {
-    [
-        &AT_ONCE[..],
-        &[
-            "--copies",
-            "6",
-            "--throttle",
-            "0s",
-            "--stop-timeout",
-            "100ms",
-        ],
-    ]
-    .concat()
+    [&AT_ONCE[..], &["--copies", "6", "--throttle", "0s", "--stop-timeout", "100ms"]].concat()
 }
 
 #[test]
@@ -61,10 +50,7 @@ fn two_thousand_random_signals_leave_no_orphan_no_zombie_and_no_torn_line() {
             afresh.wait_stdout("ready", 1);
             continue;
         }
-        let services: Vec<_> = all
-            .into_iter()
-            .filter(|process| !process.is_ours())
-            .collect();
+        let services: Vec<_> = all.into_iter().filter(|process| !process.is_ours()).collect();
         // Several at once, so that deaths meet deaths.
         for _ in 0..=random.below(4) {
             sent += 1;
@@ -103,12 +89,7 @@ fn a_storm_over_guardians_and_wardens_leaves_nothing_stuck() {
     end(&env, afresh);
 }
 
-const FATAL: [Signal; 4] = [
-    Signal::SIGKILL,
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-];
+const FATAL: [Signal; 4] = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
 /// None of these is a user's stop.
 const ROUGH: [Signal; 6] = [
@@ -196,26 +177,16 @@ fn assert_on_disk(env: &TestEnv, afresh: &Running, round: usize) -> usize {
     let requested = log.matches("Server restart requested").count();
     let exiting = log.matches("exiting for restart").count();
     let on_disk = env.events("server_restart_requested").len();
-    assert!(
-        on_disk >= requested,
-        "round {round}: {on_disk} of {requested}\n{log}"
-    );
+    assert!(on_disk >= requested, "round {round}: {on_disk} of {requested}\n{log}");
     let marked = env.events("restart_marker_written");
-    assert!(
-        marked.len() >= exiting,
-        "round {round}: {} of {exiting}\n{log}",
-        marked.len()
-    );
+    assert!(marked.len() >= exiting, "round {round}: {} of {exiting}\n{log}", marked.len());
     if exiting > 0 {
         let path = env.work().join(".afresh/restart_marker.json");
         let text = fs::read_to_string(path).expect("the marker is there");
         let marker: Value = serde_json::from_str(&text).expect("the marker is whole");
         let seconds = |value: &Value| value["timestamp"].as_f64().expect("seconds");
         let acknowledged = &marked[exiting - 1]["props"]["content"];
-        assert!(
-            seconds(&marker) >= seconds(acknowledged),
-            "round {round}: {marker}"
-        );
+        assert!(seconds(&marker) >= seconds(acknowledged), "round {round}: {marker}");
     }
     requested
 }

@@ -15,11 +15,7 @@ fn the_death_signal_hangs_on_a_thread_that_lasts() {
     let mut afresh = keep(&env, &[], &["idle"]);
     afresh.wait_stdout("ready", 1);
     for name in ["afresh-guardian", "afresh-warden"] {
-        let process = env
-            .alive()
-            .into_iter()
-            .find(|p| p.name == name)
-            .expect(name);
+        let process = env.alive().into_iter().find(|p| p.name == name).expect(name);
         let threads = fs::read_dir(format!("/proc/{}/task", process.pid)).expect("it lives");
         assert_eq!(threads.count(), 1, "{name}");
     }
@@ -70,13 +66,7 @@ fn the_end_of_the_leader_is_not_the_end_of_the_group() {
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
     // The leader went at SIGTERM; the child that ignores it got its time, and then SIGKILL.
-    assert!(
-        afresh
-            .stderr()
-            .contains("sending SIGKILL to the whole tree"),
-        "{}",
-        afresh.stderr()
-    );
+    assert!(afresh.stderr().contains("sending SIGKILL to the whole tree"), "{}", afresh.stderr());
     assert!(env.alive().is_empty(), "{:?}", env.alive());
 }
 
@@ -87,21 +77,12 @@ fn a_service_inherits_nothing_from_us() {
     let done = env.run(&["keep", "--", HOSTILE, "inheritance"]);
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
     let cwd = env.work();
-    let expected = format!(
-        "files {soft} {hard}\ndescriptors 3\ngroup true\ncwd {}\n",
-        cwd.display()
-    );
+    let expected =
+        format!("files {soft} {hard}\ndescriptors 3\ngroup true\ncwd {}\n", cwd.display());
     assert_eq!(done.stdout, expected);
 
     // Not a program in Rust, whose runtime ignores SIGPIPE by itself.
-    let done = env.run(&[
-        "keep",
-        "--",
-        "grep",
-        "-E",
-        "Sig(Blk|Ign)",
-        "/proc/self/status",
-    ]);
+    let done = env.run(&["keep", "--", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"]);
     for line in done.stdout.lines() {
         let mask = line.split_whitespace().last().expect("a mask");
         let mask = u64::from_str_radix(mask, 16).expect("hex");
@@ -118,9 +99,7 @@ fn nothing_is_reaped_late_and_no_zombie_stays() {
     let mut afresh = keep(&env, &AT_ONCE, &["exit-at", "200", "1"]);
     afresh.wait_stdout("arrived", 1);
     for process in env.alive().into_iter().filter(|process| process.is_ours()) {
-        wait_for("no zombies", || {
-            afresh_tests::process::zombies_of(process.pid) == 0
-        });
+        wait_for("no zombies", || afresh_tests::process::zombies_of(process.pid) == 0);
     }
     afresh.signal(Signal::SIGTERM);
     afresh.wait();

@@ -3,10 +3,7 @@
 //! Every test ends by showing that no process of its own is alive: each process that a test starts
 //! carries the test's mark in its environment, and inherits it to whatever it starts.
 
-#![expect(
-    clippy::disallowed_types,
-    reason = "real processes run by the real clock"
-)]
+#![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
 
 pub mod process;
 
@@ -80,19 +77,13 @@ impl TestEnv {
     pub fn furnish(&self, command: &mut Command) {
         command.current_dir(self.work()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command
-            .env("HOME", self.home())
-            .env("AFRESH_TEST_MARK", &self.mark);
+        command.env("HOME", self.home()).env("AFRESH_TEST_MARK", &self.mark);
         command.env("TMPDIR", std::env::temp_dir());
     }
 
     /// Runs `afresh` to its end.
     pub fn run(&self, arguments: &[&str]) -> Finished {
-        let output = self
-            .afresh(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .expect("afresh runs");
+        let output = self.afresh(arguments).stdin(Stdio::null()).output().expect("afresh runs");
         Finished {
             code: output.status.code(),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -126,11 +117,7 @@ impl TestEnv {
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         let gone = wait_quietly(|| self.alive().is_empty());
-        assert!(
-            gone,
-            "not within {PATIENCE:?}: nothing is left, but {:#?}",
-            self.alive()
-        );
+        assert!(gone, "not within {PATIENCE:?}: nothing is left, but {:#?}", self.alive());
     }
 }
 
@@ -149,23 +136,14 @@ impl Drop for TestEnv {
 
 /// The records of a trail, oldest first.
 pub fn records_of(audit_file: &Path) -> Vec<serde_json::Value> {
-    let name = audit_file
-        .file_name()
-        .expect("a file")
-        .to_string_lossy()
-        .into_owned();
+    let name = audit_file.file_name().expect("a file").to_string_lossy().into_owned();
     let rotated = (1..).map(|n| audit_file.with_file_name(format!("{name}.{n}")));
     let mut files: Vec<PathBuf> = rotated.take_while(|path| path.exists()).collect();
     files.reverse();
     files.push(audit_file.to_owned());
-    let text: String = files
-        .iter()
-        .map(|file| fs::read_to_string(file).unwrap_or_default())
-        .collect();
-    assert!(
-        text.is_empty() || text.ends_with('\n'),
-        "the trail ends with a torn line"
-    );
+    let text: String =
+        files.iter().map(|file| fs::read_to_string(file).unwrap_or_default()).collect();
+    assert!(text.is_empty() || text.ends_with('\n'), "the trail ends with a torn line");
     let parse = |line: &str| {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("not a record: {line}: {error}"))
     };
@@ -194,18 +172,11 @@ pub struct Running {
 impl Running {
     /// Starts a command with all streams piped.
     pub fn start(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command starts");
         let stdout = collect(child.stdout.take().expect("it is piped"));
         let stderr = collect(child.stderr.take().expect("it is piped"));
-        Self {
-            child,
-            stdout,
-            stderr,
-        }
+        Self { child, stdout, stderr }
     }
 
     /// Its process id.
@@ -222,10 +193,7 @@ impl Running {
     /// Writes to its stdin.
     pub fn write(&mut self, text: &str) {
         let stdin = self.child.stdin.as_mut().expect("stdin is open");
-        stdin
-            .write_all(text.as_bytes())
-            .and_then(|()| stdin.flush())
-            .expect("it reads");
+        stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush()).expect("it reads");
     }
 
     /// Closes its stdin.
@@ -255,11 +223,7 @@ impl Running {
     #[track_caller]
     pub fn wait_stderr(&self, text: &str, times: usize) {
         let found = wait_quietly(|| self.stderr().matches(text).count() >= times);
-        assert!(
-            found,
-            "waited for `{text}` on stderr, {times} times; it has:\n{}",
-            self.stderr()
-        );
+        assert!(found, "waited for `{text}` on stderr, {times} times; it has:\n{}", self.stderr());
     }
 
     /// Waits for its end.
@@ -324,20 +288,14 @@ pub fn afresh_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
         let test = std::env::current_exe().expect("a test has a path");
-        let target = test
-            .parent()
-            .and_then(Path::parent)
-            .expect("target/PROFILE/deps/test");
+        let target = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/test");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.args(["build", "--quiet", "--package", "afresh"]);
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         if target.ends_with("release") {
             build.arg("--release");
         }
-        assert!(
-            build.status().is_ok_and(|status| status.success()),
-            "afresh does not build"
-        );
+        assert!(build.status().is_ok_and(|status| status.success()), "afresh does not build");
         target.join("afresh")
     })
 }

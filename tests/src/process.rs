@@ -39,18 +39,14 @@ pub fn marked(mark: &str) -> Vec<Process> {
     let all = all();
     let has_mark = |pid: i32| {
         let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes())
+        environ.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
     };
     let mut found: Vec<Process> = all.iter().filter(|p| has_mark(p.pid)).cloned().collect();
     loop {
         let pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
         let kin = |process: &&Process| {
             let related = pids.contains(&process.parent)
-                || found
-                    .iter()
-                    .any(|other| other.parent == process.pid && process.is_ours());
+                || found.iter().any(|other| other.parent == process.pid && process.is_ours());
             related && !pids.contains(&process.pid)
         };
         let more: Vec<Process> = all.iter().filter(kin).cloned().collect();
@@ -64,8 +60,7 @@ pub fn marked(mark: &str) -> Vec<Process> {
 /// All processes but zombies.
 pub fn all() -> Vec<Process> {
     let pids = fs::read_dir("/proc").expect("there is a /proc").flatten();
-    pids.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?))
-        .collect()
+    pids.filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?)).collect()
 }
 
 /// One process, unless it is gone or a zombie.
@@ -80,16 +75,8 @@ pub fn read(pid: i32) -> Option<Process> {
         return None;
     }
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let command = String::from_utf8_lossy(&command)
-        .replace('\0', " ")
-        .trim()
-        .to_owned();
-    Some(Process {
-        pid,
-        parent,
-        command,
-        name,
-    })
+    let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();
+    Some(Process { pid, parent, command, name })
 }
 
 /// How many children of a process are zombies.
@@ -103,6 +90,5 @@ pub fn zombies_of(parent: i32) -> usize {
         let mut fields = after.split_whitespace();
         fields.next() == Some("Z") && fields.next() == Some(&parent.to_string())
     };
-    pids.filter(|entry| entry.file_name().to_str().is_some_and(is_zombie))
-        .count()
+    pids.filter(|entry| entry.file_name().to_str().is_some_and(is_zombie)).count()
 }

@@ -70,10 +70,8 @@ fn check(environment: &Environment) -> Result<(), CommandError> {
         .iter()
         .map(|text| format!("`{}`", text.path))
         .collect();
-    let variables = config
-        .shown()
-        .filter(|shown| matches!(shown.origin, Origin::Env { .. }))
-        .count();
+    let variables =
+        config.shown().filter(|shown| matches!(shown.origin, Origin::Env { .. })).count();
     let files = match files.as_slice() {
         [] => "there is no configuration file, the defaults are in force".to_owned(),
         files => files.join(" and "),
@@ -90,26 +88,18 @@ fn check_file(file: &Path, environment: &Environment) -> Result<(), CommandError
     let path = environment.cwd.join(file);
     let shown = environment.shown(&path);
     let Some(bytes) = read_config(&path)? else {
-        return Err(
-            CommandError::new(Exit::NotFound, format!("there is no file `{shown}`"))
-                .hint("run `afresh config path` to see which files count here"),
-        );
+        return Err(CommandError::new(Exit::NotFound, format!("there is no file `{shown}`"))
+            .hint("run `afresh config path` to see which files count here"));
     };
-    let text = ConfigText {
-        kind: FileKind::Workspace,
-        path: shown,
-        bytes,
-    };
+    let text = ConfigText { kind: FileKind::Workspace, path: shown, bytes };
     config::load(&[text.source()], &[], &[]).map_err(|errors| config_error(&errors))?;
     Ok(output::print(&format!("ok: `{}`\n", text.path))?)
 }
 
 fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), CommandError> {
     let config = environment.config(&environment.workspace(), &[])?;
-    let rows: Vec<Shown> = config
-        .shown()
-        .filter(|shown| !changed || shown.origin != Origin::Default)
-        .collect();
+    let rows: Vec<Shown> =
+        config.shown().filter(|shown| !changed || shown.origin != Origin::Default).collect();
     if json {
         let rows: Vec<serde_json::Value> = rows.iter().map(to_json).collect();
         let text = format!("{:#}\n", serde_json::Value::from(rows));
@@ -167,9 +157,7 @@ fn print_table(rows: &[Shown]) -> io::Result<()> {
         }
         let (key, value) = (row.key, row.value.to_toml());
         let origin = paint.dim(&format!("# {}", row.origin));
-        text.push_str(&format!(
-            "{key:key_width$} = {value:value_width$}  {origin}\n"
-        ));
+        text.push_str(&format!("{key:key_width$} = {value:value_width$}  {origin}\n"));
     }
     output::print(&text)
 }
@@ -185,21 +173,14 @@ fn paths(environment: &Environment) -> Result<(), CommandError> {
         );
     }
     let files = environment.config_files(&workspace);
-    let width = files
-        .iter()
-        .map(|(_, path)| path.display().to_string().chars().count())
-        .max()
-        .unwrap_or(0);
+    let width =
+        files.iter().map(|(_, path)| path.display().to_string().chars().count()).max().unwrap_or(0);
     let line = |(kind, path): &(FileKind, PathBuf)| {
         let whose = match kind {
             FileKind::Workspace => "workspace",
             FileKind::User => "user",
         };
-        let there = if path.exists() {
-            "exists"
-        } else {
-            "does not exist"
-        };
+        let there = if path.exists() { "exists" } else { "does not exist" };
         let path = path.display().to_string();
         format!("{whose:9}  {path:width$}  {there}\n")
     };

@@ -118,11 +118,7 @@ fn summary(problems: usize, warnings: usize) -> String {
         (0, warnings) => format!("no problem, {}", many(warnings, "warning")),
         (problems, 0) => many(problems, "problem"),
         (problems, warnings) => {
-            format!(
-                "{}, {}",
-                many(problems, "problem"),
-                many(warnings, "warning")
-            )
+            format!("{}, {}", many(problems, "problem"), many(warnings, "warning"))
         }
     }
 }

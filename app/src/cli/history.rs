@@ -85,11 +85,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     }
     let failed = |error: io::Error| {
         let path = environment.shown(&path);
-        CommandError::new(
-            Exit::Unavailable,
-            format!("cannot read the trail `{path}`: {error}"),
-        )
-        .hint("run `afresh doctor`")
+        CommandError::new(Exit::Unavailable, format!("cannot read the trail `{path}`: {error}"))
+            .hint("run `afresh doctor`")
     };
     let mut printer = Printer {
         lines: Lines::new(),
@@ -181,10 +178,7 @@ impl Arguments {
         let services = services(path);
         if !services.contains(service) && !services.is_empty() {
             let names: Vec<String> = services.iter().map(|name| harmless(name)).collect();
-            output::warn(&format!(
-                "hint: services in the trail: {}",
-                names.join(", ")
-            ));
+            output::warn(&format!("hint: services in the trail: {}", names.join(", ")));
         }
     }
 }
@@ -272,8 +266,7 @@ impl Printer {
             None => format!("{:7}", "?"),
             Some(Level::Warning) => self.paint.yellow(Level::Warning.name()),
             Some(Level::Error) => {
-                self.paint
-                    .red(&format!("{:width$}", Level::Error.name(), width = 7))
+                self.paint.red(&format!("{:width$}", Level::Error.name(), width = 7))
             }
         };
         let service = harmless(entry.service().unwrap_or("-"));
@@ -323,9 +316,7 @@ fn parse_stamp(text: &str) -> Option<Stamp> {
     let offset_by = Duration::from_secs(minutes * 60);
     match &offset[..1] {
         "+" => Some(stamp.earlier_by(offset_by)),
-        "-" => Some(Stamp::since_unix_epoch(
-            stamp.since(Stamp::default()) + offset_by,
-        )),
+        "-" => Some(Stamp::since_unix_epoch(stamp.since(Stamp::default()) + offset_by)),
         _ => None,
     }
 }
@@ -346,10 +337,7 @@ mod tests {
         ] {
             assert_eq!(parse_stamp(text), noon, "{text}");
         }
-        assert_eq!(
-            parse_stamp("2026-11-15"),
-            Stamp::parse("2026-11-15T00:00:00Z")
-        );
+        assert_eq!(parse_stamp("2026-11-15"), Stamp::parse("2026-11-15T00:00:00Z"));
         for text in [
             "",
             "1h",

@@ -118,55 +118,23 @@ impl PolicyFlags {
                 "defaults.restart_on_normal_exit",
                 &self.restart_on_normal_exit,
             ),
-            (
-                "--restart-code",
-                "defaults.restart_code",
-                &self.restart_code,
-            ),
+            ("--restart-code", "defaults.restart_code", &self.restart_code),
             ("--backoff", "defaults.backoff", &self.backoff),
             ("--delay", "defaults.delay", &self.delay),
             ("--factor", "defaults.factor", &self.factor),
             ("--max-delay", "defaults.max_delay", &self.max_delay),
             ("--jitter", "defaults.jitter", &self.jitter),
             ("--throttle", "defaults.throttle", &self.throttle),
-            (
-                "--crash-loop-count",
-                "defaults.crash_loop_count",
-                &self.crash_loop_count,
-            ),
-            (
-                "--crash-loop-window",
-                "defaults.crash_loop_window",
-                &self.crash_loop_window,
-            ),
-            (
-                "--stable-after",
-                "defaults.stable_after",
-                &self.stable_after,
-            ),
-            (
-                "--max-restarts",
-                "defaults.max_restarts",
-                &self.max_restarts,
-            ),
-            (
-                "--stdin-timeout",
-                "defaults.stdin_timeout",
-                &self.stdin_timeout,
-            ),
-            (
-                "--stop-timeout",
-                "defaults.stop_timeout",
-                &self.stop_timeout,
-            ),
+            ("--crash-loop-count", "defaults.crash_loop_count", &self.crash_loop_count),
+            ("--crash-loop-window", "defaults.crash_loop_window", &self.crash_loop_window),
+            ("--stable-after", "defaults.stable_after", &self.stable_after),
+            ("--max-restarts", "defaults.max_restarts", &self.max_restarts),
+            ("--stdin-timeout", "defaults.stdin_timeout", &self.stdin_timeout),
+            ("--stop-timeout", "defaults.stop_timeout", &self.stop_timeout),
         ]
         .into_iter()
         .filter_map(|(name, setting, value)| {
-            value.as_deref().map(|value| Flag {
-                name,
-                setting,
-                value,
-            })
+            value.as_deref().map(|value| Flag { name, setting, value })
         })
         .collect()
     }
@@ -175,9 +143,7 @@ impl PolicyFlags {
 pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &arguments.policy.flags())?;
-    let name = arguments
-        .name
-        .unwrap_or_else(|| name_of(&arguments.command[0]));
+    let name = arguments.name.unwrap_or_else(|| name_of(&arguments.command[0]));
     let keep = Keep {
         name,
         command: Command {
@@ -194,16 +160,13 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         watcher: None,
+        requests: None,
         stdin: arguments.copies == 1,
         quiet: false,
     };
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
-    Ok(if code == 0 {
-        Exit::Success
-    } else {
-        Exit::Command(code)
-    })
+    Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
 }
 
 fn name_of(program: &OsString) -> String {
@@ -217,12 +180,8 @@ fn variables(
     added: Vec<(String, String)>,
 ) -> Vec<(OsString, OsString)> {
     let kept = |name: &OsString| !clear || name == "PATH";
-    let mut variables: Vec<(OsString, OsString)> = environment
-        .variables
-        .iter()
-        .filter(|(name, _)| kept(name))
-        .cloned()
-        .collect();
+    let mut variables: Vec<(OsString, OsString)> =
+        environment.variables.iter().filter(|(name, _)| kept(name)).cloned().collect();
     for (name, value) in added {
         variables.retain(|(other, _)| *other != *name);
         variables.push((name.into(), value.into()));

@@ -30,10 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
         .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
     written.map_err(|error| {
         let path = folder.display();
-        CommandError::new(
-            Exit::Unavailable,
-            format!("cannot write the pages to `{path}`: {error}"),
-        )
+        CommandError::new(Exit::Unavailable, format!("cannot write the pages to `{path}`: {error}"))
     })?;
     Ok(Exit::Success)
 }

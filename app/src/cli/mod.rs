@@ -43,7 +43,6 @@ pub(crate) enum Command {
     History(history::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
-    /// Watch a small service crash, be killed and be restarted
     Demo(demo::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),

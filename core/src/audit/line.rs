@@ -55,9 +55,7 @@ fn longest_string(value: &mut Value) -> Option<&mut String> {
 }
 
 fn longest<'a>(values: impl Iterator<Item = &'a mut Value>) -> Option<&'a mut String> {
-    values
-        .filter_map(longest_string)
-        .max_by_key(|text| text.len())
+    values.filter_map(longest_string).max_by_key(|text| text.len())
 }
 
 /// Takes `excess` bytes and room for the mark off the end, half of the text at most: what is escaped
@@ -91,10 +89,7 @@ mod tests {
     fn no_secret_gets_into_a_line() {
         let line = record(vec![
             ("args", json!(["serve", "--password", "hunter2"])),
-            (
-                "deep",
-                json!({"list": [{"url": "http://me:pass@host/"}], "api_key": "x"}),
-            ),
+            ("deep", json!({"list": [{"url": "http://me:pass@host/"}], "api_key": "x"})),
         ])
         .to_safe_line(Stamp::default());
         for secret in ["abc", "hunter2", "pass@", "\"x\""] {

@@ -129,10 +129,7 @@ mod tests {
     fn fields_that_are_not_known_are_passed_over() {
         let text = r#"{"later":[1],"timestamp":5,"pid":7,"reason":"","iso_time":"x","service":3}"#;
         let marker = Marker::parse(text).unwrap();
-        assert_eq!(
-            (marker.timestamp, marker.pid, marker.service),
-            (5.0, 7, None)
-        );
+        assert_eq!((marker.timestamp, marker.pid, marker.service), (5.0, 7, None));
     }
 
     #[test]

@@ -48,11 +48,7 @@ impl Excerpt {
                 carets += cells;
             }
         }
-        Self {
-            text,
-            indent,
-            carets: carets.max(1),
-        }
+        Self { text, indent, carets: carets.max(1) }
     }
 }
 

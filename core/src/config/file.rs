@@ -27,10 +27,7 @@ pub(super) fn read(source: &Source<'_>) -> Read {
     let mut reader = Reader {
         path: harmless(source.path),
         lines: Lines::new(&text),
-        read: Read {
-            given: Vec::new(),
-            errors: Vec::new(),
-        },
+        read: Read { given: Vec::new(), errors: Vec::new() },
     };
     if too_large {
         let kib = CONFIG_FILE_BYTES_MAX / 1024;
@@ -127,20 +124,9 @@ impl Reader<'_> {
         match setting.kind.read_toml(item) {
             Ok(value) => {
                 let (line, column, excerpt) = self.lines.locate(&value_span);
-                let origin = Origin::File {
-                    path: self.path.clone(),
-                    line,
-                    column,
-                };
+                let origin = Origin::File { path: self.path.clone(), line, column };
                 let excerpt = Some(excerpt);
-                self.read.given.push((
-                    index,
-                    Given {
-                        value,
-                        origin,
-                        excerpt,
-                    },
-                ));
+                self.read.given.push((index, Given { value, origin, excerpt }));
             }
             Err(kind) => {
                 let (message, hint) = misfit(setting, kind, item);
@@ -179,12 +165,7 @@ impl Reader<'_> {
             message => (message.to_owned(), None),
         };
         let hint = hint.map(str::to_owned);
-        self.error(
-            ErrorKind::Syntax,
-            format!("invalid TOML: {message}"),
-            span,
-            hint,
-        );
+        self.error(ErrorKind::Syntax, format!("invalid TOML: {message}"), span, hint);
     }
 
     fn error(&mut self, kind: ErrorKind, message: String, at: Range<usize>, hint: Option<String>) {
@@ -201,11 +182,7 @@ impl Reader<'_> {
         self.read.errors.push(ConfigError {
             kind,
             message,
-            origin: Origin::File {
-                path: self.path.clone(),
-                line,
-                column,
-            },
+            origin: Origin::File { path: self.path.clone(), line, column },
             excerpt: Some(excerpt),
             hint,
         });
@@ -225,9 +202,7 @@ fn misfit(setting: &Setting, kind: ErrorKind, item: &Item) -> (String, String) {
         _ => format!("`{}`", printable(&written)),
     };
     let (key, wanted) = (setting.key, &setting.kind);
-    let hint = value_hint(setting, &written, |value| {
-        format!("{key} = {}", value.to_toml())
-    });
+    let hint = value_hint(setting, &written, |value| format!("{key} = {}", value.to_toml()));
     (format!("`{key}` must be {wanted}, not {found}"), hint)
 }
 
@@ -249,10 +224,6 @@ fn span(key: &Key) -> Range<usize> {
 
 fn type_name(item: &Item) -> String {
     let name = item.type_name();
-    let article = if name.starts_with(['a', 'i']) {
-        "an"
-    } else {
-        "a"
-    };
+    let article = if name.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("{article} {name}")
 }

@@ -70,12 +70,8 @@ pub enum Value {
     Size(u64),
 }
 
-const SIZE_UNITS: [(&str, u64); 4] = [
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("B", 1),
-];
+const SIZE_UNITS: [(&str, u64); 4] =
+    [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Kind {
     /// Reads the text of an environment variable, a flag or a string in a file.
@@ -144,9 +140,9 @@ impl Kind {
                 let number = u8::try_from(number).ok()?;
                 (number <= *max).then_some(Value::Percent(number))
             }
-            Self::Integer { min, max } => (*min..=*max)
-                .contains(&number)
-                .then_some(Value::Integer(number)),
+            Self::Integer { min, max } => {
+                (*min..=*max).contains(&number).then_some(Value::Integer(number))
+            }
             _ => None,
         }
     }
@@ -156,9 +152,7 @@ impl Kind {
         let Self::Float { min, max } = self else {
             return None;
         };
-        (*min..=*max)
-            .contains(&number)
-            .then_some(Value::Float(number))
+        (*min..=*max).contains(&number).then_some(Value::Float(number))
     }
 }
 
@@ -219,9 +213,7 @@ impl fmt::Display for Value {
             Self::Word(word) => f.write_str(word),
             Self::Path(path) => f.write_str(path),
             Self::Size(bytes) => {
-                let unit = SIZE_UNITS
-                    .iter()
-                    .find(|(_, unit)| bytes.is_multiple_of(*unit));
+                let unit = SIZE_UNITS.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
                 let (name, unit) = unit.unwrap_or(&("B", 1));
                 write!(f, "{}{name}", bytes / unit)
             }
@@ -230,9 +222,8 @@ impl fmt::Display for Value {
 }
 
 fn parse_size(text: &str) -> Option<u64> {
-    let (number, unit) = SIZE_UNITS
-        .iter()
-        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
+    let (number, unit) =
+        SIZE_UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     // `parse` alone would also take a sign.
     let digits = number.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| number.parse::<u64>().ok()?.checked_mul(*unit))?
@@ -243,15 +234,9 @@ mod tests {
     use super::*;
 
     const INTEGER: Kind = Kind::Integer { min: 1, max: 255 };
-    const FLOAT: Kind = Kind::Float {
-        min: 1.0,
-        max: 10.0,
-    };
+    const FLOAT: Kind = Kind::Float { min: 1.0, max: 10.0 };
     const WORD: Kind = Kind::Word(&["always", "on-crash", "never"]);
-    const SIZE: Kind = Kind::Size {
-        min: 4096,
-        max: 1 << 40,
-    };
+    const SIZE: Kind = Kind::Size { min: 4096, max: 1 << 40 };
 
     #[test]
     fn texts_of_every_kind_are_read() {
@@ -319,9 +304,8 @@ mod tests {
             "flag = true\nlist = [1]\ndate = 2026-01-01\n[table]\n[[tables]]\n"
         ))
         .unwrap();
-        let keys = [
-            "text", "number", "huge", "float", "nan", "flag", "list", "date", "table", "tables",
-        ];
+        let keys =
+            ["text", "number", "huge", "float", "nan", "flag", "list", "date", "table", "tables"];
         // `+` is taken, `-` is a bad value, a space a wrong type.
         let cases = [
             (Kind::Duration, "+         "),

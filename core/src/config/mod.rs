@@ -177,9 +177,7 @@ impl Draft {
         let Some(short) = name.strip_prefix("AFRESH_") else {
             return;
         };
-        let origin = Origin::Env {
-            name: name.to_owned(),
-        };
+        let origin = Origin::Env { name: name.to_owned() };
         if let Some(index) = SETTINGS.iter().position(|setting| setting.env() == name) {
             if !value.is_empty() {
                 self.read_text(index, name, value, origin);
@@ -201,9 +199,7 @@ impl Draft {
     }
 
     fn read_flag(&mut self, flag: &Flag<'_>) {
-        let origin = Origin::Flag {
-            name: flag.name.to_owned(),
-        };
+        let origin = Origin::Flag { name: flag.name.to_owned() };
         let setting = flag.setting.split_once('.');
         match setting.and_then(|(section, key)| position(section, key)) {
             Some(index) => self.read_text(index, flag.name, flag.value, origin),
@@ -223,11 +219,7 @@ impl Draft {
         let line = format!("{name}={text}");
         let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
         if let Some(value) = setting.kind.parse(text) {
-            self.values[index] = Given {
-                value,
-                origin,
-                excerpt,
-            };
+            self.values[index] = Given { value, origin, excerpt };
             return;
         }
         let (wanted, found) = (&setting.kind, printable(text));
@@ -356,10 +348,7 @@ impl Draft {
     /// None where the place of the file is left to the app.
     fn path(&self, key: &str) -> Option<PathBuf> {
         match self.given("trail", key) {
-            Given {
-                origin: Origin::Default,
-                ..
-            } => None,
+            Given { origin: Origin::Default, .. } => None,
             given => Some(given.value.to_string().into()),
         }
     }

@@ -18,9 +18,7 @@ are found and which one wins. Editors can check a file with [the schema](afresh.
         for setting in of_section(name) {
             let (key, env, help) = (setting.key, setting.env(), setting.help);
             let (kind, default) = (&setting.kind, setting.default.to_toml());
-            page.push_str(&format!(
-                "| `{key}` | {kind} | `{default}` | `{env}` | {help} |\n"
-            ));
+            page.push_str(&format!("| `{key}` | {kind} | `{default}` | `{env}` | {help} |\n"));
         }
     }
     page

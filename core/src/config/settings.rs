@@ -90,10 +90,7 @@ pub static SETTINGS: [Setting; 19] = [
     ),
     defaults(
         "factor",
-        Kind::Float {
-            min: 1.0,
-            max: 10.0,
-        },
+        Kind::Float { min: 1.0, max: 10.0 },
         Value::Float(2.0),
         "By how much each wait is longer than the one before.",
     ),
@@ -135,10 +132,7 @@ pub static SETTINGS: [Setting; 19] = [
     ),
     defaults(
         "max_restarts",
-        Kind::Integer {
-            min: 0,
-            max: 1_000_000,
-        },
+        Kind::Integer { min: 0, max: 1_000_000 },
         Value::Integer(5),
         "Consecutive restarts without a stable run before giving up; 0 never gives up.",
     ),
@@ -148,12 +142,7 @@ pub static SETTINGS: [Setting; 19] = [
         seconds(0),
         "A stop closes stdin, waits this long, then sends SIGTERM.",
     ),
-    defaults(
-        "stop_timeout",
-        Kind::Duration,
-        seconds(5),
-        "The time between SIGTERM and SIGKILL.",
-    ),
+    defaults("stop_timeout", Kind::Duration, seconds(5), "The time between SIGTERM and SIGKILL."),
     trail(
         "audit_file",
         Kind::Path,
@@ -169,10 +158,7 @@ pub static SETTINGS: [Setting; 19] = [
     trail(
         "max_size",
         // Below the least size, nearly every record would begin a new file.
-        Kind::Size {
-            min: 4 << 10,
-            max: 1 << 40,
-        },
+        Kind::Size { min: 4 << 10, max: 1 << 40 },
         Value::Size(limits::TRAIL_FILE_BYTES_MAX),
         "The trail is rotated at this size.",
     ),
@@ -195,23 +181,11 @@ pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Setting
 }
 
 const fn defaults(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
-    Setting {
-        section: "defaults",
-        key,
-        kind,
-        default,
-        help,
-    }
+    Setting { section: "defaults", key, kind, default, help }
 }
 
 const fn trail(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
-    Setting {
-        section: "trail",
-        key,
-        kind,
-        default,
-        help,
-    }
+    Setting { section: "trail", key, kind, default, help }
 }
 
 const fn seconds(seconds: u64) -> Value {

@@ -38,9 +38,7 @@ fn distance(from: &[char], to: &[char]) -> usize {
     for (i, a) in from.iter().enumerate() {
         let mut row = vec![i + 1];
         for (j, b) in to.iter().enumerate() {
-            let mut best = (last[j] + usize::from(a != b))
-                .min(last[j + 1] + 1)
-                .min(row[j] + 1);
+            let mut best = (last[j] + usize::from(a != b)).min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
                 best = best.min(before_last[j - 1] + 1);
             }
@@ -57,13 +55,7 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_found() {
-        let names = [
-            "delay",
-            "max_delay",
-            "max_restarts",
-            "stop_timeout",
-            "always",
-        ];
+        let names = ["delay", "max_delay", "max_restarts", "stop_timeout", "always"];
         let cases = [
             ("max_restart", Some("max_restarts")),
             ("maxRestarts", Some("max_restarts")),
@@ -87,12 +79,8 @@ mod tests {
 
     #[test]
     fn distances_count_single_changes() {
-        let cases = [
-            ("", "abc", 3),
-            ("abc", "abc", 0),
-            ("abc", "acb", 1),
-            ("kitten", "sitting", 3),
-        ];
+        let cases =
+            [("", "abc", 3), ("abc", "abc", 0), ("abc", "acb", 1), ("kitten", "sitting", 3)];
         for (from, to, wanted) in cases {
             assert_eq!(distance(&plain(from), &plain(to)), wanted, "{from} {to}");
             assert_eq!(distance(&plain(to), &plain(from)), wanted, "{to} {from}");

@@ -10,11 +10,7 @@ fn file(kind: FileKind, text: &str) -> Source<'_> {
         FileKind::Workspace => "afresh.toml",
         FileKind::User => "/home/ada/.config/afresh/config.toml",
     };
-    Source {
-        kind,
-        path,
-        bytes: text.as_bytes(),
-    }
+    Source { kind, path, bytes: text.as_bytes() }
 }
 
 fn load_text(text: &str) -> Result<Config, Vec<ConfigError>> {
@@ -126,24 +122,13 @@ fn each_layer_wins_over_the_ones_below() {
     let workspace = "[defaults]\n\nmax_restarts = 11";
     let user = "[defaults]\nmax_restarts = 12";
     let env = env(&[("AFRESH_MAX_RESTARTS", "13")]);
-    let flag = Flag {
-        name: "--max-restarts",
-        setting: "defaults.max_restarts",
-        value: "14",
-    };
+    let flag = Flag { name: "--max-restarts", setting: "defaults.max_restarts", value: "14" };
     // The user's file comes first: the order in which they are given means nothing.
-    let files = [
-        file(FileKind::User, user),
-        file(FileKind::Workspace, workspace),
-    ];
+    let files = [file(FileKind::User, user), file(FileKind::Workspace, workspace)];
     let cases = [
         (load(&[], &[], &[]), 5, "default"),
         (load(&files[1..], &[], &[]), 11, "afresh.toml:3"),
-        (
-            load(&files, &[], &[]),
-            12,
-            "/home/ada/.config/afresh/config.toml:2",
-        ),
+        (load(&files, &[], &[]), 12, "/home/ada/.config/afresh/config.toml:2"),
         (load(&files, &env, &[]), 13, "env AFRESH_MAX_RESTARTS"),
         (load(&files, &env, &[flag]), 14, "flag --max-restarts"),
     ];
@@ -158,10 +143,7 @@ fn each_layer_wins_over_the_ones_below() {
     // A layer that says nothing about a key leaves it alone.
     let other = file(FileKind::User, "[trail]\nkeep = 2");
     let config = load(&[files[1], other], &[], &[]).unwrap();
-    assert_eq!(
-        (config.policy.max_restarts, config.trail.files_kept),
-        (11, 2)
-    );
+    assert_eq!((config.policy.max_restarts, config.trail.files_kept), (11, 2));
 }
 
 #[test]
@@ -406,11 +388,7 @@ hint: remove one of the two"
         ("a =\n", "1:4", "the value is missing"),
         ("a", "1:2", "key with no value, expected `=`"),
         ("a = \"x\n", "1:7", "invalid basic string, expected `\"`"),
-        (
-            "k\0 = 1",
-            "1:2",
-            "invalid unquoted key, expected letters, numbers, `-`, `_`",
-        ),
+        ("k\0 = 1", "1:2", "invalid unquoted key, expected letters, numbers, `-`, `_`"),
     ];
     for (text, place, message) in cases {
         let report = report(text);
@@ -460,16 +438,8 @@ fn variables_and_flags_are_named_in_their_errors() {
         ("AFRESH_JITTER", ""),
     ]);
     let flags = [
-        Flag {
-            name: "--max-restarts",
-            setting: "defaults.max_restarts",
-            value: "-1",
-        },
-        Flag {
-            name: "--speed",
-            setting: "defaults.speed",
-            value: "1",
-        },
+        Flag { name: "--max-restarts", setting: "defaults.max_restarts", value: "-1" },
+        Flag { name: "--speed", setting: "defaults.speed", value: "1" },
     ];
     assert_eq!(
         joined(&load(&[], &env, &flags).unwrap_err()),
@@ -568,10 +538,8 @@ hint: `delay` comes from: afresh.toml:2"
 
 #[test]
 fn errors_of_all_layers_come_together() {
-    let files = [
-        file(FileKind::User, "[trail]\nkeep = 0"),
-        file(FileKind::Workspace, "[defaults\n"),
-    ];
+    let files =
+        [file(FileKind::User, "[trail]\nkeep = 0"), file(FileKind::Workspace, "[defaults\n")];
     let errors = load(&files, &env(&[("AFRESH_DELAY", "x")]), &[]).unwrap_err();
     let kinds: Vec<ErrorKind> = errors.iter().map(|error| error.kind).collect();
     let wanted = [ErrorKind::Syntax, ErrorKind::BadValue, ErrorKind::BadValue];
@@ -580,16 +548,8 @@ fn errors_of_all_layers_come_together() {
 
 #[test]
 fn binary_files_are_refused_with_the_place() {
-    let source = |bytes| Source {
-        kind: FileKind::Workspace,
-        path: "a\u{1b}[31m.toml",
-        bytes,
-    };
-    let errors = load(
-        &[source(b"# \xc3\xa9\n[trail]\nkeep\xff\xfe = 1")],
-        &[],
-        &[],
-    );
+    let source = |bytes| Source { kind: FileKind::Workspace, path: "a\u{1b}[31m.toml", bytes };
+    let errors = load(&[source(b"# \xc3\xa9\n[trail]\nkeep\xff\xfe = 1")], &[], &[]);
     assert_eq!(
         joined(&errors.unwrap_err()),
         "\
@@ -694,11 +654,7 @@ fn mutated_files_never_panic_and_errors_lie_inside() {
         for _ in 0..=random.below(8) {
             random.mutate(&mut bytes);
         }
-        let source = Source {
-            kind: FileKind::Workspace,
-            path: "afresh.toml",
-            bytes: &bytes,
-        };
+        let source = Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: &bytes };
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.split('\n').collect();
         for error in load(&[source], &[], &[]).err().unwrap_or_default() {

@@ -14,11 +14,7 @@ impl Service {
     pub(super) fn exited(&mut self, now: Time, exit: Exit, effects: &mut Vec<Effect>) {
         let (pid, since, goal) = match &self.process {
             // A restart was asked for and had to wait: the end is what it waited for.
-            Process::Running {
-                pid,
-                since,
-                restart_at: Some((_, reason)),
-            } => {
+            Process::Running { pid, since, restart_at: Some((_, reason)) } => {
                 effects.push(Effect::Tell(Event::ExitingForRestart {
                     pid: Some(*pid),
                     reason: reason.clone(),
@@ -26,14 +22,8 @@ impl Service {
                 }));
                 (Some(*pid), *since, Some(Goal::NewInstance))
             }
-            Process::Running {
-                pid,
-                since,
-                restart_at: None,
-            } => (Some(*pid), *since, None),
-            Process::Stopping {
-                pid, since, goal, ..
-            } => (*pid, *since, Some(goal.clone())),
+            Process::Running { pid, since, restart_at: None } => (Some(*pid), *since, None),
+            Process::Stopping { pid, since, goal, .. } => (*pid, *since, Some(goal.clone())),
             // Its guardian was killed before it could report the start.
             Process::Starting => (None, now, None),
             Process::Down(_) | Process::Waiting { .. } => return,
@@ -46,12 +36,7 @@ impl Service {
             Some(Goal::NewInstance) => Ending::Replaced,
             Some(Goal::Down) => Ending::StoppedByUser,
         };
-        effects.push(Effect::Tell(Event::Exited {
-            pid,
-            exit,
-            ending: ending.clone(),
-            uptime,
-        }));
+        effects.push(Effect::Tell(Event::Exited { pid, exit, ending: ending.clone(), uptime }));
         match self.want {
             Want::Up => self.after_exit(now, pid, uptime, ending, effects),
             Want::Down | Want::Shutdown { .. } => self.rest_stopped(effects),
@@ -94,19 +79,9 @@ impl Service {
                 let exit_code = self.policy.restart_code;
                 let reason = format!("the process exited with code {exit_code}");
                 effects.extend([
-                    Effect::Tell(Event::RestartRequested {
-                        pid,
-                        reason: reason.clone(),
-                    }),
-                    Effect::MarkRestart {
-                        pid,
-                        reason: reason.clone(),
-                    },
-                    Effect::Tell(Event::ExitingForRestart {
-                        pid,
-                        reason,
-                        exit_code,
-                    }),
+                    Effect::Tell(Event::RestartRequested { pid, reason: reason.clone() }),
+                    Effect::MarkRestart { pid, reason: reason.clone() },
+                    Effect::Tell(Event::ExitingForRestart { pid, reason, exit_code }),
                 ]);
                 self.plan_requested(now, effects);
             }
@@ -149,9 +124,7 @@ impl Service {
                     attempt: self.restarts.consecutive,
                     attempts_max: self.policy.max_restarts,
                 }));
-                self.process = Process::Waiting {
-                    spawn_at: now + delay,
-                };
+                self.process = Process::Waiting { spawn_at: now + delay };
             }
             Verdict::GiveUp => {
                 effects.push(Effect::Tell(Event::GaveUp {
@@ -175,9 +148,7 @@ impl Service {
 
     pub(super) fn rest_finished(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
         self.want = Want::Down;
-        effects.push(Effect::Tell(Event::Stopped(StopReason::Policy(
-            ending.clone(),
-        ))));
+        effects.push(Effect::Tell(Event::Stopped(StopReason::Policy(ending.clone()))));
         self.process = Process::Down(Rest::Finished(ending));
     }
 }

@@ -114,23 +114,14 @@ pub enum StopReason {
 impl Event {
     /// Whether the event announces what is about to be done, and so must be on disk before.
     pub const fn is_announcement(&self) -> bool {
-        matches!(
-            self,
-            Self::RestartRequested { .. } | Self::ExitingForRestart { .. }
-        )
+        matches!(self, Self::RestartRequested { .. } | Self::ExitingForRestart { .. })
     }
 
     /// The record of the trail. `title` is how people call the service, `name` its key.
     pub fn record(&self, title: &str, name: &str, logger: &str) -> Record {
         let (level, event_type, message, mut props) = self.parts(title);
         props.insert(0, ("service", Value::from(name)));
-        Record {
-            level,
-            logger: logger.to_owned(),
-            message,
-            event_type,
-            props,
-        }
+        Record { level, logger: logger.to_owned(), message, event_type, props }
     }
 
     /// The sentence of the log.
@@ -140,11 +131,7 @@ impl Event {
 
     fn parts(&self, title: &str) -> Parts {
         match self {
-            Self::Started {
-                pid,
-                generation,
-                restarts,
-            } => (
+            Self::Started { pid, generation, restarts } => (
                 Level::Info,
                 "server_started",
                 format!("{title} started (pid {pid}, restart {restarts})"),
@@ -154,20 +141,14 @@ impl Event {
                     ("restarts", json!(restarts)),
                 ],
             ),
-            Self::Exited {
-                pid,
-                exit,
-                ending,
-                uptime,
-            } => exited(title, *pid, *exit, ending, *uptime),
+            Self::Exited { pid, exit, ending, uptime } => {
+                exited(title, *pid, *exit, ending, *uptime)
+            }
             Self::SpawnFailed(failure) => (
                 Level::Error,
                 "server_spawn_failed",
                 format!("{title} could not be started: {}", failure.message),
-                vec![
-                    ("error", json!(failure.message)),
-                    ("hint", json!(failure.hint)),
-                ],
+                vec![("error", json!(failure.message)), ("hint", json!(failure.hint))],
             ),
             Self::RestartRequested { pid, reason } => (
                 Level::Info,
@@ -175,11 +156,7 @@ impl Event {
                 "Server restart requested".to_owned(),
                 vec![("reason", json!(reason)), ("pid", json!(pid))],
             ),
-            Self::ExitingForRestart {
-                pid,
-                reason,
-                exit_code,
-            } => (
+            Self::ExitingForRestart { pid, reason, exit_code } => (
                 Level::Info,
                 "server_exiting_for_restart",
                 format!("{title} exiting for restart: {reason}"),
@@ -192,10 +169,7 @@ impl Event {
             Self::Recovered { uptime } => (
                 Level::Info,
                 "server_recovered",
-                format!(
-                    "{title} has been up for {}, all is well",
-                    show_duration(*uptime)
-                ),
+                format!("{title} has been up for {}, all is well", show_duration(*uptime)),
                 vec![("uptime_ms", millis(*uptime))],
             ),
             Self::Stopped(reason) => stopped(title, reason),
@@ -212,23 +186,13 @@ impl Event {
             Self::Throttled { delay } => (
                 Level::Info,
                 "server_restart_throttled",
-                format!(
-                    "{title} restart throttled, waiting {}",
-                    show_duration(*delay)
-                ),
+                format!("{title} restart throttled, waiting {}", show_duration(*delay)),
                 vec![("delay_ms", millis(*delay))],
             ),
-            Self::Restarting {
-                delay,
-                after,
-                attempt,
-                attempts_max,
-            } => restarting(title, *delay, after, *attempt, *attempts_max),
-            Self::CrashLoop {
-                crashes,
-                window,
-                delay,
-            } => (
+            Self::Restarting { delay, after, attempt, attempts_max } => {
+                restarting(title, *delay, after, *attempt, *attempts_max)
+            }
+            Self::CrashLoop { crashes, window, delay } => (
                 Level::Error,
                 "server_crash_loop",
                 format!(
@@ -246,21 +210,17 @@ impl Event {
             Self::GaveUp { restarts, last } => (
                 Level::Error,
                 "server_gave_up",
-                format!("{title} failed: gave up after {restarts} restarts; last: {last}"),
+                format!(
+                    "{title} failed: gave up after {restarts} restart{}; last: {last}",
+                    if *restarts == 1 { "" } else { "s" }
+                ),
                 vec![("restarts", json!(restarts)), ("last", json!(last.name()))],
             ),
             Self::Escalating { pid, waited, step } => (
                 Level::Warning,
                 "server_stop_escalated",
-                format!(
-                    "{title} has not ended within {}, now {step}",
-                    show_duration(*waited)
-                ),
-                vec![
-                    ("pid", json!(pid)),
-                    ("waited_ms", millis(*waited)),
-                    ("step", json!(step)),
-                ],
+                format!("{title} has not ended within {}, now {step}", show_duration(*waited)),
+                vec![("pid", json!(pid)), ("waited_ms", millis(*waited)), ("step", json!(step))],
             ),
             _ => unreachable!("parts() handles all other events"),
         }
@@ -277,11 +237,8 @@ fn exited(title: &str, pid: Option<u32>, exit: Exit, ending: &Ending, uptime: Du
             | Ending::HandshakeFailed(_)
             | Ending::HealthFailed(_)
     );
-    let (level, event_type) = if failed {
-        (Level::Warning, "server_crashed")
-    } else {
-        (Level::Info, "server_exited")
-    };
+    let (level, event_type) =
+        if failed { (Level::Warning, "server_crashed") } else { (Level::Info, "server_exited") };
     let (code, signal) = match exit {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
@@ -291,10 +248,7 @@ fn exited(title: &str, pid: Option<u32>, exit: Exit, ending: &Ending, uptime: Du
     (
         level,
         event_type,
-        format!(
-            "{title}{who} {exit} after {}: {ending}",
-            show_duration(uptime)
-        ),
+        format!("{title}{who} {exit} after {}: {ending}", show_duration(uptime)),
         vec![
             ("pid", json!(pid)),
             ("exit_code", json!(code)),
@@ -306,11 +260,8 @@ fn exited(title: &str, pid: Option<u32>, exit: Exit, ending: &Ending, uptime: Du
 }
 
 fn restarting(title: &str, delay: Duration, after: &Ending, attempt: u32, max: u32) -> Parts {
-    let when = if delay.is_zero() {
-        "now".to_owned()
-    } else {
-        format!("in {}", show_duration(delay))
-    };
+    let when =
+        if delay.is_zero() { "now".to_owned() } else { format!("in {}", show_duration(delay)) };
     let which = match max {
         0 => format!("restart {attempt}"),
         max => format!("restart {attempt} of {max}"),
@@ -334,33 +285,22 @@ fn restarting(title: &str, delay: Duration, after: &Ending, attempt: u32, max: u
 
 fn stopped(title: &str, reason: &StopReason) -> Parts {
     let (level, word, message) = match reason {
-        StopReason::ByUser => (
-            Level::Info,
-            "stopped_by_user",
-            format!("{title} stopped by user, not restarting"),
-        ),
-        StopReason::Shutdown => (
-            Level::Info,
-            "shutdown",
-            format!("{title} stopped, afresh is shutting down"),
-        ),
-        StopReason::Policy(ending @ (Ending::Clean | Ending::StoppedByUser)) => (
-            Level::Info,
-            ending.name(),
-            format!("{title} has finished, not restarting"),
-        ),
+        StopReason::ByUser => {
+            (Level::Info, "stopped_by_user", format!("{title} stopped by user, not restarting"))
+        }
+        StopReason::Shutdown => {
+            (Level::Info, "shutdown", format!("{title} stopped, afresh is shutting down"))
+        }
+        StopReason::Policy(ending @ (Ending::Clean | Ending::StoppedByUser)) => {
+            (Level::Info, ending.name(), format!("{title} has finished, not restarting"))
+        }
         StopReason::Policy(ending) => (
             Level::Error,
             ending.name(),
             format!("{title} failed and is not restarted, as the policy says: {ending}"),
         ),
     };
-    (
-        level,
-        "server_stopped",
-        message,
-        vec![("reason", json!(word))],
-    )
+    (level, "server_stopped", message, vec![("reason", json!(word))])
 }
 
 fn millis(duration: Duration) -> Value {

@@ -68,9 +68,7 @@ impl Exit {
             Self::Code(0) => Ending::Clean,
             Self::Code(code) => Ending::Crash { code },
             Self::Signal(SIGTERM | SIGINT) => Ending::StoppedByUser,
-            Self::Signal(signal) => Ending::Killed {
-                signal: Some(signal),
-            },
+            Self::Signal(signal) => Ending::Killed { signal: Some(signal) },
             Self::Unknown => Ending::Killed { signal: None },
         }
     }

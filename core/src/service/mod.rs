@@ -70,10 +70,7 @@ impl Service {
             Input::Spawned { generation, pid } if generation == self.generation => {
                 self.spawned(now, pid, &mut effects);
             }
-            Input::SpawnFailed {
-                generation,
-                failure,
-            } if generation == self.generation => {
+            Input::SpawnFailed { generation, failure } if generation == self.generation => {
                 self.spawn_failed(now, failure, &mut effects);
             }
             Input::Exited { generation, exit } if generation == self.generation => {
@@ -105,9 +102,7 @@ impl Service {
         match &self.process {
             Process::Down(_) | Process::Starting => None,
             Process::Waiting { spawn_at } => Some(*spawn_at),
-            Process::Running {
-                since, restart_at, ..
-            } => {
+            Process::Running { since, restart_at, .. } => {
                 let stable_at = (self.restarts.consecutive > 0).then(|| self.stable_at(*since));
                 let restart_at = restart_at.as_ref().map(|(at, _)| *at);
                 [stable_at, restart_at].into_iter().flatten().min()
@@ -145,10 +140,7 @@ impl Service {
                 self.process = Process::Waiting { spawn_at: now };
             }
             Process::Waiting { spawn_at } => *spawn_at = now,
-            Process::Stopping {
-                goal: goal @ Goal::Down,
-                ..
-            } => *goal = Goal::NewInstance,
+            Process::Stopping { goal: goal @ Goal::Down, .. } => *goal = Goal::NewInstance,
             Process::Starting | Process::Running { .. } | Process::Stopping { .. } => {}
         }
     }
@@ -181,10 +173,7 @@ impl Service {
             pid: self.pid(),
             reason: reason.clone(),
         }));
-        effects.push(Effect::MarkRestart {
-            pid: self.pid(),
-            reason: reason.clone(),
-        });
+        effects.push(Effect::MarkRestart { pid: self.pid(), reason: reason.clone() });
         let at = self.restarts.requested_restart_at(now, &self.policy);
         match &mut self.process {
             Process::Down(_) => {
@@ -193,16 +182,10 @@ impl Service {
             }
             Process::Waiting { .. } => self.wait_for_requested(now, at, effects),
             Process::Starting => self.exit_for_restart(now, None, now, reason, effects),
-            Process::Running {
-                pid,
-                since,
-                restart_at,
-            } => {
+            Process::Running { pid, since, restart_at } => {
                 if at > now {
                     *restart_at = Some((at, reason));
-                    effects.push(Effect::Tell(Event::Throttled {
-                        delay: at.since(now),
-                    }));
+                    effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
                 } else {
                     let (pid, since) = (*pid, *since);
                     self.exit_for_restart(now, Some(pid), since, reason, effects);
@@ -217,11 +200,7 @@ impl Service {
         self.has_run = true;
         match &mut self.process {
             Process::Starting => {
-                self.process = Process::Running {
-                    pid: new_pid,
-                    since: now,
-                    restart_at: None,
-                };
+                self.process = Process::Running { pid: new_pid, since: now, restart_at: None };
             }
             // A stop overtook the start; its steps were sent after the spawn and reach the process.
             Process::Stopping { pid, .. } => *pid = Some(new_pid),
@@ -238,11 +217,7 @@ impl Service {
     fn fail(&mut self, now: Time, ending: Ending, effects: &mut Vec<Effect>) {
         match &mut self.process {
             Process::Starting => self.begin_stop(now, None, now, Goal::Failure(ending), effects),
-            Process::Running {
-                pid,
-                since,
-                restart_at,
-            } => {
+            Process::Running { pid, since, restart_at } => {
                 let (pid, since) = (*pid, *since);
                 match restart_at.take() {
                     // It was to be replaced anyway.
@@ -265,11 +240,7 @@ impl Service {
         effects: &mut Vec<Effect>,
     ) {
         let exit_code = self.policy.restart_code;
-        effects.push(Effect::Tell(Event::ExitingForRestart {
-            pid,
-            reason,
-            exit_code,
-        }));
+        effects.push(Effect::Tell(Event::ExitingForRestart { pid, reason, exit_code }));
         self.begin_stop(now, pid, since, Goal::NewInstance, effects);
     }
 
@@ -280,9 +251,7 @@ impl Service {
 
     fn wait_for_requested(&mut self, now: Time, at: Time, effects: &mut Vec<Effect>) {
         if at > now {
-            effects.push(Effect::Tell(Event::Throttled {
-                delay: at.since(now),
-            }));
+            effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
         }
         self.restarts.requested(at);
         self.process = Process::Waiting { spawn_at: at };
@@ -292,11 +261,7 @@ impl Service {
     fn step(&mut self, now: Time, effects: &mut Vec<Effect>) {
         match &mut self.process {
             Process::Waiting { spawn_at } if *spawn_at <= now => self.spawn(effects),
-            Process::Running {
-                pid,
-                since,
-                restart_at,
-            } => {
+            Process::Running { pid, since, restart_at } => {
                 let (pid, since) = (*pid, *since);
                 if let Some((_, reason)) = restart_at.take_if(|(at, _)| *at <= now) {
                     self.exit_for_restart(now, Some(pid), since, reason, effects);
@@ -322,9 +287,7 @@ impl Service {
         }
         self.generation = self.generation.next();
         self.process = Process::Starting;
-        effects.push(Effect::Spawn {
-            generation: self.generation,
-        });
+        effects.push(Effect::Spawn { generation: self.generation });
     }
 
     fn pid(&self) -> Option<u32> {

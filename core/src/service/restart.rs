@@ -66,16 +66,12 @@ impl Restarts {
         }
         let loop_begins = self.note_for_loop(now, policy) && !self.looping;
         self.looping |= loop_begins;
-        Verdict::Retry {
-            delay: self.delay(policy),
-            loop_begins,
-        }
+        Verdict::Retry { delay: self.delay(policy), loop_begins }
     }
 
     /// The earliest moment for the next requested restart.
     pub(super) fn requested_restart_at(&self, now: Time, policy: &Policy) -> Time {
-        self.last_requested
-            .map_or(now, |last| now.max(last + policy.throttle))
+        self.last_requested.map_or(now, |last| now.max(last + policy.throttle))
     }
 
     /// A requested restart is carried out at `at`.
@@ -105,12 +101,7 @@ impl Restarts {
             crash -= 1;
         }
         match policy.backoff {
-            Backoff::Exponential {
-                base,
-                factor,
-                cap,
-                jitter_percent,
-            } => {
+            Backoff::Exponential { base, factor, cap, jitter_percent } => {
                 let mut delay = grown(base, factor, crash - 1, cap);
                 if self.looping {
                     // A wait of zero grows to zero: a loop needs a floor of its own.
@@ -134,11 +125,7 @@ fn grown(base: Duration, factor: f64, rounds: u32, cap: Duration) -> Duration {
     let factor = factor.powi(rounds.min(1_000).cast_signed());
     let seconds = base.as_secs_f64() * factor;
     // Infinity compares too: beyond the cap is the cap.
-    if seconds < cap.as_secs_f64() {
-        Duration::from_secs_f64(seconds)
-    } else {
-        cap
-    }
+    if seconds < cap.as_secs_f64() { Duration::from_secs_f64(seconds) } else { cap }
 }
 
 /// SplitMix64: small, and the same on every machine, so that a history can be replayed.
@@ -163,12 +150,7 @@ mod tests {
 
     fn exact(base: Duration, cap: Duration) -> Policy {
         Policy {
-            backoff: Backoff::Exponential {
-                base,
-                factor: 2.0,
-                cap,
-                jitter_percent: 0,
-            },
+            backoff: Backoff::Exponential { base, factor: 2.0, cap, jitter_percent: 0 },
             max_restarts: 0,
             ..Policy::default()
         }
@@ -193,10 +175,7 @@ mod tests {
     fn waits_double_up_to_the_cap() {
         // G3 O1 O5
         let policy = exact(Duration::from_secs(1), Duration::from_secs(60));
-        let seconds: Vec<u64> = delays(&policy, 9, 1)
-            .iter()
-            .map(Duration::as_secs)
-            .collect();
+        let seconds: Vec<u64> = delays(&policy, 9, 1).iter().map(Duration::as_secs).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     }
 
@@ -205,14 +184,7 @@ mod tests {
         // G3
         let mut seen = (f64::MAX, 0.0_f64);
         for seed in 0..500 {
-            let all = delays(
-                &Policy {
-                    max_restarts: 0,
-                    ..Policy::default()
-                },
-                8,
-                seed,
-            );
+            let all = delays(&Policy { max_restarts: 0, ..Policy::default() }, 8, seed);
             for (n, delay) in all.iter().enumerate() {
                 let plain = f64::from(1 << n).min(60.0);
                 let delay = delay.as_secs_f64();
@@ -225,24 +197,14 @@ mod tests {
                 }
             }
         }
-        assert!(
-            seen.0 < 1.02 && seen.1 > 1.48,
-            "jitter covers its range: {seen:?}"
-        );
+        assert!(seen.0 < 1.02 && seen.1 > 1.48, "jitter covers its range: {seen:?}");
     }
 
     #[test]
     fn stepped_waits_follow_the_table() {
         // W5
-        let policy = Policy {
-            backoff: Backoff::Stepped,
-            max_restarts: 0,
-            ..Policy::default()
-        };
-        let seconds: Vec<u64> = delays(&policy, 12, 1)
-            .iter()
-            .map(Duration::as_secs)
-            .collect();
+        let policy = Policy { backoff: Backoff::Stepped, max_restarts: 0, ..Policy::default() };
+        let seconds: Vec<u64> = delays(&policy, 12, 1).iter().map(Duration::as_secs).collect();
         assert_eq!(seconds, [1, 1, 1, 5, 5, 5, 5, 5, 5, 5, 10, 10]);
     }
 
@@ -250,10 +212,7 @@ mod tests {
     fn a_loop_with_no_delay_gets_one() {
         // W12
         let policy = exact(Duration::ZERO, Duration::from_secs(60));
-        let millis: Vec<u128> = delays(&policy, 6, 1)
-            .iter()
-            .map(Duration::as_millis)
-            .collect();
+        let millis: Vec<u128> = delays(&policy, 6, 1).iter().map(Duration::as_millis).collect();
         assert_eq!(millis, [0, 0, 1_000, 2_000, 4_000, 8_000]);
     }
 
@@ -264,10 +223,7 @@ mod tests {
             first_at_once: true,
             ..exact(Duration::from_secs(1), Duration::from_secs(60))
         };
-        let seconds: Vec<u64> = delays(&policy, 4, 1)
-            .iter()
-            .map(Duration::as_secs)
-            .collect();
+        let seconds: Vec<u64> = delays(&policy, 4, 1).iter().map(Duration::as_secs).collect();
         assert_eq!(seconds, [0, 1, 2, 4]);
     }
 
@@ -302,21 +258,9 @@ mod tests {
         }
         assert!(restarts.looping);
         let exactly = restarts.crashed(Time::ZERO, Duration::from_secs(60), &policy);
-        assert_eq!(
-            exactly,
-            Verdict::Retry {
-                delay: Duration::from_secs(16),
-                loop_begins: false
-            }
-        );
+        assert_eq!(exactly, Verdict::Retry { delay: Duration::from_secs(16), loop_begins: false });
         let more = restarts.crashed(Time::ZERO, Duration::from_millis(60_001), &policy);
-        assert_eq!(
-            more,
-            Verdict::Retry {
-                delay: Duration::from_secs(1),
-                loop_begins: false
-            }
-        );
+        assert_eq!(more, Verdict::Retry { delay: Duration::from_secs(1), loop_begins: false });
         assert!(!restarts.looping);
     }
 
@@ -340,10 +284,7 @@ mod tests {
         assert_eq!(restarts.requested_restart_at(now, &policy), now);
         restarts.requested(now);
         let soon = now + Duration::from_millis(300);
-        assert_eq!(
-            restarts.requested_restart_at(soon, &policy),
-            now + Duration::from_secs(1)
-        );
+        assert_eq!(restarts.requested_restart_at(soon, &policy), now + Duration::from_secs(1));
         let late = now + Duration::from_secs(5);
         assert_eq!(restarts.requested_restart_at(late, &policy), late);
     }

@@ -30,14 +30,7 @@ impl Service {
         } else {
             (Step::ClosedStdin, now + self.stdin_timeout())
         };
-        self.process = Process::Stopping {
-            pid,
-            since,
-            goal,
-            step,
-            step_since: now,
-            next_at,
-        };
+        self.process = Process::Stopping { pid, since, goal, step, step_since: now, next_at };
     }
 
     /// A stop that is under way has to fit into the time that a shutdown leaves.
@@ -67,61 +60,39 @@ impl Service {
 
     pub(super) fn escalate(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let stop_timeout = self.stop_timeout();
-        let Process::Stopping {
-            pid,
-            step,
-            step_since,
-            next_at,
-            ..
-        } = &mut self.process
-        else {
+        let Process::Stopping { pid, step, step_since, next_at, .. } = &mut self.process else {
             return;
         };
         let waited = now.since(*step_since);
         let (next_step, patience, effect, words) = match *step {
-            Step::ClosedStdin => (
-                Step::Terminated,
-                stop_timeout,
-                Effect::Terminate,
-                "sending SIGTERM",
-            ),
-            Step::Terminated => (
-                Step::Killed,
-                KILL_PATIENCE,
-                Effect::Kill,
-                "sending SIGKILL to the whole tree",
-            ),
+            Step::ClosedStdin => {
+                (Step::Terminated, stop_timeout, Effect::Terminate, "sending SIGTERM")
+            }
+            Step::Terminated => {
+                (Step::Killed, KILL_PATIENCE, Effect::Kill, "sending SIGKILL to the whole tree")
+            }
             // Only `Exited` ends a stop: a kill is a request to the kernel, not a fact.
-            Step::Killed => (
-                Step::Killed,
-                KILL_PATIENCE,
-                Effect::Abandon,
-                "replacing its guardian",
-            ),
+            Step::Killed => {
+                (Step::Killed, KILL_PATIENCE, Effect::Abandon, "replacing its guardian")
+            }
         };
-        effects.push(Effect::Tell(Event::Escalating {
-            pid: *pid,
-            waited,
-            step: words,
-        }));
+        effects.push(Effect::Tell(Event::Escalating { pid: *pid, waited, step: words }));
         effects.push(effect);
         (*step, *step_since, *next_at) = (next_step, now, now + patience);
     }
 
     pub(super) fn stdin_timeout(&self) -> Duration {
         match self.want {
-            Want::Shutdown {
-                within: Some(within),
-            } => self.policy.stdin_timeout.min(within * 2 / 5),
+            Want::Shutdown { within: Some(within) } => {
+                self.policy.stdin_timeout.min(within * 2 / 5)
+            }
             _ => self.policy.stdin_timeout,
         }
     }
 
     pub(super) fn stop_timeout(&self) -> Duration {
         match self.want {
-            Want::Shutdown {
-                within: Some(within),
-            } => self.policy.stop_timeout.min(within * 2 / 5),
+            Want::Shutdown { within: Some(within) } => self.policy.stop_timeout.min(within * 2 / 5),
             _ => self.policy.stop_timeout,
         }
     }

@@ -12,11 +12,7 @@ struct Bench {
 
 impl Bench {
     fn new(policy: Policy) -> Self {
-        Self {
-            service: Service::new(policy, 1),
-            now: Time::ZERO,
-            told: Vec::new(),
-        }
+        Self { service: Service::new(policy, 1), now: Time::ZERO, told: Vec::new() }
     }
 
     /// Started, with a running instance.
@@ -29,14 +25,12 @@ impl Bench {
 
     fn does(&mut self, input: Input) -> Vec<Effect> {
         let effects = self.service.handle(self.now, input);
-        let (told, done): (Vec<_>, Vec<_>) = effects
-            .into_iter()
-            .partition(|effect| matches!(effect, Effect::Tell(_)));
-        self.told
-            .extend(told.into_iter().map(|effect| match effect {
-                Effect::Tell(event) => event,
-                _ => unreachable!(),
-            }));
+        let (told, done): (Vec<_>, Vec<_>) =
+            effects.into_iter().partition(|effect| matches!(effect, Effect::Tell(_)));
+        self.told.extend(told.into_iter().map(|effect| match effect {
+            Effect::Tell(event) => event,
+            _ => unreachable!(),
+        }));
         done
     }
 
@@ -46,20 +40,12 @@ impl Bench {
     }
 
     fn spawn(&self) -> Effect {
-        Effect::Spawn {
-            generation: self.service.generation,
-        }
+        Effect::Spawn { generation: self.service.generation }
     }
 
     fn spawned(&mut self) {
         let generation = self.service.generation;
-        assert_eq!(
-            self.does(Input::Spawned {
-                generation,
-                pid: 100 + generation.0 as u32
-            }),
-            []
-        );
+        assert_eq!(self.does(Input::Spawned { generation, pid: 100 + generation.0 as u32 }), []);
     }
 
     fn exit(&mut self, exit: Exit) -> Vec<Effect> {
@@ -68,16 +54,11 @@ impl Bench {
     }
 
     fn wait_ms(&self) -> Option<u128> {
-        self.service
-            .next_wakeup()
-            .map(|at| at.since(self.now).as_millis())
+        self.service.next_wakeup().map(|at| at.since(self.now).as_millis())
     }
 
     fn words(&self) -> Vec<&'static str> {
-        self.told
-            .iter()
-            .map(|event| event.record("T", "t", "l").event_type)
-            .collect()
+        self.told.iter().map(|event| event.record("T", "t", "l").event_type).collect()
     }
 
     fn failed(&self) -> bool {
@@ -98,18 +79,11 @@ fn exact() -> Policy {
 }
 
 fn restart(reason: &str) -> Input {
-    Input::Restart {
-        reason: reason.to_owned(),
-    }
+    Input::Restart { reason: reason.to_owned() }
 }
 
 fn not_found() -> SpawnFailure {
-    SpawnFailure {
-        message: "no such command".to_owned(),
-        hint: None,
-        permanent: true,
-        code: 127,
-    }
+    SpawnFailure { message: "no such command".to_owned(), hint: None, permanent: true, code: 127 }
 }
 
 #[test]
@@ -133,15 +107,9 @@ fn what_follows_each_exit_under_each_policy() {
     ];
     for (exit, expected) in exits {
         for (policy, expected) in [Always, OnCrash, Never].into_iter().zip(expected) {
-            let mut bench = Bench::running(Policy {
-                restart: policy,
-                ..exact()
-            });
+            let mut bench = Bench::running(Policy { restart: policy, ..exact() });
             bench.exit(exit);
-            let seen = match (
-                bench.service.rest(),
-                bench.words().contains(&"server_restarting"),
-            ) {
+            let seen = match (bench.service.rest(), bench.words().contains(&"server_restarting")) {
                 (Some(_), false) => DOWN,
                 (None, true) => UP,
                 (None, false) => ASKED,
@@ -155,17 +123,11 @@ fn what_follows_each_exit_under_each_policy() {
 #[test]
 fn a_normal_exit_can_be_restarted_too() {
     // O2
-    let mut bench = Bench::running(Policy {
-        restart_on_normal_exit: true,
-        ..exact()
-    });
+    let mut bench = Bench::running(Policy { restart_on_normal_exit: true, ..exact() });
     assert_eq!(bench.exit(Exit::Code(0)), []);
     assert_eq!(bench.wait_ms(), Some(1000));
     let text = bench.told.last().unwrap().message("OpenCode");
-    assert!(
-        text.starts_with("Restarting OpenCode after unexpected exit"),
-        "{text}"
-    );
+    assert!(text.starts_with("Restarting OpenCode after unexpected exit"), "{text}");
 }
 
 #[test]
@@ -193,22 +155,14 @@ fn a_crash_waits_and_starts_again() {
     bench.spawned();
     assert_eq!(
         bench.words(),
-        [
-            "server_started",
-            "server_crashed",
-            "server_restarting",
-            "server_started"
-        ]
+        ["server_started", "server_crashed", "server_restarting", "server_started"]
     );
 }
 
 #[test]
 fn a_crash_loop_is_said_once_and_keeps_trying() {
     // O5 W12
-    let mut bench = Bench::running(Policy {
-        max_restarts: 0,
-        ..exact()
-    });
+    let mut bench = Bench::running(Policy { max_restarts: 0, ..exact() });
     let mut waits = Vec::new();
     for _ in 0..8 {
         bench.exit(Exit::Code(1));
@@ -218,17 +172,11 @@ fn a_crash_loop_is_said_once_and_keeps_trying() {
         bench.spawned();
     }
     assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-    let loops: Vec<_> = bench
-        .told
-        .iter()
-        .filter(|e| matches!(e, Event::CrashLoop { .. }))
-        .collect();
+    let loops: Vec<_> =
+        bench.told.iter().filter(|e| matches!(e, Event::CrashLoop { .. })).collect();
     assert_eq!(loops.len(), 1);
     let text = loops[0].message("OpenCode");
-    assert!(
-        text.starts_with("OpenCode crash loop detected, backing off"),
-        "{text}"
-    );
+    assert!(text.starts_with("OpenCode crash loop detected, backing off"), "{text}");
     // A stable run ends it, and says so, with a wakeup of its own.
     assert_eq!(bench.wait_ms(), Some(60_001));
     bench.after(60_001, Input::Wakeup);
@@ -241,10 +189,7 @@ fn a_crash_loop_is_said_once_and_keeps_trying() {
 #[test]
 fn it_gives_up_and_a_users_start_begins_afresh() {
     // O6 G3
-    let mut bench = Bench::running(Policy {
-        max_restarts: 2,
-        ..exact()
-    });
+    let mut bench = Bench::running(Policy { max_restarts: 2, ..exact() });
     for round in 0..3 {
         assert!(!bench.failed(), "round {round}");
         bench.exit(Exit::Signal(11));
@@ -270,14 +215,8 @@ fn a_requested_restart_is_on_record_before_anything_stops() {
     bench.told.clear();
     let effects = bench.service.handle(bench.now, restart("code changes"));
     let expected = [
-        Effect::Tell(Event::RestartRequested {
-            pid: Some(101),
-            reason: "code changes".to_owned(),
-        }),
-        Effect::MarkRestart {
-            pid: Some(101),
-            reason: "code changes".to_owned(),
-        },
+        Effect::Tell(Event::RestartRequested { pid: Some(101), reason: "code changes".to_owned() }),
+        Effect::MarkRestart { pid: Some(101), reason: "code changes".to_owned() },
         Effect::Tell(Event::ExitingForRestart {
             pid: Some(101),
             reason: "code changes".to_owned(),
@@ -314,11 +253,7 @@ fn a_process_that_exits_with_42_is_started_again_by_the_same_rules() {
     );
     assert_eq!(
         bench.words(),
-        [
-            "server_exited",
-            "server_restart_requested",
-            "server_exiting_for_restart"
-        ]
+        ["server_exited", "server_restart_requested", "server_exiting_for_restart"]
     );
     // And again at once: throttled, and it spends nothing of the crash budget.
     for _ in 0..20 {
@@ -339,24 +274,15 @@ fn a_restart_that_is_throttled_leaves_the_instance_running_until_then() {
     bench.exit(Exit::Code(0));
     bench.spawned();
     let effects = bench.after(400, restart("two"));
-    assert!(
-        matches!(effects[..], [Effect::MarkRestart { .. }]),
-        "{effects:?}"
-    );
+    assert!(matches!(effects[..], [Effect::MarkRestart { .. }]), "{effects:?}");
     assert_eq!(bench.wait_ms(), Some(600));
-    assert_eq!(
-        bench.after(600, Input::Wakeup),
-        [Effect::CloseStdin, Effect::Terminate]
-    );
+    assert_eq!(bench.after(600, Input::Wakeup), [Effect::CloseStdin, Effect::Terminate]);
 }
 
 #[test]
 fn a_throttled_restart_survives_the_death_of_the_instance() {
     // W4 R7
-    let mut bench = Bench::running(Policy {
-        restart: Restart::Never,
-        ..exact()
-    });
+    let mut bench = Bench::running(Policy { restart: Restart::Never, ..exact() });
     bench.does(restart("one"));
     bench.exit(Exit::Code(0));
     bench.spawned();
@@ -370,10 +296,7 @@ fn a_throttled_restart_survives_the_death_of_the_instance() {
 #[test]
 fn a_stop_climbs_the_ladder() {
     // W9 G6
-    let policy = Policy {
-        stdin_timeout: Duration::from_secs(1),
-        ..exact()
-    };
+    let policy = Policy { stdin_timeout: Duration::from_secs(1), ..exact() };
     let mut bench = Bench::running(policy);
     assert_eq!(bench.does(Input::Stop), [Effect::CloseStdin]);
     assert_eq!(bench.after(1000, Input::Wakeup), [Effect::Terminate]);
@@ -389,13 +312,8 @@ fn a_stop_climbs_the_ladder() {
 #[test]
 fn a_shutdown_fits_into_its_time_in_every_state() {
     // G6 W9
-    let policy = Policy {
-        stdin_timeout: Duration::from_secs(1),
-        ..exact()
-    };
-    let shutdown = Input::Shutdown {
-        within: Some(Duration::from_secs(1)),
-    };
+    let policy = Policy { stdin_timeout: Duration::from_secs(1), ..exact() };
+    let shutdown = Input::Shutdown { within: Some(Duration::from_secs(1)) };
     let killed_within_a_second = |bench: &mut Bench| {
         let mut waited = 0;
         while bench.service.rest().is_none() {
@@ -473,10 +391,7 @@ fn a_stop_during_a_backoff_ends_it() {
 fn a_stop_during_a_start_reaches_the_process() {
     let mut bench = Bench::new(exact());
     bench.does(Input::Start);
-    assert_eq!(
-        bench.does(Input::Stop),
-        [Effect::CloseStdin, Effect::Terminate]
-    );
+    assert_eq!(bench.does(Input::Stop), [Effect::CloseStdin, Effect::Terminate]);
     bench.spawned();
     bench.exit(Exit::Signal(15));
     assert_eq!(bench.service.rest(), Some(&Rest::Stopped));
@@ -488,18 +403,11 @@ fn restarts_during_a_restart_make_one_process() {
     bench.does(restart("one"));
     for _ in 0..5 {
         let effects = bench.does(restart("more"));
-        assert!(
-            matches!(effects[..], [Effect::MarkRestart { .. }]),
-            "{effects:?}"
-        );
+        assert!(matches!(effects[..], [Effect::MarkRestart { .. }]), "{effects:?}");
     }
     let effects = bench.exit(Exit::Code(0));
     assert_eq!(effects, [bench.spawn()]);
-    let requested = bench
-        .words()
-        .iter()
-        .filter(|w| **w == "server_restart_requested")
-        .count();
+    let requested = bench.words().iter().filter(|w| **w == "server_restart_requested").count();
     assert_eq!(requested, 6, "each request is on record");
 }
 
@@ -516,20 +424,14 @@ fn a_command_that_never_ran_fails_at_once_but_one_that_ran_is_tried_again() {
     let mut bench = Bench::new(exact());
     bench.does(Input::Start);
     let generation = bench.service.generation;
-    bench.does(Input::SpawnFailed {
-        generation,
-        failure: not_found(),
-    });
+    bench.does(Input::SpawnFailed { generation, failure: not_found() });
     assert!(bench.failed());
 
     let mut bench = Bench::running(exact());
     bench.exit(Exit::Code(1));
     bench.after(1000, Input::Wakeup);
     let generation = bench.service.generation;
-    bench.does(Input::SpawnFailed {
-        generation,
-        failure: not_found(),
-    });
+    bench.does(Input::SpawnFailed { generation, failure: not_found() });
     assert_eq!(bench.wait_ms(), Some(2000));
 }
 
@@ -538,10 +440,7 @@ fn a_failed_handshake_is_killed_and_counts_as_a_crash() {
     // G4
     let mut bench = Bench::running(exact());
     let generation = bench.service.generation;
-    let effects = bench.does(Input::HandshakeFailed {
-        generation,
-        why: "silence".to_owned(),
-    });
+    let effects = bench.does(Input::HandshakeFailed { generation, why: "silence".to_owned() });
     assert_eq!(effects, [Effect::CloseStdin, Effect::Kill]);
     bench.exit(Exit::Signal(9));
     assert_eq!(bench.wait_ms(), Some(1000));
@@ -553,10 +452,7 @@ fn failed_health_is_stopped_in_order_and_counts_as_a_crash() {
     // O8
     let mut bench = Bench::running(exact());
     let generation = bench.service.generation;
-    let effects = bench.does(Input::Unhealthy {
-        generation,
-        why: "3 in a row".to_owned(),
-    });
+    let effects = bench.does(Input::Unhealthy { generation, why: "3 in a row".to_owned() });
     assert_eq!(effects, [Effect::CloseStdin, Effect::Terminate]);
     bench.exit(Exit::Code(0));
     assert_eq!(bench.wait_ms(), Some(1000));
@@ -571,26 +467,11 @@ fn late_word_of_an_old_generation_changes_nothing() {
     bench.spawned();
     let told = bench.told.len();
     let late = [
-        Input::Exited {
-            generation: old,
-            exit: Exit::Code(42),
-        },
-        Input::Spawned {
-            generation: old,
-            pid: 1,
-        },
-        Input::SpawnFailed {
-            generation: old,
-            failure: not_found(),
-        },
-        Input::HandshakeFailed {
-            generation: old,
-            why: String::new(),
-        },
-        Input::Unhealthy {
-            generation: old,
-            why: String::new(),
-        },
+        Input::Exited { generation: old, exit: Exit::Code(42) },
+        Input::Spawned { generation: old, pid: 1 },
+        Input::SpawnFailed { generation: old, failure: not_found() },
+        Input::HandshakeFailed { generation: old, why: String::new() },
+        Input::Unhealthy { generation: old, why: String::new() },
     ];
     for input in late {
         assert_eq!(bench.does(input), []);

@@ -55,11 +55,7 @@ fn process_count() -> Check {
 }
 
 fn count(limit: u64) -> String {
-    if limit == RLIM_INFINITY {
-        "any number".to_owned()
-    } else {
-        limit.to_string()
-    }
+    if limit == RLIM_INFINITY { "any number".to_owned() } else { limit.to_string() }
 }
 
 /// Cgroups come on top of what keeps processes together: they are never needed.
@@ -123,14 +119,12 @@ fn watcher_of(watches: (Option<u64>, u64), watchers: (Option<u64>, u64)) -> Chec
         );
     };
     let found = format!("{files} files by {instances} watchers");
-    let wanted: Vec<String> = [
-        ("max_user_watches", files, files_min),
-        ("max_user_instances", instances, instances_min),
-    ]
-    .into_iter()
-    .filter(|(_, has, min)| has < min)
-    .map(|(name, _, min)| format!("fs.inotify.{name}={min}"))
-    .collect();
+    let wanted: Vec<String> =
+        [("max_user_watches", files, files_min), ("max_user_instances", instances, instances_min)]
+            .into_iter()
+            .filter(|(_, has, min)| has < min)
+            .map(|(name, _, min)| format!("fs.inotify.{name}={min}"))
+            .collect();
     if wanted.is_empty() {
         return Check::ok(NAME, found);
     }
@@ -177,19 +171,10 @@ mod tests {
         let check = |watches, watchers| watcher_of((Some(watches), 8_192), (Some(watchers), 128));
         assert_eq!(check(8_192, 128).verdict, Verdict::Ok);
         let hint = check(8_191, 128).hint.unwrap();
-        assert!(
-            hint.contains("`sudo sysctl fs.inotify.max_user_watches=8192`"),
-            "{hint}"
-        );
+        assert!(hint.contains("`sudo sysctl fs.inotify.max_user_watches=8192`"), "{hint}");
         let hint = check(1, 1).hint.unwrap();
-        assert!(
-            hint.contains("max_user_watches=8192 fs.inotify.max_user_instances=128"),
-            "{hint}"
-        );
-        assert_eq!(
-            watcher_of((None, 1), (Some(1), 1)).verdict,
-            Verdict::Warning
-        );
+        assert!(hint.contains("max_user_watches=8192 fs.inotify.max_user_instances=128"), "{hint}");
+        assert_eq!(watcher_of((None, 1), (Some(1), 1)).verdict, Verdict::Warning);
     }
 
     #[test]

@@ -53,29 +53,17 @@ impl Verdict {
 impl Check {
     /// Nothing to do.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            name,
-            verdict: Verdict::Ok,
-            found: found.into(),
-            hint: None,
-        }
+        Self { name, verdict: Verdict::Ok, found: found.into(), hint: None }
     }
 
     /// It could be better.
     pub fn warning(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            verdict: Verdict::Warning,
-            hint: Some(hint.into()),
-            ..Self::ok(name, found)
-        }
+        Self { verdict: Verdict::Warning, hint: Some(hint.into()), ..Self::ok(name, found) }
     }
 
     /// It does not work.
     pub fn problem(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            verdict: Verdict::Problem,
-            ..Self::warning(name, found, hint)
-        }
+        Self { verdict: Verdict::Problem, ..Self::warning(name, found, hint) }
     }
 }
 
@@ -95,9 +83,7 @@ pub struct Examined {
 impl Examined {
     fn variable(&self, name: &str) -> Option<&OsStr> {
         let found = self.variables.iter().find(|(key, _)| key == name);
-        found
-            .map(|(_, value)| value.as_os_str())
-            .filter(|value| !value.is_empty())
+        found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
     }
 }
 
@@ -110,9 +96,7 @@ pub fn examine(examined: &Examined) -> Vec<Check> {
     checks.push(machine::cgroup());
     checks.extend(machine::watcher());
     checks.extend(limits);
-    checks.push(machine::runtime_folder(
-        examined.variable("XDG_RUNTIME_DIR").map(Path::new),
-    ));
+    checks.push(machine::runtime_folder(examined.variable("XDG_RUNTIME_DIR").map(Path::new)));
     checks.extend(place::checks(examined));
     checks.extend(programs);
     checks
@@ -120,9 +104,7 @@ pub fn examine(examined: &Examined) -> Vec<Check> {
 
 /// What needs the process layer: its own test, and other programs.
 fn processes(examined: &Examined) -> (Vec<Check>, Vec<Check>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

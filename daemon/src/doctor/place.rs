@@ -123,16 +123,12 @@ fn writable(path: &Path) -> io::Result<()> {
 }
 
 fn free_bytes(folder: &Path) -> Option<u64> {
-    let existing = folder
-        .ancestors()
-        .find(|path| fs::exists(path).ok() == Some(true))?;
+    let existing = folder.ancestors().find(|path| fs::exists(path).ok() == Some(true))?;
     let found = statvfs(existing).ok()?;
     // Their width differs between systems.
     #[expect(clippy::useless_conversion, reason = "not useless on every system")]
-    let (blocks, size): (u64, u64) = (
-        found.blocks_available().into(),
-        found.fragment_size().into(),
-    );
+    let (blocks, size): (u64, u64) =
+        (found.blocks_available().into(), found.fragment_size().into());
     Some(blocks.saturating_mul(size))
 }
 

@@ -22,34 +22,19 @@ const PROGRAMS: [Program; 4] = [
     Program {
         name: "git",
         missing: || {
-            Check::warning(
-                "git",
-                "not found on PATH",
-                "install it: agents work in repositories",
-            )
+            Check::warning("git", "not found on PATH", "install it: agents work in repositories")
         },
     },
-    Program {
-        name: "claude",
-        missing: || Check::ok("claude", NOT_INSTALLED),
-    },
-    Program {
-        name: "codex",
-        missing: || Check::ok("codex", NOT_INSTALLED),
-    },
-    Program {
-        name: "opencode",
-        missing: || Check::ok("opencode", NOT_INSTALLED),
-    },
+    Program { name: "claude", missing: || Check::ok("claude", NOT_INSTALLED) },
+    Program { name: "codex", missing: || Check::ok("codex", NOT_INSTALLED) },
+    Program { name: "opencode", missing: || Check::ok("opencode", NOT_INSTALLED) },
 ];
 
 const NOT_INSTALLED: &str = "not installed";
 
 pub(super) async fn checks(examined: &Examined, processes: &mut Processes) -> Vec<Check> {
-    let found: Vec<Option<PathBuf>> = PROGRAMS
-        .iter()
-        .map(|program| find(program.name, examined))
-        .collect();
+    let found: Vec<Option<PathBuf>> =
+        PROGRAMS.iter().map(|program| find(program.name, examined)).collect();
     let brief = |path: &PathBuf| Brief {
         command: Command {
             argv: vec![path.into(), "--version".into()],
@@ -66,9 +51,7 @@ pub(super) async fn checks(examined: &Examined, processes: &mut Processes) -> Ve
         .zip(&found)
         .map(|(program, path)| {
             // There is an outcome for each that was found, in their order.
-            let outcome = path
-                .as_ref()
-                .and_then(|path| Some((path, outcomes.next()?)));
+            let outcome = path.as_ref().and_then(|path| Some((path, outcomes.next()?)));
             match outcome {
                 Some((path, outcome)) => judge(program.name, path, &outcome),
                 None => (program.missing)(),

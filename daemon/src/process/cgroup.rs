@@ -27,10 +27,7 @@ impl Cgroup {
         let is_v2 = |line: &&str| line.split(' ').nth(2) == Some("cgroup2");
         let mount = mounts.lines().find(is_v2)?.split(' ').nth(1)?;
         let inside = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        Some(Self {
-            path: Path::new(mount).join(inside),
-            made: false,
-        })
+        Some(Self { path: Path::new(mount).join(inside), made: false })
     }
 
     /// Removes what wardens that were killed have left here, now empty.
@@ -50,9 +47,7 @@ impl Cgroup {
 
     /// A new cgroup inside this one; `None` where that is not allowed.
     pub(crate) fn child(&self, number: u64) -> Option<Self> {
-        let path = self
-            .path
-            .join(format!("afresh-{}-{number}", std::process::id()));
+        let path = self.path.join(format!("afresh-{}-{number}", std::process::id()));
         fs::create_dir(&path).ok()?;
         let child = Self { path, made: true };
         // Kernels before 5.14 have no `cgroup.kill`; without it there is no use for it.

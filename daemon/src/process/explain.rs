@@ -17,11 +17,7 @@ pub(super) fn explain(command: &Command, error: &io::Error) -> SpawnFailure {
         && !cwd.is_dir()
     {
         let shown = cwd.display();
-        let what = if cwd.exists() {
-            "is not a folder"
-        } else {
-            "does not exist"
-        };
+        let what = if cwd.exists() { "is not a folder" } else { "does not exist" };
         return SpawnFailure {
             message: format!("the working folder `{shown}` {what}"),
             hint: Some("create it, or name another with `--cwd`".to_owned()),
@@ -52,12 +48,7 @@ fn not_found(command: &Command, name: &str) -> SpawnFailure {
                 "it was built for another system: install one built for this".to_owned(),
             ),
         };
-        return SpawnFailure {
-            message,
-            hint: Some(hint),
-            permanent: true,
-            code: 127,
-        };
+        return SpawnFailure { message, hint: Some(hint), permanent: true, code: 127 };
     }
     let (message, hint) = if is_path(name) {
         (
@@ -76,21 +67,13 @@ fn not_found(command: &Command, name: &str) -> SpawnFailure {
             "install it, give its full path, or check PATH".to_owned(),
         )
     };
-    SpawnFailure {
-        message,
-        hint: Some(hint),
-        permanent: true,
-        code: 127,
-    }
+    SpawnFailure { message, hint: Some(hint), permanent: true, code: 127 }
 }
 
 fn not_executable(command: &Command, name: &str, error: &io::Error) -> SpawnFailure {
     let path = locate(command).unwrap_or_else(|| PathBuf::from(name));
     let (message, hint) = if path.is_dir() {
-        (
-            format!("`{name}` is a folder"),
-            "name a program inside it".to_owned(),
-        )
+        (format!("`{name}` is a folder"), "name a program inside it".to_owned())
     } else if path.exists() {
         let run = match interpreter(&path) {
             Some(interpreter) => {
@@ -98,22 +81,11 @@ fn not_executable(command: &Command, name: &str, error: &io::Error) -> SpawnFail
             }
             None => String::new(),
         };
-        (
-            format!("`{name}` is not executable"),
-            format!("run `chmod +x {}`{run}", path.display()),
-        )
+        (format!("`{name}` is not executable"), format!("run `chmod +x {}`{run}", path.display()))
     } else {
-        (
-            format!("`{name}` cannot be run: {error}"),
-            "check the rights of its folders".to_owned(),
-        )
+        (format!("`{name}` cannot be run: {error}"), "check the rights of its folders".to_owned())
     };
-    SpawnFailure {
-        message,
-        hint: Some(hint),
-        permanent: true,
-        code: 126,
-    }
+    SpawnFailure { message, hint: Some(hint), permanent: true, code: 126 }
 }
 
 fn other(name: &str, error: &io::Error) -> SpawnFailure {
@@ -148,12 +120,7 @@ fn other(name: &str, error: &io::Error) -> SpawnFailure {
             false,
         ),
     };
-    SpawnFailure {
-        message,
-        hint: Some(hint),
-        permanent,
-        code: 126,
-    }
+    SpawnFailure { message, hint: Some(hint), permanent, code: 126 }
 }
 
 fn is_path(name: &str) -> bool {
@@ -167,10 +134,7 @@ fn locate(command: &Command) -> Option<PathBuf> {
     if is_path(&program.to_string_lossy()) {
         return Some(cwd.join(program)).filter(|path| path.exists());
     }
-    let path = command
-        .env
-        .iter()
-        .find(|(name, _)| name == OsStr::new("PATH"))?;
+    let path = command.env.iter().find(|(name, _)| name == OsStr::new("PATH"))?;
     std::env::split_paths(&path.1)
         .map(|folder| cwd.join(folder).join(program))
         .find(|path| path.is_file())
@@ -178,24 +142,15 @@ fn locate(command: &Command) -> Option<PathBuf> {
 
 fn interpreter(path: &Path) -> Option<String> {
     let start = first_bytes(path)?;
-    let line = start
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = String::from_utf8_lossy(line);
     // A file with Windows line ends asks for `/bin/sh\r`: that must be seen.
-    line.split([' ', '\t'])
-        .find(|word| !word.is_empty())
-        .map(|word| word.replace('\r', "\\r"))
+    line.split([' ', '\t']).find(|word| !word.is_empty()).map(|word| word.replace('\r', "\\r"))
 }
 
 fn first_bytes(path: &Path) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut start = Vec::new();
-    fs::File::open(path)
-        .ok()?
-        .take(256)
-        .read_to_end(&mut start)
-        .ok()?;
+    fs::File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
     Some(start)
 }

@@ -26,16 +26,9 @@ pub(super) fn guard(socket: OwnedFd) -> io::Result<()> {
     os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let watch = ChildWatch::new()?;
-    let mut guardian = Guardian {
-        socket,
-        inbox: Inbox::default(),
-        watch,
-        tree: None,
-        supervisor: Present,
-    };
-    guardian.report(&Report::Hello {
-        pid: std::process::id(),
-    })?;
+    let mut guardian =
+        Guardian { socket, inbox: Inbox::default(), watch, tree: None, supervisor: Present };
+    guardian.report(&Report::Hello { pid: std::process::id() })?;
     while !guardian.is_done() {
         guardian.turn()?;
     }
@@ -98,13 +91,7 @@ impl Guardian {
     /// How long nothing may happen: for ever, unless a tree is being ended.
     fn patience(&self) -> Option<Duration> {
         match (&self.tree, &self.supervisor) {
-            (
-                Some(Tree {
-                    pressure: Pressure::Killed { .. },
-                    ..
-                }),
-                _,
-            ) => Some(SWEEP_PAUSE),
+            (Some(Tree { pressure: Pressure::Killed { .. }, .. }), _) => Some(SWEEP_PAUSE),
             (Some(_), Gone { kill_at }) => Some(kill_at.saturating_duration_since(Instant::now())),
             _ => None,
         }
@@ -113,9 +100,7 @@ impl Guardian {
     fn listen(&mut self) -> io::Result<()> {
         // A supervisor that was killed with orders unread leaves a reset, not an end.
         if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
-            self.supervisor = Gone {
-                kill_at: Instant::now() + ORPHANED_GRACE,
-            };
+            self.supervisor = Gone { kill_at: Instant::now() + ORPHANED_GRACE };
             self.terminate();
             return Ok(());
         }
@@ -131,23 +116,13 @@ impl Guardian {
 
     fn launch(&mut self, launch: &Launch) -> io::Result<()> {
         let generation = launch.generation;
-        let stdio = [
-            self.inbox.next_fd(),
-            self.inbox.next_fd(),
-            self.inbox.next_fd(),
-        ];
+        let stdio = [self.inbox.next_fd(), self.inbox.next_fd(), self.inbox.next_fd()];
         let [Some(stdin), Some(stdout), Some(stderr)] = stdio else {
-            return self.report(&Report::LaunchFailed {
-                generation,
-                errno: nix::libc::EBADF,
-            });
+            return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBADF });
         };
         if self.tree.is_some() {
             // Never two: the supervisor waits for the end of one before it asks for the next.
-            return self.report(&Report::LaunchFailed {
-                generation,
-                errno: nix::libc::EBUSY,
-            });
+            return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBUSY });
         }
         match start(launch, [stdin, stdout, stderr]) {
             Ok(leader) => {
@@ -193,9 +168,7 @@ impl Guardian {
         if let Some(tree) = &mut self.tree
             && !matches!(tree.pressure, Pressure::Killed { .. })
         {
-            tree.pressure = Pressure::Killed {
-                since: Instant::now(),
-            };
+            tree.pressure = Pressure::Killed { since: Instant::now() };
         }
     }
 
@@ -206,13 +179,7 @@ impl Guardian {
         {
             self.kill();
         }
-        if let Some(Tree {
-            leader,
-            end,
-            pressure: Pressure::Killed { .. },
-            ..
-        }) = &self.tree
-        {
+        if let Some(Tree { leader, end, pressure: Pressure::Killed { .. }, .. }) = &self.tree {
             if end.is_none() {
                 kill(*leader, Signal::SIGKILL).ok();
             }
@@ -241,19 +208,11 @@ impl Guardian {
         if remaining == Remaining::Some && !given_up {
             return Ok(());
         }
-        let survivors = if remaining == Remaining::Some {
-            tree::survivors(&[])
-        } else {
-            Vec::new()
-        };
+        let survivors =
+            if remaining == Remaining::Some { tree::survivors(&[]) } else { Vec::new() };
         let (generation, leftovers) = (tree.generation, tree.leftovers);
         self.tree = None;
-        self.report(&Report::Ended {
-            generation,
-            end,
-            leftovers,
-            survivors,
-        })
+        self.report(&Report::Ended { generation, end, leftovers, survivors })
     }
 
     /// The leader is gone, its children are not. In a stop they get the rest of its time;
@@ -265,9 +224,7 @@ impl Guardian {
             Pressure::Not => {
                 let others = tree::signal_all(Signal::SIGKILL, &[]);
                 tree.leftovers = u32::try_from(others).unwrap_or(u32::MAX);
-                tree.pressure = Pressure::Killed {
-                    since: Instant::now(),
-                };
+                tree.pressure = Pressure::Killed { since: Instant::now() };
             }
             Pressure::Killed { .. } => {}
         }
@@ -288,14 +245,8 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
         return Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
     };
     let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(launch.env.iter().map(|(k, v)| (k, v)));
-    command
-        .stdin(Stdio::from(stdin))
-        .stdout(Stdio::from(stdout))
-        .stderr(Stdio::from(stderr));
+    command.args(arguments).env_clear().envs(launch.env.iter().map(|(k, v)| (k, v)));
+    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
     command.process_group(0);
     if let Some(cwd) = &launch.cwd {
         command.current_dir(cwd);
@@ -311,10 +262,7 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
         Ok(())
     };
     // SAFETY: runs between fork and exec of a single-threaded process, and only makes system calls.
-    #[expect(
-        unsafe_code,
-        reason = "the death signal can be set only by the child itself"
-    )]
+    #[expect(unsafe_code, reason = "the death signal can be set only by the child itself")]
     unsafe {
         command.pre_exec(prepare);
     }

@@ -101,19 +101,10 @@ struct Parcel {
 
 /// What comes in from the sockets.
 enum Word {
-    Guardian {
-        service: ServiceId,
-        number: u64,
-        report: wire::Report,
-    },
-    GuardianGone {
-        service: ServiceId,
-        number: u64,
-    },
+    Guardian { service: ServiceId, number: u64, report: wire::Report },
+    GuardianGone { service: ServiceId, number: u64 },
     Warden(WardenReport),
-    WardenGone {
-        pid: Option<Pid>,
-    },
+    WardenGone { pid: Option<Pid> },
 }
 
 impl Processes {
@@ -140,10 +131,7 @@ impl Processes {
         };
         processes
             .start_warden()
-            .map_err(|source| StartError::Warden {
-                exe: processes.exe.clone(),
-                source,
-            })?;
+            .map_err(|source| StartError::Warden { exe: processes.exe.clone(), source })?;
         Ok(processes)
     }
 
@@ -165,10 +153,7 @@ impl Processes {
             open_files: self.open_files,
         };
         let order = Order::Launch(Box::new(launch));
-        let post = &mut self
-            .guardians
-            .get_mut(&service)
-            .filter(|g| g.number == guardian);
+        let post = &mut self.guardians.get_mut(&service).filter(|g| g.number == guardian);
         if let Some(guardian) = post {
             guardian.current = Some((generation, command.clone()));
             guardian.post.send(&order, theirs);
@@ -247,10 +232,7 @@ impl Processes {
         }
         let warden = self.warden.as_ref().and_then(|warden| warden.pid);
         // One whose warden was killed has nobody above it but us: it is let go when it is idle.
-        let guardian = self
-            .guardians
-            .get(&service)
-            .filter(|guardian| guardian.warden == warden);
+        let guardian = self.guardians.get(&service).filter(|guardian| guardian.warden == warden);
         if let Some(guardian) = guardian {
             return Ok(guardian.number);
         }
@@ -259,42 +241,22 @@ impl Processes {
         let (ours, theirs) = StdStream::pair()?;
         let post = self.correspond(
             ours,
-            move |report| Word::Guardian {
-                service,
-                number,
-                report,
-            },
+            move |report| Word::Guardian { service, number, report },
             Word::GuardianGone { service, number },
         )?;
         if let Some(warden) = &self.warden {
             warden.send(&WardenOrder::Fork { guardian: number }, vec![theirs.into()]);
         }
-        self.guardians.insert(
-            service,
-            Guardian {
-                number,
-                warden,
-                pid: None,
-                post,
-                current: None,
-            },
-        );
+        self.guardians.insert(service, Guardian { number, warden, pid: None, post, current: None });
         Ok(number)
     }
 
     fn start_warden(&mut self) -> io::Result<()> {
         let (ours, theirs) = StdStream::pair()?;
         let mut command = StdCommand::new(&self.exe);
-        command
-            .arg0("afresh")
-            .arg(super::WARDEN_COMMAND)
-            .env_clear()
-            .current_dir("/");
+        command.arg0("afresh").arg(super::WARDEN_COMMAND).env_clear().current_dir("/");
         // Its end of our stderr would keep the reader of ours waiting.
-        command
-            .stdin(OwnedFd::from(theirs))
-            .stdout(null())
-            .stderr(null());
+        command.stdin(OwnedFd::from(theirs)).stdout(null()).stderr(null());
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
         let gone = Word::WardenGone { pid: Some(pid) };
@@ -326,33 +288,19 @@ impl Processes {
 
     fn hear(&mut self, word: Word) {
         match word {
-            Word::Guardian {
-                service,
-                number,
-                report,
-            } => {
-                if self
-                    .guardians
-                    .get(&service)
-                    .is_some_and(|g| g.number == number)
-                {
+            Word::Guardian { service, number, report } => {
+                if self.guardians.get(&service).is_some_and(|g| g.number == number) {
                     self.hear_guardian(service, report);
                 }
             }
             Word::GuardianGone { service, number } => {
-                if self
-                    .guardians
-                    .get(&service)
-                    .is_some_and(|g| g.number == number)
+                if self.guardians.get(&service).is_some_and(|g| g.number == number)
                     && let Some(guardian) = self.guardians.remove(&service)
                 {
                     self.bury(service, guardian);
                 }
             }
-            Word::Warden(WardenReport::Buried {
-                guardian,
-                survivors,
-            }) => {
+            Word::Warden(WardenReport::Buried { guardian, survivors }) => {
                 self.buried(guardian, survivors);
             }
             Word::Warden(WardenReport::ForkFailed { guardian, errno }) => {
@@ -384,43 +332,24 @@ impl Processes {
                 guardian.pid = Some(Pid::from_raw(pid.cast_signed()));
                 return;
             }
-            wire::Report::Launched { generation, pid } => Report::Spawned {
-                service,
-                generation: Generation(generation),
-                pid,
-            },
+            wire::Report::Launched { generation, pid } => {
+                Report::Spawned { service, generation: Generation(generation), pid }
+            }
             wire::Report::LaunchFailed { errno, .. } => {
                 let Some((generation, command)) = guardian.current.take() else {
                     return;
                 };
                 let failure = explain(&command, &io::Error::from_raw_os_error(errno));
-                Report::SpawnFailed {
-                    service,
-                    generation,
-                    failure,
-                }
+                Report::SpawnFailed { service, generation, failure }
             }
-            wire::Report::Ended {
-                generation,
-                end,
-                leftovers,
-                survivors,
-            } => {
+            wire::Report::Ended { generation, end, leftovers, survivors } => {
                 guardian.current = None;
                 let exit = match end {
                     End::Code(code) => Exit::Code(code),
                     End::Signal(signal) => Exit::Signal(signal),
                 };
-                let remains = Remains {
-                    leftovers,
-                    survivors: named(survivors),
-                };
-                Report::Exited {
-                    service,
-                    generation: Generation(generation),
-                    exit,
-                    remains,
-                }
+                let remains = Remains { leftovers, survivors: named(survivors) };
+                Report::Exited { service, generation: Generation(generation), exit, remains }
             }
         };
         self.ready.push_back(ready);
@@ -432,27 +361,18 @@ impl Processes {
             self.burials.insert(guardian.number, (service, generation));
         }
         match &self.warden {
-            Some(warden) => warden.send(
-                &WardenOrder::Bury {
-                    guardian: guardian.number,
-                },
-                vec![],
-            ),
+            Some(warden) => warden.send(&WardenOrder::Bury { guardian: guardian.number }, vec![]),
             None => {
                 self.sweeping_since.get_or_insert_with(Instant::now);
             }
         }
-        self.ready.push_back(Report::Notice(
-            "a guardian was lost; what it guarded is ended".to_owned(),
-        ));
+        self.ready
+            .push_back(Report::Notice("a guardian was lost; what it guarded is ended".to_owned()));
     }
 
     fn buried(&mut self, number: u64, survivors: Vec<Survivor>) {
         if let Some((service, generation)) = self.burials.remove(&number) {
-            let remains = Remains {
-                leftovers: 0,
-                survivors: named(survivors),
-            };
+            let remains = Remains { leftovers: 0, survivors: named(survivors) };
             self.ready.push_back(Report::Exited {
                 service,
                 generation,
@@ -463,24 +383,14 @@ impl Processes {
     }
 
     fn fork_failed(&mut self, number: u64, errno: i32) {
-        let found = self
-            .guardians
-            .iter()
-            .find(|(_, guardian)| guardian.number == number);
+        let found = self.guardians.iter().find(|(_, guardian)| guardian.number == number);
         let Some(service) = found.map(|(service, _)| *service) else {
             return;
         };
-        let lost = self
-            .guardians
-            .remove(&service)
-            .and_then(|guardian| guardian.current);
+        let lost = self.guardians.remove(&service).and_then(|guardian| guardian.current);
         if let Some((generation, command)) = lost {
             let failure = explain(&command, &io::Error::from_raw_os_error(errno));
-            self.ready.push_back(Report::SpawnFailed {
-                service,
-                generation,
-                failure,
-            });
+            self.ready.push_back(Report::SpawnFailed { service, generation, failure });
         }
     }
 
@@ -496,27 +406,18 @@ impl Processes {
         let remaining = self.reap();
         let living = self.guardians.values().filter_map(|guardian| guardian.pid);
         let warden = self.warden.as_ref().and_then(|warden| warden.pid);
-        let spared: Vec<Pid> = living
-            .chain(warden)
-            .chain(self.spared.iter().copied())
-            .collect();
+        let spared: Vec<Pid> = living.chain(warden).chain(self.spared.iter().copied()).collect();
         let strays = match remaining {
             Remaining::None => 0,
             Remaining::Some => tree::signal_all(Signal::SIGKILL, &spared),
         };
-        let given_up = self
-            .sweeping_since
-            .is_none_or(|since| since.elapsed() > SWEEP_MAX);
+        let given_up = self.sweeping_since.is_none_or(|since| since.elapsed() > SWEEP_MAX);
         let done = strays == 0 && self.lost_warden.is_none();
         if !done && !given_up {
             return;
         }
         self.sweeping_since = None;
-        let survivors = if strays > 0 {
-            tree::survivors(&spared)
-        } else {
-            Vec::new()
-        };
+        let survivors = if strays > 0 { tree::survivors(&spared) } else { Vec::new() };
         for number in self.burials.keys().copied().collect::<Vec<_>>() {
             self.buried(number, survivors.clone());
         }
@@ -531,12 +432,7 @@ impl Correspondent {
             // A warden that somebody stopped would let a service wait for ever.
             kill(pid, Signal::SIGCONT).ok();
         }
-        self.orders
-            .try_send(Parcel {
-                bytes: frame.to_bytes(),
-                fds,
-            })
-            .ok();
+        self.orders.try_send(Parcel { bytes: frame.to_bytes(), fds }).ok();
     }
 }
 
@@ -596,10 +492,7 @@ async fn deliver(socket: &UnixStream, parcel: &Parcel) -> io::Result<()> {
 }
 
 fn named(survivors: Vec<Survivor>) -> Vec<(u32, String)> {
-    survivors
-        .into_iter()
-        .map(|survivor| (survivor.pid, survivor.name))
-        .collect()
+    survivors.into_iter().map(|survivor| (survivor.pid, survivor.name)).collect()
 }
 
 /// Our ends, and theirs in the order stdin, stdout, stderr.

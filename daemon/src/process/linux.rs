@@ -28,11 +28,7 @@ pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, 
 /// This binary, also after it was replaced or removed on disk.
 pub(crate) fn own_executable() -> io::Result<PathBuf> {
     let path = PathBuf::from("/proc/self/exe");
-    if path.exists() {
-        Ok(path)
-    } else {
-        std::env::current_exe()
-    }
+    if path.exists() { Ok(path) } else { std::env::current_exe() }
 }
 
 /// A pipe that nobody inherits by accident: reading end, writing end.
@@ -47,10 +43,7 @@ pub(super) fn close_inherited() {
     let failed = unsafe { syscall(SYS_close_range, 3, u32::MAX, 0) } != 0;
     if failed {
         // Kernels before 5.9: one by one, as far as there are any.
-        let open = fs::read_dir("/proc/self/fd")
-            .into_iter()
-            .flatten()
-            .flatten();
+        let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let numbers = open.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
             // SAFETY: as above; the folder's own descriptor is closed by now.
@@ -129,10 +122,7 @@ impl ChildWatch {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGCHLD);
         mask.thread_block()?;
-        Ok(Self(SignalFd::with_flags(
-            &mask,
-            SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
-        )?))
+        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -155,9 +145,7 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(list) => {
                 found.extend(
-                    list.split_whitespace()
-                        .filter_map(|pid| pid.parse().ok())
-                        .map(Pid::from_raw),
+                    list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw),
                 );
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && kernel_hides_children() => {
@@ -186,9 +174,7 @@ fn children_by_scan(parent: Pid) -> Vec<Pid> {
     let Ok(all) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let pids = all
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pids = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| {
         fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| parse_stat(&stat).is_some_and(|(_, _, ppid)| ppid == parent.as_raw()))
@@ -218,10 +204,8 @@ mod tests {
 
     #[test]
     fn both_ways_to_list_children_agree() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .expect("every system has sleep");
+        let mut child =
+            std::process::Command::new("sleep").arg("60").spawn().expect("every system has sleep");
         let pid = Pid::from_raw(child.id().cast_signed());
         assert!(children(getpid()).contains(&pid));
         assert!(children_by_scan(getpid()).contains(&pid));

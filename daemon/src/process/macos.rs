@@ -53,11 +53,7 @@ pub(super) fn adopt_orphans() -> io::Result<()> {
 
 /// No signal comes with a parent's death; the guardian's own end covers the usual case.
 pub(super) fn die_with(parent: Pid) -> io::Result<()> {
-    if getppid() == parent {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(nix::libc::ESRCH))
-    }
+    if getppid() == parent { Ok(()) } else { Err(io::Error::from_raw_os_error(nix::libc::ESRCH)) }
 }
 
 /// Nothing here tells of a parent's death.
@@ -101,25 +97,12 @@ impl ChildWatch {
         let queue = Kqueue::new()?;
         let number = Signal::SIGCHLD as usize;
         let flags = EvFlags::EV_ADD | EvFlags::EV_CLEAR;
-        let event = KEvent::new(
-            number,
-            EventFilter::EVFILT_SIGNAL,
-            flags,
-            FilterFlag::empty(),
-            0,
-            0,
-        );
+        let event =
+            KEvent::new(number, EventFilter::EVFILT_SIGNAL, flags, FilterFlag::empty(), 0, 0);
         // SAFETY: sets a default, installs no handler.
         #[expect(unsafe_code, reason = "`signal` can install handlers")]
         unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map_err(io::Error::from)?;
-        queue.kevent(
-            &[event],
-            &mut [],
-            Some(nix::libc::timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            }),
-        )?;
+        queue.kevent(&[event], &mut [], Some(nix::libc::timespec { tv_sec: 0, tv_nsec: 0 }))?;
         Ok(Self(queue))
     }
 
@@ -129,10 +112,7 @@ impl ChildWatch {
 
     /// Forgets the wakeups so far.
     pub(super) fn clear(&mut self) {
-        let none = nix::libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let none = nix::libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = [KEvent::new(
             0,
             EventFilter::EVFILT_SIGNAL,
@@ -154,10 +134,7 @@ pub(super) fn children(pid: Pid) -> Vec<Pid> {
     let count =
         unsafe { nix::libc::proc_listchildpids(pid.as_raw(), pids.as_mut_ptr().cast(), bytes) };
     pids.truncate(usize::try_from(count).unwrap_or(0));
-    pids.into_iter()
-        .filter(|pid| *pid > 0)
-        .map(Pid::from_raw)
-        .collect()
+    pids.into_iter().filter(|pid| *pid > 0).map(Pid::from_raw).collect()
 }
 
 /// The name of a process, and whether it is more than a zombie.

@@ -51,6 +51,8 @@ pub(crate) use self::host::{Processes, StartError, Stdio};
 #[cfg(unix)]
 pub(crate) use self::os::{MECHANISM, own_executable};
 #[cfg(unix)]
+pub(crate) use self::tree::kill_one;
+#[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 
 /// The hidden subcommand that runs the warden.
@@ -77,24 +79,11 @@ pub struct Command {
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The instance runs.
-    Spawned {
-        service: ServiceId,
-        generation: Generation,
-        pid: u32,
-    },
+    Spawned { service: ServiceId, generation: Generation, pid: u32 },
     /// It could not be started.
-    SpawnFailed {
-        service: ServiceId,
-        generation: Generation,
-        failure: SpawnFailure,
-    },
+    SpawnFailed { service: ServiceId, generation: Generation, failure: SpawnFailure },
     /// It is gone, with its whole tree.
-    Exited {
-        service: ServiceId,
-        generation: Generation,
-        exit: Exit,
-        remains: Remains,
-    },
+    Exited { service: ServiceId, generation: Generation, exit: Exit, remains: Remains },
     /// Something that people should know.
     Notice(String),
 }

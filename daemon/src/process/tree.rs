@@ -33,15 +33,9 @@ pub(super) enum Remaining {
 pub(super) fn reap(mut reaped: impl FnMut(Reaped)) -> Remaining {
     loop {
         match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) => reaped(Reaped {
-                pid,
-                end: End::Code(code),
-            }),
+            Ok(WaitStatus::Exited(pid, code)) => reaped(Reaped { pid, end: End::Code(code) }),
             Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                reaped(Reaped {
-                    pid,
-                    end: End::Signal(signal as i32),
-                });
+                reaped(Reaped { pid, end: End::Signal(signal as i32) });
             }
             Ok(WaitStatus::StillAlive) => return Remaining::Some,
             Ok(_) | Err(Errno::EINTR) => {}
@@ -52,10 +46,8 @@ pub(super) fn reap(mut reaped: impl FnMut(Reaped)) -> Remaining {
 
 /// All descendants of ours but `spared` and theirs, parents before their children.
 pub(super) fn descendants(spared: &[Pid]) -> Vec<Pid> {
-    let mut found: Vec<Pid> = os::children(getpid())
-        .into_iter()
-        .filter(|pid| !spared.contains(pid))
-        .collect();
+    let mut found: Vec<Pid> =
+        os::children(getpid()).into_iter().filter(|pid| !spared.contains(pid)).collect();
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;
@@ -85,10 +77,7 @@ pub(super) fn signal_all(signal: Signal, spared: &[Pid]) -> usize {
 pub(super) fn survivors(spared: &[Pid]) -> Vec<Survivor> {
     let alive = |pid: Pid| {
         let name = os::name_if_alive(pid)?;
-        Some(Survivor {
-            pid: pid.as_raw().cast_unsigned(),
-            name,
-        })
+        Some(Survivor { pid: pid.as_raw().cast_unsigned(), name })
     };
     descendants(spared).into_iter().filter_map(alive).collect()
 }
@@ -111,4 +100,9 @@ pub(super) fn wait(
         Err(error) => return Err(error.into()),
     }
     Ok(fds.get(1).is_some_and(|fd| fd.any().unwrap_or(true)))
+}
+
+/// Kills one process by its id.
+pub(crate) fn kill_one(pid: u32) -> io::Result<()> {
+    Ok(kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL)?)
 }

@@ -31,12 +31,7 @@ pub(crate) fn run() -> io::Result<()> {
     // Its own session: Ctrl+C and the end of a terminal are the supervisor's business, which
     // may have a client to answer first.
     setsid().ok();
-    for number in [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGQUIT,
-    ] {
+    for number in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         // SAFETY: ignores a signal, installs no handler.
         #[expect(unsafe_code, reason = "`signal` can install handlers")]
         unsafe { signal(number, SigHandler::SigIgn) }.map_err(io::Error::from)?;
@@ -108,28 +103,18 @@ impl Warden {
         }
         self.watch.clear();
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
-            self.guardians
-                .values()
-                .filter(|guarded| !guarded.gone)
-                .for_each(Guarded::kill);
+            self.guardians.values().filter(|guarded| !guarded.gone).for_each(Guarded::kill);
         }
         let remaining = self.reap();
         self.sweep(remaining)?;
         let busy = !self.guardians.is_empty() || self.strays_since.is_some();
-        Ok(if self.leave_by.is_none() || busy {
-            Turn::Next
-        } else {
-            Turn::Done
-        })
+        Ok(if self.leave_by.is_none() || busy { Turn::Next } else { Turn::Done })
     }
 
     fn patience(&self) -> Option<Duration> {
         match (self.strays_since, self.leave_by) {
             (Some(_), _) => Some(SWEEP_PAUSE),
-            (None, Some(at)) => Some(
-                at.saturating_duration_since(Instant::now())
-                    .max(SWEEP_PAUSE),
-            ),
+            (None, Some(at)) => Some(at.saturating_duration_since(Instant::now()).max(SWEEP_PAUSE)),
             (None, None) => None,
         }
     }
@@ -156,10 +141,9 @@ impl Warden {
                         guarded.bury = true;
                         guarded.kill();
                     }
-                    None => self.report(&WardenReport::Buried {
-                        guardian,
-                        survivors: Vec::new(),
-                    })?,
+                    None => {
+                        self.report(&WardenReport::Buried { guardian, survivors: Vec::new() })?
+                    }
                 },
             }
         }
@@ -173,18 +157,10 @@ impl Warden {
             self.report(&WardenReport::ForkFailed { guardian, errno })?;
             return Ok(None);
         };
-        let cgroup = self
-            .parent_cgroup
-            .as_ref()
-            .and_then(|parent| parent.child(guardian));
+        let cgroup = self.parent_cgroup.as_ref().and_then(|parent| parent.child(guardian));
         match os::fork_into(cgroup.as_ref()) {
             Ok(Some(pid)) => {
-                let guarded = Guarded {
-                    pid,
-                    gone: false,
-                    bury: false,
-                    cgroup,
-                };
+                let guarded = Guarded { pid, gone: false, bury: false, cgroup };
                 self.guardians.insert(guardian, guarded);
             }
             Ok(None) => {
@@ -218,12 +194,8 @@ impl Warden {
         let Some(since) = self.strays_since else {
             return Ok(());
         };
-        let living: Vec<Pid> = self
-            .guardians
-            .values()
-            .filter(|g| !g.gone)
-            .map(|guarded| guarded.pid)
-            .collect();
+        let living: Vec<Pid> =
+            self.guardians.values().filter(|g| !g.gone).map(|guarded| guarded.pid).collect();
         let strays = match remaining {
             Remaining::None => 0,
             Remaining::Some => tree::signal_all(Signal::SIGKILL, &living),
@@ -232,21 +204,14 @@ impl Warden {
         if strays > 0 && !given_up {
             return Ok(());
         }
-        let survivors = if strays > 0 {
-            tree::survivors(&living)
-        } else {
-            Vec::new()
-        };
+        let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
         self.strays_since = None;
         let gone = self.guardians.extract_if(.., |_, guarded| guarded.gone);
         for (guardian, guarded) in gone.collect::<Vec<_>>() {
             drop(guarded.cgroup);
             if guarded.bury {
                 let survivors = survivors.clone();
-                self.report(&WardenReport::Buried {
-                    guardian,
-                    survivors,
-                })?;
+                self.report(&WardenReport::Buried { guardian, survivors })?;
             }
         }
         Ok(())

@@ -96,14 +96,8 @@ pub(crate) enum WardenOrder {
 /// Said by the warden.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WardenReport {
-    ForkFailed {
-        guardian: u64,
-        errno: i32,
-    },
-    Buried {
-        guardian: u64,
-        survivors: Vec<Survivor>,
-    },
+    ForkFailed { guardian: u64, errno: i32 },
+    Buried { guardian: u64, survivors: Vec<Survivor> },
 }
 
 /// Something that can be put into a frame.
@@ -144,10 +138,7 @@ impl Inbox {
             if let ControlMessageOwned::ScmRights(fds) = control {
                 // SAFETY: the kernel has just put these descriptors into our table for us alone.
                 #[expect(unsafe_code, reason = "descriptors arrive as numbers")]
-                self.fds.extend(
-                    fds.into_iter()
-                        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
-                );
+                self.fds.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
         let received = message.bytes;
@@ -169,9 +160,7 @@ impl Inbox {
             return Ok(None);
         };
         let mut reader = Reader(body);
-        let frame = F::read(&mut reader)
-            .filter(|_| reader.0.is_empty())
-            .ok_or_else(garbage)?;
+        let frame = F::read(&mut reader).filter(|_| reader.0.is_empty()).ok_or_else(garbage)?;
         self.bytes.drain(..4 + length);
         if self.bytes.is_empty() {
             // A guardian lives for days: it gives back what one large frame took.
@@ -192,13 +181,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[RawFd]) -> io::R
     let rights = [ControlMessage::ScmRights(fds)];
     let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
     let flags = MsgFlags::MSG_NOSIGNAL;
-    Ok(sendmsg::<()>(
-        socket.as_raw_fd(),
-        &iov,
-        control,
-        flags,
-        None,
-    )?)
+    Ok(sendmsg::<()>(socket.as_raw_fd(), &iov, control, flags, None)?)
 }
 
 /// Sends all of it on a socket that blocks.
@@ -354,12 +337,7 @@ impl Frame for Report {
                 out.u64(*generation);
                 out.i32(*errno);
             }
-            Self::Ended {
-                generation,
-                end,
-                leftovers,
-                survivors,
-            } => {
+            Self::Ended { generation, end, leftovers, survivors } => {
                 out.u8(2);
                 out.u64(*generation);
                 let (kind, number) = match end {
@@ -376,14 +354,8 @@ impl Frame for Report {
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Some(match input.u8()? {
-            0 => Self::Launched {
-                generation: input.u64()?,
-                pid: input.u32()?,
-            },
-            1 => Self::LaunchFailed {
-                generation: input.u64()?,
-                errno: input.i32()?,
-            },
+            0 => Self::Launched { generation: input.u64()?, pid: input.u32()? },
+            1 => Self::LaunchFailed { generation: input.u64()?, errno: input.i32()? },
             2 => Self::Ended {
                 generation: input.u64()?,
                 end: match input.u8()? {
@@ -412,12 +384,8 @@ impl Frame for WardenOrder {
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Some(match input.u8()? {
-            0 => Self::Fork {
-                guardian: input.u64()?,
-            },
-            1 => Self::Bury {
-                guardian: input.u64()?,
-            },
+            0 => Self::Fork { guardian: input.u64()? },
+            1 => Self::Bury { guardian: input.u64()? },
             _ => return None,
         })
     }
@@ -431,10 +399,7 @@ impl Frame for WardenReport {
                 out.u64(*guardian);
                 out.i32(*errno);
             }
-            Self::Buried {
-                guardian,
-                survivors,
-            } => {
+            Self::Buried { guardian, survivors } => {
                 out.u8(1);
                 out.u64(*guardian);
                 write_survivors(survivors, out);
@@ -444,14 +409,8 @@ impl Frame for WardenReport {
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Some(match input.u8()? {
-            0 => Self::ForkFailed {
-                guardian: input.u64()?,
-                errno: input.i32()?,
-            },
-            1 => Self::Buried {
-                guardian: input.u64()?,
-                survivors: read_survivors(input)?,
-            },
+            0 => Self::ForkFailed { guardian: input.u64()?, errno: input.i32()? },
+            1 => Self::Buried { guardian: input.u64()?, survivors: read_survivors(input)? },
             _ => return None,
         })
     }
@@ -468,10 +427,7 @@ fn write_survivors(survivors: &[Survivor], out: &mut Writer) {
 fn read_survivors(input: &mut Reader<'_>) -> Option<Vec<Survivor>> {
     input.many(|input| {
         let pid = input.u32()?;
-        Some(Survivor {
-            pid,
-            name: String::from_utf8_lossy(input.bytes()?).into_owned(),
-        })
+        Some(Survivor { pid, name: String::from_utf8_lossy(input.bytes()?).into_owned() })
     })
 }
 
@@ -497,11 +453,7 @@ mod tests {
     fn launch() -> Launch {
         Launch {
             generation: 7,
-            argv: vec![
-                "a".into(),
-                OsString::from_vec(vec![0xff, 0xfe]),
-                OsString::new(),
-            ],
+            argv: vec!["a".into(), OsString::from_vec(vec![0xff, 0xfe]), OsString::new()],
             env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
             cwd: Some("/tmp".into()),
             open_files: Some((1024, 4096)),
@@ -514,47 +466,24 @@ mod tests {
         survives(&Order::Launch(Box::default()));
         survives(&Order::Terminate);
         survives(&Order::Kill);
-        let survivors = vec![Survivor {
-            pid: 9,
-            name: "sudo".to_owned(),
-        }];
+        let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
         survives(&Report::Hello { pid: 2 });
-        survives(&Report::Launched {
-            generation: 1,
-            pid: 2,
-        });
-        survives(&Report::LaunchFailed {
-            generation: 1,
-            errno: 2,
-        });
+        survives(&Report::Launched { generation: 1, pid: 2 });
+        survives(&Report::LaunchFailed { generation: 1, errno: 2 });
         for end in [End::Code(-1), End::Signal(9)] {
             let survivors = survivors.clone();
-            survives(&Report::Ended {
-                generation: 1,
-                end,
-                leftovers: 3,
-                survivors,
-            });
+            survives(&Report::Ended { generation: 1, end, leftovers: 3, survivors });
         }
         survives(&WardenOrder::Fork { guardian: 1 });
         survives(&WardenOrder::Bury { guardian: 1 });
-        survives(&WardenReport::ForkFailed {
-            guardian: 1,
-            errno: 11,
-        });
-        survives(&WardenReport::Buried {
-            guardian: 1,
-            survivors,
-        });
+        survives(&WardenReport::ForkFailed { guardian: 1, errno: 11 });
+        survives(&WardenReport::Buried { guardian: 1, survivors });
     }
 
     #[test]
     fn garbage_is_an_error_and_never_a_panic_or_a_huge_allocation() {
         for garbage in [&[0xff; 64][..], &[5, 0, 0, 0, 0, 255, 255, 255, 255, 255]] {
-            let mut inbox = Inbox {
-                bytes: garbage.to_vec(),
-                ..Inbox::default()
-            };
+            let mut inbox = Inbox { bytes: garbage.to_vec(), ..Inbox::default() };
             assert!(inbox.next::<Order>().is_err());
         }
     }

@@ -27,11 +27,7 @@ impl Follow {
         let mut watch = watch::Watch::new(path);
         watch.renew();
         let history = History::open(path, filter)?;
-        Ok(Self {
-            history,
-            watch,
-            sink: None,
-        })
+        Ok(Self { history, watch, sink: None })
     }
 
     /// Makes waits end when nobody reads from this pipe or terminal any more; a trail that is
@@ -100,11 +96,7 @@ mod watch {
     impl Watch {
         pub(super) fn new(path: &Path) -> Self {
             let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-            Self {
-                path: path.to_owned(),
-                inotify,
-                watched: None,
-            }
+            Self { path: path.to_owned(), inotify, watched: None }
         }
 
         /// Watches the trail's folder, or the nearest one above it that exists.
@@ -112,10 +104,7 @@ mod watch {
             let Some(inotify) = &self.inotify else {
                 return;
             };
-            let path = self
-                .path
-                .canonicalize()
-                .unwrap_or_else(|_| self.path.clone());
+            let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
             let moves = AddWatchFlags::IN_CREATE
                 | AddWatchFlags::IN_MOVED_TO
                 | AddWatchFlags::IN_DELETE_SELF
@@ -207,11 +196,7 @@ mod tests {
 
     fn open(dir: &TempDir, file_bytes_max: u64) -> (Trail, Follow) {
         let path = dir.join("state/audit.jsonl");
-        let settings = Settings {
-            path: path.clone(),
-            file_bytes_max,
-            files_kept: 3,
-        };
+        let settings = Settings { path: path.clone(), file_bytes_max, files_kept: 3 };
         let follow = Follow::open(&path, Filter::default()).unwrap();
         (Trail::open(settings, |_| {}), follow)
     }
@@ -243,10 +228,7 @@ mod tests {
             trail.announce_blocking(event(n)).unwrap();
             assert_eq!(number(&follow.next(PATIENCE).unwrap().unwrap()), n);
         }
-        assert!(
-            numbers(&dir.join("state/audit.jsonl")).len() < 100,
-            "it was rotated"
-        );
+        assert!(numbers(&dir.join("state/audit.jsonl")).len() < 100, "it was rotated");
     }
 
     #[test]
@@ -262,12 +244,7 @@ mod tests {
                 _ => fs::write(dir.join("state/audit.jsonl"), "").unwrap(),
             }
             // An emptied file that has the old length again when it is looked at can't be told.
-            assert!(
-                follow
-                    .next(Some(Duration::from_millis(1)))
-                    .unwrap()
-                    .is_none()
-            );
+            assert!(follow.next(Some(Duration::from_millis(1))).unwrap().is_none());
         }
     }
 
@@ -277,12 +254,7 @@ mod tests {
         let (trail, mut follow) = open(&dir, 1_000_000);
         fs::create_dir(dir.join("state")).unwrap();
         fs::write(dir.join("state/audit.jsonl"), "{\"torn").unwrap();
-        assert!(
-            follow
-                .next(Some(Duration::from_millis(20)))
-                .unwrap()
-                .is_none()
-        );
+        assert!(follow.next(Some(Duration::from_millis(20))).unwrap().is_none());
         trail.announce_blocking(event(1)).unwrap();
         let repaired = follow.next(PATIENCE).unwrap().unwrap();
         assert_eq!(repaired.event_type(), Some("trail_repaired"));

@@ -44,9 +44,8 @@ impl Entry {
         let line = String::from_utf8(line).ok()?;
         let value: Value = serde_json::from_str(&line).ok()?;
         let levels = [Level::Info, Level::Warning, Level::Error];
-        let level = value["level"]
-            .as_str()
-            .and_then(|name| levels.into_iter().find(|l| l.name() == name));
+        let level =
+            value["level"].as_str().and_then(|name| levels.into_iter().find(|l| l.name() == name));
         value.is_object().then(|| Self {
             stamp: value["timestamp"].as_str().and_then(Stamp::parse),
             level,
@@ -76,11 +75,8 @@ impl Filter {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
-        self.since
-            .is_none_or(|since| entry.stamp.is_some_and(|stamp| stamp >= since))
-            && self
-                .level_min
-                .is_none_or(|min| entry.level.is_some_and(|level| level >= min))
+        self.since.is_none_or(|since| entry.stamp.is_some_and(|stamp| stamp >= since))
+            && self.level_min.is_none_or(|min| entry.level.is_some_and(|level| level >= min))
             && is(&self.service, entry.service())
             && is(&self.event_type, entry.event_type())
     }
@@ -100,13 +96,8 @@ pub struct History {
 impl History {
     /// Opens the trail; one that does not exist has no records.
     pub fn open(path: &Path, filter: Filter) -> io::Result<Self> {
-        let mut history = Self {
-            path: path.to_owned(),
-            filter,
-            files: Vec::new(),
-            current: 0,
-            damaged: 0,
-        };
+        let mut history =
+            Self { path: path.to_owned(), filter, files: Vec::new(), current: 0, damaged: 0 };
         history.rescan()?;
         Ok(history)
     }
@@ -128,8 +119,7 @@ impl History {
             });
         }
         // A file that is gone is read to its end once, before the others.
-        self.files
-            .retain_mut(|file| !std::mem::replace(&mut file.is_gone, true));
+        self.files.retain_mut(|file| !std::mem::replace(&mut file.is_gone, true));
         files.extend(self.files.drain(..).rev());
         files.reverse();
         for file in &mut files {
@@ -174,16 +164,9 @@ fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
     let mut files: Vec<(FileId, File)> = Vec::new();
     let rotations_meanwhile = 8;
     for number in 0..=highest_number(&path)? + rotations_meanwhile {
-        let named = if number == 0 {
-            path.clone()
-        } else {
-            rotated(&path, number)
-        };
+        let named = if number == 0 { path.clone() } else { rotated(&path, number) };
         // A FIFO must not hang us.
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::libc::O_NONBLOCK)
-            .open(named);
+        let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(named);
         let file = match opened {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -199,11 +182,7 @@ fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
 }
 
 fn highest_number(path: &Path) -> io::Result<u32> {
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let entries = match fs::read_dir(folder_of(path)) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -236,13 +215,7 @@ enum Line {
 
 impl TrailReader {
     fn new(id: FileId, file: File) -> Self {
-        Self {
-            id,
-            file: BufReader::new(file),
-            offset: 0,
-            is_torn: false,
-            is_gone: false,
-        }
+        Self { id, file: BufReader::new(file), offset: 0, is_torn: false, is_gone: false }
     }
 
     fn next_line(&mut self) -> io::Result<Line> {
@@ -266,11 +239,7 @@ impl TrailReader {
             if newline.is_some() {
                 self.offset += len as u64;
                 let is_whole = line.len() + 1 == len;
-                return Ok(if is_whole {
-                    Line::Whole(line)
-                } else {
-                    Line::TooLong
-                });
+                return Ok(if is_whole { Line::Whole(line) } else { Line::TooLong });
             }
         }
     }
@@ -319,53 +288,13 @@ mod tests {
         fs::write(&path, newest).unwrap();
         assert_eq!(seconds(&path, Filter::default()), (vec![1, 2, 3, 4], 0));
         let since = Stamp::parse("2026-01-01T00:00:03Z");
-        assert_eq!(
-            seconds(
-                &path,
-                Filter {
-                    since,
-                    ..Filter::default()
-                }
-            )
-            .0,
-            [3, 4]
-        );
+        assert_eq!(seconds(&path, Filter { since, ..Filter::default() }).0, [3, 4]);
         let service = Some("a".to_owned());
-        assert_eq!(
-            seconds(
-                &path,
-                Filter {
-                    service,
-                    ..Filter::default()
-                }
-            )
-            .0,
-            [1, 3]
-        );
+        assert_eq!(seconds(&path, Filter { service, ..Filter::default() }).0, [1, 3]);
         let event_type = Some("x".to_owned());
-        assert_eq!(
-            seconds(
-                &path,
-                Filter {
-                    event_type,
-                    ..Filter::default()
-                }
-            )
-            .0,
-            [1, 2]
-        );
+        assert_eq!(seconds(&path, Filter { event_type, ..Filter::default() }).0, [1, 2]);
         let level_min = Some(Level::Warning);
-        assert_eq!(
-            seconds(
-                &path,
-                Filter {
-                    level_min,
-                    ..Filter::default()
-                }
-            )
-            .0,
-            [2, 3]
-        );
+        assert_eq!(seconds(&path, Filter { level_min, ..Filter::default() }).0, [2, 3]);
     }
 
     #[test]

@@ -59,27 +59,17 @@ pub fn write(path: &Path, marker: &Marker) -> Result<(), WriteMarkerError> {
 /// Reads the marker.
 pub fn read(path: &Path) -> Result<Marker, ReadMarkerError> {
     let bytes = read_bytes(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ReadMarkerError::Missing {
-            path: path.to_owned(),
-        },
-        _ => ReadMarkerError::Io {
-            path: path.to_owned(),
-            source,
-        },
+        io::ErrorKind::NotFound => ReadMarkerError::Missing { path: path.to_owned() },
+        _ => ReadMarkerError::Io { path: path.to_owned(), source },
     })?;
     // What is too long was read only in part, and so is no JSON.
-    Marker::parse(&String::from_utf8_lossy(&bytes)).map_err(|source| ReadMarkerError::Corrupt {
-        path: path.to_owned(),
-        source,
-    })
+    Marker::parse(&String::from_utf8_lossy(&bytes))
+        .map_err(|source| ReadMarkerError::Corrupt { path: path.to_owned(), source })
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     // A FIFO without a writer must not hang its reader.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(nix::libc::O_NONBLOCK)
-        .open(path)?;
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let mut bytes = Vec::new();
     file.take(MARKER_BYTES_MAX as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -126,12 +116,7 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        let kept = [
-            ".m.json.2.0.tmp",
-            ".m.json.x.tmp",
-            ".other.json.1.0.tmp",
-            "m.json",
-        ];
+        let kept = [".m.json.2.0.tmp", ".m.json.x.tmp", ".other.json.1.0.tmp", "m.json"];
         assert_eq!(names, kept);
     }
 
@@ -141,11 +126,7 @@ mod tests {
         let path = dir.join("m.json");
         fs::create_dir(&path).unwrap();
         let error = write(&path, &Marker::new(now(), 7, "")).unwrap_err();
-        assert!(
-            chain(&error).ends_with("is a directory"),
-            "{}",
-            chain(&error)
-        );
+        assert!(chain(&error).ends_with("is a directory"), "{}", chain(&error));
         assert!(matches!(read(&path), Err(ReadMarkerError::Io { .. })));
         fs::remove_dir(&path).unwrap();
         for content in ["", "{\"timestamp\":", "\0\0\0"] {

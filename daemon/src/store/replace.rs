@@ -64,12 +64,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 /// Some devices and file systems have nothing to sync, and say so.
 pub(super) fn without_unsupported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
-        Err(e)
-            if matches!(
-                e.kind(),
-                io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
-            ) =>
-        {
+        Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }
         other => other,
@@ -82,14 +77,9 @@ fn remove_leftovers(folder: &Path, name: &str) {
         return;
     };
     for entry in entries.flatten() {
-        let is_old = entry
-            .metadata()
-            .and_then(|metadata| metadata.modified())
-            .is_ok_and(|at| {
-                SystemTime::now()
-                    .duration_since(at)
-                    .is_ok_and(|age| age > MARKER_LEFTOVER_AGE)
-            });
+        let is_old = entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|at| {
+            SystemTime::now().duration_since(at).is_ok_and(|age| age > MARKER_LEFTOVER_AGE)
+        });
         if is_temporary(&entry.file_name().to_string_lossy(), name) && is_old {
             fs::remove_file(entry.path()).ok();
         }
@@ -100,11 +90,7 @@ fn remove_leftovers(folder: &Path, name: &str) {
 fn is_temporary(file: &str, name: &str) -> bool {
     let numbers = file
         .strip_prefix('.')
-        .and_then(|rest| {
-            rest.strip_prefix(name)?
-                .strip_prefix('.')?
-                .strip_suffix(".tmp")
-        })
+        .and_then(|rest| rest.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".tmp"))
         .and_then(|numbers| numbers.split_once('.'));
     numbers.is_some_and(|(pid, count)| pid.parse::<u32>().is_ok() && count.parse::<u32>().is_ok())
 }

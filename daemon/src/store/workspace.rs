@@ -87,18 +87,12 @@ impl Workspace {
             .map(|xdg| xdg.join("afresh"))
             .or_else(|| home.map(|home| home.join(".local/state/afresh")));
         let temporary = std::env::temp_dir().join(format!("afresh-{}", Uid::effective()));
-        let places = [
-            (Kind::Project, project),
-            (Kind::User, user),
-            (Kind::Temporary, Some(temporary)),
-        ]
-        .into_iter()
-        .filter_map(|(kind, path)| path.map(|path| Place { kind, path }))
-        .collect();
-        Self {
-            root: root.map(Path::to_owned),
-            places,
-        }
+        let places =
+            [(Kind::Project, project), (Kind::User, user), (Kind::Temporary, Some(temporary))]
+                .into_iter()
+                .filter_map(|(kind, path)| path.map(|path| Place { kind, path }))
+                .collect();
+        Self { root: root.map(Path::to_owned), places }
     }
 
     /// The project's folder; none outside of one.
@@ -125,11 +119,7 @@ impl Workspace {
         }
         Ok(failure.map(|error| Notice {
             level: Level::Warning,
-            text: format!(
-                "{}; state goes to `{}`",
-                chain(&error),
-                self.state().display()
-            ),
+            text: format!("{}; state goes to `{}`", chain(&error), self.state().display()),
         }))
     }
 
@@ -186,25 +176,17 @@ impl Place {
         builder
             .recursive(true)
             .create(&self.path)
-            .map_err(|source| PrepareWorkspaceError::Create {
-                path: path(),
-                source,
-            })?;
+            .map_err(|source| PrepareWorkspaceError::Create { path: path(), source })?;
         if self.kind == Kind::Temporary && !is_ours_alone(&self.path) {
             return Err(PrepareWorkspaceError::NotOurs { path: path() });
         }
         access(&self.path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| {
-            PrepareWorkspaceError::Access {
-                path: path(),
-                source: errno.into(),
-            }
+            PrepareWorkspaceError::Access { path: path(), source: errno.into() }
         })?;
         let ignore = self.path.join(".gitignore");
         if self.kind == Kind::Project && ignore.symlink_metadata().is_err() {
-            replace_file(&ignore, b"*\n").map_err(|source| PrepareWorkspaceError::Ignore {
-                path: path(),
-                source,
-            })?;
+            replace_file(&ignore, b"*\n")
+                .map_err(|source| PrepareWorkspaceError::Ignore { path: path(), source })?;
         }
         Ok(())
     }
@@ -278,9 +260,7 @@ mod tests {
         let dir = TempDir::new();
         let (home, xdg) = (dir.join("home"), dir.join("xdg"));
         let state = |home: Option<&Path>, xdg: Option<&Path>| {
-            Workspace::find(&dir.join("plain"), home, xdg)
-                .state()
-                .to_owned()
+            Workspace::find(&dir.join("plain"), home, xdg).state().to_owned()
         };
         assert_eq!(state(Some(&home), Some(&xdg)), xdg.join("afresh"));
         let usual = home.join(".local/state/afresh");
@@ -290,10 +270,7 @@ mod tests {
 
         let mut workspace = Workspace::find(&dir.join("plain"), Some(&home), Some(&xdg));
         assert_eq!(workspace.prepare().unwrap(), None);
-        let mode = fs::metadata(xdg.join("afresh"))
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = fs::metadata(xdg.join("afresh")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         assert!(!xdg.join("afresh/.gitignore").exists());
     }
@@ -335,21 +312,12 @@ mod tests {
     #[test]
     fn a_temporary_folder_must_be_ours_alone() {
         let dir = TempDir::new();
-        let place = Place {
-            kind: Kind::Temporary,
-            path: dir.join("afresh-1"),
-        };
+        let place = Place { kind: Kind::Temporary, path: dir.join("afresh-1") };
         place.prepare().unwrap();
         fs::set_permissions(&place.path, PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(matches!(
-            place.prepare(),
-            Err(PrepareWorkspaceError::NotOurs { .. })
-        ));
+        assert!(matches!(place.prepare(), Err(PrepareWorkspaceError::NotOurs { .. })));
         fs::rename(&place.path, dir.join("real")).unwrap();
         std::os::unix::fs::symlink(dir.join("real"), &place.path).unwrap();
-        assert!(matches!(
-            place.prepare(),
-            Err(PrepareWorkspaceError::NotOurs { .. })
-        ));
+        assert!(matches!(place.prepare(), Err(PrepareWorkspaceError::NotOurs { .. })));
     }
 }

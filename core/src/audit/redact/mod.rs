@@ -31,17 +31,15 @@ const SECRET_PARTS: [&str; 13] = [
 ];
 
 /// A name that ends in one of these says where or how, not what: `--token-file`, `AUTH_TYPE`.
-const PLACE_WORDS: [&str; 11] = [
-    "file", "path", "dir", "folder", "url", "uri", "endpoint", "sock", "type", "method", "mode",
-];
+const PLACE_WORDS: [&str; 11] =
+    ["file", "path", "dir", "folder", "url", "uri", "endpoint", "sock", "type", "method", "mode"];
 
 /// A flag that begins like this takes no value.
 const SWITCH_WORDS: [&str; 6] = ["no", "disable", "skip", "enable", "require", "with"];
 
 /// Values that are no secrets under whatever name.
-const PLAIN_VALUES: [&str; 10] = [
-    "", "true", "false", "yes", "no", "on", "off", "null", "none", MARK,
-];
+const PLAIN_VALUES: [&str; 10] =
+    ["", "true", "false", "yes", "no", "on", "off", "null", "none", MARK];
 
 /// Takes the secrets out of a command line.
 pub fn redact_args(args: &[String]) -> Vec<String> {
@@ -97,10 +95,8 @@ pub fn redact_value(value: &mut Value) {
             }
         }
         Value::Array(items) => {
-            let args: Option<Vec<String>> = items
-                .iter()
-                .map(|item| item.as_str().map(str::to_owned))
-                .collect();
+            let args: Option<Vec<String>> =
+                items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
             match args {
                 Some(args) => *value = redact_args(&args).into(),
                 None => items.iter_mut().for_each(redact_value),
@@ -133,10 +129,7 @@ fn is_secret_name(name: &str) -> bool {
     }
     let lower = name.to_ascii_lowercase().replace("tokeniz", "");
     let words = || lower.split(|c: char| !c.is_ascii_alphanumeric());
-    if words()
-        .next_back()
-        .is_some_and(|word| PLACE_WORDS.contains(&word))
-    {
+    if words().next_back().is_some_and(|word| PLACE_WORDS.contains(&word)) {
         return false;
     }
     let compact: String = words().collect();
@@ -159,9 +152,7 @@ fn holds_secret(name: &str, value: &str) -> bool {
     let counts = ["tokens", "max", "limit", "count"];
     let is_count = value.len() <= 12
         && value.starts_with(|c: char| c.is_ascii_digit())
-        && counts
-            .iter()
-            .any(|word| name.to_ascii_lowercase().contains(word));
+        && counts.iter().any(|word| name.to_ascii_lowercase().contains(word));
     let is_plain = PLAIN_VALUES.contains(&value.to_ascii_lowercase().as_str());
     is_secret_name(name) && !is_count && !is_plain
 }
@@ -192,9 +183,7 @@ fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
         let is_prose = joint == Joint::Colon
             && value.start == start
             && !name.to_ascii_lowercase().contains("passw")
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b".,;!)".contains(&b));
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b".,;!)".contains(&b));
         if holds_secret(name, word) && !is_prose {
             secrets.push(value);
         }
@@ -232,9 +221,7 @@ fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) 
     }
     // These headers are secrets to the end of the line.
     let is_header = joint == Joint::Colon
-        && ["authorization", "cookie"]
-            .iter()
-            .any(|h| name.to_ascii_lowercase().ends_with(h));
+        && ["authorization", "cookie"].iter().any(|h| name.to_ascii_lowercase().ends_with(h));
     let ends = |byte: u8| match byte {
         b'"' | b'\'' | b'`' | b'\n' | b'\r' => true,
         b'&' | b'#' => is_query,
@@ -248,16 +235,13 @@ fn find_bearer(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     for run in runs(text, |b| b.is_ascii_alphabetic()) {
         let scheme = &text[run.clone()];
-        let is_scheme = ["bearer", "basic"]
-            .iter()
-            .any(|s| scheme.eq_ignore_ascii_case(s));
+        let is_scheme = ["bearer", "basic"].iter().any(|s| scheme.eq_ignore_ascii_case(s));
         if !is_scheme || bytes.get(run.end) != Some(&b' ') {
             continue;
         }
         let start = run.end + 1;
-        let end = skip(bytes, start, |b| {
-            !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`')
-        });
+        let end =
+            skip(bytes, start, |b| !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`'));
         let word = &bytes[start..end];
         let is_word = !word.iter().any(u8::is_ascii_digit)
             && !word.iter().skip(1).any(u8::is_ascii_uppercase);
@@ -280,10 +264,7 @@ fn runs(text: &str, wanted: impl Fn(u8) -> bool) -> impl Iterator<Item = Range<u
 
 fn skip(bytes: &[u8], from: usize, while_true: impl Fn(u8) -> bool) -> usize {
     let rest = bytes.get(from..).unwrap_or_default();
-    from + rest
-        .iter()
-        .position(|b| !while_true(*b))
-        .unwrap_or(rest.len())
+    from + rest.iter().position(|b| !while_true(*b)).unwrap_or(rest.len())
 }
 
 #[cfg(test)]

@@ -41,10 +41,7 @@ fn find_url_passwords(text: &str, secrets: &mut Vec<Range<usize>>) {
 fn find_private_keys(text: &str, secrets: &mut Vec<Range<usize>>) {
     let mut done = 0;
     for (start, begin) in text.match_indices("-----BEGIN ") {
-        let kind = text[start + begin.len()..]
-            .split("-----")
-            .next()
-            .unwrap_or_default();
+        let kind = text[start + begin.len()..].split("-----").next().unwrap_or_default();
         if start < done || !kind.ends_with("PRIVATE KEY") || kind.len() > 64 {
             continue;
         }
@@ -154,10 +151,7 @@ fn find_opaque(text: &str, secrets: &mut Vec<Range<usize>>) {
         }
         // Image digests and package hashes are public.
         let before = &text[..word.start];
-        if ["sha1:", "sha256:", "sha512:"]
-            .iter()
-            .any(|hash| before.ends_with(hash))
-        {
+        if ["sha1:", "sha256:", "sha512:"].iter().any(|hash| before.ends_with(hash)) {
             continue;
         }
         let in_run = |b: u8| is_token_byte(b) || b == b'+' || (b == b'/' && !is_url);
@@ -173,10 +167,7 @@ fn find_opaque(text: &str, secrets: &mut Vec<Range<usize>>) {
 /// Tells random characters from names by how often letters, digits and cases alternate: in names
 /// they come in groups.
 fn is_opaque(run: &str) -> bool {
-    if ["sha256-", "sha384-", "sha512-"]
-        .iter()
-        .any(|hash| run.starts_with(hash))
-    {
+    if ["sha256-", "sha384-", "sha512-"].iter().any(|hash| run.starts_with(hash)) {
         return false;
     }
     // A git hash, alone or at the end of a name, is none; nor is a UUID, whose parts are short.
@@ -185,26 +176,15 @@ fn is_opaque(run: &str) -> bool {
     if parts().all(|part| is_hex(part) && part.len() <= 12) {
         return false;
     }
-    let kept: Vec<&str> = parts()
-        .filter(|part| !(is_hex(part) && part.len() == 40))
-        .collect();
+    let kept: Vec<&str> = parts().filter(|part| !(is_hex(part) && part.len() == 40)).collect();
     let len: usize = kept.iter().map(|part| part.len()).sum();
-    let digits = kept
-        .iter()
-        .flat_map(|part| part.bytes())
-        .filter(u8::is_ascii_digit)
-        .count();
+    let digits = kept.iter().flat_map(|part| part.bytes()).filter(u8::is_ascii_digit).count();
     if len < 30 || digits < 2 || run.len() < 32 {
         return false;
     }
     let alternations: usize = kept
         .iter()
-        .map(|part| {
-            part.as_bytes()
-                .windows(2)
-                .filter(|pair| alternates(pair[0], pair[1]))
-                .count()
-        })
+        .map(|part| part.as_bytes().windows(2).filter(|pair| alternates(pair[0], pair[1])).count())
         .sum();
     alternations * 9 >= len * 2
 }

@@ -10,53 +10,26 @@ fn args(line: &str) -> Vec<String> {
 fn secrets_in_arguments_are_redacted() {
     let cases = [
         ("serve --token abc", "serve --token [redacted]"),
-        (
-            "serve --token=abc --port 80",
-            "serve --token=[redacted] --port 80",
-        ),
+        ("serve --token=abc --port 80", "serve --token=[redacted] --port 80"),
         ("serve --API-Key abc x", "serve --API-Key [redacted] x"),
         ("serve -password abc", "serve -password [redacted]"),
         ("serve --auth abc", "serve --auth [redacted]"),
         ("serve --token -dash-first", "serve --token [redacted]"),
-        (
-            "env GH_TOKEN=abc node x.js",
-            "env GH_TOKEN=[redacted] node x.js",
-        ),
-        (
-            "env DB_PASSWORD=a=b&c,d node",
-            "env DB_PASSWORD=[redacted] node",
-        ),
+        ("env GH_TOKEN=abc node x.js", "env GH_TOKEN=[redacted] node x.js"),
+        ("env DB_PASSWORD=a=b&c,d node", "env DB_PASSWORD=[redacted] node"),
         ("x --clientSecret a", "x --clientSecret [redacted]"),
-        (
-            "x --access-key=A --private_key B",
-            "x --access-key=[redacted] --private_key [redacted]",
-        ),
-        (
-            "x --db postgres://u:p@h/d",
-            "x --db postgres://u:[redacted]@h/d",
-        ),
-        (
-            "x --db=postgres://u:p/w@h/d",
-            "x --db=postgres://u:[redacted]@h/d",
-        ),
-        (
-            "x http://h/?api_key=a&b=c",
-            "x http://h/?api_key=[redacted]&b=c",
-        ),
+        ("x --access-key=A --private_key B", "x --access-key=[redacted] --private_key [redacted]"),
+        ("x --db postgres://u:p@h/d", "x --db postgres://u:[redacted]@h/d"),
+        ("x --db=postgres://u:p/w@h/d", "x --db=postgres://u:[redacted]@h/d"),
+        ("x http://h/?api_key=a&b=c", "x http://h/?api_key=[redacted]&b=c"),
     ];
     for (line, redacted) in cases {
         assert_eq!(redact_args(&args(line)).join(" "), redacted);
     }
     let header = ["-H".to_owned(), "Authorization: Bearer abc def".to_owned()];
     assert_eq!(redact_args(&header)[1], "Authorization: [redacted]");
-    let shell = [
-        "-c".to_owned(),
-        "cd d; TOKEN=abc node x --secret 'a b' -v".to_owned(),
-    ];
-    assert_eq!(
-        redact_args(&shell)[1],
-        "cd d; TOKEN=[redacted] node x --secret '[redacted]' -v"
-    );
+    let shell = ["-c".to_owned(), "cd d; TOKEN=abc node x --secret 'a b' -v".to_owned()];
+    assert_eq!(redact_args(&shell)[1], "cd d; TOKEN=[redacted] node x --secret '[redacted]' -v");
 }
 
 #[test]
@@ -115,11 +88,7 @@ fn secrets_in_text_are_redacted() {
         ] {
             let redacted = redact_text(&text);
             assert_eq!(redacted, text.replace(secret, MARK));
-            assert_eq!(
-                redact_text(&redacted),
-                redacted,
-                "a second time changes nothing"
-            );
+            assert_eq!(redact_text(&redacted), redacted, "a second time changes nothing");
         }
     }
 }
@@ -129,30 +98,15 @@ fn named_values_in_text_are_redacted() {
     let cases = [
         ("password: hunter", "password: [redacted]"),
         ("the token: abc1 is bad", "the token: [redacted] is bad"),
-        (
-            r#"{"token": "a b", "x": 1}"#,
-            r#"{"token": "[redacted]", "x": 1}"#,
-        ),
-        (
-            r#"{"secret":"a\"b","x":"y"}"#,
-            r#"{"secret":"[redacted]","x":"y"}"#,
-        ),
-        (
-            r#"{\"secret\":\"a b\",\"x\":\"y\"}"#,
-            r#"{\"secret\":\"[redacted]\",\"x\":\"y\"}"#,
-        ),
+        (r#"{"token": "a b", "x": 1}"#, r#"{"token": "[redacted]", "x": 1}"#),
+        (r#"{"secret":"a\"b","x":"y"}"#, r#"{"secret":"[redacted]","x":"y"}"#),
+        (r#"{\"secret\":\"a b\",\"x\":\"y\"}"#, r#"{\"secret\":\"[redacted]\",\"x\":\"y\"}"#),
         ("run `x --token abc`", "run `x --token [redacted]`"),
-        (
-            "Authorization: Basic dTpw\nHost: h",
-            "Authorization: [redacted]\nHost: h",
-        ),
+        ("Authorization: Basic dTpw\nHost: h", "Authorization: [redacted]\nHost: h"),
         ("sent Bearer abc123def", "sent Bearer [redacted]"),
         ("Cookie: a=b; c=d", "Cookie: [redacted]"),
         ("é password=é é", "é password=[redacted] é"),
-        (
-            "redis://:p@h and amqp://u:q@h",
-            "redis://:[redacted]@h and amqp://u:[redacted]@h",
-        ),
+        ("redis://:p@h and amqp://u:q@h", "redis://:[redacted]@h and amqp://u:[redacted]@h"),
         ("token=", "token="),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn", "[redacted]"),
     ];

@@ -175,8 +175,7 @@ impl TrailFile {
                 self.repaired = Some(line);
             }
             if let Some(line) = &self.repaired {
-                open.append_line(line, may_cut)
-                    .map_err(WriteTrailError::Append)?;
+                open.append_line(line, may_cut).map_err(WriteTrailError::Append)?;
                 self.repaired = None;
             }
         }
@@ -194,8 +193,7 @@ impl TrailFile {
                     Err(error) => self.rotate_error = Some(error),
                 }
             }
-            open.append_line(line, may_cut)
-                .map_err(WriteTrailError::Append)?;
+            open.append_line(line, may_cut).map_err(WriteTrailError::Append)?;
             *written += 1;
         }
         Ok(())
@@ -205,14 +203,10 @@ impl TrailFile {
 impl Open {
     fn new(path: &Path) -> Result<Self, WriteTrailError> {
         let folder = folder_of(path);
-        fs::create_dir_all(folder).map_err(|source| WriteTrailError::CreateFolder {
-            path: folder.to_owned(),
-            source,
-        })?;
+        fs::create_dir_all(folder)
+            .map_err(|source| WriteTrailError::CreateFolder { path: folder.to_owned(), source })?;
         // Opening it would create the file that it leads to, somewhere.
-        let is_link = path
-            .symlink_metadata()
-            .is_ok_and(|metadata| metadata.is_symlink());
+        let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
         if is_link && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Err(WriteTrailError::NotAFile("a symbolic link to nothing"));
         }

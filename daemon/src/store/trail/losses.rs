@@ -40,11 +40,7 @@ impl State {
 impl Losses {
     pub(super) fn new(path: PathBuf, notify: Box<dyn Fn(Notice) + Send + Sync>) -> Self {
         let state = Mutex::default();
-        Self {
-            path,
-            notify,
-            state,
-        }
+        Self { path, notify, state }
     }
 
     pub(super) fn add(&self, count: u64, since: Stamp, error: String) {
@@ -83,10 +79,7 @@ impl Losses {
             state.error
         );
         drop(state);
-        (self.notify)(Notice {
-            level: Level::Error,
-            text,
-        });
+        (self.notify)(Notice { level: Level::Error, text });
     }
 
     /// Tells that the file can't be rotated. Nothing is lost by that yet.
@@ -99,10 +92,7 @@ impl Losses {
         }
         let path = self.path.display();
         let text = format!("trail: `{path}` cannot be rotated, and grows: {error}");
-        (self.notify)(Notice {
-            level: Level::Warning,
-            text,
-        });
+        (self.notify)(Notice { level: Level::Warning, text });
     }
 
     /// The record of the losses, and how many it speaks of.
@@ -131,14 +121,9 @@ impl Losses {
         drop(state);
         if was_told {
             let path = self.path.display();
-            let text = format!(
-                "trail: `{path}` can be written again; {} were lost",
-                records(count)
-            );
-            (self.notify)(Notice {
-                level: Level::Info,
-                text,
-            });
+            let text =
+                format!("trail: `{path}` can be written again; {} were lost", records(count));
+            (self.notify)(Notice { level: Level::Info, text });
         }
     }
 

@@ -109,11 +109,7 @@ impl Trail {
     /// Starts the writer. The file is opened with the first record, and again when it went away;
     /// `notify` is told what a person should know, from any thread, and must not block.
     pub fn open(settings: Settings, notify: impl Fn(Notice) + Send + Sync + 'static) -> Self {
-        let Settings {
-            path,
-            file_bytes_max,
-            files_kept,
-        } = settings;
+        let Settings { path, file_bytes_max, files_kept } = settings;
         let losses = Arc::new(Losses::new(path.clone(), Box::new(notify)));
         let (sender, jobs) = mpsc::sync_channel(TRAIL_QUEUE_LEN_MAX);
         let (done_sender, done) = mpsc::sync_channel(1);
@@ -128,18 +124,9 @@ impl Trail {
             .name("afresh-trail".to_owned())
             .spawn(move || writer.run())
             .ok();
-        let queue = Queue {
-            jobs: Some(sender),
-            last_stamp: Stamp::default(),
-        };
-        let shared = Shared {
-            queue: queue.into(),
-            losses,
-            done: done.into(),
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let queue = Queue { jobs: Some(sender), last_stamp: Stamp::default() };
+        let shared = Shared { queue: queue.into(), losses, done: done.into() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Hands in a fact. Never waits and never fails: see the module about losses.
@@ -169,26 +156,17 @@ impl Trail {
     /// Like [`announce`](Self::announce), for threads.
     pub fn announce_blocking(&self, record: Record) -> Result<(), AnnounceError> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        self.push(
-            record,
-            Some(Box::new(move |result| drop(sender.send(result)))),
-        );
-        receiver
-            .recv_timeout(TRAIL_SYNC_WAIT)
-            .unwrap_or_else(|error| match error {
-                RecvTimeoutError::Timeout => Err(AnnounceError::TimedOut),
-                RecvTimeoutError::Disconnected => Err(AnnounceError::Closed),
-            })
+        self.push(record, Some(Box::new(move |result| drop(sender.send(result)))));
+        receiver.recv_timeout(TRAIL_SYNC_WAIT).unwrap_or_else(|error| match error {
+            RecvTimeoutError::Timeout => Err(AnnounceError::TimedOut),
+            RecvTimeoutError::Disconnected => Err(AnnounceError::Closed),
+        })
     }
 
     /// Writes what is queued, for no longer than `deadline`. Records handed in later are lost.
     pub fn close(&self, deadline: Duration) -> Result<(), CloseTrailError> {
         drop(self.queue().jobs.take());
-        let done = self
-            .shared
-            .done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let done = self.shared.done.lock().unwrap_or_else(PoisonError::into_inner);
         if done.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout) {
             return Err(CloseTrailError::TimedOut(deadline));
         }
@@ -203,11 +181,7 @@ impl Trail {
         // Stamped and queued under one lock, so that the stamps are in order.
         let stamp = now().max(queue.last_stamp);
         queue.last_stamp = stamp;
-        let job = Job {
-            record,
-            stamp,
-            answer,
-        };
+        let job = Job { record, stamp, answer };
         let (job, error) = match &queue.jobs {
             None => (job, AnnounceError::Closed),
             Some(jobs) => match jobs.try_send(job) {
@@ -224,9 +198,6 @@ impl Trail {
     }
 
     fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.shared
-            .queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

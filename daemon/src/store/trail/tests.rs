@@ -28,18 +28,12 @@ pub(in crate::store) fn event(n: u64) -> Record {
 }
 
 pub(in crate::store) fn number(entry: &Entry) -> u64 {
-    entry.value["props"]["n"]
-        .as_u64()
-        .expect("a numbered record")
+    entry.value["props"]["n"].as_u64().expect("a numbered record")
 }
 
 pub(in crate::store) fn numbers(path: &Path) -> Vec<u64> {
     let entries = read(path);
-    entries
-        .iter()
-        .filter(|e| e.event_type() == Some("something"))
-        .map(number)
-        .collect()
+    entries.iter().filter(|e| e.event_type() == Some("something")).map(number).collect()
 }
 
 /// All records, each line of which must be whole.
@@ -51,18 +45,13 @@ fn read(path: &Path) -> Vec<Entry> {
 }
 
 fn event_types(path: &Path) -> Vec<String> {
-    read(path)
-        .iter()
-        .map(|e| e.event_type().unwrap().to_owned())
-        .collect()
+    read(path).iter().map(|e| e.event_type().unwrap().to_owned()).collect()
 }
 
 /// A trail and what it tells.
 fn open(path: &Path) -> (Trail, Receiver<Notice>) {
     let (sender, notices) = mpsc::sync_channel(100);
-    let trail = Trail::open(Settings::new(path), move |notice| {
-        sender.try_send(notice).unwrap()
-    });
+    let trail = Trail::open(Settings::new(path), move |notice| sender.try_send(notice).unwrap());
     (trail, notices)
 }
 
@@ -85,15 +74,9 @@ fn records_are_written_in_order_with_stamps_that_never_go_back() {
     close(&trail);
     assert_eq!(numbers(&path), Vec::from_iter(0..500));
     assert!(read(&path).is_sorted_by_key(|entry| entry.stamp.unwrap()));
-    assert_eq!(
-        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(notices.try_recv().is_err());
-    assert!(matches!(
-        trail.announce_blocking(event(1)),
-        Err(AnnounceError::Closed)
-    ));
+    assert!(matches!(trail.announce_blocking(event(1)), Err(AnnounceError::Closed)));
 }
 
 #[tokio::test]
@@ -115,9 +98,7 @@ fn secrets_and_long_values_stay_out() {
     let (trail, _notices) = open(&path);
     let mut record = event(1);
     record.message = "with --token abc1".to_owned();
-    record
-        .props
-        .push(("text", "x y ".repeat(TRAIL_LINE_BYTES_MAX).into()));
+    record.props.push(("text", "x y ".repeat(TRAIL_LINE_BYTES_MAX).into()));
     trail.announce_blocking(record).unwrap();
     let entry = &read(&path)[0];
     assert_eq!(entry.message(), Some("with --token [redacted]"));
@@ -129,21 +110,14 @@ fn secrets_and_long_values_stay_out() {
 fn rotation_keeps_the_newest_files() {
     let dir = TempDir::new();
     let path = dir.join("audit.jsonl");
-    let settings = Settings {
-        path: path.clone(),
-        file_bytes_max: 1000,
-        files_kept: 2,
-    };
+    let settings = Settings { path: path.clone(), file_bytes_max: 1000, files_kept: 2 };
     let trail = Trail::open(settings, |notice| panic!("{notice:?}"));
     for n in 0..50 {
         trail.append(event(n));
     }
     close(&trail);
     let found = numbers(&path);
-    assert!(
-        found.len() < 30 && found.is_sorted() && found.last() == Some(&49),
-        "{found:?}"
-    );
+    assert!(found.len() < 30 && found.is_sorted() && found.last() == Some(&49), "{found:?}");
     let mut names: Vec<_> = fs::read_dir(dir.join(""))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -161,11 +135,7 @@ fn a_file_that_cannot_be_rotated_grows_and_this_is_told() {
     let path = dir.join("audit.jsonl");
     // A folder with something in it can't be renamed over.
     fs::create_dir_all(dir.join("audit.jsonl.1/x")).unwrap();
-    let settings = Settings {
-        path: path.clone(),
-        file_bytes_max: 300,
-        files_kept: 1,
-    };
+    let settings = Settings { path: path.clone(), file_bytes_max: 300, files_kept: 1 };
     let (sender, notices) = mpsc::sync_channel(100);
     let trail = Trail::open(settings, move |notice| sender.try_send(notice).unwrap());
     for n in 0..10 {
@@ -201,17 +171,11 @@ fn a_torn_line_is_cut_off_and_put_on_record() {
     let dir = TempDir::new();
     let path = dir.join("audit.jsonl");
     let whole = event(0).to_line(now());
-    let torn = format!(
-        "{{\"token\":\"hush1\",\"text\":\"{}\u{1F980}",
-        "\0".repeat(9000)
-    );
+    let torn = format!("{{\"token\":\"hush1\",\"text\":\"{}\u{1F980}", "\0".repeat(9000));
     fs::write(&path, format!("{whole}{}", &torn)).unwrap();
     let (trail, _notices) = open(&path);
     trail.announce_blocking(event(1)).unwrap();
-    assert_eq!(
-        event_types(&path),
-        ["something", "trail_repaired", "something"]
-    );
+    assert_eq!(event_types(&path), ["something", "trail_repaired", "something"]);
     let repaired = &read(&path)[1];
     assert_eq!(repaired.level, Some(Level::Warning));
     assert_eq!(repaired.value["logger"], "afresh.trail");
@@ -229,13 +193,7 @@ fn a_torn_line_is_cut_off_and_put_on_record() {
     append(event(3).to_line(now()).trim_end());
     trail.announce_blocking(event(4)).unwrap();
     assert_eq!(numbers(&path), [0, 1, 2, 3, 4]);
-    assert_eq!(
-        event_types(&path)
-            .iter()
-            .filter(|e| *e == "trail_repaired")
-            .count(),
-        2
-    );
+    assert_eq!(event_types(&path).iter().filter(|e| *e == "trail_repaired").count(), 2);
     fs::write(&path, "{").unwrap();
     trail.announce_blocking(event(5)).unwrap();
     assert_eq!(event_types(&path), ["trail_repaired", "something"]);
@@ -251,22 +209,13 @@ fn a_full_disk_is_told_and_put_on_record_when_it_is_over() {
     let error = trail.announce_blocking(event(0)).unwrap_err();
     assert!(matches!(error, AnnounceError::Write(_)), "{error}");
     let text = next(&notices);
-    let start = format!(
-        "trail: 1 record could not be written to `{}`",
-        path.display()
-    );
-    assert!(
-        text.starts_with(&start) && text.contains("No space left on device"),
-        "{text}"
-    );
+    let start = format!("trail: 1 record could not be written to `{}`", path.display());
+    assert!(text.starts_with(&start) && text.contains("No space left on device"), "{text}");
     for n in 1..5 {
         trail.append(event(n));
     }
     assert!(trail.announce_blocking(event(5)).is_err());
-    assert!(
-        notices.try_recv().is_err(),
-        "the next notice is not due yet"
-    );
+    assert!(notices.try_recv().is_err(), "the next notice is not due yet");
 
     fs::remove_file(&path).unwrap();
     trail.announce_blocking(event(6)).unwrap();
@@ -297,10 +246,7 @@ fn what_is_no_file_gives_a_clear_error() {
         let text = next(&notices);
         assert!(text.contains(problem), "{text}");
         let closed = trail.close(Duration::from_secs(30));
-        assert!(
-            matches!(closed, Err(CloseTrailError::Lost(1))),
-            "{closed:?}"
-        );
+        assert!(matches!(closed, Err(CloseTrailError::Lost(1))), "{closed:?}");
     }
     assert!(!dir.join("nothing").exists());
 }
@@ -309,11 +255,7 @@ fn what_is_no_file_gives_a_clear_error() {
 fn a_full_queue_loses_records_and_says_so() {
     let dir = TempDir::new();
     let path = dir.join("audit.jsonl");
-    let holder = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(&path)
-        .unwrap();
+    let holder = OpenOptions::new().append(true).create(true).open(&path).unwrap();
     holder.lock().unwrap();
     let (trail, notices) = open(&path);
     // While the writer waits for the lock, nobody empties the queue.
@@ -327,12 +269,8 @@ fn a_full_queue_loses_records_and_says_so() {
     assert!(text.contains("others wait for the disk"), "{text}");
     // The first may be on record before the last is lost.
     let entries = read(&path);
-    let lost = entries
-        .iter()
-        .filter(|e| e.event_type() == Some("trail_records_lost"));
-    let count: u64 = lost
-        .map(|e| e.value["props"]["count"].as_u64().unwrap())
-        .sum();
+    let lost = entries.iter().filter(|e| e.event_type() == Some("trail_records_lost"));
+    let count: u64 = lost.map(|e| e.value["props"]["count"].as_u64().unwrap()).sum();
     assert_eq!(numbers(&path).len() as u64 + count, total);
 }
 
@@ -343,11 +281,7 @@ fn writer_process() {
     let Ok(path) = std::env::var("AFRESH_TEST_TRAIL") else {
         return;
     };
-    let settings = Settings {
-        path: path.into(),
-        file_bytes_max: 4000,
-        files_kept: 5000,
-    };
+    let settings = Settings { path: path.into(), file_bytes_max: 4000, files_kept: 5000 };
     let trail = Trail::open(settings, |_| {});
     let count: u64 = std::env::var("AFRESH_TEST_COUNT").unwrap().parse().unwrap();
     for n in 0..count {
@@ -373,11 +307,7 @@ impl Writing {
     fn start_by(command: &mut Command, path: &Path, count: u64) -> Self {
         let child = command
             .arg(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "store::trail::tests::writer_process",
-                "--nocapture",
-            ])
+            .args(["--exact", "store::trail::tests::writer_process", "--nocapture"])
             .env("AFRESH_TEST_TRAIL", path)
             .env("AFRESH_TEST_COUNT", count.to_string())
             .stdout(Stdio::piped())
@@ -393,11 +323,7 @@ impl Writing {
     fn acknowledged(&mut self) -> Vec<(u32, u64)> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let acks = lines
-            .filter_map(|line| {
-                line.unwrap()
-                    .strip_prefix("ack ")
-                    .and_then(|n| n.parse().ok())
-            })
+            .filter_map(|line| line.unwrap().strip_prefix("ack ").and_then(|n| n.parse().ok()))
             .map(|n| (self.0.id(), n))
             .collect();
         self.0.wait().unwrap();
@@ -414,9 +340,7 @@ impl Drop for Writing {
 
 fn writers_and_numbers(path: &Path) -> Vec<(u32, u64)> {
     let entries = read(path);
-    let ours = entries
-        .iter()
-        .filter(|e| e.event_type() == Some("something"));
+    let ours = entries.iter().filter(|e| e.event_type() == Some("something"));
     let writer = |e: &Entry| u32::try_from(e.value["props"]["writer"].as_u64().unwrap()).unwrap();
     ours.map(|entry| (writer(entry), number(entry))).collect()
 }
@@ -445,13 +369,9 @@ fn what_was_acknowledged_survives_kills_at_random_points() {
     let mut acknowledged = Vec::new();
     let mut seed = u64::from(std::process::id());
     for round in 0..50 {
-        let mut writers: Vec<_> = (0..2)
-            .map(|_| Writing::start(&path, u64::MAX / 4))
-            .collect();
+        let mut writers: Vec<_> = (0..2).map(|_| Writing::start(&path, u64::MAX / 4)).collect();
         for writer in &mut writers {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(round);
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
             // Somewhere after the first records; where exactly is left to chance.
             let mut lines = BufReader::new(writer.0.stdout.take().unwrap()).lines();
             let mut left = 1 + (seed >> 33) % 8;
@@ -478,10 +398,7 @@ fn what_was_acknowledged_survives_kills_at_random_points() {
 
     let mut found = writers_and_numbers(&path);
     found.sort_unstable();
-    assert!(
-        found.windows(2).all(|pair| pair[0] != pair[1]),
-        "no record stands there twice"
-    );
+    assert!(found.windows(2).all(|pair| pair[0] != pair[1]), "no record stands there twice");
     for record in &acknowledged {
         assert!(found.binary_search(record).is_ok(), "{record:?} is lost");
     }
@@ -515,13 +432,8 @@ fn a_stopped_process_that_holds_the_lock_holds_up_nobody_else() {
     // The lock belongs to the open file, which a stopped child shares.
     let holder = OpenOptions::new().append(true).open(&path).unwrap();
     holder.lock().unwrap();
-    let mut child = Writing(
-        Command::new("sleep")
-            .arg("600")
-            .stdin(Stdio::from(holder))
-            .spawn()
-            .unwrap(),
-    );
+    let mut child =
+        Writing(Command::new("sleep").arg("600").stdin(Stdio::from(holder)).spawn().unwrap());
     child.signal(Signal::SIGSTOP);
     let (trail, notices) = open(&path);
     let start = Instant::now();
@@ -536,7 +448,5 @@ fn a_stopped_process_that_holds_the_lock_holds_up_nobody_else() {
     child.0.wait().unwrap();
     trail.announce_blocking(event(2)).unwrap();
     close(&trail);
-    wait_for("both records", || {
-        fs::read_to_string(&path).unwrap().lines().count() == 3
-    });
+    wait_for("both records", || fs::read_to_string(&path).unwrap().lines().count() == 3);
 }

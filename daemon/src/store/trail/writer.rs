@@ -54,10 +54,8 @@ impl Writer {
         // A record of the trail's own goes first; its stamp must not be later than what follows.
         let stamp = batch.first().map_or_else(now, |job| job.stamp);
         let lost = self.losses.record();
-        let mut lines: Vec<String> = lost
-            .iter()
-            .map(|(record, _)| record.to_safe_line(stamp))
-            .collect();
+        let mut lines: Vec<String> =
+            lost.iter().map(|(record, _)| record.to_safe_line(stamp)).collect();
         let own = lines.len();
         lines.extend(batch.iter().map(|job| job.record.to_safe_line(job.stamp)));
 
@@ -71,16 +69,11 @@ impl Writer {
         {
             self.losses.settle(count);
         }
-        let written = if synced.is_ok() {
-            written.saturating_sub(own)
-        } else {
-            0
-        };
+        let written = if synced.is_ok() { written.saturating_sub(own) } else { 0 };
         let error = appended.and(synced).err().map(Arc::new);
         let failed = &batch[written..];
         if let (Some(error), Some(first)) = (&error, failed.first()) {
-            self.losses
-                .add(failed.len() as u64, first.stamp, chain(error));
+            self.losses.add(failed.len() as u64, first.stamp, chain(error));
         }
         for (index, job) in batch.into_iter().enumerate() {
             let result = match &error {
