@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::output::{Output, OutputThread, finish};
 use crate::pipe::{Form, feed, read_stdin};
-use crate::process::{Command, MECHANISM, Processes, StartError};
+use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::chain;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
@@ -116,6 +116,7 @@ pub fn keep(keep: Keep) -> Result<i32, KeepError> {
 
 async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let mut signals = Signals::listen().map_err(KeepError::Signals)?;
+    ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
     let (stdout, stdout_thread) = output("stdout", keep.quiet, io::stdout())?;
     let (stderr, stderr_thread) = output("stderr", keep.quiet, io::stderr())?;

@@ -16,7 +16,7 @@ mod schema;
 pub mod settings;
 mod suggest;
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigError, ErrorKind, Origin};
@@ -28,7 +28,7 @@ pub use self::suggest::nearest;
 
 use self::error::value_hint;
 use self::excerpt::printable;
-use self::settings::{SETTINGS, position};
+use self::settings::{SETTINGS, Setting, position};
 use crate::policy::{Backoff, Policy, Restart};
 
 /// A configuration file.
@@ -119,6 +119,10 @@ pub fn load(
         let read = file::read(source);
         draft.errors.extend(read.errors);
         for (index, given) in read.given {
+            if source.kind == FileKind::Workspace && leads_outside(&given.value) {
+                draft.errors.push(outside_error(&SETTINGS[index], given));
+                continue;
+            }
             draft.values[index] = given;
         }
     }
@@ -141,6 +145,26 @@ impl Config {
             origin: given.origin.clone(),
             help: setting.help,
         })
+    }
+}
+
+/// A project that was merely cloned must not make us write to files of the user's.
+fn leads_outside(value: &Value) -> bool {
+    let Value::Path(path) = value else { return false };
+    let path = Path::new(path.as_ref());
+    path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+fn outside_error(setting: &Setting, given: Given) -> ConfigError {
+    ConfigError {
+        kind: ErrorKind::BadValue,
+        message: format!("`{}` of a project leads out of the project", setting.key),
+        origin: given.origin,
+        excerpt: given.excerpt,
+        hint: Some(format!(
+            "name a file inside, or set it in your own configuration or with {}",
+            setting.env()
+        )),
     }
 }
 

@@ -47,6 +47,18 @@ fn without_files_the_defaults_are_those_of_the_policy() {
     assert_eq!(config.shown().count(), SETTINGS.len());
 }
 
+#[test]
+fn a_project_names_no_file_outside_of_itself() {
+    for path in ["/etc/passwd", "../other", "a/../../b"] {
+        let text = format!("[trail]\naudit_file = \"{path}\"");
+        let [error] = &load_text(&text).unwrap_err()[..] else { panic!("one error") };
+        assert_eq!(error.message, "`audit_file` of a project leads out of the project");
+        assert!(load(&[file(FileKind::User, &text)], &[], &[]).is_ok(), "the user may");
+        let variable = env(&[("AFRESH_TRAIL_AUDIT_FILE", path)]);
+        assert!(load(&[], &variable, &[]).is_ok(), "the user may");
+    }
+}
+
 const FULL: &str = r#"# Everything, other than by default.
 [defaults]
 policy = "always"
@@ -66,7 +78,7 @@ stdin_timeout = "2s"
 stop_timeout = "1m30s"
 
 [trail]
-audit_file = "/var/log/audit.jsonl"
+audit_file = "logs/audit.jsonl"
 marker_file = 'marker.json'
 max_size = "1GiB"
 keep = 3
@@ -97,7 +109,7 @@ fn every_setting_reaches_its_place() {
     };
     assert_eq!(config.policy, policy);
     let trail = TrailSettings {
-        audit_file: Some("/var/log/audit.jsonl".into()),
+        audit_file: Some("logs/audit.jsonl".into()),
         marker_file: Some("marker.json".into()),
         file_bytes_max: 1 << 30,
         files_kept: 3,

@@ -12,13 +12,15 @@ use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, signal};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpid};
 use tokio::time::Instant;
 
+use super::dispositions;
+use super::frames::{End, Launch, Order, Report};
 use super::os::{self, ChildWatch};
 use super::tree::{self, Remaining, wait};
-use super::wire::{End, Frame, Inbox, Launch, Order, Report, send_all};
+use super::wire::{Frame, Inbox, send_all};
 
 /// Guards until the supervisor is gone and the tree too.
 pub(super) fn guard(socket: OwnedFd) -> io::Result<()> {
@@ -255,7 +257,7 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
     let open_files = launch.open_files;
     let prepare = move || {
         os::die_with(guardian)?;
-        reset_signals()?;
+        dispositions::reset()?;
         if let Some((soft, hard)) = open_files {
             setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
         }
@@ -268,17 +270,4 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
     }
     let child = command.spawn()?;
     Ok(Pid::from_raw(child.id().cast_signed()))
-}
-
-/// Gives every signal its default back and blocks none: what we ignore or block, our children
-/// must not.
-fn reset_signals() -> io::Result<()> {
-    for number in Signal::iterator() {
-        if !matches!(number, Signal::SIGKILL | Signal::SIGSTOP) {
-            // SAFETY: sets a default, installs no handler.
-            #[expect(unsafe_code, reason = "`signal` can install handlers")]
-            unsafe { signal(number, SigHandler::SigDfl) }.map_err(io::Error::from)?;
-        }
-    }
-    Ok(SigSet::empty().thread_set_mask()?)
 }

@@ -3,20 +3,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command as StdCommand;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE};
+use afresh_core::limits::{GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE};
 use afresh_core::service::{Exit, SpawnFailure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid};
-use tokio::io::Interest;
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -24,8 +22,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::explain::explain;
+use super::frames::{self, End, Launch, Order, Survivor, WardenOrder, WardenReport};
+use super::post::Correspondent;
 use super::tree::{self, Remaining};
-use super::wire::{self, End, Frame, Inbox, Launch, Order, Survivor, WardenOrder, WardenReport};
 use super::{Command, Remains, Report, os};
 
 /// Why the process layer could not be set up.
@@ -58,50 +57,39 @@ pub(crate) struct Stdio {
 
 /// All processes that afresh has started.
 pub(crate) struct Processes {
-    exe: PathBuf,
-    warden: Option<Correspondent>,
-    guardians: BTreeMap<ServiceId, Guardian>,
+    pub(super) exe: PathBuf,
+    pub(super) warden: Option<Correspondent>,
+    pub(super) guardians: BTreeMap<ServiceId, Guardian>,
     /// Guardians that were lost, and whose tree is being swept.
-    burials: BTreeMap<u64, (ServiceId, Generation)>,
-    next_guardian: u64,
-    words: mpsc::Receiver<Word>,
-    words_sender: mpsc::Sender<Word>,
-    tasks: JoinSet<()>,
-    ready: VecDeque<Report>,
+    pub(super) burials: BTreeMap<u64, (ServiceId, Generation)>,
+    pub(super) next_guardian: u64,
+    pub(super) words: mpsc::Receiver<Word>,
+    pub(super) words_sender: mpsc::Sender<Word>,
+    pub(super) tasks: JoinSet<()>,
+    pub(super) ready: VecDeque<Report>,
     /// Children that we had before we were afresh (a shell may `exec` us): none of our business.
-    spared: Vec<Pid>,
+    pub(super) spared: Vec<Pid>,
     /// The warden was killed: what it left is ours to sweep.
-    sweeping_since: Option<Instant>,
-    lost_warden: Option<Pid>,
-    child_ended: ChildSignal,
+    pub(super) sweeping_since: Option<Instant>,
+    pub(super) lost_warden: Option<Pid>,
+    pub(super) child_ended: ChildSignal,
     /// The limit that we found and that our children get; ours is raised.
-    open_files: Option<(u64, u64)>,
+    pub(super) open_files: Option<(u64, u64)>,
 }
 
-struct Guardian {
-    number: u64,
+pub(super) struct Guardian {
+    pub(super) number: u64,
     /// Who forked it.
-    warden: Option<Pid>,
-    pid: Option<Pid>,
-    post: Correspondent,
+    pub(super) warden: Option<Pid>,
+    pub(super) pid: Option<Pid>,
+    pub(super) post: Correspondent,
     /// What it runs.
-    current: Option<(Generation, Command)>,
-}
-
-/// Somebody at the other end of a socket.
-struct Correspondent {
-    pid: Option<Pid>,
-    orders: mpsc::Sender<Parcel>,
-}
-
-struct Parcel {
-    bytes: Vec<u8>,
-    fds: Vec<OwnedFd>,
+    pub(super) current: Option<(Generation, Command)>,
 }
 
 /// What comes in from the sockets.
-enum Word {
-    Guardian { service: ServiceId, number: u64, report: wire::Report },
+pub(super) enum Word {
+    Guardian { service: ServiceId, number: u64, report: frames::Report },
     GuardianGone { service: ServiceId, number: u64 },
     Warden(WardenReport),
     WardenGone { pid: Option<Pid> },
@@ -239,8 +227,10 @@ impl Processes {
         let number = self.next_guardian;
         self.next_guardian += 1;
         let (ours, theirs) = StdStream::pair()?;
-        let post = self.correspond(
+        let post = Correspondent::open(
             ours,
+            &mut self.tasks,
+            self.words_sender.clone(),
             move |report| Word::Guardian { service, number, report },
             Word::GuardianGone { service, number },
         )?;
@@ -260,30 +250,11 @@ impl Processes {
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
         let gone = Word::WardenGone { pid: Some(pid) };
-        let mut warden = self.correspond(ours, Word::Warden, gone)?;
+        let words = self.words_sender.clone();
+        let mut warden = Correspondent::open(ours, &mut self.tasks, words, Word::Warden, gone)?;
         warden.pid = Some(pid);
         self.warden = Some(warden);
         Ok(())
-    }
-
-    /// Gives a socket its task.
-    fn correspond<F: Frame + Send + 'static>(
-        &mut self,
-        socket: StdStream,
-        word: impl Fn(F) -> Word + Send + 'static,
-        gone: Word,
-    ) -> io::Result<Correspondent> {
-        socket.set_nonblocking(true)?;
-        let socket = UnixStream::from_std(socket)?;
-        let (orders, parcels) = mpsc::channel(GUARDIAN_ORDERS_MAX);
-        let words = self.words_sender.clone();
-        self.tasks.spawn(async move {
-            converse(&socket, parcels, &words, word).await;
-            // Nobody listens any more when we shut down.
-            words.send(gone).await.ok();
-        });
-        while self.tasks.try_join_next().is_some() {}
-        Ok(Correspondent { pid: None, orders })
     }
 
     fn hear(&mut self, word: Word) {
@@ -323,26 +294,26 @@ impl Processes {
         }
     }
 
-    fn hear_guardian(&mut self, service: ServiceId, report: wire::Report) {
+    fn hear_guardian(&mut self, service: ServiceId, report: frames::Report) {
         let Some(guardian) = self.guardians.get_mut(&service) else {
             return;
         };
         let ready = match report {
-            wire::Report::Hello { pid } => {
+            frames::Report::Hello { pid } => {
                 guardian.pid = Some(Pid::from_raw(pid.cast_signed()));
                 return;
             }
-            wire::Report::Launched { generation, pid } => {
+            frames::Report::Launched { generation, pid } => {
                 Report::Spawned { service, generation: Generation(generation), pid }
             }
-            wire::Report::LaunchFailed { errno, .. } => {
+            frames::Report::LaunchFailed { errno, .. } => {
                 let Some((generation, command)) = guardian.current.take() else {
                     return;
                 };
                 let failure = explain(&command, &io::Error::from_raw_os_error(errno));
                 Report::SpawnFailed { service, generation, failure }
             }
-            wire::Report::Ended { generation, end, leftovers, survivors } => {
+            frames::Report::Ended { generation, end, leftovers, survivors } => {
                 guardian.current = None;
                 let exit = match end {
                     End::Code(code) => Exit::Code(code),
@@ -353,33 +324,6 @@ impl Processes {
             }
         };
         self.ready.push_back(ready);
-    }
-
-    /// A guardian is lost: what it left has to be gone before its service may start again.
-    fn bury(&mut self, service: ServiceId, guardian: Guardian) {
-        if let Some((generation, _)) = guardian.current {
-            self.burials.insert(guardian.number, (service, generation));
-        }
-        match &self.warden {
-            Some(warden) => warden.send(&WardenOrder::Bury { guardian: guardian.number }, vec![]),
-            None => {
-                self.sweeping_since.get_or_insert_with(Instant::now);
-            }
-        }
-        self.ready
-            .push_back(Report::Notice("a guardian was lost; what it guarded is ended".to_owned()));
-    }
-
-    fn buried(&mut self, number: u64, survivors: Vec<Survivor>) {
-        if let Some((service, generation)) = self.burials.remove(&number) {
-            let remains = Remains { leftovers: 0, survivors: named(survivors) };
-            self.ready.push_back(Report::Exited {
-                service,
-                generation,
-                exit: Exit::Unknown,
-                remains,
-            });
-        }
     }
 
     fn fork_failed(&mut self, number: u64, errno: i32) {
@@ -393,105 +337,9 @@ impl Processes {
             self.ready.push_back(Report::SpawnFailed { service, generation, failure });
         }
     }
-
-    fn reap(&mut self) -> Remaining {
-        let lost_warden = &mut self.lost_warden;
-        tree::reap(|reaped| {
-            lost_warden.take_if(|pid| *pid == reaped.pid);
-        })
-    }
-
-    /// Without a warden the guardians are our children, and what lost ones left is too.
-    fn sweep(&mut self) {
-        let remaining = self.reap();
-        let living = self.guardians.values().filter_map(|guardian| guardian.pid);
-        let warden = self.warden.as_ref().and_then(|warden| warden.pid);
-        let spared: Vec<Pid> = living.chain(warden).chain(self.spared.iter().copied()).collect();
-        let strays = match remaining {
-            Remaining::None => 0,
-            Remaining::Some => tree::signal_all(Signal::SIGKILL, &spared),
-        };
-        let given_up = self.sweeping_since.is_none_or(|since| since.elapsed() > SWEEP_MAX);
-        let done = strays == 0 && self.lost_warden.is_none();
-        if !done && !given_up {
-            return;
-        }
-        self.sweeping_since = None;
-        let survivors = if strays > 0 { tree::survivors(&spared) } else { Vec::new() };
-        for number in self.burials.keys().copied().collect::<Vec<_>>() {
-            self.buried(number, survivors.clone());
-        }
-    }
 }
 
-impl Correspondent {
-    /// Sends without waiting. A correspondent whose queue is full hangs, and one that is gone has
-    /// said so: both are dealt with elsewhere, by the stop ladder and the end of the socket.
-    fn send(&self, frame: &impl Frame, fds: Vec<OwnedFd>) {
-        if let Some(pid) = self.pid {
-            // A warden that somebody stopped would let a service wait for ever.
-            kill(pid, Signal::SIGCONT).ok();
-        }
-        self.orders.try_send(Parcel { bytes: frame.to_bytes(), fds }).ok();
-    }
-}
-
-/// Carries parcels out and words in, until either side has had enough.
-async fn converse<F: Frame>(
-    socket: &UnixStream,
-    mut parcels: mpsc::Receiver<Parcel>,
-    words: &mpsc::Sender<Word>,
-    word: impl Fn(F) -> Word,
-) {
-    let mut inbox = Inbox::default();
-    loop {
-        tokio::select! {
-            parcel = parcels.recv() => {
-                let Some(parcel) = parcel else { return };
-                if deliver(socket, &parcel).await.is_err() {
-                    return;
-                }
-            }
-            ready = socket.readable() => {
-                if ready.is_err() {
-                    return;
-                }
-                match socket.try_io(Interest::READABLE, || inbox.receive(socket.as_fd())) {
-                    Ok(true) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                    Ok(false) | Err(_) => return,
-                }
-                loop {
-                    match inbox.next() {
-                        Ok(Some(frame)) => {
-                            if words.send(word(frame)).await.is_err() {
-                                return;
-                            }
-                        }
-                        Ok(None) => break,
-                        Err(_) => return,
-                    }
-                }
-            }
-        }
-    }
-}
-
-async fn deliver(socket: &UnixStream, parcel: &Parcel) -> io::Result<()> {
-    let fds: Vec<RawFd> = parcel.fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut sent = 0;
-    while sent < parcel.bytes.len() {
-        let beside = if sent == 0 { &fds[..] } else { &[] };
-        sent += socket
-            .async_io(Interest::WRITABLE, || {
-                wire::send(socket.as_fd(), &parcel.bytes[sent..], beside)
-            })
-            .await?;
-    }
-    Ok(())
-}
-
-fn named(survivors: Vec<Survivor>) -> Vec<(u32, String)> {
+pub(super) fn named(survivors: Vec<Survivor>) -> Vec<(u32, String)> {
     survivors.into_iter().map(|survivor| (survivor.pid, survivor.name)).collect()
 }
 

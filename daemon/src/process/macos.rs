@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
-use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::signal::Signal;
 use nix::sys::socket::MsgFlags;
 use nix::unistd::{ForkResult, Pid, fork, getppid};
 
@@ -99,9 +99,6 @@ impl ChildWatch {
         let flags = EvFlags::EV_ADD | EvFlags::EV_CLEAR;
         let event =
             KEvent::new(number, EventFilter::EVFILT_SIGNAL, flags, FilterFlag::empty(), 0, 0);
-        // SAFETY: sets a default, installs no handler.
-        #[expect(unsafe_code, reason = "`signal` can install handlers")]
-        unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.map_err(io::Error::from)?;
         queue.kevent(&[event], &mut [], Some(nix::libc::timespec { tv_sec: 0, tv_nsec: 0 }))?;
         Ok(Self(queue))
     }

@@ -18,12 +18,20 @@
 
 mod explain;
 
+#[cfg(unix)]
+mod burial;
 #[cfg(target_os = "linux")]
 mod cgroup;
+#[cfg(unix)]
+mod dispositions;
+#[cfg(unix)]
+mod frames;
 #[cfg(unix)]
 mod guardian;
 #[cfg(unix)]
 mod host;
+#[cfg(unix)]
+mod post;
 #[cfg(unix)]
 mod tree;
 #[cfg(unix)]
@@ -46,6 +54,8 @@ use afresh_core::service::{Exit, SpawnFailure};
 
 #[cfg(target_os = "linux")]
 pub(crate) use self::cgroup::Cgroup;
+#[cfg(unix)]
+pub(crate) use self::dispositions::ignore_in_supervisor;
 #[cfg(unix)]
 pub(crate) use self::host::{Processes, StartError, Stdio};
 #[cfg(unix)]

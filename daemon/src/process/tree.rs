@@ -13,8 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
+use super::frames::{End, Survivor};
 use super::os::{self, ChildWatch};
-use super::wire::{End, Survivor};
 
 /// A child that was reaped.
 pub(super) struct Reaped {

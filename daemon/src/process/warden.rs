@@ -12,14 +12,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
-use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, dup2_stdin, setsid};
 use tokio::time::Instant;
 
+use super::dispositions;
+use super::frames::{WardenOrder, WardenReport};
 use super::guardian::guard;
 use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Remaining, wait};
-use super::wire::{Frame, Inbox, WardenOrder, WardenReport, send_all};
+use super::wire::{Frame, Inbox, send_all};
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
 /// gone. Returns in each of its guardians, too, when that one is done.
@@ -31,11 +33,7 @@ pub(crate) fn run() -> io::Result<()> {
     // Its own session: Ctrl+C and the end of a terminal are the supervisor's business, which
     // may have a client to answer first.
     setsid().ok();
-    for number in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
-        // SAFETY: ignores a signal, installs no handler.
-        #[expect(unsafe_code, reason = "`signal` can install handlers")]
-        unsafe { signal(number, SigHandler::SigIgn) }.map_err(io::Error::from)?;
-    }
+    dispositions::ignore(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT])?;
     os::set_name(c"afresh-warden");
     os::wake_when_parent_dies();
     os::adopt_orphans()?;

@@ -1,5 +1,5 @@
-//! What supervisor, warden and guardians say to each other: length-prefixed frames on a socket
-//! pair, with file descriptors beside them.
+//! How supervisor, warden and guardians speak to each other: length-prefixed frames on a socket
+//! pair, with file descriptors beside them. `frames.rs` has what they say.
 //!
 //! Both ends are the same binary, so the form needs no version. It is bytes, not JSON, because
 //! arguments and environment are bytes.
@@ -8,8 +8,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
 
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
@@ -19,86 +18,6 @@ const FDS_PER_MESSAGE_MAX: usize = 3;
 
 /// A frame that says it is longer than this is garbage: `execve` itself refuses more.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// What is to be run, and how.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Launch {
-    /// The instance that it will be.
-    pub(crate) generation: u64,
-    /// The program and its arguments.
-    pub(crate) argv: Vec<OsString>,
-    /// The whole environment.
-    pub(crate) env: Vec<(OsString, OsString)>,
-    /// The folder it starts in.
-    pub(crate) cwd: Option<PathBuf>,
-    /// The limit of open files that it must have: ours is raised.
-    pub(crate) open_files: Option<(u64, u64)>,
-}
-
-/// Said to a guardian.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Order {
-    /// Start a process; stdin, stdout and stderr come as descriptors.
-    Launch(Box<Launch>),
-    /// SIGTERM to the process and its group.
-    Terminate,
-    /// SIGKILL to the whole tree.
-    Kill,
-}
-
-/// Said by a guardian.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Report {
-    /// The first word: the guardian's own process.
-    Hello {
-        pid: u32,
-    },
-    Launched {
-        generation: u64,
-        pid: u32,
-    },
-    LaunchFailed {
-        generation: u64,
-        errno: i32,
-    },
-    /// The process and its whole tree are gone.
-    Ended {
-        generation: u64,
-        end: End,
-        leftovers: u32,
-        survivors: Vec<Survivor>,
-    },
-}
-
-/// How the leader of the tree ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Code(i32),
-    Signal(i32),
-}
-
-/// A process that could not be killed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Survivor {
-    pub(crate) pid: u32,
-    pub(crate) name: String,
-}
-
-/// Said to the warden.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WardenOrder {
-    /// Make a guardian that listens on the descriptor beside this.
-    Fork { guardian: u64 },
-    /// End this guardian and all that it left; answer when all is gone.
-    Bury { guardian: u64 },
-}
-
-/// Said by the warden.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum WardenReport {
-    ForkFailed { guardian: u64, errno: i32 },
-    Buried { guardian: u64, survivors: Vec<Survivor> },
-}
 
 /// Something that can be put into a frame.
 pub(crate) trait Frame: Sized {
@@ -169,6 +88,11 @@ impl Inbox {
         Ok(Some(frame))
     }
 
+    #[cfg(test)]
+    pub(super) fn push(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
     /// The next descriptor that came beside the frames.
     pub(crate) fn next_fd(&mut self) -> Option<OwnedFd> {
         self.fds.pop_front()
@@ -199,19 +123,19 @@ pub(crate) fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<(
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    fn u8(&mut self, value: u8) {
+    pub(super) fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    fn u64(&mut self, value: u64) {
+    pub(super) fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn i32(&mut self, value: i32) {
+    pub(super) fn i32(&mut self, value: i32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.u64(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
@@ -226,259 +150,48 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    pub(super) fn u8(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    fn i32(&mut self) -> Option<i32> {
+    pub(super) fn i32(&mut self) -> Option<i32> {
         Some(i32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         u32::try_from(self.u64()?).ok()
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.u64()?).ok()?;
         self.take(length)
     }
 
-    fn text(&mut self) -> Option<OsString> {
+    pub(super) fn text(&mut self) -> Option<OsString> {
         Some(OsString::from_vec(self.bytes()?.to_vec()))
     }
 
-    fn many<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(super) fn many<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
         let count = self.u64()?;
         // No capacity from a number that came over a wire.
         (0..count).map(|_| one(self)).collect()
     }
 }
 
-impl Frame for Order {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Launch(launch) => {
-                out.u8(0);
-                launch.write(out);
-            }
-            Self::Terminate => out.u8(1),
-            Self::Kill => out.u8(2),
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::Launch(Box::new(Launch::read(input)?)),
-            1 => Self::Terminate,
-            2 => Self::Kill,
-            _ => return None,
-        })
-    }
-}
-
-impl Frame for Launch {
-    fn write(&self, out: &mut Writer) {
-        out.u64(self.generation);
-        out.u64(self.argv.len() as u64);
-        for argument in &self.argv {
-            out.bytes(argument.as_bytes());
-        }
-        out.u64(self.env.len() as u64);
-        for (name, value) in &self.env {
-            out.bytes(name.as_bytes());
-            out.bytes(value.as_bytes());
-        }
-        out.u8(u8::from(self.cwd.is_some()));
-        if let Some(cwd) = &self.cwd {
-            out.bytes(cwd.as_os_str().as_bytes());
-        }
-        out.u8(u8::from(self.open_files.is_some()));
-        if let Some((soft, hard)) = self.open_files {
-            out.u64(soft);
-            out.u64(hard);
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            generation: input.u64()?,
-            argv: input.many(Reader::text)?,
-            env: input.many(|input| Some((input.text()?, input.text()?)))?,
-            cwd: match input.u8()? {
-                0 => None,
-                _ => Some(PathBuf::from(input.text()?)),
-            },
-            open_files: match input.u8()? {
-                0 => None,
-                _ => Some((input.u64()?, input.u64()?)),
-            },
-        })
-    }
-}
-
-impl Frame for Report {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Hello { pid } => {
-                out.u8(3);
-                out.u64(u64::from(*pid));
-            }
-            Self::Launched { generation, pid } => {
-                out.u8(0);
-                out.u64(*generation);
-                out.u64(u64::from(*pid));
-            }
-            Self::LaunchFailed { generation, errno } => {
-                out.u8(1);
-                out.u64(*generation);
-                out.i32(*errno);
-            }
-            Self::Ended { generation, end, leftovers, survivors } => {
-                out.u8(2);
-                out.u64(*generation);
-                let (kind, number) = match end {
-                    End::Code(code) => (0, *code),
-                    End::Signal(signal) => (1, *signal),
-                };
-                out.u8(kind);
-                out.i32(number);
-                out.u64(u64::from(*leftovers));
-                write_survivors(survivors, out);
-            }
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::Launched { generation: input.u64()?, pid: input.u32()? },
-            1 => Self::LaunchFailed { generation: input.u64()?, errno: input.i32()? },
-            2 => Self::Ended {
-                generation: input.u64()?,
-                end: match input.u8()? {
-                    0 => End::Code(input.i32()?),
-                    1 => End::Signal(input.i32()?),
-                    _ => return None,
-                },
-                leftovers: input.u32()?,
-                survivors: read_survivors(input)?,
-            },
-            3 => Self::Hello { pid: input.u32()? },
-            _ => return None,
-        })
-    }
-}
-
-impl Frame for WardenOrder {
-    fn write(&self, out: &mut Writer) {
-        let (kind, guardian) = match self {
-            Self::Fork { guardian } => (0, guardian),
-            Self::Bury { guardian } => (1, guardian),
-        };
-        out.u8(kind);
-        out.u64(*guardian);
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::Fork { guardian: input.u64()? },
-            1 => Self::Bury { guardian: input.u64()? },
-            _ => return None,
-        })
-    }
-}
-
-impl Frame for WardenReport {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::ForkFailed { guardian, errno } => {
-                out.u8(0);
-                out.u64(*guardian);
-                out.i32(*errno);
-            }
-            Self::Buried { guardian, survivors } => {
-                out.u8(1);
-                out.u64(*guardian);
-                write_survivors(survivors, out);
-            }
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::ForkFailed { guardian: input.u64()?, errno: input.i32()? },
-            1 => Self::Buried { guardian: input.u64()?, survivors: read_survivors(input)? },
-            _ => return None,
-        })
-    }
-}
-
-fn write_survivors(survivors: &[Survivor], out: &mut Writer) {
-    out.u64(survivors.len() as u64);
-    for survivor in survivors {
-        out.u64(u64::from(survivor.pid));
-        out.bytes(survivor.name.as_bytes());
-    }
-}
-
-fn read_survivors(input: &mut Reader<'_>) -> Option<Vec<Survivor>> {
-    input.many(|input| {
-        let pid = input.u32()?;
-        Some(Survivor { pid, name: String::from_utf8_lossy(input.bytes()?).into_owned() })
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
+    use super::super::frames::{Launch, Order};
     use super::*;
-
-    fn survives<F: Frame + PartialEq + Debug>(frame: &F) {
-        let bytes = frame.to_bytes();
-        let mut inbox = Inbox::default();
-        for byte in &bytes[..bytes.len() - 1] {
-            inbox.bytes.push(*byte);
-            assert!(inbox.next::<F>().is_ok_and(|frame| frame.is_none()));
-        }
-        inbox.bytes.push(bytes[bytes.len() - 1]);
-        assert_eq!(inbox.next::<F>().ok().flatten().as_ref(), Some(frame));
-    }
-
-    fn launch() -> Launch {
-        Launch {
-            generation: 7,
-            argv: vec!["a".into(), OsString::from_vec(vec![0xff, 0xfe]), OsString::new()],
-            env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
-            cwd: Some("/tmp".into()),
-            open_files: Some((1024, 4096)),
-        }
-    }
-
-    #[test]
-    fn every_frame_survives_the_wire_byte_by_byte() {
-        survives(&Order::Launch(Box::new(launch())));
-        survives(&Order::Launch(Box::default()));
-        survives(&Order::Terminate);
-        survives(&Order::Kill);
-        let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
-        survives(&Report::Hello { pid: 2 });
-        survives(&Report::Launched { generation: 1, pid: 2 });
-        survives(&Report::LaunchFailed { generation: 1, errno: 2 });
-        for end in [End::Code(-1), End::Signal(9)] {
-            let survivors = survivors.clone();
-            survives(&Report::Ended { generation: 1, end, leftovers: 3, survivors });
-        }
-        survives(&WardenOrder::Fork { guardian: 1 });
-        survives(&WardenOrder::Bury { guardian: 1 });
-        survives(&WardenReport::ForkFailed { guardian: 1, errno: 11 });
-        survives(&WardenReport::Buried { guardian: 1, survivors });
-    }
 
     #[test]
     fn garbage_is_an_error_and_never_a_panic_or_a_huge_allocation() {
@@ -492,7 +205,7 @@ mod tests {
     fn descriptors_arrive_with_their_frame() {
         let (left, right) = UnixStream::pair().unwrap();
         let (read, write) = nix::unistd::pipe().unwrap();
-        let bytes = Order::Launch(Box::new(launch())).to_bytes();
+        let bytes = Order::Launch(Box::new(Launch::default())).to_bytes();
         let sent = send(left.as_fd(), &bytes, &[read.as_raw_fd()]).unwrap();
         assert_eq!(sent, bytes.len());
         let mut inbox = Inbox::default();

@@ -1,0 +1,74 @@
+//! What follows the loss of a guardian or of the warden: nothing of theirs may stay.
+
+use afresh_core::id::ServiceId;
+use afresh_core::limits::SWEEP_MAX;
+use afresh_core::service::Exit;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use tokio::time::Instant;
+
+use super::frames::{Survivor, WardenOrder};
+use super::host::{Guardian, Processes, named};
+use super::tree::{self, Remaining};
+use super::{Remains, Report};
+
+impl Processes {
+    /// A guardian is lost: what it left has to be gone before its service may start again.
+    pub(super) fn bury(&mut self, service: ServiceId, guardian: Guardian) {
+        if let Some((generation, _)) = guardian.current {
+            self.burials.insert(guardian.number, (service, generation));
+        }
+        match &self.warden {
+            Some(warden) if warden.pid == guardian.warden => {
+                warden.send(&WardenOrder::Bury { guardian: guardian.number }, Vec::new());
+            }
+            // Its warden was killed before it: what it left has become ours.
+            Some(_) | None => {
+                self.sweeping_since.get_or_insert_with(Instant::now);
+            }
+        }
+        self.ready
+            .push_back(Report::Notice("a guardian was lost; what it guarded is ended".to_owned()));
+    }
+
+    pub(super) fn buried(&mut self, number: u64, survivors: Vec<Survivor>) {
+        if let Some((service, generation)) = self.burials.remove(&number) {
+            let remains = Remains { leftovers: 0, survivors: named(survivors) };
+            self.ready.push_back(Report::Exited {
+                service,
+                generation,
+                exit: Exit::Unknown,
+                remains,
+            });
+        }
+    }
+
+    pub(super) fn reap(&mut self) -> Remaining {
+        let lost_warden = &mut self.lost_warden;
+        tree::reap(|reaped| {
+            lost_warden.take_if(|pid| *pid == reaped.pid);
+        })
+    }
+
+    /// Without a warden the guardians are our children, and what lost ones left is too.
+    pub(super) fn sweep(&mut self) {
+        let remaining = self.reap();
+        let living = self.guardians.values().filter_map(|guardian| guardian.pid);
+        let warden = self.warden.as_ref().and_then(|warden| warden.pid);
+        let spared: Vec<Pid> = living.chain(warden).chain(self.spared.iter().copied()).collect();
+        let strays = match remaining {
+            Remaining::None => 0,
+            Remaining::Some => tree::signal_all(Signal::SIGKILL, &spared),
+        };
+        let given_up = self.sweeping_since.is_none_or(|since| since.elapsed() > SWEEP_MAX);
+        let done = strays == 0 && self.lost_warden.is_none();
+        if !done && !given_up {
+            return;
+        }
+        self.sweeping_since = None;
+        let survivors = if strays > 0 { tree::survivors(&spared) } else { Vec::new() };
+        for number in self.burials.keys().copied().collect::<Vec<_>>() {
+            self.buried(number, survivors.clone());
+        }
+    }
+}
