@@ -105,6 +105,17 @@ fn a_reader_who_leaves_ends_it_quietly() {
 }
 
 #[test]
+fn five_hundred_copies_start_and_stop_together() {
+    let env = TestEnv::new();
+    let mut afresh = keep(&env, &["--copies", "500"], &["idle"]);
+    afresh.wait_stdout("ready", 500);
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0));
+    assert_eq!(env.events("server_started").len(), 500);
+    env.assert_nothing_left();
+}
+
+#[test]
 fn copies_mark_their_lines() {
     let env = TestEnv::new();
     let flags = ["--copies", "3", "--name", "worker"];

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::process::Command as StdCommand;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE};
+use afresh_core::limits::{
+    GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_ORDERS_MAX,
+};
 use afresh_core::service::{Exit, SpawnFailure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -186,6 +188,8 @@ impl Processes {
     /// Lets all guardians and the warden go, and waits until they have.
     pub(crate) async fn shutdown(mut self) {
         self.guardians.clear();
+        // Nobody listens any more: tasks with a last word must not wait for a place in the queue.
+        self.words.close();
         let warden = self.warden.take().and_then(|warden| warden.pid);
         // Dropping the posts ends the tasks, which closes the sockets.
         while self.tasks.join_next().await.is_some() {}
@@ -229,6 +233,7 @@ impl Processes {
         let (ours, theirs) = StdStream::pair()?;
         let post = Correspondent::open(
             ours,
+            GUARDIAN_ORDERS_MAX,
             &mut self.tasks,
             self.words_sender.clone(),
             move |report| Word::Guardian { service, number, report },
@@ -251,7 +256,14 @@ impl Processes {
         let pid = Pid::from_raw(child.id().cast_signed());
         let gone = Word::WardenGone { pid: Some(pid) };
         let words = self.words_sender.clone();
-        let mut warden = Correspondent::open(ours, &mut self.tasks, words, Word::Warden, gone)?;
+        let mut warden = Correspondent::open(
+            ours,
+            WARDEN_ORDERS_MAX,
+            &mut self.tasks,
+            words,
+            Word::Warden,
+            gone,
+        )?;
         warden.pid = Some(pid);
         self.warden = Some(warden);
         Ok(())

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
 
-use afresh_core::limits::GUARDIAN_ORDERS_MAX;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::Interest;
@@ -30,6 +29,7 @@ impl Correspondent {
     /// Gives a socket its task. What arrives is put into `words`, and `gone` at the end.
     pub(super) fn open<F: Frame + Send + 'static, W: Send + 'static>(
         socket: StdStream,
+        orders_max: usize,
         tasks: &mut JoinSet<()>,
         words: mpsc::Sender<W>,
         word: impl Fn(F) -> W + Send + 'static,
@@ -37,7 +37,7 @@ impl Correspondent {
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let socket = UnixStream::from_std(socket)?;
-        let (orders, parcels) = mpsc::channel(GUARDIAN_ORDERS_MAX);
+        let (orders, parcels) = mpsc::channel(orders_max);
         tasks.spawn(async move {
             converse(&socket, parcels, &words, word).await;
             // Nobody listens any more when we shut down.
