@@ -185,7 +185,7 @@ struct Draft {
 
 impl Draft {
     fn of_defaults() -> Self {
-        let given = |setting: &settings::Setting| Given {
+        let given = |setting: &Setting| Given {
             value: setting.default.clone(),
             origin: Origin::Default,
             excerpt: None,
@@ -211,7 +211,7 @@ impl Draft {
         if OWN_VARIABLES.contains(&short) || short.starts_with("TEST_") {
             return;
         }
-        let names: Vec<String> = SETTINGS.iter().map(settings::Setting::env).collect();
+        let names: Vec<String> = SETTINGS.iter().map(Setting::env).collect();
         let shorts = names.iter().map(|name| &name["AFRESH_".len()..]);
         self.warnings.push(ConfigError {
             kind: ErrorKind::UnknownVariable,
