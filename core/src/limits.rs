@@ -71,8 +71,12 @@ pub const GUARDIAN_WORDS_MAX: usize = 256;
 pub const PIPE_CHUNK_BYTES: usize = 16 * 1024;
 
 /// Chunks of output that wait for our reader. When it is full, the service waits, as it would
-/// without us; lines of our own log are dropped and counted.
+/// without us.
 pub const OUTPUT_CHUNKS_MAX: usize = 64;
+
+/// Lines of our own log that wait for our reader. More are dropped and counted: supervision does
+/// not wait for a reader who does not read.
+pub const LOG_LINES_MAX: usize = 1024;
 
 /// Chunks of our stdin that wait for an instance; then we stop reading.
 pub const STDIN_CHUNKS_MAX: usize = 4;

@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use afresh_core::limits::{LINE_PATIENCE, OUTPUT_CHUNKS_MAX};
+use afresh_core::limits::{LINE_PATIENCE, LOG_LINES_MAX, OUTPUT_CHUNKS_MAX};
 use afresh_core::time::Stamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// One of our output streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
     chunks: mpsc::Sender<Chunk>,
+    /// Places in the queue for bytes of services; the others are for our own lines, so that a
+    /// flood does not crowd them out.
+    places: Arc<Semaphore>,
     /// Log lines that were dropped since the last one that was not.
     dropped: Arc<AtomicU64>,
 }
@@ -27,8 +30,8 @@ pub(crate) struct OutputThread {
 }
 
 enum Chunk {
-    /// Bytes of a service, as they came.
-    Bytes(Vec<u8>),
+    /// Bytes of a service, as they came, and their place in the queue.
+    Bytes(Vec<u8>, Option<OwnedSemaphorePermit>),
     /// A line of our own.
     Line(String),
 }
@@ -39,20 +42,22 @@ impl Output {
         name: &str,
         stream: impl Write + Send + 'static,
     ) -> io::Result<(Self, OutputThread)> {
-        let (chunks, queue) = mpsc::channel(OUTPUT_CHUNKS_MAX);
+        let (chunks, queue) = mpsc::channel(OUTPUT_CHUNKS_MAX + LOG_LINES_MAX);
         let (broken_sender, broken) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .stack_size(64 * 1024)
             .spawn(move || write_all(stream, queue, broken_sender))?;
-        Ok((Self { chunks, dropped: Arc::default() }, OutputThread { thread, broken }))
+        let places = Arc::new(Semaphore::new(OUTPUT_CHUNKS_MAX));
+        Ok((Self { chunks, places, dropped: Arc::default() }, OutputThread { thread, broken }))
     }
 
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
     /// without us.
     pub(crate) async fn pass(&self, bytes: Vec<u8>) {
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
         // The thread ends only after its last sender.
-        self.chunks.send(Chunk::Bytes(bytes)).await.ok();
+        self.chunks.send(Chunk::Bytes(bytes, place)).await.ok();
     }
 
     /// Writes a line of the log. Never waits: when nobody reads, lines are dropped and counted.
@@ -151,7 +156,7 @@ impl Page {
                 Vec::new()
             }
             Chunk::Line(line) => line.into_bytes(),
-            Chunk::Bytes(mut bytes) => {
+            Chunk::Bytes(mut bytes, _) => {
                 self.in_line = bytes.last().is_none_or(|byte| *byte != b'\n');
                 if self.is_waiting()
                     && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
@@ -182,7 +187,7 @@ mod tests {
     #[test]
     fn our_lines_stand_between_those_of_the_service() {
         let mut page = Page::default();
-        let bytes = |text: &str| Chunk::Bytes(text.as_bytes().to_vec());
+        let bytes = |text: &str| Chunk::Bytes(text.as_bytes().to_vec(), None);
         let line = |text: &str| Chunk::Line(text.to_owned());
         let steps = [
             (line("A\n"), "A\n"),

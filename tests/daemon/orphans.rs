@@ -55,8 +55,8 @@ fn sigkill_of_the_service_ends_what_it_had_started_before_the_next_one_runs() {
     let env = TestEnv::new();
     let afresh = family(&env);
     let before = hostile(&env);
-    let leader = env.events("server_started")[0]["props"]["pid"].as_i64().expect("a pid");
-    before.iter().find(|p| i64::from(p.pid) == leader).expect("it runs").signal(Signal::SIGKILL);
+    let leader = env.wait_for_pid("server_started", 1);
+    before.iter().find(|p| p.pid == leader).expect("it runs").signal(Signal::SIGKILL);
     afresh.wait_stdout("ready", 2);
     wait_for("the second family is complete", || hostile(&env).len() == 1 + SHAPES.len());
     let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();

@@ -17,8 +17,7 @@ fn exit_42_is_recorded_marked_and_restarted() {
     // R3 R4 R5 R8 W2
     let env = TestEnv::new();
     let mut afresh = keep(&env, &[], &["exit-at", "2", "42"]);
-    afresh.wait_stdout("arrived", 1);
-    afresh.wait_stderr("restart 1", 1);
+    afresh.wait_started(2);
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
 
@@ -66,9 +65,9 @@ fn sigusr1_restarts_and_the_record_comes_before_the_stop() {
     // R2 R4 W3
     let env = TestEnv::new();
     let mut afresh = keep(&env, &[], &["idle"]);
-    afresh.wait_stdout("ready", 1);
+    afresh.wait_started(1);
     afresh.signal(Signal::SIGUSR1);
-    afresh.wait_stdout("ready", 2);
+    afresh.wait_started(2);
     afresh.signal(Signal::SIGTERM);
     assert_eq!(afresh.wait().code(), Some(0));
     assert_eq!(

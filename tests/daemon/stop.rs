@@ -25,13 +25,8 @@ fn a_second_ctrl_c_waits_for_nothing() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--stop-timeout", "1h"], &["ignores-term"]);
     afresh.wait_stdout("ready", 1);
-    let service = env.events("server_started")[0]["props"]["pid"].as_i64().expect("a pid");
-    afresh.signal(Signal::SIGINT);
-    // Both could arrive as one: the second comes when the first has been heard.
-    let ignored = || std::fs::read_to_string(format!("/proc/{service}/status")).unwrap_or_default();
-    afresh_tests::wait_for("the first is heard", || {
-        ignored().contains("SigPnd") && env.alive().iter().any(|p| i64::from(p.pid) == service)
-    });
+    afresh.wait_started(1);
+    // Two that come at the same moment are one: it is asked until it has heard the second.
     afresh_tests::wait_for("it ends", || {
         afresh.signal(Signal::SIGINT);
         afresh.stderr().contains("afresh exits")
@@ -99,14 +94,11 @@ fn sigterm_from_outside_is_the_users_stop_and_sigkill_is_not() {
     // O3
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--delay", "10ms"], &["idle"]);
-    let pid = |n: usize| {
-        let pid = env.events("server_started")[n]["props"]["pid"].as_i64().expect("a pid");
-        nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"))
-    };
+    let pid = |n: usize| nix::unistd::Pid::from_raw(env.wait_for_pid("server_started", n));
     afresh.wait_stdout("ready", 1);
-    nix::sys::signal::kill(pid(0), Signal::SIGKILL).expect("it runs");
+    nix::sys::signal::kill(pid(1), Signal::SIGKILL).expect("it runs");
     afresh.wait_stdout("ready", 2);
-    nix::sys::signal::kill(pid(1), Signal::SIGTERM).expect("it runs");
+    nix::sys::signal::kill(pid(2), Signal::SIGTERM).expect("it runs");
     assert_eq!(afresh.wait().code(), Some(0));
     assert!(afresh.stderr().contains("hostile stopped by user, not restarting"));
     assert_eq!(env.events("server_started").len(), 2);

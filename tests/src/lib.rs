@@ -108,6 +108,14 @@ impl TestEnv {
         records
     }
 
+    /// Waits until there are so many records of one type, and returns the process id in the last.
+    #[track_caller]
+    pub fn wait_for_pid(&self, event_type: &str, records: usize) -> i32 {
+        wait_for(event_type, || self.events(event_type).len() >= records);
+        let pid = self.events(event_type)[records - 1]["props"]["pid"].as_i64();
+        i32::try_from(pid.expect("a pid")).expect("a pid")
+    }
+
     /// Processes started here that are alive, zombies not counted.
     pub fn alive(&self) -> Vec<process::Process> {
         process::marked(&self.mark)
@@ -226,12 +234,23 @@ impl Running {
         assert!(found, "waited for `{text}` on stderr, {times} times; it has:\n{}", self.stderr());
     }
 
+    /// Waits until this many instances have been reported as started.
+    #[track_caller]
+    pub fn wait_started(&self, instances: usize) {
+        self.wait_stderr("started (pid ", instances + 1);
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is our child")
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_for("the command ends", || {
-            status = self.child.try_wait().expect("it is our child");
+            status = self.try_wait();
             status.is_some()
         });
         status.expect("just seen")
