@@ -3,9 +3,8 @@
 use std::fs;
 
 use afresh_tests::{TestEnv, wait_for};
-use nix::sys::signal::Signal;
 
-use crate::{AT_ONCE, keep};
+use crate::{AT_ONCE, keep, stop};
 
 #[test]
 fn ten_thousand_spawns_leak_no_descriptor() {
@@ -32,7 +31,5 @@ fn ten_thousand_spawns_leak_no_descriptor() {
         assert_eq!(afresh_tests::process::zombies_of(process.pid), 0);
     }
     assert_eq!(env.events("server_started").len(), 10_000);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use afresh_tests::TestEnv;
 use nix::sys::signal::Signal;
 
-use crate::{HOSTILE, keep};
+use crate::{HOSTILE, keep, stop};
 
 #[test]
 fn what_cannot_be_started_is_explained() {
@@ -64,9 +64,7 @@ fn a_command_that_vanishes_later_is_tried_again() {
     afresh.wait_stderr("no such file", 3);
     fs::rename(&aside, &script).expect("ours");
     afresh.wait_stdout("up", 2);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]

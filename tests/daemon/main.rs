@@ -10,6 +10,7 @@ mod storm;
 mod traps;
 
 use afresh_tests::{Running, TestEnv};
+use nix::sys::signal::Signal;
 
 /// The program that behaves badly.
 const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
@@ -17,6 +18,14 @@ const HOSTILE: &str = env!("CARGO_BIN_EXE_hostile");
 /// Starts `afresh keep FLAGS -- hostile WORDS`.
 fn keep(env: &TestEnv, flags: &[&str], words: &[&str]) -> Running {
     env.start(&[&["keep"], flags, &["--", HOSTILE], words].concat())
+}
+
+/// Stops afresh as a user would, and sees that nothing is left.
+#[track_caller]
+fn stop(env: &TestEnv, afresh: &mut Running) {
+    afresh.signal(Signal::SIGTERM);
+    assert_eq!(afresh.wait().code(), Some(0), "{}", afresh.stderr());
+    env.assert_nothing_left();
 }
 
 /// Flags for restarts without waits.

@@ -4,7 +4,7 @@ use afresh_tests::process::Process;
 use afresh_tests::{TestEnv, wait_for};
 use nix::sys::signal::Signal;
 
-use crate::{AT_ONCE, HOSTILE, keep};
+use crate::{AT_ONCE, HOSTILE, keep, stop};
 
 const SHAPES: [&str; 5] = ["plain", "ignores-term", "setsid", "double-fork", "zombie"];
 
@@ -53,7 +53,7 @@ fn sigkill_of_afresh_ends_the_whole_tree() {
 fn sigkill_of_the_service_ends_what_it_had_started_before_the_next_one_runs() {
     // G5
     let env = TestEnv::new();
-    let afresh = family(&env);
+    let mut afresh = family(&env);
     let before = hostile(&env);
     let leader = env.wait_for_pid("server_started", 1);
     before.iter().find(|p| p.pid == leader).expect("it runs").signal(Signal::SIGKILL);
@@ -62,26 +62,26 @@ fn sigkill_of_the_service_ends_what_it_had_started_before_the_next_one_runs() {
     let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
     assert!(old.is_empty(), "{old:?}");
     afresh.wait_stderr("processes behind", 1);
-    end(&env, afresh);
+    stop(&env, &mut afresh);
 }
 
 #[test]
 fn a_killed_guardian_is_replaced_and_its_tree_swept() {
     let env = TestEnv::new();
-    let afresh = family(&env);
+    let mut afresh = family(&env);
     let before = hostile(&env);
     named(&env, "afresh-guardian").signal(Signal::SIGKILL);
     afresh.wait_stdout("ready", 2);
     let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
     assert!(old.is_empty(), "{old:?}");
     afresh.wait_stderr("guardian was lost", 1);
-    end(&env, afresh);
+    stop(&env, &mut afresh);
 }
 
 #[test]
 fn a_killed_warden_disturbs_no_service_and_the_next_loss_is_swept_without_it() {
     let env = TestEnv::new();
-    let afresh = family(&env);
+    let mut afresh = family(&env);
     let before = hostile(&env);
     named(&env, "afresh-warden").signal(Signal::SIGKILL);
     afresh.wait_stderr("the warden was killed", 1);
@@ -91,7 +91,7 @@ fn a_killed_warden_disturbs_no_service_and_the_next_loss_is_swept_without_it() {
     afresh.wait_stdout("ready", 2);
     let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
     assert!(old.is_empty(), "{old:?}");
-    end(&env, afresh);
+    stop(&env, &mut afresh);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn warden_and_guardian_killed_together_leave_nothing() {
             afresh.wait_stdout("ready", 2);
             let old: Vec<_> = hostile(&env).into_iter().filter(|p| before.contains(p)).collect();
             assert!(old.is_empty(), "{old:?}");
-            end(&env, afresh);
+            stop(&env, &mut afresh);
         }
         env.assert_nothing_left();
     }
@@ -132,9 +132,7 @@ fn a_process_that_is_a_new_one_every_moment_is_caught() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--stop-timeout", "100ms"], &["hydra"]);
     afresh.wait_stdout("ready", 1);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]
@@ -176,11 +174,5 @@ fn children_that_were_there_before_us_are_left_alone() {
     let left = env.alive();
     assert_eq!(left.len(), 1, "{left:?}");
     left[0].signal(Signal::SIGKILL);
-    env.assert_nothing_left();
-}
-
-fn end(env: &TestEnv, mut afresh: afresh_tests::Running) {
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0), "{}", afresh.stderr());
     env.assert_nothing_left();
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use afresh_tests::{Running, TestEnv, wait_for};
 use nix::sys::signal::Signal;
 
-use crate::{AT_ONCE, HOSTILE, keep};
+use crate::{AT_ONCE, HOSTILE, keep, stop};
 
 const LINES: usize = 100_000;
 
@@ -74,9 +74,7 @@ fn stdin_reaches_the_instance_of_the_moment() {
         afresh.write(&format!("hello {round}\n"));
         afresh.wait_stdout(&format!("{round}: hello {round}"), 1);
     }
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]
@@ -128,7 +126,5 @@ fn copies_mark_their_lines() {
             afresh.stdout()
         );
     }
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }

@@ -6,7 +6,7 @@ use afresh_tests::TestEnv;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::keep;
+use crate::{keep, stop};
 
 fn types(records: &[Value]) -> Vec<&str> {
     records.iter().filter_map(|record| record["props"]["event_type"].as_str()).collect()
@@ -18,8 +18,7 @@ fn exit_42_is_recorded_marked_and_restarted() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &[], &["exit-at", "2", "42"]);
     afresh.wait_started(2);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
+    stop(&env, &mut afresh);
 
     let records = env.records();
     assert_eq!(

@@ -3,7 +3,7 @@
 use afresh_tests::TestEnv;
 use nix::sys::signal::Signal;
 
-use crate::keep;
+use crate::{keep, stop};
 
 #[test]
 fn a_child_that_ignores_sigterm_is_killed_and_that_is_said() {
@@ -53,9 +53,7 @@ fn ctrl_c_in_a_throttled_restart_ends_at_once() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--throttle", "1h"], &["restarts"]);
     afresh.wait_stderr("restart throttled", 1);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]

@@ -113,6 +113,7 @@ fn end(env: &TestEnv, mut afresh: Running) {
         process.signal(Signal::SIGCONT);
         assert_eq!(zombies_that_stay(process.pid), 0, "{process:?}");
     }
+    // It may have been killed by the last of the signals.
     afresh.signal(Signal::SIGTERM);
     afresh.wait();
     env.assert_nothing_left();

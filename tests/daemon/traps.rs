@@ -6,7 +6,7 @@ use afresh_tests::{TestEnv, wait_for};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::Signal;
 
-use crate::{AT_ONCE, HOSTILE, keep};
+use crate::{AT_ONCE, HOSTILE, keep, stop};
 
 #[test]
 fn the_death_signal_hangs_on_a_thread_that_lasts() {
@@ -19,9 +19,7 @@ fn the_death_signal_hangs_on_a_thread_that_lasts() {
         let threads = fs::read_dir(format!("/proc/{}/task", process.pid)).expect("it lives");
         assert_eq!(threads.count(), 1, "{name}");
     }
-    afresh.signal(Signal::SIGTERM);
-    afresh.wait();
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]
@@ -30,9 +28,7 @@ fn a_grandchild_in_the_group_does_not_delay_the_exit() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &AT_ONCE, &["leaves", "1", "plain"]);
     afresh.wait_stderr("started", 4);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]
@@ -41,9 +37,7 @@ fn a_grandchild_that_holds_stdout_does_not_delay_the_exit() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &AT_ONCE, &["leaves", "1", "setsid", "double-fork"]);
     afresh.wait_stderr("started", 4);
-    afresh.signal(Signal::SIGTERM);
-    assert_eq!(afresh.wait().code(), Some(0));
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
 
 #[test]
@@ -101,7 +95,5 @@ fn nothing_is_reaped_late_and_no_zombie_stays() {
     for process in env.alive().into_iter().filter(|process| process.is_ours()) {
         wait_for("no zombies", || afresh_tests::process::zombies_of(process.pid) == 0);
     }
-    afresh.signal(Signal::SIGTERM);
-    afresh.wait();
-    env.assert_nothing_left();
+    stop(&env, &mut afresh);
 }
