@@ -358,6 +358,10 @@ fn hurrying_up_kills_at_once() {
     bench.does(Input::Stop);
     assert_eq!(bench.does(Input::HurryUp), [Effect::Kill]);
     assert_eq!(bench.does(Input::HurryUp), []);
+
+    let mut bench = Bench::running(Policy { stdin_timeout: Duration::from_secs(1), ..exact() });
+    assert_eq!(bench.does(Input::Stop), [Effect::CloseStdin]);
+    assert_eq!(bench.does(Input::HurryUp), [Effect::Kill]);
 }
 
 #[test]
