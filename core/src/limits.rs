@@ -60,6 +60,10 @@ pub const CONFIG_DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// a guardian that hangs, and the stop ladder replaces it.
 pub const GUARDIAN_ORDERS_MAX: usize = 16;
 
+/// Orders that wait for the warden: all services may start in the same moment, and 10,000 of them are
+/// the most that can be asked for; each has one guardian to be made and one to be buried.
+pub const WARDEN_ORDERS_MAX: usize = 20_000;
+
 /// Words from guardians that wait for the loop; a guardian that says more waits.
 pub const GUARDIAN_WORDS_MAX: usize = 256;
 

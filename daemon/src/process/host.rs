@@ -10,7 +10,9 @@ use std::path::PathBuf;
 use std::process::Command as StdCommand;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE};
+use afresh_core::limits::{
+    GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_ORDERS_MAX,
+};
 use afresh_core::service::{Exit, SpawnFailure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
@@ -203,6 +205,8 @@ impl Processes {
     /// Lets all guardians and the warden go, and waits until they have.
     pub(crate) async fn shutdown(mut self) {
         self.guardians.clear();
+        // Nobody listens any more: tasks with a last word must not wait for a place in the queue.
+        self.words.close();
         let warden = self.warden.take().and_then(|warden| warden.pid);
         // Dropping the posts ends the tasks, which closes the sockets.
         while self.tasks.join_next().await.is_some() {}
@@ -243,6 +247,7 @@ impl Processes {
         let (ours, theirs) = StdStream::pair()?;
         let post = self.correspond(
             ours,
+            GUARDIAN_ORDERS_MAX,
             move |report| Word::Guardian {
                 service,
                 number,
@@ -281,7 +286,7 @@ impl Processes {
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
         let gone = Word::WardenGone { pid: Some(pid) };
-        let mut warden = self.correspond(ours, Word::Warden, gone)?;
+        let mut warden = self.correspond(ours, WARDEN_ORDERS_MAX, Word::Warden, gone)?;
         warden.pid = Some(pid);
         self.warden = Some(warden);
         Ok(())
@@ -291,12 +296,13 @@ impl Processes {
     fn correspond<F: Frame + Send + 'static>(
         &mut self,
         socket: StdStream,
+        orders_max: usize,
         word: impl Fn(F) -> Word + Send + 'static,
         gone: Word,
     ) -> io::Result<Correspondent> {
         socket.set_nonblocking(true)?;
         let socket = UnixStream::from_std(socket)?;
-        let (orders, parcels) = mpsc::channel(GUARDIAN_ORDERS_MAX);
+        let (orders, parcels) = mpsc::channel(orders_max);
         let words = self.words_sender.clone();
         self.tasks.spawn(async move {
             converse(&socket, parcels, &words, word).await;
