@@ -309,11 +309,11 @@ fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<P
         }
         Ok(())
     };
-    // SAFETY: runs between fork and exec of a single-threaded process, and only makes system calls.
     #[expect(
         unsafe_code,
         reason = "the death signal can be set only by the child itself"
     )]
+    // SAFETY: runs between fork and exec of a single-threaded process, and only makes system calls.
     unsafe {
         command.pre_exec(prepare);
     }
