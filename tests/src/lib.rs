@@ -8,6 +8,7 @@
     reason = "real processes run by the real clock"
 )]
 
+pub mod measure;
 pub mod process;
 
 use std::fs;
