@@ -19,6 +19,8 @@
 mod explain;
 
 #[cfg(target_os = "linux")]
+mod birth;
+#[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(unix)]
 mod guardian;

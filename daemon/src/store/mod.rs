@@ -36,4 +36,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
