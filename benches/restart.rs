@@ -29,6 +29,16 @@ const BLOCK: usize = 10;
 /// What a restart leaves to do (log, trail, reaping) is over after this, and burdens nobody else.
 const SETTLE: Duration = Duration::from_millis(8);
 
+/// On a quiet machine the p90 of the bare loop is 1.2 times its median. Beyond this, what is measured
+/// are the neighbours, and it is measured again: judged by the floor alone, never by the result.
+const SPREAD_MAX: f64 = 1.6;
+
+/// After so many the last one counts, as it is.
+const TRIES: usize = 3;
+
+/// What a neighbour gets to finish.
+const PAUSE: Duration = Duration::from_secs(15);
+
 fn main() -> ExitCode {
     bench(
         "restart: SIGKILL of the child to the new child running",
@@ -47,27 +57,26 @@ fn run(report: &mut Report) {
     let mut quiet = Kept::start(&quiet_env, &quiet_child, Some("/dev/null"));
 
     let mut sides = [
-        (
-            "bare loop of spawn and wait",
-            floor_child,
-            Samples::default(),
-        ),
-        ("afresh keep", kept_child, Samples::default()),
-        (
-            "afresh keep, trail to /dev/null",
-            quiet_child,
-            Samples::default(),
-        ),
+        Side::new("bare loop of spawn and wait", floor_child),
+        Side::new("afresh keep", kept_child),
+        Side::new("afresh keep, trail to /dev/null", quiet_child),
     ];
-    for (_, child, _) in &mut sides {
-        child.wait();
+    for side in &mut sides {
+        side.child.wait();
     }
-    for _ in 0..ROUNDS / BLOCK {
-        for (_, child, samples) in &mut sides {
-            for _ in 0..BLOCK {
-                std::thread::sleep(SETTLE);
-                samples.push(child.restart());
-            }
+    for tries_left in (0..TRIES).rev() {
+        measure(&mut sides);
+        show(report, &sides);
+        let floor = &sides[0].samples;
+        let spread = floor.quantile(0.9).as_secs_f64() / floor.median().as_secs_f64();
+        if spread <= SPREAD_MAX {
+            break;
+        }
+        report.note(&format!(
+            "the machine is busy: the p90 of the bare loop is {spread:.1} x its median"
+        ));
+        if tries_left > 0 {
+            std::thread::sleep(PAUSE);
         }
     }
     drop(floor);
@@ -75,21 +84,57 @@ fn run(report: &mut Report) {
     quiet.end();
     env.assert_nothing_left();
     quiet_env.assert_nothing_left();
-
-    let floor_median = sides[0].2.median();
-    report.row("", &["median", "p90", "x floor", "restarts"]);
-    for (name, _, samples) in &sides {
-        let ratio = samples.median().as_secs_f64() / floor_median.as_secs_f64();
-        let columns = [
-            millis(samples.median()),
-            millis(samples.quantile(0.9)),
-            format!("{ratio:.2}"),
-            samples.count().to_string(),
-        ];
-        report.row(name, &columns.each_ref().map(String::as_str));
-    }
-    let ratio = sides[1].2.median().as_secs_f64() / floor_median.as_secs_f64();
+    let ratio = sides[1].against(&sides[0]);
     report.target("restart, x the bare loop", ratio, 1.5, "");
+}
+
+fn measure(sides: &mut [Side]) {
+    for side in &mut *sides {
+        side.samples = Samples::default();
+    }
+    for _ in 0..ROUNDS / BLOCK {
+        for side in &mut *sides {
+            for _ in 0..BLOCK {
+                std::thread::sleep(SETTLE);
+                side.samples.push(side.child.restart());
+            }
+        }
+    }
+}
+
+fn show(report: &Report, sides: &[Side]) {
+    report.row("", &["median", "p90", "x floor", "restarts"]);
+    for side in sides {
+        let columns = [
+            millis(side.samples.median()),
+            millis(side.samples.quantile(0.9)),
+            format!("{:.2}", side.against(&sides[0])),
+            side.samples.count().to_string(),
+        ];
+        report.row(side.name, &columns.each_ref().map(String::as_str));
+    }
+}
+
+/// One of those that are compared.
+struct Side {
+    name: &'static str,
+    child: Child,
+    samples: Samples,
+}
+
+impl Side {
+    fn new(name: &'static str, child: Child) -> Self {
+        Self {
+            name,
+            child,
+            samples: Samples::default(),
+        }
+    }
+
+    /// How many times the median of the other.
+    fn against(&self, floor: &Self) -> f64 {
+        self.samples.median().as_secs_f64() / floor.samples.median().as_secs_f64()
+    }
 }
 
 fn millis(time: Duration) -> String {
