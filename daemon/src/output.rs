@@ -31,7 +31,7 @@ pub(crate) struct OutputThread {
 
 enum Chunk {
     /// Bytes of a service, as they came, and their place in the queue.
-    Bytes(Vec<u8>, Option<OwnedSemaphorePermit>),
+    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit> },
     /// A line of our own.
     Line(String),
 }
@@ -57,7 +57,7 @@ impl Output {
     pub(crate) async fn pass(&self, bytes: Vec<u8>) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         // The thread ends only after its last sender.
-        self.chunks.send(Chunk::Bytes(bytes, place)).await.ok();
+        self.chunks.send(Chunk::Bytes { bytes, _place: place }).await.ok();
     }
 
     /// Writes a line of the log. Never waits: when nobody reads, lines are dropped and counted.
@@ -156,7 +156,7 @@ impl Page {
                 Vec::new()
             }
             Chunk::Line(line) => line.into_bytes(),
-            Chunk::Bytes(mut bytes, _) => {
+            Chunk::Bytes { mut bytes, .. } => {
                 self.in_line = bytes.last().is_none_or(|byte| *byte != b'\n');
                 if self.is_waiting()
                     && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn our_lines_stand_between_those_of_the_service() {
         let mut page = Page::default();
-        let bytes = |text: &str| Chunk::Bytes(text.as_bytes().to_vec(), None);
+        let bytes = |text: &str| Chunk::Bytes { bytes: text.as_bytes().to_vec(), _place: None };
         let line = |text: &str| Chunk::Line(text.to_owned());
         let steps = [
             (line("A\n"), "A\n"),

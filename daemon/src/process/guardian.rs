@@ -6,17 +6,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
-use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::Pid;
 use tokio::time::Instant;
 
-use super::dispositions;
 use super::frames::{End, Launch, Order, Report};
 use super::os::{self, ChildWatch};
 use super::tree::{self, Remaining, wait};
@@ -126,7 +122,7 @@ impl Guardian {
             // Never two: the supervisor waits for the end of one before it asks for the next.
             return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBUSY });
         }
-        match start(launch, [stdin, stdout, stderr]) {
+        match os::start(launch, [stdin, stdout, stderr]) {
             Ok(leader) => {
                 self.tree = Some(Tree {
                     generation,
@@ -239,35 +235,4 @@ impl Guardian {
         // A supervisor that is gone is noticed by the next read of the socket.
         send_all(self.socket.as_fd(), &report.to_bytes()).or(Ok(()))
     }
-}
-
-/// Starts the process as the leader of its own group.
-fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<Pid> {
-    let Some((program, arguments)) = launch.argv.split_first() else {
-        return Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
-    };
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(launch.env.iter().map(|(k, v)| (k, v)));
-    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
-    command.process_group(0);
-    if let Some(cwd) = &launch.cwd {
-        command.current_dir(cwd);
-    }
-    let guardian = getpid();
-    let open_files = launch.open_files;
-    let prepare = move || {
-        os::die_with(guardian)?;
-        dispositions::reset()?;
-        if let Some((soft, hard)) = open_files {
-            setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
-        }
-        Ok(())
-    };
-    // SAFETY: runs between fork and exec of a single-threaded process, and only makes system calls.
-    #[expect(unsafe_code, reason = "the death signal can be set only by the child itself")]
-    unsafe {
-        command.pre_exec(prepare);
-    }
-    let child = command.spawn()?;
-    Ok(Pid::from_raw(child.id().cast_signed()))
 }

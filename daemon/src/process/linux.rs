@@ -14,6 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::MsgFlags;
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, pipe2};
 
+pub(super) use super::birth::start;
 pub(super) use super::cgroup::Cgroup;
 
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.

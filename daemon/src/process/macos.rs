@@ -7,13 +7,19 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::socket::MsgFlags;
-use nix::unistd::{ForkResult, Pid, fork, getppid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
+
+use super::dispositions;
+use super::frames::Launch;
 
 /// How descriptors are received; there is no flag to close them on exec here.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();
@@ -58,6 +64,37 @@ pub(super) fn die_with(parent: Pid) -> io::Result<()> {
 
 /// Nothing here tells of a parent's death.
 pub(super) fn wake_when_parent_dies() {}
+
+/// Starts the process as the leader of its own group.
+pub(super) fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<Pid> {
+    let Some((program, arguments)) = launch.argv.split_first() else {
+        return Err(io::Error::from_raw_os_error(nix::libc::ENOENT));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(launch.env.iter().map(|(k, v)| (k, v)));
+    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+    command.process_group(0);
+    if let Some(cwd) = &launch.cwd {
+        command.current_dir(cwd);
+    }
+    let guardian = getpid();
+    let open_files = launch.open_files;
+    let prepare = move || {
+        die_with(guardian)?;
+        dispositions::reset()?;
+        if let Some((soft, hard)) = open_files {
+            setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
+        }
+        Ok(())
+    };
+    #[expect(unsafe_code, reason = "the death signal can be set only by the child itself")]
+    // SAFETY: runs between fork and exec of a single-threaded process, and only makes system calls.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+    let child = command.spawn()?;
+    Ok(Pid::from_raw(child.id().cast_signed()))
+}
 
 /// There are no cgroups.
 pub(super) enum Cgroup {}

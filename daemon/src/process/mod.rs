@@ -18,6 +18,8 @@
 
 mod explain;
 
+#[cfg(target_os = "linux")]
+mod birth;
 #[cfg(unix)]
 mod burial;
 #[cfg(target_os = "linux")]

@@ -204,8 +204,11 @@ impl Warden {
         }
         let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
         self.strays_since = None;
-        let gone = self.guardians.extract_if(.., |_, guarded| guarded.gone);
-        for (guardian, guarded) in gone.collect::<Vec<_>>() {
+        let gone = self.guardians.iter().filter(|(_, guarded)| guarded.gone);
+        for guardian in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
+            let Some(guarded) = self.guardians.remove(&guardian) else {
+                continue;
+            };
             drop(guarded.cgroup);
             if guarded.bury {
                 let survivors = survivors.clone();
