@@ -190,7 +190,7 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    use super::super::frames::{Launch, Order};
+    use super::super::frames::Order;
     use super::*;
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
     fn descriptors_arrive_with_their_frame() {
         let (left, right) = UnixStream::pair().unwrap();
         let (read, write) = nix::unistd::pipe().unwrap();
-        let bytes = Order::Launch(Box::new(Launch::default())).to_bytes();
+        let bytes = Order::Launch(Box::default()).to_bytes();
         let sent = send(left.as_fd(), &bytes, &[read.as_raw_fd()]).unwrap();
         assert_eq!(sent, bytes.len());
         let mut inbox = Inbox::default();
