@@ -54,27 +54,19 @@ use std::path::PathBuf;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
-#[cfg(target_os = "linux")]
-pub(crate) use self::cgroup::Cgroup;
 #[cfg(unix)]
 pub(crate) use self::dispositions::ignore_in_supervisor;
 #[cfg(unix)]
 pub(crate) use self::host::{Processes, StartError, Stdio};
 #[cfg(unix)]
-pub(crate) use self::os::{MECHANISM, own_executable};
+pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
-pub(crate) use self::tree::kill_one;
+pub(crate) use self::tree::{is_alive, kill_one};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 
 /// The hidden subcommand that runs the warden.
 pub(crate) const WARDEN_COMMAND: &str = "__warden";
-
-/// Whether a process runs; a zombie does not.
-#[cfg(unix)]
-pub(crate) fn is_alive(pid: nix::unistd::Pid) -> bool {
-    os::name_if_alive(pid).is_some()
-}
 
 /// What a service runs.
 #[derive(Clone, Debug)]
