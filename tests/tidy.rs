@@ -144,6 +144,36 @@ fn knowledge_goes_one_way() {
     fail_with("app → daemon → core, and no other way", &broken);
 }
 
+/// Names that only code for one system has.
+const SYSTEM_NAMES: [&str; 8] = [
+    "nix::",
+    "os::fd",
+    "os::windows",
+    "windows_sys",
+    "tokio::net::windows",
+    "target_os",
+    "cfg(unix)",
+    "cfg(windows)",
+];
+
+#[test]
+fn only_two_folders_know_the_system() {
+    // W10
+    let homes = ["daemon/src/os/", "daemon/src/process/"];
+    let is_outside = |path: &str| {
+        (path.starts_with("daemon/src/") || path.starts_with("app/src/"))
+            && !homes.iter().any(|home| path.starts_with(home))
+    };
+    let mut broken = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| is_outside(path)) {
+        let named = SYSTEM_NAMES.iter().filter(|name| without_tests(&text).contains(**name));
+        if !is_test(&path) {
+            broken.extend(named.map(|name| format!("{path} names `{name}`")));
+        }
+    }
+    fail_with("what differs between systems stands in daemon/src/os/ and process/", &broken);
+}
+
 #[test]
 fn nobody_pauses_the_clock_of_real_processes() {
     // A paused clock lets every timeout fire at once while a real child is still starting.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use afresh_core::config::{self, Config, ConfigError, FileKind, Flag, Source};
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_daemon::store::workspace::Workspace;
+use afresh_daemon::{HOME_VARIABLE, is_variable};
 
 use crate::error::{CommandError, Exit, Text};
 use crate::output;
@@ -29,13 +30,13 @@ impl Environment {
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
-        self.variables.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+        self.variables.iter().find(|(key, _)| is_variable(key, name)).map(|(_, value)| value)
     }
 
     /// Where state lives.
     pub(crate) fn workspace(&self) -> Workspace {
         let state = self.folder("XDG_STATE_HOME");
-        Workspace::find(&self.cwd, self.folder("HOME").as_deref(), state.as_deref())
+        Workspace::find(&self.cwd, self.folder(HOME_VARIABLE).as_deref(), state.as_deref())
     }
 
     /// The configuration files that count here, weakest first; they need not exist.
@@ -43,7 +44,7 @@ impl Environment {
         let project = workspace.root().map(|root| (FileKind::Workspace, root.join("afresh.toml")));
         let folder = self
             .folder("XDG_CONFIG_HOME")
-            .or_else(|| self.folder("HOME").map(|home| home.join(".config")));
+            .or_else(|| self.folder(HOME_VARIABLE).map(|home| home.join(".config")));
         let user = folder.map(|folder| (FileKind::User, folder.join("afresh/config.toml")));
         project.into_iter().chain(user).collect()
     }

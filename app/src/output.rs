@@ -1,7 +1,6 @@
 //! The only file that prints: data on stdout, everything else on stderr.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::os::fd::{AsFd, OwnedFd};
 
 use crate::error::{CommandError, Exit, Text};
 
@@ -30,11 +29,6 @@ impl Lines {
         self.0.flush()?;
         self.0.get_mut().flush()
     }
-}
-
-/// Another handle of stdout, to see its end by; none where it is closed.
-pub(crate) fn stdout_handle() -> Option<OwnedFd> {
-    io::stdout().as_fd().try_clone_to_owned().ok()
 }
 
 /// Writes to stderr; there is nobody to tell if that fails.

@@ -8,10 +8,10 @@ use afresh_core::config::TrailSettings;
 use afresh_core::limits::{EVENTS_MAX, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Event, Input, Rest, Service};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use crate::os::{Asked, Signals};
 use crate::output::{Output, OutputThread, finish};
 use crate::pipe::{Form, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
@@ -57,6 +57,15 @@ pub enum Request {
         /// Why, for the record.
         reason: String,
     },
+}
+
+impl From<Asked> for Request {
+    fn from(asked: Asked) -> Self {
+        match asked {
+            Asked::Stop => Self::Stop,
+            Asked::Restart(reason) => Self::Restart { reason: reason.to_owned() },
+        }
+    }
 }
 
 /// An event, and which of the copies it is about.
@@ -159,7 +168,7 @@ async fn drive(
                 supervise.react(happened).await;
                 continue;
             }
-            request = signals.next() => stop_or_hurry(request, stopping),
+            asked = signals.next() => stop_or_hurry(asked.into(), stopping),
             request = next_request(&mut requests) => stop_or_hurry(request, stopping),
             _ = &mut stdout_broken, if stdout_works => {
                 // Whoever read us is gone, as in `afresh keep … | head`: without us the command
@@ -190,34 +199,6 @@ async fn next_request(requests: &mut Option<mpsc::Receiver<Request>>) -> Request
     match request {
         Some(request) => request,
         None => std::future::pending().await,
-    }
-}
-
-/// The signals that people and terminals send us.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    user: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            user: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    async fn next(&mut self) -> Request {
-        tokio::select! {
-            _ = self.interrupt.recv() => Request::Stop,
-            _ = self.terminate.recv() => Request::Stop,
-            _ = self.hangup.recv() => Request::Stop,
-            _ = self.user.recv() => Request::Restart { reason: "SIGUSR1".to_owned() },
-        }
     }
 }
 

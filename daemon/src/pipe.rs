@@ -4,9 +4,9 @@ use std::io::{self, Read};
 
 use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX};
 use tokio::io::AsyncWriteExt;
-use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 
+use crate::os::{PipeReader, PipeWriter};
 use crate::output::Output;
 
 /// How the bytes of a service appear in our own stream.
@@ -23,7 +23,7 @@ pub(crate) enum Form {
 /// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
 /// process that could not be killed may hold the other end for ever.
 pub(crate) async fn forward(
-    pipe: pipe::Receiver,
+    pipe: PipeReader,
     output: Output,
     form: Form,
     mut gone: watch::Receiver<bool>,
@@ -58,7 +58,7 @@ pub(crate) async fn forward(
 }
 
 /// Reads what is there into a buffer of just that size: a thousand idle pipes hold none.
-pub(crate) fn read_chunk(pipe: &pipe::Receiver) -> io::Result<Vec<u8>> {
+pub(crate) fn read_chunk(pipe: &PipeReader) -> io::Result<Vec<u8>> {
     let mut buffer = [0_u8; PIPE_CHUNK_BYTES];
     let length = pipe.try_read(&mut buffer)?;
     Ok(buffer[..length].to_vec())
@@ -117,9 +117,9 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
 /// taken go to the next; after our stdin has ended, theirs ends too.
 pub(crate) async fn feed(
     mut chunks: mpsc::Receiver<Vec<u8>>,
-    mut instances: mpsc::Receiver<Option<pipe::Sender>>,
+    mut instances: mpsc::Receiver<Option<PipeWriter>>,
 ) {
-    let mut instance: Option<pipe::Sender> = None;
+    let mut instance: Option<PipeWriter> = None;
     let mut pending: Vec<u8> = Vec::new();
     let mut ended = false;
     loop {
@@ -147,7 +147,7 @@ pub(crate) async fn feed(
     }
 }
 
-async fn write_some(instance: Option<&mut pipe::Sender>, bytes: &[u8]) -> io::Result<usize> {
+async fn write_some(instance: Option<&mut PipeWriter>, bytes: &[u8]) -> io::Result<usize> {
     match instance {
         Some(instance) => instance.write(bytes).await,
         None => Ok(0),

@@ -7,11 +7,11 @@ use std::time::Duration;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::KILL_PATIENCE;
 use afresh_core::service::{Exit, SpawnFailure};
-use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::os::PipeReader;
 use crate::pipe::read_chunk;
 use crate::process::{Command, Processes, Remains, Report, Stdio};
 
@@ -218,7 +218,7 @@ impl Run {
 /// Reads until the end of the pipe, the limit, or the end of the process with an empty pipe: one
 /// that could not be ended may hold the other end for ever.
 async fn capture(
-    pipe: pipe::Receiver,
+    pipe: PipeReader,
     bytes_max: usize,
     mut gone: watch::Receiver<bool>,
 ) -> (Vec<u8>, bool) {

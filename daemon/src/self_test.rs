@@ -6,10 +6,9 @@ use std::process::{Command as StdCommand, Stdio};
 use std::time::Duration;
 
 use afresh_core::limits::SELF_TEST_MAX;
-use nix::sys::signal::{Signal, raise};
-use nix::unistd::{Pid, getpid, setsid};
 
-use crate::process::{Command, Processes, is_alive, own_executable};
+use crate::os::leave_session;
+use crate::process::{Command, Processes, is_alive, kill_one, own_executable};
 use crate::run_briefly::{Brief, BriefEnding, Outcome, run_briefly};
 
 /// The hidden subcommand that plays the process which hides a grandchild; see [`self_test_process`].
@@ -57,7 +56,7 @@ fn judge(outcome: &Outcome) -> SelfTest {
         return failed(format!("{name} (pid {pid}) could not be ended"));
     }
     let text = String::from_utf8_lossy(&outcome.stdout);
-    let Some(grandchild) = text.trim().parse().ok().map(Pid::from_raw) else {
+    let Some(grandchild) = text.trim().parse().ok() else {
         return failed(format!("the test process {how} before it had a grandchild"));
     };
     if is_alive(grandchild) {
@@ -80,15 +79,15 @@ pub fn self_test_process() -> io::Result<()> {
             child.wait()?;
             io::stdout().write_all(&line)?;
             io::stdout().flush()?;
-            raise(Signal::SIGKILL)?;
+            kill_one(std::process::id())?;
         }
         Some("child") => {
-            setsid()?;
+            leave_session()?;
             // Whoever starts it ends at once: it must become somebody else's child.
             drop(again("grandchild")?.spawn()?);
         }
         Some(_) => {
-            writeln!(io::stdout(), "{}", getpid())?;
+            writeln!(io::stdout(), "{}", std::process::id())?;
             std::thread::park_timeout(SELF_TEST_MAX * 2);
         }
     }

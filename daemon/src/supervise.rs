@@ -11,11 +11,11 @@ use afresh_core::policy::Policy;
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::Time;
-use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::os::PipeWriter;
 use crate::output::{Output, now};
 use crate::pipe::{Form, forward};
 use crate::process::{Command, Processes, Remains, Report, Stdio};
@@ -47,7 +47,7 @@ pub(crate) struct Surroundings {
     /// Which part of afresh speaks in the trail.
     pub(crate) logger: &'static str,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
-    pub(crate) stdin: Option<mpsc::Sender<Option<pipe::Sender>>>,
+    pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
     pub(crate) told: Option<mpsc::Sender<Told>>,
 }
 
@@ -72,7 +72,7 @@ struct Instance {
     gone: watch::Sender<bool>,
     pumps: JoinSet<()>,
     /// Held while nobody feeds it.
-    _stdin: Option<pipe::Sender>,
+    _stdin: Option<PipeWriter>,
 }
 
 impl Supervise {

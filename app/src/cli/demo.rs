@@ -354,7 +354,8 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, CommandError> {
     let mut helper = StdCommand::new(std::env::current_exe().map_err(failed)?);
     helper.args(["__demo-service", &arguments.address, "--helper-of", &pid.to_string()]);
     helper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    detach(&mut helper);
+    // What a plain kill of our process group would miss.
+    afresh_daemon::detach(&mut helper);
     helper.spawn().map_err(failed)?;
     for line in BufReader::new(demo).lines() {
         if line.map_err(failed)? == "crash" {
@@ -363,12 +364,3 @@ pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, CommandError> {
     }
     Ok(Exit::Success)
 }
-
-/// In a process group of its own: what a plain kill of the group would miss.
-#[cfg(unix)]
-fn detach(command: &mut StdCommand) {
-    std::os::unix::process::CommandExt::process_group(command, 0);
-}
-
-#[cfg(not(unix))]
-fn detach(_: &mut StdCommand) {}

@@ -96,9 +96,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     };
     if arguments.follow {
         let mut follow = Follow::open(&path, arguments.filter()).map_err(failed)?;
-        if let Some(stdout) = output::stdout_handle() {
-            follow.end_with(stdout);
-        }
+        follow.end_with_stdout();
         let existing = std::iter::from_fn(|| follow.next(Some(Duration::ZERO)).transpose());
         for entry in last(existing, arguments.limit).map_err(failed)? {
             printer.print(&entry)?;

@@ -1,114 +1,81 @@
 //! What the kernel and the session grant.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use afresh_core::limits::OPEN_FILES_MIN;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use nix::unistd::Uid;
+use afresh_core::limits::{OPEN_FILES_MIN, PROCESSES_MIN, WATCHERS_MIN, WATCHES_MIN};
 
 use super::Check;
+use crate::os::{self, WatchLimits};
+use crate::process::own_cgroup;
 
 /// The limits of this process, which its children inherit.
 pub(super) fn limits() -> Vec<Check> {
-    let mut checks = vec![open_files()];
-    #[cfg(target_os = "linux")]
-    checks.push(process_count());
-    checks
+    open_files().into_iter().chain(process_count()).collect()
 }
 
-fn open_files() -> Check {
+fn open_files() -> Option<Check> {
     const NAME: &str = "open files";
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Err(errno) => Check::warning(NAME, format!("cannot be found out: {errno}"), "ignore it"),
-        Ok((soft, hard)) => {
-            let found = format!("{} allowed, {} for afresh", count(soft), count(hard));
-            if hard < OPEN_FILES_MIN {
-                return Check::warning(
-                    NAME,
-                    found,
-                    format!(
-                        "raise the hard limit (`ulimit -Hn`) to {OPEN_FILES_MIN} for hundreds of services"
-                    ),
-                );
-            }
-            Check::ok(NAME, found)
-        }
+    let limit = match os::open_files_limit()? {
+        Ok(limit) => limit,
+        Err(error) => return Some(unknown(NAME, &error)),
+    };
+    let found = format!("{} allowed, {} for afresh", count(limit.now), count(limit.at_most));
+    if limit.at_most.is_some_and(|most| most < OPEN_FILES_MIN) {
+        let hint = format!(
+            "raise the hard limit (`ulimit -Hn`) to {OPEN_FILES_MIN} for hundreds of services"
+        );
+        return Some(Check::warning(NAME, found, hint));
     }
+    Some(Check::ok(NAME, found))
 }
 
-#[cfg(target_os = "linux")]
-fn process_count() -> Check {
-    use afresh_core::limits::PROCESSES_MIN;
+fn process_count() -> Option<Check> {
     const NAME: &str = "processes";
-    match getrlimit(Resource::RLIMIT_NPROC) {
-        Err(errno) => Check::warning(NAME, format!("cannot be found out: {errno}"), "ignore it"),
-        Ok((soft, hard)) => {
-            let found = format!("{} allowed, {} at most", count(soft), count(hard));
-            if soft < PROCESSES_MIN {
-                let hint = format!("run `ulimit -u {PROCESSES_MIN}`, or have the limit raised");
-                return Check::warning(NAME, found, hint);
-            }
-            Check::ok(NAME, found)
-        }
+    let limit = match os::processes_limit()? {
+        Ok(limit) => limit,
+        Err(error) => return Some(unknown(NAME, &error)),
+    };
+    let found = format!("{} allowed, {} at most", count(limit.now), count(limit.at_most));
+    if limit.now.is_some_and(|now| now < PROCESSES_MIN) {
+        let hint = format!("run `ulimit -u {PROCESSES_MIN}`, or have the limit raised");
+        return Some(Check::warning(NAME, found, hint));
     }
+    Some(Check::ok(NAME, found))
 }
 
-fn count(limit: u64) -> String {
-    if limit == RLIM_INFINITY { "any number".to_owned() } else { limit.to_string() }
+fn unknown(name: &'static str, error: &std::io::Error) -> Check {
+    Check::warning(name, format!("cannot be found out: {error}"), "ignore it")
+}
+
+fn count(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "any number".to_owned(), |limit| limit.to_string())
 }
 
 /// Cgroups come on top of what keeps processes together: they are never needed.
-#[cfg(target_os = "linux")]
 pub(super) fn cgroup() -> Check {
-    use nix::unistd::{AccessFlags, access};
-
-    use crate::process::Cgroup;
     const NAME: &str = "cgroup";
-    let Some(own) = Cgroup::own() else {
+    let Some((path, usable)) = own_cgroup() else {
         return Check::ok(NAME, "no cgroup version 2 here (on top, not needed)");
     };
-    let path = own.path().display();
-    // Made and removed again: only that shows whether it can be.
-    if own.child(u64::MAX).is_some() {
-        let found = format!("`{path}` can be used: each service gets a cgroup of its own");
+    let shown = path.display();
+    if usable {
+        let found = format!("`{shown}` can be used: each service gets a cgroup of its own");
         return Check::ok(NAME, found);
     }
-    let why = if access(own.path(), AccessFlags::W_OK).is_err() {
+    let why = if os::can_write(&path).is_err() {
         "cannot be written"
     } else {
         "can have no children with `cgroup.kill`"
     };
-    Check::ok(NAME, format!("`{path}` {why} (on top, not needed)"))
+    Check::ok(NAME, format!("`{shown}` {why} (on top, not needed)"))
 }
 
-/// Only Linux has cgroups.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn cgroup() -> Check {
-    Check::ok("cgroup", "this system has none (on top, not needed)")
-}
-
-/// How much may be watched for changes.
-#[cfg(target_os = "linux")]
+/// How much may be watched for changes, where the kernel watches.
 pub(super) fn watcher() -> Option<Check> {
-    use afresh_core::limits::{WATCHERS_MIN, WATCHES_MIN};
-    let read = |name: &str| -> Option<u64> {
-        let path = format!("/proc/sys/fs/inotify/{name}");
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
-    };
-    Some(watcher_of(
-        (read("max_user_watches"), WATCHES_MIN),
-        (read("max_user_instances"), WATCHERS_MIN),
-    ))
+    let WatchLimits { files, watchers } = os::watch_limits()?;
+    Some(watcher_of((files, WATCHES_MIN), (watchers, WATCHERS_MIN)))
 }
 
-/// The kernel says nothing about it here.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn watcher() -> Option<Check> {
-    None
-}
-
-#[cfg(target_os = "linux")]
 fn watcher_of(watches: (Option<u64>, u64), watchers: (Option<u64>, u64)) -> Check {
     const NAME: &str = "file watcher";
     let ((Some(files), files_min), (Some(instances), instances_min)) = (watches, watchers) else {
@@ -138,9 +105,7 @@ fn watcher_of(watches: (Option<u64>, u64), watchers: (Option<u64>, u64)) -> Chec
 /// Where sockets go: a folder that is this user's alone, and gone with the session.
 pub(super) fn runtime_folder(folder: Option<&Path>) -> Check {
     const NAME: &str = "runtime folder";
-    let uid = Uid::effective();
-    let instead = std::env::temp_dir().join(format!("afresh-{uid}"));
-    let instead = format!("`{}` is used instead", instead.display());
+    let instead = format!("`{}` is used instead", os::own_temporary_folder().display());
     let Some(folder) = folder else {
         return Check::ok(NAME, format!("XDG_RUNTIME_DIR is not set: {instead}"));
     };
@@ -149,9 +114,10 @@ pub(super) fn runtime_folder(folder: Option<&Path>) -> Check {
         _ if !folder.is_absolute() => "is not an absolute path",
         Err(_) => "does not exist",
         Ok(metadata) if !metadata.is_dir() => "is not a folder",
-        Ok(metadata) if metadata.uid() != uid.as_raw() => "belongs to another user",
-        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => "is open to other users",
-        Ok(_) => return Check::ok(NAME, format!("`{path}`")),
+        Ok(metadata) => match os::not_ours_alone(&metadata) {
+            Some(wrong) => wrong,
+            None => return Check::ok(NAME, format!("`{path}`")),
+        },
     };
     Check::warning(
         NAME,
@@ -162,10 +128,11 @@ pub(super) fn runtime_folder(folder: Option<&Path>) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::doctor::Verdict;
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn small_limits_are_named_in_the_hint() {
         let check = |watches, watchers| watcher_of((Some(watches), 8_192), (Some(watchers), 128));

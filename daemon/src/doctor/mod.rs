@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use afresh_core::config::TrailSettings;
 use afresh_core::time::show_duration;
 
+use crate::os::is_variable;
 use crate::process::{MECHANISM, Processes};
 use crate::self_test::{SelfTest, self_test};
 use crate::store::chain;
@@ -82,7 +83,7 @@ pub struct Examined {
 
 impl Examined {
     fn variable(&self, name: &str) -> Option<&OsStr> {
-        let found = self.variables.iter().find(|(key, _)| key == name);
+        let found = self.variables.iter().find(|(key, _)| is_variable(key, name));
         found.map(|(_, value)| value.as_os_str()).filter(|value| !value.is_empty())
     }
 }

@@ -5,10 +5,9 @@ use std::io;
 use std::path::Path;
 
 use afresh_core::limits::FREE_BYTES_MIN;
-use nix::sys::statvfs::statvfs;
-use nix::unistd::{AccessFlags, access};
 
 use super::{Check, Examined};
+use crate::os;
 use crate::store::history::{Filter, History};
 use crate::store::workspace::{TrailFiles, Workspace};
 
@@ -115,21 +114,12 @@ fn writable(path: &Path) -> io::Result<()> {
     if existing != path && !existing.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    let flags = match existing.is_dir() {
-        true => AccessFlags::W_OK | AccessFlags::X_OK,
-        false => AccessFlags::W_OK,
-    };
-    Ok(access(existing, flags)?)
+    os::can_write(existing)
 }
 
 fn free_bytes(folder: &Path) -> Option<u64> {
     let existing = folder.ancestors().find(|path| fs::exists(path).ok() == Some(true))?;
-    let found = statvfs(existing).ok()?;
-    // Their width differs between systems.
-    #[expect(clippy::useless_conversion, reason = "not useless on every system")]
-    let (blocks, size): (u64, u64) =
-        (found.blocks_available().into(), found.fragment_size().into());
-    Some(blocks.saturating_mul(size))
+    os::free_bytes(existing)
 }
 
 fn show_bytes(bytes: u64) -> String {

@@ -6,9 +6,9 @@ use afresh_core::config::harmless;
 use afresh_core::limits::{VERSION_BYTES_MAX, VERSION_PROBE_MAX};
 use afresh_core::service::Exit;
 use afresh_core::time::show_duration;
-use nix::unistd::{AccessFlags, access};
 
 use super::{Check, Examined};
+use crate::os::program_in;
 use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, Outcome, run_briefly};
 
@@ -100,6 +100,5 @@ fn first_line(bytes: &[u8]) -> Option<String> {
 /// The program that a shell would run.
 fn find(name: &str, examined: &Examined) -> Option<PathBuf> {
     std::env::split_paths(examined.variable("PATH")?)
-        .map(|folder| examined.cwd.join(folder).join(name))
-        .find(|path| path.is_file() && access(path, AccessFlags::X_OK).is_ok())
+        .find_map(|folder| program_in(&examined.cwd.join(folder), name))
 }

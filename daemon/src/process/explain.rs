@@ -1,6 +1,5 @@
 //! Why a process could not be started, in words that help.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use afresh_core::service::SpawnFailure;
 
 use super::Command;
+use crate::os::is_variable;
 
 /// Looks at the files to tell what the kernel meant by `error`.
 pub(super) fn explain(command: &Command, error: &io::Error) -> SpawnFailure {
@@ -124,7 +124,7 @@ fn other(name: &str, error: &io::Error) -> SpawnFailure {
 }
 
 fn is_path(name: &str) -> bool {
-    name.contains('/')
+    name.contains(std::path::is_separator)
 }
 
 /// The file that would be run, whether it may be run or not.
@@ -134,7 +134,7 @@ fn locate(command: &Command) -> Option<PathBuf> {
     if is_path(&program.to_string_lossy()) {
         return Some(cwd.join(program)).filter(|path| path.exists());
     }
-    let path = command.env.iter().find(|(name, _)| name == OsStr::new("PATH"))?;
+    let path = command.env.iter().find(|(name, _)| is_variable(name, "PATH"))?;
     std::env::split_paths(&path.1)
         .map(|folder| cwd.join(folder).join(program))
         .find(|path| path.is_file())

@@ -23,6 +23,9 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// How descriptors are received: never inherited by what we start.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 
+/// How frames are sent: a reader who is gone is an error, not a signal.
+pub(super) const SEND_FLAGS: MsgFlags = MsgFlags::MSG_NOSIGNAL;
+
 /// What keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, parent-death signal; nothing outlives a SIGKILL of afresh";
 
@@ -30,6 +33,13 @@ pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, 
 pub(crate) fn own_executable() -> io::Result<PathBuf> {
     let path = PathBuf::from("/proc/self/exe");
     if path.exists() { Ok(path) } else { std::env::current_exe() }
+}
+
+/// Our cgroup, and whether each service can have one of its own in it.
+pub(crate) fn own_cgroup() -> Option<(PathBuf, bool)> {
+    let own = Cgroup::own()?;
+    // Made and removed again: only that shows whether it can be.
+    Some((own.path().to_owned(), own.child(u64::MAX).is_some()))
 }
 
 /// A pipe that nobody inherits by accident: reading end, writing end.

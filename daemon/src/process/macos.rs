@@ -24,12 +24,21 @@ use super::frames::Launch;
 /// How descriptors are received; there is no flag to close them on exec here.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();
 
+/// How frames are sent. There is no flag against SIGPIPE; Rust's runtime ignores it, and so do
+/// our forks.
+pub(super) const SEND_FLAGS: MsgFlags = MsgFlags::empty();
+
 /// What keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "guardian: lifeline socket and process group; a detached grandchild can survive SIGKILL of afresh";
 
 /// This binary.
 pub(crate) fn own_executable() -> io::Result<PathBuf> {
     std::env::current_exe()
+}
+
+/// There are no cgroups.
+pub(crate) fn own_cgroup() -> Option<(PathBuf, bool)> {
+    None
 }
 
 /// A pipe that nobody inherits by accident: reading end, writing end.

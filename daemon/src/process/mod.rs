@@ -15,6 +15,8 @@
 //! Whoever of the three is killed, those above see it at once (a socket closes, a child ends),
 //! and those below end what they guard. Only when all three are killed in the same instant can a
 //! grandchild stay behind.
+//!
+//! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
 mod explain;
 
@@ -47,6 +49,8 @@ mod os;
 #[cfg(all(unix, not(target_os = "linux")))]
 #[path = "macos.rs"]
 mod os;
+#[cfg(windows)]
+mod windows;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,27 +58,24 @@ use std::path::PathBuf;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
-#[cfg(target_os = "linux")]
-pub(crate) use self::cgroup::Cgroup;
 #[cfg(unix)]
 pub(crate) use self::dispositions::ignore_in_supervisor;
 #[cfg(unix)]
 pub(crate) use self::host::{Processes, StartError, Stdio};
 #[cfg(unix)]
-pub(crate) use self::os::{MECHANISM, own_executable};
+pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
-pub(crate) use self::tree::kill_one;
+pub(crate) use self::tree::{is_alive, kill_one};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
+#[cfg(windows)]
+pub(crate) use self::windows::{
+    MECHANISM, Processes, StartError, Stdio, ignore_in_supervisor, is_alive, kill_one, own_cgroup,
+    own_executable, run_warden,
+};
 
 /// The hidden subcommand that runs the warden.
 pub(crate) const WARDEN_COMMAND: &str = "__warden";
-
-/// Whether a process runs; a zombie does not.
-#[cfg(unix)]
-pub(crate) fn is_alive(pid: nix::unistd::Pid) -> bool {
-    os::name_if_alive(pid).is_some()
-}
 
 /// What a service runs.
 #[derive(Clone, Debug)]
@@ -93,10 +94,12 @@ pub(crate) enum Report {
     /// The instance runs.
     Spawned { service: ServiceId, generation: Generation, pid: u32 },
     /// It could not be started.
+    #[cfg_attr(windows, expect(dead_code, reason = "a start fails at once there"))]
     SpawnFailed { service: ServiceId, generation: Generation, failure: SpawnFailure },
     /// It is gone, with its whole tree.
     Exited { service: ServiceId, generation: Generation, exit: Exit, remains: Remains },
     /// Something that people should know.
+    #[cfg_attr(windows, expect(dead_code, reason = "there is no warden to tell of"))]
     Notice(String),
 }
 

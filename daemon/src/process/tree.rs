@@ -106,3 +106,8 @@ pub(super) fn wait(
 pub(crate) fn kill_one(pid: u32) -> io::Result<()> {
     Ok(kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL)?)
 }
+
+/// Whether a process runs; a zombie does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    os::name_if_alive(Pid::from_raw(pid.cast_signed())).is_some()
+}

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 
 use nix::cmsg_space;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, recvmsg, sendmsg};
 
 /// Frames never need more: stdin, stdout and stderr.
 const FDS_PER_MESSAGE_MAX: usize = 3;
@@ -104,8 +104,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[RawFd]) -> io::R
     let iov = [IoSlice::new(bytes)];
     let rights = [ControlMessage::ScmRights(fds)];
     let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };
-    let flags = MsgFlags::MSG_NOSIGNAL;
-    Ok(sendmsg::<()>(socket.as_raw_fd(), &iov, control, flags, None)?)
+    Ok(sendmsg::<()>(socket.as_raw_fd(), &iov, control, super::os::SEND_FLAGS, None)?)
 }
 
 /// Sends all of it on a socket that blocks.

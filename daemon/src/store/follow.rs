@@ -4,36 +4,37 @@
 //! so that nothing is missed. A wake-up for nothing is harmless.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::time::Instant;
 
 use super::history::{Entry, Filter, History};
+use super::replace::folder_of;
+use crate::os::{Sink, Watch};
 
 /// The records of a trail: first those that exist, then each new one.
 pub struct Follow {
+    path: PathBuf,
     history: History,
-    watch: watch::Watch,
+    watch: Watch,
     /// Where the records are written to, when its end is ours too.
-    sink: Option<OwnedFd>,
+    sink: Option<Sink>,
 }
 
 impl Follow {
     /// Opens the trail, which may not exist yet.
     pub fn open(path: &Path, filter: Filter) -> io::Result<Self> {
-        let mut watch = watch::Watch::new(path);
-        watch.renew();
+        let mut watch = Watch::new();
+        renew(&mut watch, path);
         let history = History::open(path, filter)?;
-        Ok(Self { history, watch, sink: None })
+        Ok(Self { path: path.to_owned(), history, watch, sink: None })
     }
 
-    /// Makes waits end when nobody reads from this pipe or terminal any more; a trail that is
-    /// silent would not show it.
-    pub fn end_with(&mut self, sink: OwnedFd) {
-        self.sink = Some(sink);
+    /// Makes waits end when nobody reads from our stdout any more; a trail that is silent would
+    /// not show it.
+    pub fn end_with_stdout(&mut self) {
+        self.sink = Sink::stdout();
     }
 
     /// The next record. Waits for it, forever or for so long, or until nobody reads from the sink;
@@ -48,12 +49,11 @@ impl Follow {
             if left == Some(Duration::ZERO) {
                 return Ok(None);
             }
-            let sink = self.sink.as_ref().map(AsFd::as_fd);
-            self.watch.wait(left, sink)?;
-            if sink.is_some_and(is_closed) {
+            self.watch.wait(left, self.sink.as_ref())?;
+            if self.sink.as_ref().is_some_and(Sink::is_closed) {
                 return Ok(None);
             }
-            self.watch.renew();
+            renew(&mut self.watch, &self.path);
             self.history.rescan()?;
         }
     }
@@ -64,123 +64,10 @@ impl Follow {
     }
 }
 
-/// Whether nobody reads any more: the kernel says so without being asked for an event.
-fn is_closed(sink: BorrowedFd<'_>) -> bool {
-    let mut polled = [PollFd::new(sink, PollFlags::empty())];
-    poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-}
-
-#[cfg(target_os = "linux")]
-mod watch {
-    //! Lets the kernel say that something changed.
-
-    use std::io;
-    use std::os::fd::{AsFd, BorrowedFd};
-    use std::path::{Path, PathBuf};
-    use std::time::Duration;
-
-    use afresh_core::limits::FOLLOW_POLL_INTERVAL;
-    use nix::errno::Errno;
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-    use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
-
-    use super::super::replace::folder_of;
-
-    pub(super) struct Watch {
-        path: PathBuf,
-        /// None when the user has used up what the kernel grants.
-        inotify: Option<Inotify>,
-        watched: Option<WatchDescriptor>,
-    }
-
-    impl Watch {
-        pub(super) fn new(path: &Path) -> Self {
-            let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-            Self { path: path.to_owned(), inotify, watched: None }
-        }
-
-        /// Watches the trail's folder, or the nearest one above it that exists.
-        pub(super) fn renew(&mut self) {
-            let Some(inotify) = &self.inotify else {
-                return;
-            };
-            let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
-            let moves = AddWatchFlags::IN_CREATE
-                | AddWatchFlags::IN_MOVED_TO
-                | AddWatchFlags::IN_DELETE_SELF
-                | AddWatchFlags::IN_MOVE_SELF;
-            let all = moves | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE;
-            let folder = folder_of(&path);
-            let above = folder.ancestors().skip(1).map(|above| (above, moves));
-            let watched = std::iter::once((folder, all))
-                .chain(above)
-                .find_map(|(folder, flags)| inotify.add_watch(folder, flags).ok());
-            // Watching the same folder again gives the same descriptor.
-            if let Some(old) = self.watched
-                && self.watched != watched
-            {
-                // It fails where the folder is gone, and the watch with it.
-                inotify.rm_watch(old).ok();
-            }
-            self.watched = watched;
-        }
-
-        /// Waits for a change, or for the end of the sink.
-        pub(super) fn wait(
-            &self,
-            wait_max: Option<Duration>,
-            sink: Option<BorrowedFd<'_>>,
-        ) -> io::Result<()> {
-            let Some((inotify, _)) = self.inotify.as_ref().zip(self.watched) else {
-                let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
-                std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
-                return Ok(());
-            };
-            let timeout = wait_max.map_or(PollTimeout::NONE, |wait| {
-                // Rounded up, so that the last millisecond is not spent in circles.
-                let wait = wait + Duration::from_millis(1);
-                PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
-            });
-            let mut polled = vec![PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
-            polled.extend(sink.map(|sink| PollFd::new(sink, PollFlags::empty())));
-            match poll(&mut polled, timeout).map(|_| inotify.read_events()) {
-                Ok(Ok(_) | Err(Errno::EAGAIN | Errno::EINTR)) | Err(Errno::EINTR) => Ok(()),
-                Ok(Err(errno)) | Err(errno) => Err(errno.into()),
-            }
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod watch {
-    //! Looks again every so often.
-
-    use std::io;
-    use std::os::fd::BorrowedFd;
-    use std::path::Path;
-    use std::time::Duration;
-
-    use afresh_core::limits::FOLLOW_POLL_INTERVAL;
-
-    pub(super) struct Watch;
-
-    impl Watch {
-        pub(super) fn new(_path: &Path) -> Self {
-            Self
-        }
-
-        pub(super) fn renew(&mut self) {}
-
-        pub(super) fn wait(
-            &self,
-            wait_max: Option<Duration>,
-            _sink: Option<BorrowedFd<'_>>,
-        ) -> io::Result<()> {
-            let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
-            std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
-            Ok(())
-        }
-    }
+/// Watches the folder that the trail is really in.
+fn renew(watch: &mut Watch, path: &Path) {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    watch.renew(folder_of(&path));
 }
 
 #[cfg(test)]

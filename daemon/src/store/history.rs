@@ -1,8 +1,7 @@
 //! Reads the trail back, rotated files included, oldest first, one line in memory at a time.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use afresh_core::audit::Level;
@@ -12,6 +11,7 @@ use serde_json::Value;
 
 use super::replace::folder_of;
 use super::trail::rotated;
+use crate::os::{FileId, open_to_read};
 
 /// Which records are wanted; by default, all.
 #[derive(Clone, Debug, Default)]
@@ -154,9 +154,6 @@ impl Iterator for History {
     }
 }
 
-/// A file, by its device and number: names change by rotation.
-type FileId = (u64, u64);
-
 /// Opens the files of the trail, newest first. A file that is rotated meanwhile moves to a higher
 /// number, where it is found again but not taken twice: going upwards misses none.
 fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
@@ -165,16 +162,14 @@ fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
     let rotations_meanwhile = 8;
     for number in 0..=highest_number(&path)? + rotations_meanwhile {
         let named = if number == 0 { path.clone() } else { rotated(&path, number) };
-        // A FIFO must not hang us.
-        let opened = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(named);
-        let file = match opened {
+        let file = match open_to_read(&named) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => return Err(e),
         };
-        let metadata = file.metadata()?;
-        let id = (metadata.dev(), metadata.ino());
-        if metadata.is_file() && files.iter().all(|(known, _)| *known != id) {
+        // Names change by rotation.
+        let id = FileId::of(&file)?;
+        if file.metadata()?.is_file() && files.iter().all(|(known, _)| *known != id) {
             files.push((id, file));
         }
     }

@@ -1,14 +1,13 @@
 //! The restart marker on disk: overwritten by each restart, never deleted, never half written (R5).
 
-use std::fs::OpenOptions;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use afresh_core::audit::marker::{Marker, ParseMarkerError};
 use afresh_core::limits::MARKER_BYTES_MAX;
 
 use super::replace::{ReplaceFileError, replace_file};
+use crate::os::open_to_read;
 
 /// Why the marker could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -68,10 +67,8 @@ pub fn read(path: &Path) -> Result<Marker, ReadMarkerError> {
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    // A FIFO without a writer must not hang its reader.
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path)?;
     let mut bytes = Vec::new();
-    file.take(MARKER_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+    open_to_read(path)?.take(MARKER_BYTES_MAX as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -8,6 +8,8 @@ use std::time::SystemTime;
 
 use afresh_core::limits::MARKER_LEFTOVER_AGE;
 
+use crate::os;
+
 /// Why a file could not be replaced.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} `{path}`")]
@@ -58,7 +60,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    without_unsupported(File::open(folder)?.sync_all())
+    without_unsupported(os::sync_folder(folder))
 }
 
 /// Some devices and file systems have nothing to sync, and say so.

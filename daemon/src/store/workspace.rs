@@ -2,17 +2,16 @@
 //!
 //! Reads no environment: the caller passes it in.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use afresh_core::audit::Level;
 use afresh_core::config::TrailSettings;
-use nix::unistd::{AccessFlags, Uid, access};
 
 use super::replace::{ReplaceFileError, replace_file};
 use super::{Notice, chain};
+use crate::os;
 
 /// The folder that afresh works for, and where its state goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +85,7 @@ impl Workspace {
             .filter(|xdg| xdg.is_absolute())
             .map(|xdg| xdg.join("afresh"))
             .or_else(|| home.map(|home| home.join(".local/state/afresh")));
-        let temporary = std::env::temp_dir().join(format!("afresh-{}", Uid::effective()));
+        let temporary = os::own_temporary_folder();
         let places =
             [(Kind::Project, project), (Kind::User, user), (Kind::Temporary, Some(temporary))]
                 .into_iter()
@@ -161,9 +160,7 @@ impl Place {
     fn is_usable(&self) -> bool {
         let above = self.path.ancestors().find(|path| path.exists());
         let ours = self.kind != Kind::Temporary || !self.path.exists() || is_ours_alone(&self.path);
-        let writable = |folder: &Path| {
-            folder.is_dir() && access(folder, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()
-        };
+        let writable = |folder: &Path| folder.is_dir() && os::can_write(folder).is_ok();
         ours && above.is_some_and(writable)
     }
 
@@ -171,7 +168,7 @@ impl Place {
         let path = || self.path.clone();
         let mut builder = DirBuilder::new();
         if self.kind != Kind::Project {
-            builder.mode(0o700);
+            os::make_private(&mut builder);
         }
         builder
             .recursive(true)
@@ -180,9 +177,8 @@ impl Place {
         if self.kind == Kind::Temporary && !is_ours_alone(&self.path) {
             return Err(PrepareWorkspaceError::NotOurs { path: path() });
         }
-        access(&self.path, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|errno| {
-            PrepareWorkspaceError::Access { path: path(), source: errno.into() }
-        })?;
+        os::can_write(&self.path)
+            .map_err(|source| PrepareWorkspaceError::Access { path: path(), source })?;
         let ignore = self.path.join(".gitignore");
         if self.kind == Kind::Project && ignore.symlink_metadata().is_err() {
             replace_file(&ignore, b"*\n")
@@ -198,8 +194,7 @@ impl Place {
 /// would make everything below them one workspace. A folder in which every user can create
 /// files, such as `/tmp`, is none: another user could have made the mark.
 fn is_root(folder: &Path, home: Option<&Path>) -> bool {
-    let mode = fs::metadata(folder).map_or(0, |metadata| metadata.permissions().mode());
-    if mode & 0o1002 == 0o1002 {
+    if os::is_open_to_all(folder) {
         return false;
     }
     let is_home = home
@@ -215,15 +210,16 @@ fn is_root(folder: &Path, home: Option<&Path>) -> bool {
 }
 
 fn is_ours_alone(folder: &Path) -> bool {
-    folder.symlink_metadata().is_ok_and(|metadata| {
-        metadata.is_dir()
-            && metadata.uid() == Uid::effective().as_raw()
-            && metadata.permissions().mode() & 0o077 == 0
-    })
+    folder
+        .symlink_metadata()
+        .is_ok_and(|metadata| metadata.is_dir() && os::not_ours_alone(&metadata).is_none())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::store::testing::TempDir;
 

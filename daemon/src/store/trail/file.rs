@@ -4,9 +4,8 @@
 //! that no two processes rotate, and nobody appends to a file that was removed. The lock is not held
 //! during a sync: it is free again after microseconds.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::replace::{folder_of, sync_folder, without_unsupported};
+use crate::os::{self, FileKind};
 
 /// The file of the trail, which may be away at times.
 pub(super) struct TrailFile {
@@ -142,7 +142,7 @@ impl TrailFile {
                 None => Open::new(&self.path)?,
             };
             let lock = lock_until(&open.file, deadline);
-            if is_same(&open.file, &self.path) {
+            if os::is_at_path(&open.file, &self.path) {
                 self.open = Some(open);
                 return Ok(lock);
             }
@@ -210,30 +210,22 @@ impl Open {
         if is_link && fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Err(WriteTrailError::NotAFile("a symbolic link to nothing"));
         }
-        // A FIFO must not hang us. Reading is for the repair.
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NONBLOCK)
-            .open(path)
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::IsADirectory => WriteTrailError::NotAFile("a directory"),
-                _ => WriteTrailError::Open(e),
-            })?;
-        let kind = file.metadata().map_err(WriteTrailError::Open)?.file_type();
-        if kind.is_fifo() {
-            return Err(WriteTrailError::NotAFile("a FIFO"));
-        }
-        // A character device is taken: whoever links the trail to `/dev/null` wants it so.
-        if !kind.is_file() && !kind.is_char_device() {
-            return Err(WriteTrailError::NotAFile("a socket or a block device"));
-        }
+        // Reading is for the repair.
+        let file = os::open_to_append(path).map_err(|e| match e.kind() {
+            io::ErrorKind::IsADirectory => WriteTrailError::NotAFile("a directory"),
+            _ => WriteTrailError::Open(e),
+        })?;
+        let is_regular = match os::file_kind(&file).map_err(WriteTrailError::Open)? {
+            FileKind::Regular => true,
+            // Whoever links the trail to `/dev/null` wants it so.
+            FileKind::CharacterDevice => false,
+            FileKind::Fifo => return Err(WriteTrailError::NotAFile("a FIFO")),
+            FileKind::Other => return Err(WriteTrailError::NotAFile("a socket or a block device")),
+        };
         Ok(Self {
             file,
             real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
-            is_regular: kind.is_file(),
+            is_regular,
             is_written: false,
             is_folder_synced: false,
         })
@@ -267,7 +259,7 @@ impl Open {
             };
             let torn = before + (line.len() - rest.len()) as u64;
             if may_cut && torn > before && self.len()? == torn {
-                self.file.set_len(before)?;
+                os::cut(&self.file, before)?;
             }
             return Err(error);
         }
@@ -277,7 +269,7 @@ impl Open {
     fn is_torn(&self, len: u64) -> io::Result<bool> {
         let mut last = [b'\n'];
         if len > 0 {
-            self.file.read_exact_at(&mut last, len - 1)?;
+            os::read_exact_at(&self.file, &mut last, len - 1)?;
         }
         Ok(last != *b"\n")
     }
@@ -292,7 +284,7 @@ impl Open {
         let start = self.last_line_start(len)?;
         let bytes = usize::try_from(len - start).unwrap_or(usize::MAX);
         let mut fragment = vec![0; bytes.min(TRAIL_LINE_BYTES_MAX)];
-        self.file.read_exact_at(&mut fragment, start)?;
+        os::read_exact_at(&self.file, &mut fragment, start)?;
         if bytes < TRAIL_LINE_BYTES_MAX
             && serde_json::from_slice::<Value>(&fragment).is_ok_and(|v| v.is_object())
         {
@@ -303,7 +295,7 @@ impl Open {
         if self.len()? != len {
             return Ok(None);
         }
-        self.file.set_len(start)?;
+        os::cut(&self.file, start)?;
         fragment.truncate(TRAIL_FRAGMENT_BYTES_MAX);
         let record = Record {
             level: Level::Warning,
@@ -324,7 +316,7 @@ impl Open {
         while end > 0 {
             let start = end.saturating_sub(block.len() as u64);
             let block = &mut block[..(end - start) as usize];
-            self.file.read_exact_at(block, start)?;
+            os::read_exact_at(&self.file, block, start)?;
             if let Some(newline) = block.iter().rposition(|b| *b == b'\n') {
                 return Ok(start + newline as u64 + 1);
             }
@@ -364,13 +356,5 @@ fn lock_until(file: &File, deadline: Instant) -> Lock {
             }
             Err(_) => return Lock::Unavailable,
         }
-    }
-}
-
-fn is_same(file: &File, path: &Path) -> bool {
-    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(named)) => id(open) == id(named),
-        _ => false,
     }
 }

@@ -1,0 +1,87 @@
+//! What Linux's kernel tells.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use afresh_core::limits::FOLLOW_POLL_INTERVAL;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::resource::Resource;
+
+use super::system::limit;
+use super::{Limit, Sink, WatchLimits};
+
+/// Lets the kernel say that something changed in a folder.
+pub(crate) struct Watch {
+    /// None when the user has used up what the kernel grants.
+    inotify: Option<Inotify>,
+    watched: Option<WatchDescriptor>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+        Self { inotify, watched: None }
+    }
+
+    /// Watches a folder, or the nearest one above it that exists.
+    pub(crate) fn renew(&mut self, folder: &Path) {
+        let Some(inotify) = &self.inotify else {
+            return;
+        };
+        let moves = AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF;
+        let all = moves | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE;
+        let above = folder.ancestors().skip(1).map(|above| (above, moves));
+        let watched = std::iter::once((folder, all))
+            .chain(above)
+            .find_map(|(folder, flags)| inotify.add_watch(folder, flags).ok());
+        // Watching the same folder again gives the same descriptor.
+        if let Some(old) = self.watched
+            && self.watched != watched
+        {
+            // It fails where the folder is gone, and the watch with it.
+            inotify.rm_watch(old).ok();
+        }
+        self.watched = watched;
+    }
+
+    /// Waits for a change, or for the end of the sink.
+    pub(crate) fn wait(&self, wait_max: Option<Duration>, sink: Option<&Sink>) -> io::Result<()> {
+        let Some((inotify, _)) = self.inotify.as_ref().zip(self.watched) else {
+            let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
+            std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
+            return Ok(());
+        };
+        let timeout = wait_max.map_or(PollTimeout::NONE, |wait| {
+            // Rounded up, so that the last millisecond is not spent in circles.
+            let wait = wait + Duration::from_millis(1);
+            PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)
+        });
+        let mut polled = vec![PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
+        polled.extend(sink.map(|sink| PollFd::new(sink.as_fd(), PollFlags::empty())));
+        match poll(&mut polled, timeout).map(|_| inotify.read_events()) {
+            Ok(Ok(_) | Err(Errno::EAGAIN | Errno::EINTR)) | Err(Errno::EINTR) => Ok(()),
+            Ok(Err(errno)) | Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// How many processes this user may have; `None` where there is no such limit.
+pub(crate) fn processes_limit() -> Option<io::Result<Limit>> {
+    Some(limit(Resource::RLIMIT_NPROC))
+}
+
+/// How much may be watched; `None` where the kernel watches nothing for us.
+pub(crate) fn watch_limits() -> Option<WatchLimits> {
+    let read = |name: &str| -> Option<u64> {
+        fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
+    };
+    Some(WatchLimits { files: read("max_user_watches"), watchers: read("max_user_instances") })
+}

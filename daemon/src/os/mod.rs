@@ -1,0 +1,62 @@
+//! What differs between operating systems, apart from processes: the same functions for each.
+//!
+//! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
+//! `linux.rs`; `polling.rs` does without. Nothing outside of here and `process/` names a system, and
+//! nothing in here decides.
+
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod kernel;
+#[cfg(not(target_os = "linux"))]
+#[path = "polling.rs"]
+mod kernel;
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod system;
+
+pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
+pub(crate) use self::system::{
+    FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
+    is_at_path, is_open_to_all, leave_session, make_private, not_ours_alone, open_files_limit,
+    open_to_append, open_to_read, own_temporary_folder, program_in, read_exact_at, sync_folder,
+};
+pub use self::system::{HOME_VARIABLE, detach, is_variable};
+
+/// What the system asks of a supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To stop in order, and end.
+    Stop,
+    /// To replace the instances by new ones; with the name of what asked.
+    #[cfg_attr(windows, expect(dead_code, reason = "nothing there asks for it"))]
+    Restart(&'static str),
+}
+
+/// What is behind an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Regular,
+    CharacterDevice,
+    Fifo,
+    Other,
+}
+
+/// A limit of this process; `None` is any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// The one that holds.
+    pub(crate) now: Option<u64>,
+    /// What it may be raised to.
+    pub(crate) at_most: Option<u64>,
+}
+
+/// How much may be watched for changes, as far as the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WatchLimits {
+    pub(crate) files: Option<u64>,
+    pub(crate) watchers: Option<u64>,
+}

@@ -1,0 +1,37 @@
+//! The same functions as `linux.rs`, where the kernel is not asked: files are looked at again
+//! every so often.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use afresh_core::limits::FOLLOW_POLL_INTERVAL;
+
+use super::{Limit, Sink, WatchLimits};
+
+/// Waits for the next time to look.
+pub(crate) struct Watch;
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn renew(&mut self, _folder: &Path) {}
+
+    pub(crate) fn wait(&self, wait_max: Option<Duration>, _sink: Option<&Sink>) -> io::Result<()> {
+        let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
+        std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
+        Ok(())
+    }
+}
+
+/// Nobody hits a limit of processes first here.
+pub(crate) fn processes_limit() -> Option<io::Result<Limit>> {
+    None
+}
+
+/// Nothing is watched.
+pub(crate) fn watch_limits() -> Option<WatchLimits> {
+    None
+}

@@ -1,0 +1,217 @@
+//! Linux and macOS.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::libc::O_NONBLOCK;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, Uid, access, setsid};
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Asked, FileKind, Limit};
+
+/// The variable that names the user's folder.
+pub const HOME_VARIABLE: &str = "HOME";
+
+/// Whether a variable of the environment has this name.
+pub fn is_variable(key: &OsStr, name: &str) -> bool {
+    key == name
+}
+
+/// Our end of a pipe that an instance writes to.
+pub(crate) type PipeReader = pipe::Receiver;
+
+/// Our end of a pipe that an instance reads from.
+pub(crate) type PipeWriter = pipe::Sender;
+
+/// The signals that people and terminals send us.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    user: Signal,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    /// The next wish. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.hangup.recv() => Asked::Stop,
+            _ = self.user.recv() => Asked::Restart("SIGUSR1"),
+        }
+    }
+}
+
+/// Our stdout, to see whether somebody reads from it.
+pub(crate) struct Sink(OwnedFd);
+
+impl Sink {
+    /// None where it is closed.
+    pub(crate) fn stdout() -> Option<Self> {
+        io::stdout().as_fd().try_clone_to_owned().ok().map(Self)
+    }
+
+    /// Whether nobody reads any more: the kernel says so without being asked for an event.
+    pub(crate) fn is_closed(&self) -> bool {
+        let mut polled = [PollFd::new(self.as_fd(), PollFlags::empty())];
+        poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl AsFd for Sink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A file, whatever its name: its device and number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId(u64, u64);
+
+impl FileId {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        Ok(Self::in_metadata(&file.metadata()?))
+    }
+
+    fn in_metadata(metadata: &Metadata) -> Self {
+        Self(metadata.dev(), metadata.ino())
+    }
+}
+
+/// Whether a path leads to a file.
+pub(crate) fn is_at_path(file: &File, path: &Path) -> bool {
+    let named = fs::metadata(path).map(|metadata| FileId::in_metadata(&metadata));
+    FileId::of(file).is_ok_and(|id| named.is_ok_and(|named| id == named))
+}
+
+/// What is behind an open file.
+pub(crate) fn file_kind(file: &File) -> io::Result<FileKind> {
+    let kind = file.metadata()?.file_type();
+    Ok(match () {
+        () if kind.is_file() => FileKind::Regular,
+        () if kind.is_fifo() => FileKind::Fifo,
+        () if kind.is_char_device() => FileKind::CharacterDevice,
+        () => FileKind::Other,
+    })
+}
+
+/// Opens a file to read from it; a FIFO without a writer does not hang us.
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)
+}
+
+/// Opens a file to append to and read from, which is made if need be, for this user alone; a FIFO
+/// without a reader does not hang us.
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(O_NONBLOCK)
+        .open(path)
+}
+
+/// Cuts a file that was opened to append.
+pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len)
+}
+
+/// Reads from a place in a file.
+pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(bytes, offset)
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Folders that are made by it are this user's alone.
+pub(crate) fn make_private(builder: &mut DirBuilder) {
+    builder.mode(0o700);
+}
+
+/// What is wrong with something that should be this user's alone.
+pub(crate) fn not_ours_alone(metadata: &Metadata) -> Option<&'static str> {
+    if metadata.uid() != Uid::effective().as_raw() {
+        return Some("belongs to another user");
+    }
+    (metadata.permissions().mode() & 0o077 != 0).then_some("is open to other users")
+}
+
+/// Whether every user can create files in a folder, but not remove those of others, as in `/tmp`.
+pub(crate) fn is_open_to_all(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o1002 == 0o1002)
+}
+
+/// Whether a file can be written, or files be made in a folder.
+pub(crate) fn can_write(path: &Path) -> io::Result<()> {
+    let enter = if path.is_dir() { AccessFlags::X_OK } else { AccessFlags::empty() };
+    Ok(access(path, AccessFlags::W_OK | enter)?)
+}
+
+/// A folder for this user beside those of other users.
+pub(crate) fn own_temporary_folder() -> PathBuf {
+    std::env::temp_dir().join(format!("afresh-{}", Uid::effective()))
+}
+
+/// The program of this name in a folder, if it may be run.
+pub(crate) fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
+    let path = folder.join(name);
+    (path.is_file() && access(&path, AccessFlags::X_OK).is_ok()).then_some(path)
+}
+
+/// What this user can still write to the disk.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let found = statvfs(path).ok()?;
+    // Their width differs between systems.
+    #[expect(clippy::useless_conversion, reason = "not useless on every system")]
+    let (blocks, size): (u64, u64) =
+        (found.blocks_available().into(), found.fragment_size().into());
+    Some(blocks.saturating_mul(size))
+}
+
+/// How many files may be open at once; `None` where there is no such limit.
+pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+    Some(limit(Resource::RLIMIT_NOFILE))
+}
+
+pub(super) fn limit(resource: Resource) -> io::Result<Limit> {
+    let (now, at_most) = getrlimit(resource)?;
+    let finite = |limit: u64| Some(limit).filter(|limit| *limit != RLIM_INFINITY);
+    Ok(Limit { now: finite(now), at_most: finite(at_most) })
+}
+
+/// What `command` starts is in a process group of its own: a signal to ours does not reach it.
+pub fn detach(command: &mut Command) {
+    command.process_group(0);
+}
+
+/// Puts this process into a session of its own.
+pub(crate) fn leave_session() -> io::Result<()> {
+    setsid()?;
+    Ok(())
+}

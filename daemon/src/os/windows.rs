@@ -1,0 +1,218 @@
+//! Windows: the same functions as `unix.rs`. It compiles, and has not been run yet.
+
+#![expect(unsafe_code, reason = "std does not give all of it")]
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::windows::ffi::OsStrExt;
+use std::os::windows::fs::{FileExt, OpenOptionsExt};
+use std::os::windows::io::{AsRawHandle, FromRawHandle};
+use std::os::windows::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::ptr::null_mut;
+
+use tokio::net::windows::named_pipe::NamedPipeServer;
+use tokio::signal::windows::{
+    CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
+};
+use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::Storage::FileSystem::{
+    BY_HANDLE_FILE_INFORMATION, FILE_ADD_FILE, FILE_FLAG_BACKUP_SEMANTICS, FILE_SHARE_DELETE,
+    FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE,
+    FILE_WRITE_DATA, GetDiskFreeSpaceExW, GetFileInformationByHandle, GetFileType, ReOpenFile,
+};
+use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
+
+use super::{Asked, FileKind, Limit};
+
+/// The variable that names the user's folder.
+pub const HOME_VARIABLE: &str = "USERPROFILE";
+
+/// Whether a variable of the environment has this name: `PATH` is usually called `Path` here.
+pub fn is_variable(key: &OsStr, name: &str) -> bool {
+    key.eq_ignore_ascii_case(name)
+}
+
+/// Our end of a pipe that an instance writes to.
+pub(crate) type PipeReader = NamedPipeServer;
+
+/// Our end of a pipe that an instance reads from.
+pub(crate) type PipeWriter = NamedPipeServer;
+
+/// What people, the console and the system tell us.
+pub(crate) struct Signals {
+    interrupt: CtrlC,
+    interrupt_hard: CtrlBreak,
+    close: CtrlClose,
+    shutdown: CtrlShutdown,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: ctrl_c()?,
+            interrupt_hard: ctrl_break()?,
+            close: ctrl_close()?,
+            shutdown: ctrl_shutdown()?,
+        })
+    }
+
+    /// The next wish. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.interrupt_hard.recv() => Asked::Stop,
+            _ = self.close.recv() => Asked::Stop,
+            _ = self.shutdown.recv() => Asked::Stop,
+        }
+    }
+}
+
+/// Our stdout. Who writes to a pipe learns only by writing that nobody reads.
+pub(crate) struct Sink;
+
+impl Sink {
+    pub(crate) fn stdout() -> Option<Self> {
+        Some(Self)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+/// A file, whatever its name: its volume and number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId(u32, u64);
+
+impl FileId {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let mut found = BY_HANDLE_FILE_INFORMATION::default();
+        // SAFETY: the handle is open as long as `file` is there; only `found` is written.
+        if unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut found) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let (high, low) = (u64::from(found.nFileIndexHigh), u64::from(found.nFileIndexLow));
+        Ok(Self(found.dwVolumeSerialNumber, high << 32 | low))
+    }
+}
+
+/// Whether a path leads to a file.
+pub(crate) fn is_at_path(file: &File, path: &Path) -> bool {
+    let named = File::open(path).and_then(|named| FileId::of(&named));
+    FileId::of(file).is_ok_and(|id| named.is_ok_and(|named| id == named))
+}
+
+/// What is behind an open file.
+pub(crate) fn file_kind(file: &File) -> io::Result<FileKind> {
+    // SAFETY: the handle is open as long as `file` is there.
+    Ok(match unsafe { GetFileType(file.as_raw_handle()) } {
+        FILE_TYPE_DISK => FileKind::Regular,
+        FILE_TYPE_CHAR => FileKind::CharacterDevice,
+        FILE_TYPE_PIPE => FileKind::Fifo,
+        _ => FileKind::Other,
+    })
+}
+
+/// Opens a file to read from it.
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Opens a file to append to and read from, which is made if need be.
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).open(path)
+}
+
+/// Cuts a file that was opened to append, and so has not the right to it.
+pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
+    let share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    // SAFETY: the handle is open as long as `file` is there.
+    let handle = unsafe { ReOpenFile(file.as_raw_handle(), FILE_WRITE_DATA, share, 0) };
+    if handle == INVALID_HANDLE_VALUE {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the handle was just made, and nobody else has it.
+    unsafe { File::from_raw_handle(handle) }.set_len(len)
+}
+
+/// Reads from a place in a file.
+pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.seek_read(bytes, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => {
+                bytes = &mut bytes[length..];
+                offset += length as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The file system keeps a journal of its names; nobody has to ask for it.
+pub(crate) fn sync_folder(_folder: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Rights come from the folder above: those of the user's own folders are the user's alone.
+pub(crate) fn make_private(_builder: &mut DirBuilder) {}
+
+/// See [`make_private`].
+pub(crate) fn not_ours_alone(_metadata: &Metadata) -> Option<&'static str> {
+    None
+}
+
+/// Each user has a temporary folder here: none is shared by all.
+pub(crate) fn is_open_to_all(_folder: &Path) -> bool {
+    false
+}
+
+/// Whether a file can be written, or files be made in a folder.
+pub(crate) fn can_write(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    if path.is_dir() {
+        options.access_mode(FILE_ADD_FILE).custom_flags(FILE_FLAG_BACKUP_SEMANTICS);
+    } else {
+        options.append(true);
+    }
+    options.open(path).map(drop)
+}
+
+/// A folder in the user's temporary one.
+pub(crate) fn own_temporary_folder() -> PathBuf {
+    std::env::temp_dir().join("afresh")
+}
+
+/// The program of this name in a folder.
+pub(crate) fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
+    let files = ["exe", "cmd", "bat"].map(|kind| folder.join(format!("{name}.{kind}")));
+    files.into_iter().find(|path| path.is_file())
+}
+
+/// What this user can still write to the disk.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let path: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
+    let mut free = 0;
+    // SAFETY: the path ends with a zero; only `free` is written.
+    let found =
+        unsafe { GetDiskFreeSpaceExW(path.as_ptr(), &raw mut free, null_mut(), null_mut()) };
+    (found != 0).then_some(free)
+}
+
+/// There is no such limit.
+pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+    None
+}
+
+/// What `command` starts is in a process group of its own: what is sent to ours does not reach it.
+pub fn detach(command: &mut Command) {
+    command.creation_flags(CREATE_NEW_PROCESS_GROUP);
+}
+
+/// There are no sessions to leave.
+pub(crate) fn leave_session() -> io::Result<()> {
+    Ok(())
+}
