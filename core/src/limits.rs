@@ -33,7 +33,7 @@ pub const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a tree gets between SIGTERM and SIGKILL when its supervisor was killed. All of it has to
 /// be over within a second.
-pub const ORPHANED_GRACE: Duration = Duration::from_millis(300);
+pub const ORPHANED_GRACE: Duration = Duration::from_millis(200);
 
 /// The pause between two rounds of killing a tree that is still there.
 pub const SWEEP_PAUSE: Duration = Duration::from_millis(5);
@@ -76,7 +76,24 @@ pub const OUTPUT_CHUNKS_MAX: usize = 64;
 
 /// Lines of our own log that wait for our reader. More are dropped and counted: supervision does
 /// not wait for a reader who does not read.
-pub const LOG_LINES_MAX: usize = 1024;
+pub const LOG_LINES_MAX: usize = 16 * 1024;
+
+/// A longer line of the log is cut: it quotes something that belongs into a file.
+pub const LOG_LINE_CHARS_MAX: usize = 4_000;
+
+/// How often it is said that output cannot be written.
+pub const LOSS_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The pause before a stream that does not block is tried again.
+pub const OUTPUT_RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// The pause before our stdin is tried again after an error: a job in the background may not read
+/// its terminal, and nothing tells that it is in the foreground again.
+pub const STDIN_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Instances that are gone while our reader has not yet taken their last output; when there are
+/// more, that of the oldest is dropped, and said.
+pub const LINGERING_MAX: usize = 64;
 
 /// Chunks of our stdin that wait for an instance; then we stop reading.
 pub const STDIN_CHUNKS_MAX: usize = 4;
@@ -90,7 +107,8 @@ pub const LINE_PATIENCE: Duration = Duration::from_millis(50);
 /// How long the log of an exit waits for the last output of the instance to be passed on.
 pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 
-/// How long we wait at our own end for a reader of our output.
+/// How long we wait at our own end for a reader of our output, once we were told to stop; before
+/// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
 /// After the first one, notices about records that were lost come this often: a full disk must not
 /// flood the log that says so.

@@ -1,6 +1,8 @@
 //! `afresh keep`: supervises one command, or copies of it, in the foreground.
 
+use std::fs::File;
 use std::io;
+use std::pin::pin;
 
 use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
@@ -10,9 +12,10 @@ use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Event, Input, Rest, Service};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::os::{Asked, Signals};
-use crate::output::{Output, OutputThread, finish};
+use crate::os::{self, Asked, Signals};
+use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::chain;
@@ -127,8 +130,11 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let mut signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
-    let (stdout, stdout_thread) = output("stdout", keep.quiet, io::stdout())?;
-    let (stderr, stderr_thread) = output("stderr", keep.quiet, io::stderr())?;
+    let (stderr, stderr_thread) = output("stderr", keep.quiet, os::stderr, |_| {})?;
+    let (stdout, stdout_thread) = output("stdout", keep.quiet, os::stdout, {
+        let stderr = stderr.clone();
+        move |loss: &str| stderr.log(loss)
+    })?;
     let mut tasks = JoinSet::new();
     let around = surroundings(&mut keep, stdout, stderr, &mut tasks);
     let mut supervise = Supervise::new(processes, around);
@@ -137,29 +143,50 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
         supervise.add(definition(&keep, copy), seed().wrapping_add(copy.into()));
     }
     supervise.input(&Input::Start).await;
-    let OutputThread { thread, broken } = stdout_thread;
-    drive(&mut supervise, &mut signals, keep.requests.take(), broken).await;
+    let OutputThread { broken, done } = stdout_thread;
+    let stopped_by_us = drive(&mut supervise, &mut signals, keep.requests.take(), broken).await;
 
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
-    let Surroundings { stdout, stderr, trail, .. } = supervise.shutdown().await;
+    let (around, lingering) = supervise.shutdown().await;
     tasks.shutdown().await;
-    if let Err(error) = trail.close(TRAIL_SYNC_WAIT) {
-        stderr.log(&chain(&error));
+    if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
+        around.stderr.log(&chain(&error));
     }
-    drop((stdout, stderr, trail));
-    finish(thread, OUTPUT_FLUSH_MAX);
-    finish(stderr_thread.thread, OUTPUT_FLUSH_MAX);
+    let written = async {
+        for mut pumps in lingering {
+            while pumps.join_next().await.is_some() {}
+        }
+        drop(around);
+        // Both resolve with the end of their thread.
+        done.await.ok();
+        stderr_thread.done.await.ok();
+    };
+    flush(written, &mut signals, stopped_by_us).await;
     Ok(code)
 }
 
-/// Runs until every service is at rest.
+/// Waits for our readers as long as they take, as the command itself would; a wish to stop makes it
+/// short.
+async fn flush(written: impl Future<Output = ()>, signals: &mut Signals, stopped: bool) {
+    let mut written = pin!(written);
+    if !stopped {
+        tokio::select! {
+            () = &mut written => return,
+            _ = signals.next() => {}
+        }
+    }
+    // Whoever does not read by now has had the time.
+    timeout(OUTPUT_FLUSH_MAX, written).await.ok();
+}
+
+/// Runs until every service is at rest. Returns whether somebody wished it to stop.
 async fn drive(
     supervise: &mut Supervise,
     signals: &mut Signals,
     mut requests: Option<mpsc::Receiver<Request>>,
     mut stdout_broken: oneshot::Receiver<()>,
-) {
+) -> bool {
     let mut stopping = false;
     let mut stdout_works = true;
     while !supervise.core().is_at_rest() {
@@ -174,12 +201,14 @@ async fn drive(
                 // Whoever read us is gone, as in `afresh keep … | head`: without us the command
                 // would have met the same end.
                 stdout_works = false;
+                supervise.log("whoever read our output is gone, stopping");
                 Input::Shutdown { within: None }
             }
         };
         stopping |= matches!(input, Input::Shutdown { .. });
         supervise.input(&input).await;
     }
+    stopping
 }
 
 /// The second wish to stop is one to stop now.
@@ -205,9 +234,13 @@ async fn next_request(requests: &mut Option<mpsc::Receiver<Request>>) -> Request
 fn output(
     name: &str,
     quiet: bool,
-    stream: impl io::Write + Send + 'static,
+    stream: impl FnOnce() -> io::Result<File>,
+    complain: impl Fn(&str) + Send + 'static,
 ) -> Result<(Output, OutputThread), KeepError> {
-    let started = if quiet { Output::start(name, io::sink()) } else { Output::start(name, stream) };
+    let started = match quiet {
+        true => Output::start(name, io::sink(), complain),
+        false => stream().and_then(|stream| Output::start(name, stream, complain)),
+    };
     started.map_err(KeepError::Output)
 }
 

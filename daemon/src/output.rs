@@ -4,12 +4,17 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use afresh_core::limits::{LINE_PATIENCE, LOG_LINES_MAX, OUTPUT_CHUNKS_MAX};
+use afresh_core::audit::redact::redact_text;
+use afresh_core::config::harmless;
+use afresh_core::limits::{
+    LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OUTPUT_CHUNKS_MAX,
+    OUTPUT_RETRY_PAUSE,
+};
 use afresh_core::time::Stamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
 
 /// One of our output streams.
 #[derive(Clone, Debug)]
@@ -22,11 +27,12 @@ pub(crate) struct Output {
     dropped: Arc<AtomicU64>,
 }
 
-/// What waits for the end of a stream's thread.
+/// What is known of a stream's thread.
 pub(crate) struct OutputThread {
-    pub(crate) thread: JoinHandle<()>,
     /// Resolves when the reader of the stream is gone.
     pub(crate) broken: oneshot::Receiver<()>,
+    /// Resolves when every `Output` is dropped and all is written.
+    pub(crate) done: oneshot::Receiver<()>,
 }
 
 enum Chunk {
@@ -37,19 +43,25 @@ enum Chunk {
 }
 
 impl Output {
-    /// Starts the thread that writes to `stream`.
+    /// Starts the thread that writes to `stream`; `complain` is told of what could not be written.
     pub(crate) fn start(
         name: &str,
         stream: impl Write + Send + 'static,
+        complain: impl Fn(&str) + Send + 'static,
     ) -> io::Result<(Self, OutputThread)> {
         let (chunks, queue) = mpsc::channel(OUTPUT_CHUNKS_MAX + LOG_LINES_MAX);
         let (broken_sender, broken) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .stack_size(64 * 1024)
-            .spawn(move || write_all(stream, queue, broken_sender))?;
+        let (done_sender, done) = oneshot::channel::<()>();
+        let writer =
+            Writer { stream, complain, broken: Some(broken_sender), lost: 0, told_at: None };
+        std::thread::Builder::new().name(name.to_owned()).stack_size(64 * 1024).spawn(
+            move || {
+                write_all(writer, queue);
+                drop(done_sender);
+            },
+        )?;
         let places = Arc::new(Semaphore::new(OUTPUT_CHUNKS_MAX));
-        Ok((Self { chunks, places, dropped: Arc::default() }, OutputThread { thread, broken }))
+        Ok((Self { chunks, places, dropped: Arc::default() }, OutputThread { broken, done }))
     }
 
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
@@ -65,24 +77,22 @@ impl Output {
         let lost = self.dropped.swap(0, Ordering::Relaxed);
         let note = match lost {
             0 => String::new(),
-            lost => format!(" [{lost} lines before this one were dropped: nobody read them]"),
+            1 => " [the line before this one was dropped: nobody reads]".to_owned(),
+            lost => format!(" [{lost} lines before this one were dropped: nobody reads]"),
         };
-        // One message is one line, whatever was quoted in it.
-        let message = message.replace('\n', " | ");
-        let line = format!("[{}] [SUPERVISOR] {message}{note}\n", now());
+        let line = format!("[{}] [SUPERVISOR] {}{note}\n", now(), presentable(message));
         if self.chunks.try_send(Chunk::Line(line)).is_err() {
             self.dropped.fetch_add(lost + 1, Ordering::Relaxed);
         }
     }
 }
 
-/// Waits until a stream's thread has written everything, or the patience is over. Every `Output`
-/// of it must be dropped.
-pub(crate) fn finish(thread: JoinHandle<()>, patience: Duration) {
-    let deadline = tokio::time::Instant::now() + patience;
-    // The queue is short: this is over at once, or the reader does not read at all.
-    while !thread.is_finished() && tokio::time::Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
+/// A message as one line that obeys nobody's terminal, shows no secret, and ends somewhere.
+fn presentable(message: &str) -> String {
+    let message = redact_text(message).replace('\n', " | ");
+    match message.char_indices().nth(LOG_LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}… [cut]", harmless(&message[..end])),
+        None => harmless(&message),
     }
 }
 
@@ -92,12 +102,7 @@ pub(crate) fn now() -> Stamp {
     Stamp::since_unix_epoch(since.unwrap_or_default())
 }
 
-fn write_all(
-    mut stream: impl Write,
-    mut queue: mpsc::Receiver<Chunk>,
-    broken: oneshot::Sender<()>,
-) {
-    let mut broken = Some(broken);
+fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::Receiver<Chunk>) {
     let mut page = Page::default();
     loop {
         let bytes = match next(&mut queue, page.is_waiting()) {
@@ -105,15 +110,52 @@ fn write_all(
             Some(None) => page.give_up_waiting(),
             None => break,
         };
-        // The queue is emptied all the same, so that nobody waits for a reader who is gone.
-        if stream.write_all(&bytes).and_then(|()| stream.flush()).is_err()
-            && let Some(broken) = broken.take()
-        {
-            broken.send(()).ok();
+        writer.write(&bytes);
+    }
+    writer.write(&page.give_up_waiting());
+}
+
+/// A stream, and what has become of it. The queue is emptied whatever happens, so that nobody
+/// waits for a reader who is gone.
+struct Writer<S, C> {
+    stream: S,
+    complain: C,
+    broken: Option<oneshot::Sender<()>>,
+    /// Bytes that could not be written since the last complaint.
+    lost: usize,
+    told_at: Option<Instant>,
+}
+
+impl<S: Write, C: Fn(&str)> Writer<S, C> {
+    fn write(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(written) if written > 0 => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Somebody has set the stream, which we share with them, not to block.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(OUTPUT_RETRY_PAUSE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    if let Some(broken) = self.broken.take() {
+                        broken.send(()).ok();
+                    }
+                    return;
+                }
+                Ok(_) => return self.lose(bytes.len(), "it takes nothing"),
+                Err(error) => return self.lose(bytes.len(), &error.to_string()),
+            }
         }
     }
-    // Nobody is left to tell if this fails.
-    stream.write_all(&page.give_up_waiting()).ok();
+
+    fn lose(&mut self, bytes: usize, why: &str) {
+        self.lost += bytes;
+        if self.told_at.is_none_or(|at| at.elapsed() > LOSS_NOTICE_INTERVAL) {
+            self.told_at = Some(Instant::now());
+            let lost = std::mem::take(&mut self.lost);
+            (self.complain)(&format!("{lost} bytes of output could not be written: {why}"));
+        }
+    }
 }
 
 /// The next chunk; `Some(None)` when the patience for the rest of a line is over.
@@ -121,8 +163,8 @@ fn next(queue: &mut mpsc::Receiver<Chunk>, hurried: bool) -> Option<Option<Chunk
     if !hurried {
         return queue.blocking_recv().map(Some);
     }
-    let deadline = tokio::time::Instant::now() + LINE_PATIENCE;
-    while tokio::time::Instant::now() < deadline {
+    let deadline = Instant::now() + LINE_PATIENCE;
+    while Instant::now() < deadline {
         match queue.try_recv() {
             Ok(chunk) => return Some(Some(chunk)),
             Err(mpsc::error::TryRecvError::Disconnected) => return None,
@@ -183,6 +225,14 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_the_log_is_one_line_without_secrets() {
+        assert_eq!(presentable("a\nb\x1b[31m"), "a | b\u{fffd}[31m".replace('\u{fffd}', "␛"));
+        let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        assert!(!presentable(&format!("no such file: `./{token}`")).contains(token));
+        assert!(presentable(&"x".repeat(1_000_000)).len() < 10_000);
+    }
 
     #[test]
     fn our_lines_stand_between_those_of_the_service() {

@@ -2,11 +2,11 @@
 
 use std::io::{self, Read};
 
-use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX};
+use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX, STDIN_RETRY_PAUSE};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 
-use crate::os::{PipeReader, PipeWriter};
+use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::Output;
 
 /// How the bytes of a service appear in our own stream.
@@ -101,11 +101,10 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A job in the background may not read the terminal: its service then has a
-                // stdin that stays silent, not one that has ended.
-                Err(_) => loop {
-                    std::thread::park();
-                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_stdin(),
+                // A job in the background may not read the terminal: its service has a stdin that
+                // is silent meanwhile, not one that has ended.
+                Err(_) => std::thread::sleep(STDIN_RETRY_PAUSE),
             }
         }
     };

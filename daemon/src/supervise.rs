@@ -1,26 +1,28 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::audit::marker::Marker;
 use afresh_core::audit::{Level, Record};
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{DRAIN_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::Time;
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::os::PipeWriter;
 use crate::output::{Output, now};
 use crate::pipe::{Form, forward};
 use crate::process::{Command, Processes, Remains, Report, Stdio};
+use crate::store::chain;
+use crate::store::marker::{self, WriteMarkerError};
 use crate::store::trail::Trail;
-use crate::store::{chain, marker};
 
 /// A service as it is defined.
 #[derive(Clone, Debug)]
@@ -43,7 +45,7 @@ pub(crate) struct Surroundings {
     pub(crate) stdout: Output,
     pub(crate) stderr: Output,
     pub(crate) trail: Trail,
-    pub(crate) marker_file: std::path::PathBuf,
+    pub(crate) marker_file: PathBuf,
     /// Which part of afresh speaks in the trail.
     pub(crate) logger: &'static str,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
@@ -60,6 +62,10 @@ pub(crate) struct Supervise {
     around: Surroundings,
     /// Inputs that came from performing an effect.
     follow_ups: VecDeque<(ServiceId, Input)>,
+    /// Pumps of instances that are gone, whose last output our reader has not taken yet.
+    lingering: VecDeque<JoinSet<()>>,
+    /// A request that is on record, and is acknowledged when it is in the marker too.
+    unsaid: Option<Event>,
 }
 
 struct Kept {
@@ -84,6 +90,8 @@ impl Supervise {
             processes,
             around,
             follow_ups: VecDeque::new(),
+            lingering: VecDeque::new(),
+            unsaid: None,
         }
     }
 
@@ -150,19 +158,25 @@ impl Supervise {
         &self.core
     }
 
+    /// Writes a line of the log.
+    pub(crate) fn log(&self, message: &str) {
+        self.around.stderr.log(message);
+    }
+
     /// Records something about afresh itself, and logs it.
     pub(crate) fn note(&self, record: Record) {
         self.around.stderr.log(&record.message);
         self.around.trail.append(record);
     }
 
-    /// Ends the process layer and lets go of the output streams.
-    pub(crate) async fn shutdown(mut self) -> Surroundings {
+    /// Ends the process layer. Returns what is around it, and the pumps that still have output for
+    /// our reader.
+    pub(crate) async fn shutdown(mut self) -> (Surroundings, VecDeque<JoinSet<()>>) {
         for id in self.services.keys().copied().collect::<Vec<_>>() {
             self.end_pumps(id).await;
         }
         self.processes.shutdown().await;
-        self.around
+        (self.around, self.lingering)
     }
 
     fn now(&self) -> Time {
@@ -245,17 +259,27 @@ impl Supervise {
         let drained = async { while instance.pumps.join_next().await.is_some() {} };
         if timeout(DRAIN_MAX, drained).await.is_err() {
             // Our own reader is slow: the rest follows when it reads on.
-            instance.pumps.detach_all();
+            self.lingering.push_back(instance.pumps);
+        }
+        self.lingering.retain_mut(|pumps| {
+            while pumps.try_join_next().is_some() {}
+            !pumps.is_empty()
+        });
+        if self.lingering.len() > LINGERING_MAX {
+            self.lingering.pop_front();
+            let text = "output of an earlier instance is dropped: nobody reads it";
+            self.around.stderr.log(text);
         }
     }
 
     fn tell_remains(&self, service: ServiceId, remains: &Remains) {
         let title = self.title(service);
         if remains.leftovers > 0 {
-            let count = remains.leftovers;
-            self.around
-                .stderr
-                .log(&format!("{title} left {count} processes behind; they are ended"));
+            let count = match remains.leftovers {
+                1 => "a process behind; it is ended".to_owned(),
+                count => format!("{count} processes behind; they are ended"),
+            };
+            self.around.stderr.log(&format!("{title} left {count}"));
         }
         for (pid, name) in &remains.survivors {
             let text = format!(
@@ -279,9 +303,6 @@ impl Supervise {
     async fn tell(&mut self, service: ServiceId, event: Event) {
         let record = event.record(&self.title(service), &self.name(service), self.around.logger);
         let message = match &event {
-            Event::RestartRequested { reason, .. } => {
-                format!("{}: {reason}", record.message)
-            }
             Event::SpawnFailed(failure) => match &failure.hint {
                 Some(hint) => format!("{} (hint: {hint})", record.message),
                 None => record.message.clone(),
@@ -295,8 +316,16 @@ impl Supervise {
         } else {
             self.around.trail.append(record);
         }
-        // Said only once it is on record.
-        self.around.stderr.log(&message);
+        // Said only once it is on record, and a request only when it is in the marker too.
+        if matches!(event, Event::RestartRequested { .. }) {
+            self.unsaid = Some(event);
+            return;
+        }
+        self.say(service, &message, event).await;
+    }
+
+    async fn say(&self, service: ServiceId, message: &str, event: Event) {
+        self.around.stderr.log(message);
         if let Some(told) = &self.around.told {
             told.send((service, event)).await.ok();
         }
@@ -307,14 +336,9 @@ impl Supervise {
         let mut mark = Marker::new(now(), pid.unwrap_or_default(), reason);
         mark.service = Some(self.name(service));
         let content = mark.to_json();
-        let written = spawn_blocking({
-            let path = path.clone();
-            move || marker::write(&path, &mark)
-        });
-        let failure = match timeout(TRAIL_SYNC_WAIT, written).await {
-            Ok(Ok(Ok(()))) => None,
-            Ok(Ok(Err(error))) => Some(chain(&error)),
-            Ok(Err(error)) => Some(error.to_string()),
+        let failure = match timeout(TRAIL_SYNC_WAIT, write_marker(path.clone(), mark)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(chain(&error)),
             Err(_) => Some("the disk does not answer".to_owned()),
         };
         let (level, event_type, message) = match &failure {
@@ -342,6 +366,10 @@ impl Supervise {
         if let Err(error) = self.around.trail.announce(record).await {
             self.around.stderr.log(&chain(&error));
         }
+        if let Some(event) = self.unsaid.take() {
+            let message = format!("{}: {reason}", event.message(&self.title(service)));
+            self.say(service, &message, event).await;
+        }
     }
 
     fn name(&self, service: ServiceId) -> String {
@@ -350,6 +378,21 @@ impl Supervise {
 
     fn title(&self, service: ServiceId) -> String {
         self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
+    }
+}
+
+/// Writes the marker in a thread of its own, so that a hung disk does not hang the loop; here,
+/// where there can be no thread.
+async fn write_marker(path: PathBuf, mark: Marker) -> Result<(), WriteMarkerError> {
+    let (sender, written) = oneshot::channel();
+    let (path_there, mark_there) = (path.clone(), mark.clone());
+    let thread = std::thread::Builder::new().name("marker".to_owned()).spawn(move || {
+        // Nobody waits any more when the disk took too long.
+        sender.send(marker::write(&path_there, &mark_there)).ok();
+    });
+    match thread {
+        Ok(_) => written.await.unwrap_or_else(|_| marker::write(&path, &mark)),
+        Err(_) => marker::write(&path, &mark),
     }
 }
 

@@ -25,7 +25,7 @@ impl Service {
             Process::Running { pid, since, restart_at: None } => (Some(*pid), *since, None),
             Process::Stopping { pid, since, goal, .. } => (*pid, *since, Some(goal.clone())),
             // Its guardian was killed before it could report the start.
-            Process::Starting => (None, now, None),
+            Process::Starting { since } => (None, *since, None),
             Process::Down(_) | Process::Waiting { .. } => return,
         };
         self.last_exit = Some(exit);
@@ -51,7 +51,7 @@ impl Service {
     ) {
         effects.push(Effect::Tell(Event::SpawnFailed(failure.clone())));
         let goal = match &self.process {
-            Process::Starting => Goal::Failure(Ending::SpawnFailed(failure.clone())),
+            Process::Starting { .. } => Goal::Failure(Ending::SpawnFailed(failure.clone())),
             Process::Stopping { goal, .. } => goal.clone(),
             Process::Down(_) | Process::Waiting { .. } | Process::Running { .. } => return,
         };

@@ -68,7 +68,7 @@ impl Service {
             Input::Restart { reason } => self.restart(now, reason, &mut effects),
             Input::HurryUp => self.hurry_up(now),
             Input::Spawned { generation, pid } if generation == self.generation => {
-                self.spawned(now, pid, &mut effects);
+                self.spawned(pid, &mut effects);
             }
             Input::SpawnFailed { generation, failure } if generation == self.generation => {
                 self.spawn_failed(now, failure, &mut effects);
@@ -100,7 +100,7 @@ impl Service {
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
         match &self.process {
-            Process::Down(_) | Process::Starting => None,
+            Process::Down(_) | Process::Starting { .. } => None,
             Process::Waiting { spawn_at } => Some(*spawn_at),
             Process::Running { since, restart_at, .. } => {
                 let stable_at = (self.restarts.consecutive > 0).then(|| self.stable_at(*since));
@@ -141,7 +141,7 @@ impl Service {
             }
             Process::Waiting { spawn_at } => *spawn_at = now,
             Process::Stopping { goal: goal @ Goal::Down, .. } => *goal = Goal::NewInstance,
-            Process::Starting | Process::Running { .. } | Process::Stopping { .. } => {}
+            Process::Starting { .. } | Process::Running { .. } | Process::Stopping { .. } => {}
         }
     }
 
@@ -152,7 +152,10 @@ impl Service {
         match &mut self.process {
             Process::Down(_) => {}
             Process::Waiting { .. } => self.rest_stopped(effects),
-            Process::Starting => self.begin_stop(now, None, now, Goal::Down, effects),
+            Process::Starting { since } => {
+                let since = *since;
+                self.begin_stop(now, None, since, Goal::Down, effects);
+            }
             Process::Running { pid, since, .. } => {
                 let (pid, since) = (*pid, *since);
                 self.begin_stop(now, Some(pid), since, Goal::Down, effects);
@@ -181,7 +184,10 @@ impl Service {
                 self.wait_for_requested(now, at, effects);
             }
             Process::Waiting { .. } => self.wait_for_requested(now, at, effects),
-            Process::Starting => self.exit_for_restart(now, None, now, reason, effects),
+            Process::Starting { since } => {
+                let since = *since;
+                self.exit_for_restart(now, None, since, reason, effects);
+            }
             Process::Running { pid, since, restart_at } => {
                 if at > now {
                     *restart_at = Some((at, reason));
@@ -196,11 +202,12 @@ impl Service {
         }
     }
 
-    fn spawned(&mut self, now: Time, new_pid: u32, effects: &mut Vec<Effect>) {
+    fn spawned(&mut self, new_pid: u32, effects: &mut Vec<Effect>) {
         self.has_run = true;
         match &mut self.process {
-            Process::Starting => {
-                self.process = Process::Running { pid: new_pid, since: now, restart_at: None };
+            Process::Starting { since } => {
+                let since = *since;
+                self.process = Process::Running { pid: new_pid, since, restart_at: None };
             }
             // A stop overtook the start; its steps were sent after the spawn and reach the process.
             Process::Stopping { pid, .. } => *pid = Some(new_pid),
@@ -216,7 +223,10 @@ impl Service {
     /// The instance is unusable.
     fn fail(&mut self, now: Time, ending: Ending, effects: &mut Vec<Effect>) {
         match &mut self.process {
-            Process::Starting => self.begin_stop(now, None, now, Goal::Failure(ending), effects),
+            Process::Starting { since } => {
+                let since = *since;
+                self.begin_stop(now, None, since, Goal::Failure(ending), effects);
+            }
             Process::Running { pid, since, restart_at } => {
                 let (pid, since) = (*pid, *since);
                 match restart_at.take() {
@@ -260,7 +270,7 @@ impl Service {
     /// Takes the steps whose time has come.
     fn step(&mut self, now: Time, effects: &mut Vec<Effect>) {
         match &mut self.process {
-            Process::Waiting { spawn_at } if *spawn_at <= now => self.spawn(effects),
+            Process::Waiting { spawn_at } if *spawn_at <= now => self.spawn(now, effects),
             Process::Running { pid, since, restart_at } => {
                 let (pid, since) = (*pid, *since);
                 if let Some((_, reason)) = restart_at.take_if(|(at, _)| *at <= now) {
@@ -275,18 +285,18 @@ impl Service {
             }
             Process::Stopping { next_at, .. } if *next_at <= now => self.escalate(now, effects),
             Process::Down(_)
-            | Process::Starting
+            | Process::Starting { .. }
             | Process::Waiting { .. }
             | Process::Stopping { .. } => {}
         }
     }
 
-    fn spawn(&mut self, effects: &mut Vec<Effect>) {
+    fn spawn(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if self.generation != Generation::default() {
             self.restarts.total += 1;
         }
         self.generation = self.generation.next();
-        self.process = Process::Starting;
+        self.process = Process::Starting { since: now };
         effects.push(Effect::Spawn { generation: self.generation });
     }
 
@@ -294,7 +304,7 @@ impl Service {
         match self.process {
             Process::Running { pid, .. } => Some(pid),
             Process::Stopping { pid, .. } => pid,
-            Process::Down(_) | Process::Waiting { .. } | Process::Starting => None,
+            Process::Down(_) | Process::Waiting { .. } | Process::Starting { .. } => None,
         }
     }
 

@@ -109,7 +109,9 @@ pub(super) enum Process {
     Waiting {
         spawn_at: Time,
     },
-    Starting,
+    Starting {
+        since: Time,
+    },
     Running {
         pid: u32,
         since: Time,

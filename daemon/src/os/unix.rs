@@ -39,16 +39,18 @@ pub(crate) type PipeWriter = pipe::Sender;
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Signal,
+    hangup: Option<Signal>,
     user: Signal,
 }
 
 impl Signals {
+    /// Under `nohup` the end of the terminal is nothing to us.
     pub(crate) fn listen() -> io::Result<Self> {
+        let hears_hangup = !crate::process::ignores_hangup();
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup: hears_hangup.then(|| signal(SignalKind::hangup())).transpose()?,
             user: signal(SignalKind::user_defined1())?,
         })
     }
@@ -58,10 +60,34 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Asked::Stop,
             _ = self.terminate.recv() => Asked::Stop,
-            _ = self.hangup.recv() => Asked::Stop,
+            () = heard(self.hangup.as_mut()) => Asked::Stop,
             _ = self.user.recv() => Asked::Restart("SIGUSR1"),
         }
     }
+}
+
+async fn heard(signal: Option<&mut Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Our stdout, without the buffer that the standard library puts in front of it.
+pub(crate) fn stdout() -> io::Result<File> {
+    Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Our stderr.
+pub(crate) fn stderr() -> io::Result<File> {
+    Ok(io::stderr().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Waits until there is something to read on our stdin, be it its end.
+pub(crate) fn wait_for_stdin() {
+    let stdin = io::stdin();
+    // Whatever fails here, the next read says it better.
+    poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).ok();
 }
 
 /// Our stdout, to see whether somebody reads from it.

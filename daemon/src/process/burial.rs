@@ -3,13 +3,13 @@
 use afresh_core::id::ServiceId;
 use afresh_core::limits::SWEEP_MAX;
 use afresh_core::service::Exit;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::frames::{Survivor, WardenOrder};
 use super::host::{Guardian, Processes, named};
-use super::tree::{self, Remaining};
+use super::tree::{self, Change, Remaining};
 use super::{Remains, Report};
 
 impl Processes {
@@ -45,8 +45,12 @@ impl Processes {
 
     pub(super) fn reap(&mut self) -> Remaining {
         let lost_warden = &mut self.lost_warden;
-        tree::reap(|reaped| {
-            lost_warden.take_if(|pid| *pid == reaped.pid);
+        let spared = &self.spared;
+        tree::reap(|pid, change| match change {
+            Change::Ended(_) => drop(lost_warden.take_if(|lost| *lost == pid)),
+            // A warden or guardian that sleeps guards nobody.
+            Change::Stopped if !spared.contains(&pid) => drop(kill(pid, Signal::SIGCONT)),
+            Change::Stopped => {}
         })
     }
 

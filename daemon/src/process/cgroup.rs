@@ -4,7 +4,9 @@
 //! On top of the subreapers, never instead of them: most places have no cgroup that we may write.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A cgroup (version 2) that we may use.
 #[derive(Debug)]
@@ -30,24 +32,27 @@ impl Cgroup {
         Some(Self { path: Path::new(mount).join(inside), made: false })
     }
 
-    /// Removes what wardens that were killed have left here, now empty.
+    /// Ends what wardens that were killed together with all around them have left here.
+    ///
+    /// Only those of our own PID namespace: in another one their numbers mean somebody else.
     pub(crate) fn clean(&self) {
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        for entry in entries {
+        let Some(ours) = namespace() else { return };
+        for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let warden = name.to_str().and_then(|name| name.strip_prefix("afresh-"));
-            let Some((warden, _)) = warden.and_then(|rest| rest.split_once('-')) else {
-                continue;
-            };
-            if !Path::new("/proc").join(warden).exists() {
-                fs::remove_dir(entry.path()).ok();
+            let parts: Vec<&str> = name.to_str().unwrap_or_default().split('-').collect();
+            let ["afresh", namespace, warden, _] = parts[..] else { continue };
+            let comm = fs::read_to_string(format!("/proc/{warden}/comm")).unwrap_or_default();
+            if namespace == ours && comm.trim_end() != "afresh-warden" {
+                let left = Self { path: entry.path(), made: true };
+                left.kill();
             }
         }
     }
 
     /// A new cgroup inside this one; `None` where that is not allowed.
     pub(crate) fn child(&self, number: u64) -> Option<Self> {
-        let path = self.path.join(format!("afresh-{}-{number}", std::process::id()));
+        let warden = std::process::id();
+        let path = self.path.join(format!("afresh-{}-{warden}-{number}", namespace()?));
         fs::create_dir(&path).ok()?;
         let child = Self { path, made: true };
         // Kernels before 5.14 have no `cgroup.kill`; without it there is no use for it.
@@ -68,10 +73,25 @@ impl Cgroup {
 impl Drop for Cgroup {
     fn drop(&mut self) {
         if self.made {
-            // Busy when something inside cannot be killed: then it has to stay.
-            fs::remove_dir(&self.path).ok();
+            // What was killed a moment ago may still be going. What cannot be killed keeps it, and
+            // the next warden tries again.
+            for _ in 0..20 {
+                match fs::remove_dir(&self.path) {
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    _ => return,
+                }
+            }
         }
     }
+}
+
+/// The PID namespace that the numbers of processes belong to; `None` where `/proc` shows another.
+fn namespace() -> Option<String> {
+    let link = super::os::can_list().then(|| fs::read_link("/proc/self/ns/pid").ok())??;
+    let text = link.to_str()?;
+    Some(text.strip_prefix("pid:[")?.strip_suffix(']')?.to_owned())
 }
 
 #[cfg(test)]

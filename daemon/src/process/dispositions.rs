@@ -2,7 +2,8 @@
 
 use std::io;
 
-use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::libc;
+use nix::sys::signal::{SigSet, Signal};
 
 /// Signals that would end or stop a supervisor for no reason of its own.
 ///
@@ -12,25 +13,38 @@ pub(crate) fn ignore_in_supervisor() -> io::Result<()> {
     ignore(&[Signal::SIGXFSZ, Signal::SIGTTIN, Signal::SIGTTOU])
 }
 
+/// Whether we were started under `nohup`.
+pub(crate) fn ignores_hangup() -> bool {
+    // SAFETY: all zero is a valid value of this plain struct, and nothing is set.
+    #[expect(unsafe_code, reason = "nix cannot ask without setting")]
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut now) == 0
+            && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 pub(super) fn ignore(signals: &[Signal]) -> io::Result<()> {
-    signals.iter().try_for_each(|number| set(*number, SigHandler::SigIgn))
+    signals.iter().try_for_each(|number| set(*number as i32, libc::SIG_IGN))
 }
 
 /// Gives every signal its default back and blocks none: what we ignore or block, our children
 /// must not.
 pub(super) fn reset() -> io::Result<()> {
-    for number in Signal::iterator() {
-        if !matches!(number, Signal::SIGKILL | Signal::SIGSTOP) {
-            set(number, SigHandler::SigDfl)?;
-        }
+    for number in 1..=SIGNALS_MAX {
+        // SIGKILL and SIGSTOP cannot be set, and some belong to libc: then there is nothing to do.
+        set(number, libc::SIG_DFL).ok();
     }
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-fn set(number: Signal, disposition: SigHandler) -> io::Result<()> {
-    debug_assert!(matches!(disposition, SigHandler::SigIgn | SigHandler::SigDfl));
+/// Real-time signals included; a system that has fewer refuses the others.
+const SIGNALS_MAX: i32 = 64;
+
+fn set(number: i32, disposition: libc::sighandler_t) -> io::Result<()> {
+    debug_assert!(matches!(disposition, libc::SIG_IGN | libc::SIG_DFL));
     // SAFETY: sets a default or ignores a signal; no handler is installed.
-    #[expect(unsafe_code, reason = "`signal` can install handlers")]
-    unsafe { signal(number, disposition) }?;
-    Ok(())
+    #[expect(unsafe_code, reason = "nix knows no real-time signals")]
+    let before = unsafe { libc::signal(number, disposition) };
+    if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::frames::{End, Launch, Order, Report};
 use super::os::{self, ChildWatch};
-use super::tree::{self, Remaining, wait};
+use super::tree::{self, Change, Remaining, wait};
 use super::wire::{Frame, Inbox, send_all};
 
 /// Guards until the supervisor is gone and the tree too.
@@ -188,9 +188,12 @@ impl Guardian {
     fn reap(&mut self) -> io::Result<()> {
         let tree = &mut self.tree;
         let mut leader_ended = false;
-        let remaining = tree::reap(|reaped| {
-            if let Some(tree) = tree.as_mut().filter(|tree| tree.leader == reaped.pid) {
-                tree.end = Some(reaped.end);
+        let remaining = tree::reap(|pid, change| {
+            // A service that somebody stopped is left so: it is not ours to wake.
+            if let Change::Ended(end) = change
+                && let Some(tree) = tree.as_mut().filter(|tree| tree.leader == pid)
+            {
+                tree.end = Some(end);
                 leader_ended = true;
             }
         });

@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 use super::explain::explain;
 use super::frames::{self, End, Launch, Order, Survivor, WardenOrder, WardenReport};
 use super::post::Correspondent;
-use super::tree::{self, Remaining};
+use super::tree::{self, Change, Remaining};
 use super::{Command, Remains, Report, os};
 
 /// Why the process layer could not be set up.
@@ -196,7 +196,9 @@ impl Processes {
         let deadline = Instant::now() + SWEEP_MAX * 2;
         while Instant::now() < deadline {
             let mut warden_alive = warden.is_some_and(|pid| os::name_if_alive(pid).is_some());
-            let remaining = tree::reap(|reaped| warden_alive &= Some(reaped.pid) != warden);
+            let remaining = tree::reap(|pid, change| {
+                warden_alive &= Some(pid) != warden || matches!(change, Change::Stopped);
+            });
             let others = match remaining {
                 Remaining::None => 0,
                 Remaining::Some => {

@@ -27,7 +27,7 @@ pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 pub(super) const SEND_FLAGS: MsgFlags = MsgFlags::MSG_NOSIGNAL;
 
 /// What keeps processes from outliving us, in words.
-pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, parent-death signal; nothing outlives a SIGKILL of afresh";
+pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, parent-death signal; nothing outlives a SIGKILL of its supervisor";
 
 /// This binary, also after it was replaced or removed on disk.
 pub(crate) fn own_executable() -> io::Result<PathBuf> {
@@ -146,8 +146,18 @@ impl ChildWatch {
     }
 }
 
+/// Whether `/proc` shows the processes by the numbers that we know them by: not in a PID namespace
+/// that has no `/proc` of its own.
+pub(super) fn can_list() -> bool {
+    let shown = fs::read_link("/proc/self").ok();
+    shown.is_some_and(|link| link.to_str() == Some(&getpid().to_string()))
+}
+
 /// The children of a process, as the kernel lists them; none where it is gone.
 pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    if !can_list() {
+        return Vec::new();
+    }
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };

@@ -168,6 +168,11 @@ impl ChildWatch {
     }
 }
 
+/// The kernel lists processes itself.
+pub(super) fn can_list() -> bool {
+    true
+}
+
 /// The children of a process, as the kernel lists them; none where it is gone.
 pub(super) fn children(pid: Pid) -> Vec<Pid> {
     let mut pids = vec![0_i32; 4096];

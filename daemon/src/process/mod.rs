@@ -59,7 +59,7 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
 #[cfg(unix)]
-pub(crate) use self::dispositions::ignore_in_supervisor;
+pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
 #[cfg(unix)]
 pub(crate) use self::host::{Processes, StartError, Stdio};
 #[cfg(unix)]

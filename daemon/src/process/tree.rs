@@ -8,18 +8,20 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
 use super::frames::{End, Survivor};
 use super::os::{self, ChildWatch};
 
-/// A child that was reaped.
-pub(super) struct Reaped {
-    pub(super) pid: Pid,
-    pub(super) end: End,
+/// What a child did.
+pub(super) enum Change {
+    /// It ended, and is reaped.
+    Ended(End),
+    /// Somebody stopped it.
+    Stopped,
 }
 
 /// What is left of the children after all that have ended were reaped.
@@ -29,18 +31,25 @@ pub(super) enum Remaining {
     Some,
 }
 
-/// Reaps every child that has ended.
-pub(super) fn reap(mut reaped: impl FnMut(Reaped)) -> Remaining {
+/// Reaps every child that has ended, and tells of those that were stopped.
+pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> Remaining {
     loop {
-        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) => reaped(Reaped { pid, end: End::Code(code) }),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                reaped(Reaped { pid, end: End::Signal(signal as i32) });
-            }
-            Ok(WaitStatus::StillAlive) => return Remaining::Some,
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(_) => return Remaining::None,
-        }
+        let mut status = 0;
+        // The wrapper of nix knows no real-time signals: it reaps their victims and gives an error.
+        // SAFETY: the kernel writes one number, into a variable that outlives the call.
+        #[expect(unsafe_code, reason = "every signal must be understood")]
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+        let change = match pid {
+            0 => return Remaining::Some,
+            1.. if libc::WIFEXITED(status) => Change::Ended(End::Code(libc::WEXITSTATUS(status))),
+            1.. if libc::WIFSIGNALED(status) => Change::Ended(End::Signal(libc::WTERMSIG(status))),
+            1.. if libc::WIFSTOPPED(status) => Change::Stopped,
+            1.. => continue,
+            _ if Errno::last() == Errno::ECHILD => return Remaining::None,
+            // Interrupted: nothing else is possible with these arguments.
+            _ => continue,
+        };
+        changed(Pid::from_raw(pid), change);
     }
 }
 
@@ -79,7 +88,12 @@ pub(super) fn survivors(spared: &[Pid]) -> Vec<Survivor> {
         let name = os::name_if_alive(pid)?;
         Some(Survivor { pid: pid.as_raw().cast_unsigned(), name })
     };
-    descendants(spared).into_iter().filter_map(alive).collect()
+    let named: Vec<Survivor> = descendants(spared).into_iter().filter_map(alive).collect();
+    if named.is_empty() && !os::can_list() {
+        let name = "not listed, because /proc belongs to another PID namespace".to_owned();
+        return vec![Survivor { pid: 0, name }];
+    }
+    named
 }
 
 /// Waits until a child changes, something arrives on `socket`, or `patience` is over. Returns

@@ -20,7 +20,7 @@ use super::dispositions;
 use super::frames::{WardenOrder, WardenReport};
 use super::guardian::guard;
 use super::os::{self, Cgroup, ChildWatch};
-use super::tree::{self, Remaining, wait};
+use super::tree::{self, Change, Remaining, wait};
 use super::wire::{Frame, Inbox, send_all};
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
@@ -176,9 +176,14 @@ impl Warden {
 
     fn reap(&mut self) -> Remaining {
         let guardians = &mut self.guardians;
-        let remaining = tree::reap(|reaped| {
-            if let Some(guarded) = guardians.values_mut().find(|g| g.pid == reaped.pid) {
-                guarded.gone = true;
+        let remaining = tree::reap(|pid, change| {
+            let Some(guarded) = guardians.values_mut().find(|guarded| guarded.pid == pid) else {
+                return;
+            };
+            match change {
+                Change::Ended(_) => guarded.gone = true,
+                // A guardian that sleeps guards nobody.
+                Change::Stopped => drop(kill(pid, Signal::SIGCONT)),
             }
         });
         if self.guardians.values().any(|guarded| guarded.gone) {
