@@ -56,7 +56,18 @@ impl Environment {
     ) -> Result<Vec<ConfigText>, CommandError> {
         let mut texts = Vec::new();
         for (kind, path) in self.config_files(workspace) {
-            if let Some(bytes) = read_config(&path)? {
+            let read = match read_config(&path) {
+                // Another user's home, as after `sudo -u`: not a reason to do nothing.
+                Err(error) if kind == FileKind::User && error.is_refused() => {
+                    output::warn(
+                        &format!("{error}\nhint: going on without it")
+                            .replacen("error:", "warning:", 1),
+                    );
+                    continue;
+                }
+                read => read?,
+            };
+            if let Some(bytes) = read {
                 texts.push(ConfigText { kind, path: self.shown(&path), bytes });
             }
         }
@@ -84,10 +95,14 @@ impl Environment {
     ) -> Result<Config, CommandError> {
         let texts = self.config_texts(workspace)?;
         let sources: Vec<Source<'_>> = texts.iter().map(ConfigText::source).collect();
+        config::load(&sources, &self.config_variables(), flags)
+            .map_err(|errors| config_error(&errors))
+    }
+
+    /// The variables, as the configuration reads them.
+    pub(crate) fn config_variables(&self) -> Vec<(String, String)> {
         let text = |value: &OsString| value.to_string_lossy().into_owned();
-        let variables: Vec<(String, String)> =
-            self.variables.iter().map(|(name, value)| (text(name), text(value))).collect();
-        config::load(&sources, &variables, flags).map_err(|errors| config_error(&errors))
+        self.variables.iter().map(|(name, value)| (text(name), text(value))).collect()
     }
 
     /// A path as people would write it here.
@@ -125,9 +140,22 @@ pub(crate) fn config_error(errors: &[ConfigError]) -> CommandError {
 /// The bytes of a configuration file, one more than allowed at most; `None` where there is none.
 pub(crate) fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
     let failed = |error: std::io::Error| {
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Unavailable,
+            _ => Exit::Config,
+        };
         let text = format!("error: cannot read `{}`: {error}", path.display());
-        CommandError { exit: Exit::Config, text: Text::Ready(text), hints: Vec::new() }
+        CommandError { exit, text: Text::Ready(text), hints: Vec::new() }
     };
+    // A FIFO would keep us waiting for a writer.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        let text = format!("error: `{}` is not a file", path.display());
+        return Err(CommandError {
+            exit: Exit::Config,
+            text: Text::Ready(text),
+            hints: Vec::new(),
+        });
+    }
     match File::open(path) {
         Ok(file) => {
             let mut bytes = Vec::new();

@@ -86,6 +86,11 @@ impl CommandError {
         Self { exit, text: Text::Chain(error.into()), hints: Vec::new() }
     }
 
+    /// Whether the system would not let us.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.exit == Exit::Unavailable
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
@@ -95,7 +100,11 @@ impl CommandError {
 impl From<clap::Error> for CommandError {
     fn from(error: clap::Error) -> Self {
         let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
-        Self { exit, text: Text::Clap(Box::new(error)), hints: Vec::new() }
+        let stray = error.kind() == clap::error::ErrorKind::UnknownArgument
+            && error.to_string().contains("afresh keep");
+        let hint = "the command comes after `--`: afresh keep [OPTIONS] -- COMMAND";
+        let hints = stray.then(|| hint.to_owned()).into_iter().collect();
+        Self { exit, text: Text::Clap(Box::new(error)), hints }
     }
 }
 

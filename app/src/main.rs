@@ -42,7 +42,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Demo(arguments) => cli::demo::run(&arguments, &environment),
         Command::Completions(arguments) => cli::completions::run(&arguments),
         Command::Man(arguments) => cli::man::run(&arguments),
-        Command::ExitCodes => cli::exit_codes::run(),
+        Command::ExitCodes(arguments) => cli::exit_codes::run(&arguments),
         Command::DemoService(arguments) => cli::demo::serve(&arguments),
     }
 }

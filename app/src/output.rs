@@ -42,7 +42,14 @@ pub(crate) fn report(error: &CommandError) -> Exit {
         Text::Silent => {}
         // Help goes to stdout, errors to stderr, both with colours where they are welcome.
         Text::Clap(clap) => {
-            clap.print().ok();
+            if let Err(failure) = clap.print() {
+                let failure = CommandError::from(failure);
+                return if failure.exit == Exit::Success { error.exit } else { failure.exit };
+            }
+            let paint = Paint::for_stream(&io::stderr());
+            for hint in &error.hints {
+                remark(&paint_report(&format!("hint: {hint}"), paint));
+            }
         }
         Text::Chain(_) | Text::Ready(_) => {
             let text = error.to_string();

@@ -12,7 +12,7 @@ use afresh_core::policy::Policy;
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::Time;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -21,7 +21,7 @@ use crate::output::{Output, now};
 use crate::pipe::{Form, forward};
 use crate::process::{Command, Processes, Remains, Report, Stdio};
 use crate::store::chain;
-use crate::store::marker::{self, WriteMarkerError};
+use crate::store::marker;
 use crate::store::trail::Trail;
 
 /// A service as it is defined.
@@ -336,7 +336,8 @@ impl Supervise {
         let mut mark = Marker::new(now(), pid.unwrap_or_default(), reason);
         mark.service = Some(self.name(service));
         let content = mark.to_json();
-        let failure = match timeout(TRAIL_SYNC_WAIT, write_marker(path.clone(), mark)).await {
+        let failure = match timeout(TRAIL_SYNC_WAIT, marker::write_apart(path.clone(), mark)).await
+        {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(chain(&error)),
             Err(_) => Some("the disk does not answer".to_owned()),
@@ -378,21 +379,6 @@ impl Supervise {
 
     fn title(&self, service: ServiceId) -> String {
         self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
-    }
-}
-
-/// Writes the marker in a thread of its own, so that a hung disk does not hang the loop; here,
-/// where there can be no thread.
-async fn write_marker(path: PathBuf, mark: Marker) -> Result<(), WriteMarkerError> {
-    let (sender, written) = oneshot::channel();
-    let (path_there, mark_there) = (path.clone(), mark.clone());
-    let thread = std::thread::Builder::new().name("marker".to_owned()).spawn(move || {
-        // Nobody waits any more when the disk took too long.
-        sender.send(marker::write(&path_there, &mark_there)).ok();
-    });
-    match thread {
-        Ok(_) => written.await.unwrap_or_else(|_| marker::write(&path, &mark)),
-        Err(_) => marker::write(&path, &mark),
     }
 }
 

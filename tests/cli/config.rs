@@ -82,8 +82,7 @@ fn one_file_is_checked_by_itself() {
     );
     let folder = env.run(&["config", "check", ".afresh"]);
     assert_eq!(folder.code, Some(3));
-    assert!(folder.stderr.starts_with("error: cannot read `"), "{}", folder.stderr);
-    assert!(folder.stderr.contains("Is a directory"), "{}", folder.stderr);
+    assert!(folder.stderr.ends_with(".afresh` is not a file\n"), "{}", folder.stderr);
 }
 
 #[test]
@@ -161,4 +160,21 @@ fn the_paths_say_what_exists() {
     let project = work.join("afresh.toml").display().to_string();
     let user = home.join(".config/afresh/config.toml").display().to_string();
     assert_eq!(lines, [["workspace", &project, "exists"], ["user", &user, "does not exist"]]);
+}
+
+#[test]
+fn programs_get_json() {
+    let env = TestEnv::new();
+    env.write("afresh.toml", "[defaults]\nmax_restart = 3\n");
+    let check = env.run(&["config", "check", "--json"]);
+    assert_eq!(check.code, Some(3));
+    let verdict: serde_json::Value = serde_json::from_str(&check.stdout).unwrap();
+    assert_eq!(verdict["ok"], false);
+    assert_eq!(verdict["messages"][0]["origin"]["line"], 2);
+    assert_eq!(verdict["messages"][0]["hint"], "did you mean `max_restarts`?");
+    for arguments in [&["config", "path", "--json"][..], &["exit-codes", "--json"]] {
+        let done = env.run(arguments);
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&done.stdout).unwrap();
+        assert!(rows.len() >= 2, "{arguments:?}");
+    }
 }

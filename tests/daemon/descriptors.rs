@@ -18,6 +18,9 @@ fn ten_thousand_spawns_leak_no_descriptor() {
     };
     wait_for("supervisor, warden and guardian run", || ours(&env).len() == 3);
     let before = ours(&env);
+    for thousands in 1..10 {
+        afresh.wait_stdout("passed", thousands);
+    }
     afresh.wait_stdout("arrived", 1);
     let after = ours(&env);
     assert_eq!(before, after, "the same three processes all along");

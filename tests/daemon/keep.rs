@@ -176,12 +176,15 @@ fn secrets_stay_out_of_log_and_trail() {
 #[test]
 fn mistakes_on_the_command_line_are_explained() {
     let env = TestEnv::new();
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["keep"], 2, "<CMD>"),
         (&["keep", "--polcy", "never", "--", "true"], 2, "--policy"),
         (&["keep", "--policy", "nevr", "--", "true"], 3, "did you mean `never`"),
         (&["keep", "--delay", "5", "--", "true"], 3, "--delay=5s"),
         (&["keep", "--env", "X", "--", "true"], 2, "NAME=VALUE"),
+        (&["keep", "true"], 2, "afresh keep [OPTIONS] -- COMMAND"),
+        (&["keep", "--delay", "-1s", "--", "true"], 3, "must be a duration"),
+        (&["keep", "--name", "", "--", "true"], 2, "--name"),
     ];
     for (arguments, code, text) in cases {
         let done = env.run(arguments);
@@ -189,5 +192,53 @@ fn mistakes_on_the_command_line_are_explained() {
         assert!(done.stderr.contains(text), "{arguments:?}: {}", done.stderr);
     }
     assert!(env.records().is_empty(), "nothing was started");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_link_to_somebody_elses_file_is_left_alone() {
+    let env = TestEnv::new();
+    let theirs = env.home().join("authorized_keys");
+    fs::write(&theirs, "ssh-ed25519 AAAA\nssh-ed25519 BBBB").expect("ours");
+    symlink(&theirs, env.audit_file()).expect("the folder is ours");
+    let done = env.run(&["keep", "--", HOSTILE, "exit", "0"]);
+    assert_eq!(done.code, Some(0));
+    assert!(done.stderr.contains("it is no trail"), "{}", done.stderr);
+    let text = fs::read_to_string(&theirs).expect("it is there");
+    assert_eq!(text, "ssh-ed25519 AAAA\nssh-ed25519 BBBB");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_state_folder_that_is_a_link_is_not_used() {
+    let env = TestEnv::new();
+    let elsewhere = env.home().join("elsewhere");
+    fs::create_dir(&elsewhere).expect("ours");
+    fs::remove_dir(env.work().join(".afresh")).expect("it is empty");
+    symlink(&elsewhere, env.work().join(".afresh")).expect("ours");
+    let done = env.run(&["keep", "--", HOSTILE, "exit", "0"]);
+    assert!(done.stderr.contains("is a link"), "{}", done.stderr);
+    assert_eq!(fs::read_dir(&elsewhere).expect("it is there").count(), 0);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_state_folder_that_was_removed_comes_back_ignored_by_git() {
+    let env = TestEnv::new();
+    let script = "rm -rf .afresh; exit 3";
+    env.run(&["keep", "--policy", "never", "--", "sh", "-c", script]);
+    let ignored = fs::read_to_string(env.work().join(".afresh/.gitignore"));
+    assert_eq!(ignored.ok().as_deref(), Some("*\n"));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_configuration_that_is_no_file_is_an_error_and_no_wait() {
+    let env = TestEnv::new();
+    nix::unistd::mkfifo(&env.work().join("afresh.toml"), nix::sys::stat::Mode::S_IRWXU)
+        .expect("ours");
+    let done = env.run(&["keep", "--", HOSTILE, "exit", "0"]);
+    assert_eq!(done.code, Some(3));
+    assert!(done.stderr.contains("afresh.toml` is not a file"), "{}", done.stderr);
     env.assert_nothing_left();
 }

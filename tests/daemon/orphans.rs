@@ -152,11 +152,45 @@ fn a_guardian_that_hangs_is_replaced() {
     let env = TestEnv::new();
     let mut afresh = keep(&env, &["--stop-timeout", "100ms"], &["ignores-term"]);
     afresh.wait_stdout("ready", 1);
-    named(&env, "afresh-guardian").signal(Signal::SIGSTOP);
+    let Some(cgroup) = cgroup_of(named(&env, "afresh-guardian").pid) else {
+        // Nothing else can freeze a guardian for good: a stopped one is woken by the warden.
+        return stop(&env, &mut afresh);
+    };
+    std::fs::write(cgroup.join("cgroup.freeze"), "1").expect("it is a cgroup of afresh's own");
     afresh.signal(Signal::SIGTERM);
     afresh.wait_stderr("replacing its guardian", 1);
     assert_eq!(afresh.wait().code(), Some(0));
     env.assert_nothing_left();
+    wait_for("its cgroup is removed", || !cgroup.exists());
+}
+
+/// The cgroup of a guardian, where it has one of its own.
+fn cgroup_of(pid: i32) -> Option<std::path::PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"))?;
+    let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let inside = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let path = std::path::Path::new(mount.split(' ').nth(1)?).join(inside);
+    path.file_name()?.to_str()?.starts_with("afresh-").then_some(path)
+}
+
+#[test]
+fn what_a_massacre_leaves_is_ended_by_the_next_start() {
+    let env = TestEnv::new();
+    let afresh = family(&env);
+    let has_cgroup = cgroup_of(named(&env, "afresh-guardian").pid).is_some();
+    // All of ours in one stroke: then nobody is left to sweep.
+    for process in env.alive().into_iter().filter(Process::is_ours) {
+        process.signal(Signal::SIGKILL);
+    }
+    drop(afresh);
+    assert_eq!(env.run(&["keep", "--", "true"]).code, Some(0));
+    if has_cgroup {
+        env.assert_nothing_left();
+    } else {
+        // Without a cgroup there is no telling whose they were.
+        hostile(&env).iter().for_each(|process| process.signal(Signal::SIGKILL));
+    }
 }
 
 #[test]

@@ -128,3 +128,51 @@ fn copies_mark_their_lines() {
     }
     stop(&env, &mut afresh);
 }
+
+#[test]
+fn a_slow_reader_gets_everything() {
+    let env = TestEnv::new();
+    let arguments = ["keep", "--", "seq", "1", "100000"];
+    let mut command = env.afresh(&arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut afresh = command.spawn().expect("it starts");
+    // Nothing is read before the command itself is long gone.
+    wait_for("the command has ended", || !env.events("server_stopped").is_empty());
+    let mut text = String::new();
+    let mut stdout = afresh.stdout.take().expect("it is piped");
+    std::io::Read::read_to_string(&mut stdout, &mut text).expect("text");
+    assert_eq!(text.lines().count(), 100_000);
+    assert!(afresh.wait().expect("our child").success());
+    env.assert_nothing_left();
+}
+
+#[test]
+fn output_that_cannot_be_written_is_said_and_stops_nothing() {
+    let env = TestEnv::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let arguments = ["keep", "--policy", "never", "--", "sh", "-c", "echo x; sleep 0.1; exit 3"];
+    let mut command = env.afresh(&arguments);
+    command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+    let done = command.output().expect("it runs");
+    let log = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(3), "{log}");
+    assert!(log.contains("2 bytes of output could not be written: No space left"), "{log}");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_stdin_that_does_not_block_is_read_all_the_same() {
+    let env = TestEnv::new();
+    let (reader, mut writer) = std::io::pipe().expect("a pipe can be made");
+    let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
+    nix::fcntl::fcntl(&reader, flags).expect("it is ours");
+    let mut command = env.afresh(&["keep", "--", "cat"]);
+    command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::null());
+    let afresh = command.spawn().expect("it starts");
+    wait_for("it runs", || !env.events("server_started").is_empty());
+    std::io::Write::write_all(&mut writer, b"hello\n").expect("somebody reads");
+    drop((writer, command));
+    let done = afresh.wait_with_output().expect("our child");
+    assert_eq!(String::from_utf8_lossy(&done.stdout), "hello\n");
+    env.assert_nothing_left();
+}

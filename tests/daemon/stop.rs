@@ -114,3 +114,20 @@ fn stdin_closes_first_where_that_is_configured() {
     assert!(afresh.stdout().contains("end of input"), "{}", afresh.stdout());
     env.assert_nothing_left();
 }
+
+#[test]
+fn under_nohup_the_end_of_the_terminal_is_nothing() {
+    let env = TestEnv::new();
+    let afresh = afresh_tests::afresh_binary().display();
+    let script = format!("trap '' HUP; exec {afresh} keep -- {} idle", crate::HOSTILE);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script]);
+    env.furnish(&mut command);
+    let mut afresh = afresh_tests::Running::start(command);
+    afresh.wait_started(1);
+    afresh.signal(Signal::SIGHUP);
+    // Signals are heard in the order of their numbers: the restart comes after the hangup.
+    afresh.signal(Signal::SIGUSR1);
+    afresh.wait_started(2);
+    stop(&env, &mut afresh);
+}

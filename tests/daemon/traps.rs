@@ -97,3 +97,25 @@ fn nothing_is_reaped_late_and_no_zombie_stays() {
     }
     stop(&env, &mut afresh);
 }
+
+#[test]
+fn a_death_by_a_real_time_signal_is_a_death() {
+    // The usual wrappers of waitpid know no such signals, and lose their victims.
+    let env = TestEnv::new();
+    let script = "setsid sleep 1000 & kill -34 $$";
+    let flags = ["keep", "--max-restarts", "2", "--delay", "1ms", "--", "sh", "-c", script];
+    let done = env.run(&flags);
+    assert_eq!(done.code, Some(128 + 34), "{}", done.stderr);
+    assert_eq!(done.stderr.matches("ended by signal 34").count(), 3, "{}", done.stderr);
+    assert_eq!(done.stderr.matches("left a process behind").count(), 3, "{}", done.stderr);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_guardian_that_its_service_stops_goes_on() {
+    let env = TestEnv::new();
+    let script = "kill -STOP $PPID; exit 3";
+    let done = env.run(&["keep", "--policy", "never", "--", "sh", "-c", script]);
+    assert_eq!(done.code, Some(3), "{}", done.stderr);
+    env.assert_nothing_left();
+}

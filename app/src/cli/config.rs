@@ -35,6 +35,9 @@ enum Command {
         /// Check just this file [default: all that counts here, variables too]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
+        /// The verdict, and every error as an object
+        #[arg(long)]
+        json: bool,
     },
     /// Show every setting as it is in force, and where it comes from
     Show {
@@ -48,52 +51,77 @@ enum Command {
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Print which files count here, and whether they exist
-    Path,
+    Path {
+        /// An array of objects
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     match &arguments.command {
-        Command::Check { file: Some(file) } => check_file(file, environment)?,
-        Command::Check { file: None } => check(environment)?,
+        Command::Check { file, json } => return check(file.as_deref(), *json, environment),
         Command::Show { json, changed } => show(*json, *changed, environment)?,
         Command::Schema => output::print(&format!("{:#}\n", config::schema()))?,
-        Command::Path => paths(environment)?,
+        Command::Path { json } => paths(*json, environment)?,
     }
     Ok(Exit::Success)
 }
 
-fn check(environment: &Environment) -> Result<(), CommandError> {
+fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
-    let config = environment.config(&workspace, &[])?;
-    let files: Vec<String> = environment
-        .config_texts(&workspace)?
-        .iter()
-        .map(|text| format!("`{}`", text.path))
-        .collect();
-    let variables =
-        config.shown().filter(|shown| matches!(shown.origin, Origin::Env { .. })).count();
+    let (texts, variables) = match file {
+        Some(file) => (vec![one_file(file, environment)?], Vec::new()),
+        None => (environment.config_texts(&workspace)?, environment.config_variables()),
+    };
+    let sources: Vec<config::Source<'_>> = texts.iter().map(ConfigText::source).collect();
+    let loaded = config::load(&sources, &variables, &[]);
+    let files: Vec<&str> = texts.iter().map(|text| text.path.as_str()).collect();
+    if json {
+        let messages = match &loaded {
+            Ok(config) => &config.warnings,
+            Err(errors) => errors,
+        };
+        let errors: Vec<serde_json::Value> = messages.iter().map(error_to_json).collect();
+        let verdict = json!({"ok": loaded.is_ok(), "files": files, "messages": errors});
+        output::print(&format!("{verdict:#}\n"))?;
+        return Ok(if loaded.is_ok() { Exit::Success } else { Exit::Config });
+    }
+    let config = loaded.map_err(|errors| config_error(&errors))?;
+    for warning in &config.warnings {
+        output::warn(&warning.to_string());
+    }
+    let set = config.shown().filter(|shown| matches!(shown.origin, Origin::Env { .. })).count();
     let files = match files.as_slice() {
         [] => "there is no configuration file, the defaults are in force".to_owned(),
-        files => files.join(" and "),
+        files => files.iter().map(|file| format!("`{file}`")).collect::<Vec<_>>().join(" and "),
     };
-    let variables = match variables {
+    let variables = match set {
         0 => String::new(),
         1 => "; 1 variable sets something".to_owned(),
         many => format!("; {many} variables set something"),
     };
-    Ok(output::print(&format!("ok: {files}{variables}\n"))?)
+    output::print(&format!("ok: {files}{variables}\n"))?;
+    Ok(Exit::Success)
 }
 
-fn check_file(file: &Path, environment: &Environment) -> Result<(), CommandError> {
+fn one_file(file: &Path, environment: &Environment) -> Result<ConfigText, CommandError> {
     let path = environment.cwd.join(file);
     let shown = environment.shown(&path);
     let Some(bytes) = read_config(&path)? else {
         return Err(CommandError::new(Exit::NotFound, format!("there is no file `{shown}`"))
             .hint("run `afresh config path` to see which files count here"));
     };
-    let text = ConfigText { kind: FileKind::Workspace, path: shown, bytes };
-    config::load(&[text.source()], &[], &[]).map_err(|errors| config_error(&errors))?;
-    Ok(output::print(&format!("ok: `{}`\n", text.path))?)
+    Ok(ConfigText { kind: FileKind::Workspace, path: shown, bytes })
+}
+
+fn error_to_json(error: &config::ConfigError) -> serde_json::Value {
+    json!({
+        "severity": error.kind.severity(),
+        "message": error.message,
+        "origin": origin_to_json(&error.origin),
+        "hint": error.hint,
+    })
 }
 
 fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), CommandError> {
@@ -121,19 +149,11 @@ fn to_json(shown: &Shown) -> serde_json::Value {
             json!(shown.value.to_string())
         }
     };
-    let origin = match &shown.origin {
-        Origin::Default => json!({"kind": "default"}),
-        Origin::File { path, line, column } => {
-            json!({"kind": "file", "path": path, "line": line, "column": column})
-        }
-        Origin::Env { name } => json!({"kind": "env", "name": name}),
-        Origin::Flag { name } => json!({"kind": "flag", "name": name}),
-    };
     json!({
         "section": shown.section,
         "key": shown.key,
         "value": value,
-        "origin": origin,
+        "origin": origin_to_json(&shown.origin),
         "help": shown.help,
     })
 }
@@ -165,7 +185,18 @@ fn print_table(rows: &[Shown]) -> io::Result<()> {
 /// A longer value, such as a path, stands out of its column.
 const VALUE_WIDTH_MAX: usize = 40;
 
-fn paths(environment: &Environment) -> Result<(), CommandError> {
+fn origin_to_json(origin: &Origin) -> serde_json::Value {
+    match origin {
+        Origin::Default => json!({"kind": "default"}),
+        Origin::File { path, line, column } => {
+            json!({"kind": "file", "path": path, "line": line, "column": column})
+        }
+        Origin::Env { name } => json!({"kind": "env", "name": name}),
+        Origin::Flag { name } => json!({"kind": "flag", "name": name}),
+    }
+}
+
+fn paths(json: bool, environment: &Environment) -> Result<(), CommandError> {
     let workspace = environment.workspace();
     if workspace.root().is_none() {
         output::remark(
@@ -173,13 +204,22 @@ fn paths(environment: &Environment) -> Result<(), CommandError> {
         );
     }
     let files = environment.config_files(&workspace);
+    let whose = |kind: &FileKind| match kind {
+        FileKind::Workspace => "workspace",
+        FileKind::User => "user",
+    };
+    if json {
+        let row = |(kind, path): &(FileKind, PathBuf)| {
+            let path_text = path.display().to_string();
+            json!({"whose": whose(kind), "path": path_text, "exists": path.exists()})
+        };
+        let rows: Vec<serde_json::Value> = files.iter().map(row).collect();
+        return Ok(output::print(&format!("{:#}\n", serde_json::Value::from(rows)))?);
+    }
     let width =
         files.iter().map(|(_, path)| path.display().to_string().chars().count()).max().unwrap_or(0);
     let line = |(kind, path): &(FileKind, PathBuf)| {
-        let whose = match kind {
-            FileKind::Workspace => "workspace",
-            FileKind::User => "user",
-        };
+        let whose = whose(kind);
         let there = if path.exists() { "exists" } else { "does not exist" };
         let path = path.display().to_string();
         format!("{whose:9}  {path:width$}  {there}\n")

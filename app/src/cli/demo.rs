@@ -327,8 +327,10 @@ struct Folder(std::path::PathBuf);
 impl Folder {
     fn make() -> Result<Self, CommandError> {
         let path = std::env::temp_dir().join(format!("afresh-demo-{}", std::process::id()));
-        std::fs::create_dir_all(path.join(".afresh"))
-            .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+        std::fs::create_dir_all(path.join(".afresh")).map_err(|error| {
+            let text = format!("cannot make the folder `{}`: {error}", path.display());
+            CommandError::new(Exit::Unavailable, text).hint("set TMPDIR to a folder of yours")
+        })?;
         Ok(Self(path))
     }
 }

@@ -29,7 +29,7 @@ use crate::error::{CommandError, Exit};
 )]
 pub(crate) struct Arguments {
     /// The name in the log and in the trail [default: that of the command]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     name: Option<String>,
 
     /// Start it in this folder
@@ -62,49 +62,49 @@ pub(crate) struct Arguments {
 #[command(next_help_heading = "Restarts")]
 pub(crate) struct PolicyFlags {
     /// Which ends are followed by a restart: always, on-crash or never [default: on-crash]
-    #[arg(long, value_name = "POLICY")]
+    #[arg(long, value_name = "POLICY", allow_hyphen_values = true)]
     policy: Option<String>,
     /// Also restart after a clean exit
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     restart_on_normal_exit: Option<String>,
     /// The exit code that asks for a restart [default: 42]
-    #[arg(long, value_name = "CODE")]
+    #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     restart_code: Option<String>,
     /// How waits grow: exponential or stepped (1 s, 5 s, 10 s) [default: exponential]
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", allow_hyphen_values = true)]
     backoff: Option<String>,
     /// The wait before the first restart [default: 1s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
     /// By how much each wait is longer than the one before [default: 2]
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", allow_hyphen_values = true)]
     factor: Option<String>,
     /// The longest wait [default: 1m]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     max_delay: Option<String>,
     /// Up to this many percent are added to each wait at random [default: 50]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     jitter: Option<String>,
     /// The least time between two requested restarts [default: 1s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     throttle: Option<String>,
     /// So many crashes within the window are a crash loop; 0 for never [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     crash_loop_count: Option<String>,
     /// The window of the crash loop [default: 1m]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     crash_loop_window: Option<String>,
     /// A run longer than this was fine, and the count begins anew [default: 1m]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     stable_after: Option<String>,
     /// Restarts in a row before giving up; 0 for never [default: 5]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     max_restarts: Option<String>,
     /// A stop closes stdin, waits this long, then sends SIGTERM [default: 0s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     stdin_timeout: Option<String>,
     /// The time between SIGTERM and SIGKILL [default: 5s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     stop_timeout: Option<String>,
 }
 

@@ -21,7 +21,7 @@ use clap::{Parser, Subcommand};
                   around your agents alive: it restarts what crashes, backs off from crash loops, \
                   leaves no process behind, and keeps a trail of all of it.",
     after_help = "Examples:\n  \
-                  afresh demo                                see what it does, in half a minute\n  \
+                  afresh demo                                see what it does, in a second\n  \
                   afresh keep -- node server.js              keep a server alive\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
@@ -46,9 +46,8 @@ pub(crate) enum Command {
     Demo(demo::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
-    /// Print what each exit code means
     #[command(visible_alias = "codes")]
-    ExitCodes,
+    ExitCodes(exit_codes::Arguments),
     /// The service that `demo` keeps alive
     #[command(name = "__demo-service", hide = true)]
     DemoService(demo::ServeArguments),

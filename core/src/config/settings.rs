@@ -134,7 +134,8 @@ pub static SETTINGS: [Setting; 19] = [
         "max_restarts",
         Kind::Integer { min: 0, max: 1_000_000 },
         Value::Integer(5),
-        "Consecutive restarts without a stable run before giving up; 0 never gives up.",
+        "Restarts after crashes in a row, without a stable run, before giving up; 0 never gives up. \
+         Restarts that are asked for do not count: `throttle` holds them back.",
     ),
     defaults(
         "stdin_timeout",

@@ -32,17 +32,17 @@ impl Cgroup {
         Some(Self { path: Path::new(mount).join(inside), made: false })
     }
 
-    /// Ends what wardens that were killed together with all around them have left here.
+    /// Ends what supervisors that were killed together with all around them have left here.
     ///
-    /// Only those of our own PID namespace: in another one their numbers mean somebody else.
+    /// Only those of our own PID namespace: in another one their numbers mean somebody else. And
+    /// none of a supervisor that lives: its guardians may have lost their warden, not their work.
     pub(crate) fn clean(&self) {
         let Some(ours) = namespace() else { return };
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let parts: Vec<&str> = name.to_str().unwrap_or_default().split('-').collect();
-            let ["afresh", namespace, warden, _] = parts[..] else { continue };
-            let comm = fs::read_to_string(format!("/proc/{warden}/comm")).unwrap_or_default();
-            if namespace == ours && comm.trim_end() != "afresh-warden" {
+            let ["afresh", namespace, supervisor, ..] = parts[..] else { continue };
+            if namespace == ours && !Path::new("/proc").join(supervisor).exists() {
                 let left = Self { path: entry.path(), made: true };
                 left.kill();
             }
@@ -51,8 +51,9 @@ impl Cgroup {
 
     /// A new cgroup inside this one; `None` where that is not allowed.
     pub(crate) fn child(&self, number: u64) -> Option<Self> {
-        let warden = std::process::id();
-        let path = self.path.join(format!("afresh-{}-{warden}-{number}", namespace()?));
+        let (supervisor, warden) = (std::os::unix::process::parent_id(), std::process::id());
+        let name = format!("afresh-{}-{supervisor}-{warden}-{number}", namespace()?);
+        let path = self.path.join(name);
         fs::create_dir(&path).ok()?;
         let child = Self { path, made: true };
         // Kernels before 5.14 have no `cgroup.kill`; without it there is no use for it.

@@ -140,7 +140,7 @@ mod tests {
         let dir = TempDir::new();
         let (trail, mut follow) = open(&dir, 1_000_000);
         fs::create_dir(dir.join("state")).unwrap();
-        fs::write(dir.join("state/audit.jsonl"), "{\"torn").unwrap();
+        fs::write(dir.join("state/audit.jsonl"), "{\"timestamp\":\"torn").unwrap();
         assert!(follow.next(Some(Duration::from_millis(20))).unwrap().is_none());
         trail.announce_blocking(event(1)).unwrap();
         let repaired = follow.next(PATIENCE).unwrap().unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::audit::marker::{Marker, ParseMarkerError};
 use afresh_core::limits::MARKER_BYTES_MAX;
+use tokio::sync::oneshot;
 
 use super::replace::{ReplaceFileError, replace_file};
 use crate::os::open_to_read;
@@ -53,6 +54,21 @@ pub fn write(path: &Path, marker: &Marker) -> Result<(), WriteMarkerError> {
         let path = path.to_owned();
         WriteMarkerError { path, source }
     })
+}
+
+/// Writes the marker in a thread of its own, so that a hung disk does not hang the loop; here,
+/// where there can be no thread.
+pub(crate) async fn write_apart(path: PathBuf, mark: Marker) -> Result<(), WriteMarkerError> {
+    let (sender, written) = oneshot::channel();
+    let (path_there, mark_there) = (path.clone(), mark.clone());
+    let thread = std::thread::Builder::new().name("marker".to_owned()).spawn(move || {
+        // Nobody waits any more when the disk took too long.
+        sender.send(write(&path_there, &mark_there)).ok();
+    });
+    match thread {
+        Ok(_) => written.await.unwrap_or_else(|_| write(&path, &mark)),
+        Err(_) => write(&path, &mark),
+    }
 }
 
 /// Reads the marker.

@@ -2,7 +2,7 @@
 //!
 //! Reads no environment: the caller passes it in.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +62,12 @@ pub enum PrepareWorkspaceError {
     #[error("state folder `{path}` is not this user's alone; remove it or set XDG_STATE_HOME")]
     NotOurs {
         /// The folder.
+        path: PathBuf,
+    },
+    /// It is a link, in a project.
+    #[error("state folder `{path}` is a link; make it a folder, or remove it")]
+    Link {
+        /// The link.
         path: PathBuf,
     },
     /// Its `.gitignore` can't be written.
@@ -159,7 +165,11 @@ impl Place {
     /// Whether it can be written, or made.
     fn is_usable(&self) -> bool {
         let above = self.path.ancestors().find(|path| path.exists());
-        let ours = self.kind != Kind::Temporary || !self.path.exists() || is_ours_alone(&self.path);
+        let ours = match self.kind {
+            Kind::Project => !self.path.is_symlink(),
+            Kind::User => true,
+            Kind::Temporary => !self.path.exists() || is_ours_alone(&self.path),
+        };
         let writable = |folder: &Path| folder.is_dir() && os::can_write(folder).is_ok();
         ours && above.is_some_and(writable)
     }
@@ -174,18 +184,37 @@ impl Place {
             .recursive(true)
             .create(&self.path)
             .map_err(|source| PrepareWorkspaceError::Create { path: path(), source })?;
+        // A link in a project that was merely cloned could lead anywhere.
+        if self.kind == Kind::Project && self.path.is_symlink() {
+            return Err(PrepareWorkspaceError::Link { path: path() });
+        }
         if self.kind == Kind::Temporary && !is_ours_alone(&self.path) {
             return Err(PrepareWorkspaceError::NotOurs { path: path() });
         }
         os::can_write(&self.path)
             .map_err(|source| PrepareWorkspaceError::Access { path: path(), source })?;
-        let ignore = self.path.join(".gitignore");
-        if self.kind == Kind::Project && ignore.symlink_metadata().is_err() {
-            replace_file(&ignore, b"*\n")
-                .map_err(|source| PrepareWorkspaceError::Ignore { path: path(), source })?;
+        match self.kind {
+            Kind::Project => keep_out_of_git(&self.path)
+                .map_err(|source| PrepareWorkspaceError::Ignore { path: path(), source }),
+            Kind::User | Kind::Temporary => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Makes a folder for state again, should somebody have removed it while we run.
+pub(super) fn make_state_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    if folder.file_name().is_some_and(|name| name == ".afresh") {
+        // Not worth a lost record: the next start tries again, and says why it cannot.
+        keep_out_of_git(folder).ok();
+    }
+    Ok(())
+}
+
+fn keep_out_of_git(folder: &Path) -> Result<(), ReplaceFileError> {
+    let ignore = folder.join(".gitignore");
+    // One that the user has changed is the user's.
+    if ignore.symlink_metadata().is_ok() { Ok(()) } else { replace_file(&ignore, b"*\n") }
 }
 
 /// Whether a folder is a workspace.

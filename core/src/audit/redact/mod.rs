@@ -133,7 +133,9 @@ fn is_secret_name(name: &str) -> bool {
         return false;
     }
     let compact: String = words().collect();
-    SECRET_PARTS.iter().any(|part| compact.contains(part)) || words().any(is_auth_word)
+    let is_short_word = |word: &str| matches!(word, "pass" | "pw" | "pwd");
+    SECRET_PARTS.iter().any(|part| compact.contains(part))
+        || words().any(|word| is_auth_word(word) || is_short_word(word))
 }
 
 /// `auth`, `oauth2`, `authorization`, but not `author` and `authority`.

@@ -21,6 +21,7 @@ fn find_url_passwords(text: &str, secrets: &mut Vec<Range<usize>>) {
         let start = scheme_end + mark.len();
         let host_end = skip(bytes, start, in_host);
         let Some(colon) = text[start..host_end].find(':').map(|at| start + at + 1) else {
+            secrets.extend(lone_token(text, scheme_end, start..host_end));
             continue;
         };
         // A `/` in a password should have been escaped; after a port it can't be one.
@@ -35,6 +36,14 @@ fn find_url_passwords(text: &str, secrets: &mut Vec<Range<usize>>) {
             secrets.push(colon..colon + at);
         }
     }
+}
+
+/// The token in `https://token@host`: a name of a user is short and has no digits.
+fn lone_token(text: &str, scheme_end: usize, authority: Range<usize>) -> Option<Range<usize>> {
+    let is_web = text[..scheme_end].ends_with("http") || text[..scheme_end].ends_with("https");
+    let user = &text[authority.start..authority.start + text[authority.clone()].find('@')?];
+    let is_token = user.len() >= 20 || user.len() >= 8 && user.bytes().any(|b| b.is_ascii_digit());
+    (is_web && is_token).then_some(authority.start..authority.start + user.len())
 }
 
 /// Private keys in PEM form; one that is cut off goes to the end of the text.

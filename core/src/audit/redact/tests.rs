@@ -13,6 +13,15 @@ fn secrets_in_arguments_are_redacted() {
         ("serve --token=abc --port 80", "serve --token=[redacted] --port 80"),
         ("serve --API-Key abc x", "serve --API-Key [redacted] x"),
         ("serve -password abc", "serve -password [redacted]"),
+        (
+            "serve --pass=abc --db-pass x --pw y",
+            "serve --pass=[redacted] --db-pass [redacted] --pw [redacted]",
+        ),
+        ("clone https://abcdef123456@host/x", "clone https://[redacted]@host/x"),
+        (
+            "clone https://git@host/x ssh://git@host2/y",
+            "clone https://git@host/x ssh://git@host2/y",
+        ),
         ("serve --auth abc", "serve --auth [redacted]"),
         ("serve --token -dash-first", "serve --token [redacted]"),
         ("env GH_TOKEN=abc node x.js", "env GH_TOKEN=[redacted] node x.js"),

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::super::replace::{folder_of, sync_folder, without_unsupported};
+use super::super::workspace::make_state_folder;
 use crate::os::{self, FileKind};
 
 /// The file of the trail, which may be away at times.
@@ -60,6 +61,9 @@ pub enum WriteTrailError {
     /// The path leads to something that records can't be appended to.
     #[error("it is {0}, not a file")]
     NotAFile(&'static str),
+    /// It has something else in it.
+    #[error("it is no trail: it does not begin with a record, and is left alone")]
+    NotATrail,
     /// The record can't be appended.
     #[error("cannot append to it")]
     Append(#[source] io::Error),
@@ -200,10 +204,21 @@ impl TrailFile {
     }
 }
 
+/// Whether a file is empty or begins with a record: anything else is somebody's own, and a link in
+/// a project that was merely cloned may lead to it.
+fn begins_as_trail(file: &File) -> io::Result<bool> {
+    const BEGINNING: &[u8] = br#"{"timestamp":""#;
+    let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut start = [0; BEGINNING.len()];
+    let start = &mut start[..len.min(BEGINNING.len())];
+    os::read_exact_at(file, start, 0)?;
+    Ok(BEGINNING.starts_with(start))
+}
+
 impl Open {
     fn new(path: &Path) -> Result<Self, WriteTrailError> {
         let folder = folder_of(path);
-        fs::create_dir_all(folder)
+        make_state_folder(folder)
             .map_err(|source| WriteTrailError::CreateFolder { path: folder.to_owned(), source })?;
         // Opening it would create the file that it leads to, somewhere.
         let is_link = path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
@@ -222,6 +237,9 @@ impl Open {
             FileKind::Fifo => return Err(WriteTrailError::NotAFile("a FIFO")),
             FileKind::Other => return Err(WriteTrailError::NotAFile("a socket or a block device")),
         };
+        if is_regular && !begins_as_trail(&file).map_err(WriteTrailError::Open)? {
+            return Err(WriteTrailError::NotATrail);
+        }
         Ok(Self {
             file,
             real: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
