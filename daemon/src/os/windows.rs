@@ -70,6 +70,19 @@ impl Signals {
     }
 }
 
+/// Our stdout, without the buffer that the standard library puts in front of it.
+pub(crate) fn stdout() -> io::Result<File> {
+    Ok(io::stdout().as_handle().try_clone_to_owned()?.into())
+}
+
+/// Our stderr.
+pub(crate) fn stderr() -> io::Result<File> {
+    Ok(io::stderr().as_handle().try_clone_to_owned()?.into())
+}
+
+/// Reads block here: there is nothing to wait for.
+pub(crate) fn wait_for_stdin() {}
+
 /// Our stdout. Who writes to a pipe learns only by writing that nobody reads.
 pub(crate) struct Sink;
 
