@@ -158,3 +158,14 @@ pub const REQUESTS_MAX: usize = 16;
 /// Events that wait for a watcher in the same process. The loop waits for one that is slow, so a
 /// watcher must only take and pass on.
 pub const EVENTS_MAX: usize = 256;
+
+/// The longest MCP message. Above every client's own limit (8 to 16 MiB where there is one); the
+/// request that a longer one belongs to is answered with an error that names this limit.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Messages that wait while no instance serves. More requests are answered at once, with an error;
+/// more notifications are dropped, and said.
+pub const QUEUE_LEN_MAX: usize = 1_000;
+
+/// The same, in bytes.
+pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
