@@ -231,7 +231,7 @@ async fn next_request(requests: &mut Option<mpsc::Receiver<Request>>) -> Request
     }
 }
 
-fn output(
+pub(crate) fn output(
     name: &str,
     quiet: bool,
     stream: impl FnOnce() -> io::Result<File>,
@@ -244,7 +244,7 @@ fn output(
     started.map_err(KeepError::Output)
 }
 
-fn surroundings(
+pub(crate) fn surroundings(
     keep: &mut Keep,
     stdout: Output,
     stderr: Output,
@@ -279,6 +279,7 @@ fn surroundings(
         trail,
         marker_file: files.marker,
         logger: "afresh.keep",
+        talkers: None,
         stdin,
         told: keep.watcher.take(),
     }
@@ -298,7 +299,7 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
     Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
 }
 
-fn started(keep: &Keep) -> Record {
+pub(crate) fn started(keep: &Keep) -> Record {
     let (version, pid) = (keep.version, std::process::id());
     let cwd = std::env::current_dir().unwrap_or_default();
     let argv: Vec<String> =
@@ -324,7 +325,7 @@ fn started(keep: &Keep) -> Record {
     }
 }
 
-fn stopped(name: &str, code: i32) -> Record {
+pub(crate) fn stopped(name: &str, code: i32) -> Record {
     let pid = std::process::id();
     Record {
         level: Level::Info,
@@ -336,7 +337,7 @@ fn stopped(name: &str, code: i32) -> Record {
 }
 
 /// The first code that is not 0, in the order of the copies.
-fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 {
+pub(crate) fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 {
     let code = |service: &Service| {
         let last = service.last_exit().map_or(1, |exit| exit.shell_code());
         match service.rest() {

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod keep;
+mod mcp;
 mod os;
 mod output;
 mod pipe;
@@ -15,6 +16,7 @@ pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{
     Keep, KeepError, Request, RequestSender, Told, ToldReceiver, keep, requests, watcher,
 };
+pub use self::mcp::mcp;
 pub use self::os::{HOME_VARIABLE, detach, is_variable};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};

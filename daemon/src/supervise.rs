@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::os::PipeWriter;
+use crate::os::{PipeReader, PipeWriter};
 use crate::output::{Output, now};
 use crate::pipe::{Form, forward};
 use crate::process::{Command, Processes, Remains, Report, Stdio};
@@ -37,6 +37,15 @@ pub(crate) struct Definition {
     pub(crate) form: Form,
 }
 
+/// A new instance that speaks a protocol.
+pub(crate) struct Talker {
+    pub(crate) generation: Generation,
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    /// Turns true when the instance is gone.
+    pub(crate) gone: watch::Receiver<bool>,
+}
+
 /// Told to whoever wants to watch: the same events that go to the trail.
 pub(crate) type Told = (ServiceId, Event);
 
@@ -48,6 +57,8 @@ pub(crate) struct Surroundings {
     pub(crate) marker_file: PathBuf,
     /// Which part of afresh speaks in the trail.
     pub(crate) logger: &'static str,
+    /// Gets the pipes of each new instance, where they are not simply passed on: a conversation's.
+    pub(crate) talkers: Option<mpsc::Sender<Talker>>,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
     pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
     pub(crate) told: Option<mpsc::Sender<Told>>,
@@ -224,14 +235,23 @@ impl Supervise {
                 let (gone, watch) = watch::channel(false);
                 let form = &kept.definition.form;
                 let mut pumps = JoinSet::new();
-                let out = self.around.stdout.clone();
-                pumps.spawn(forward(stdout, out, form.clone(), watch.clone()));
                 let err = self.around.stderr.clone();
-                pumps.spawn(forward(stderr, err, form.clone(), watch));
-                let stdin = match &self.around.stdin {
-                    // The feeder lives as long as the loop.
-                    Some(feeder) => feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0),
-                    None => None,
+                pumps.spawn(forward(stderr, err, form.clone(), watch.clone()));
+                let stdin = if let Some(talkers) = &self.around.talkers {
+                    let talker = Talker { generation, stdin, stdout, gone: watch };
+                    // Whoever talks lives as long as the loop.
+                    talkers.send(talker).await.ok();
+                    None
+                } else {
+                    let out = self.around.stdout.clone();
+                    pumps.spawn(forward(stdout, out, form.clone(), watch));
+                    match &self.around.stdin {
+                        // The feeder lives as long as the loop.
+                        Some(feeder) => {
+                            feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0)
+                        }
+                        None => None,
+                    }
                 };
                 kept.instance = Some(Instance { gone, pumps, _stdin: stdin });
             }
