@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
-use afresh_core::config::TrailSettings;
+use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::limits::{EVENTS_MAX, HURRY_GAP, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Event, Input, Rest, Service};
@@ -161,14 +161,12 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
 /// short.
 async fn flush(written: impl Future<Output = ()>, signals: &mut Signals, stopped: bool) {
     let mut written = pin!(written);
-    while !stopped {
+    let mut waits = !stopped;
+    while waits {
         tokio::select! {
             () = &mut written => return,
-            asked = signals.next() => match asked {
-                // There is nothing left to restart.
-                Asked::Restart(_) => {}
-                Asked::Stop(_) | Asked::Interrupt => break,
-            },
+            // A restart is no wish to stop, and there is nothing left to restart.
+            asked = signals.next() => waits = matches!(asked, Asked::Restart(_)),
         }
     }
     // Whoever does not read by now has had the time.
@@ -308,7 +306,7 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
         _ => {
             command.env.push(("AFRESH_COPY".into(), copy.to_string().into()));
             let name = format!("{}-{copy}", keep.name);
-            let form = Form::Lines(format!("{name} | "));
+            let form = Form::Lines(format!("{} | ", harmless(&name).replace('\n', " ")));
             (name, form)
         }
     };
