@@ -42,6 +42,13 @@ pub const SWEEP_PAUSE: Duration = Duration::from_millis(5);
 /// stuck in the kernel), and goes on.
 pub const SWEEP_MAX: Duration = Duration::from_secs(1);
 
+/// How long the supervisor goes on killing what a lost guardian left, after it has said that it
+/// could not.
+pub const SWEEP_ON_MAX: Duration = Duration::from_secs(30);
+
+/// A warden that ended sooner than this did not work: the next one is made only when it is needed.
+pub const WARDEN_LIFE_MIN: Duration = Duration::from_secs(1);
+
 const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
 const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);
 /// A configuration file beyond this is refused: a full one is about 2 KiB, so whatever is this large
@@ -191,3 +198,6 @@ pub const TALK_LINES_MAX: usize = 4_096;
 
 /// How long a server may live on after it has closed its stdout; then it counts as crashed.
 pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
+/// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
+/// several signals.
+pub const HURRY_GAP: Duration = Duration::from_millis(200);

@@ -6,14 +6,15 @@ use std::pin::pin;
 
 use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
-use afresh_core::config::TrailSettings;
-use afresh_core::limits::{EVENTS_MAX, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::config::{TrailSettings, harmless};
+use afresh_core::limits::{EVENTS_MAX, HURRY_GAP, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Event, Input, Rest, Service};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use crate::definition::{Definition, Surroundings};
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -21,7 +22,7 @@ use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_superv
 use crate::store::chain;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
-use crate::supervise::{Definition, Supervise, Surroundings, seed};
+use crate::supervise::{Supervise, seed};
 
 /// What is to be kept alive, and how.
 #[derive(Debug)]
@@ -60,15 +61,6 @@ pub enum Request {
         /// Why, for the record.
         reason: String,
     },
-}
-
-impl From<Asked> for Request {
-    fn from(asked: Asked) -> Self {
-        match asked {
-            Asked::Stop => Self::Stop,
-            Asked::Restart(reason) => Self::Restart { reason: reason.to_owned() },
-        }
-    }
 }
 
 /// An event, and which of the copies it is about.
@@ -170,10 +162,12 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
 /// short.
 async fn flush(written: impl Future<Output = ()>, signals: &mut Signals, stopped: bool) {
     let mut written = pin!(written);
-    if !stopped {
+    let mut waits = !stopped;
+    while waits {
         tokio::select! {
             () = &mut written => return,
-            _ = signals.next() => {}
+            // A restart is no wish to stop, and there is nothing left to restart.
+            asked = signals.next() => waits = matches!(asked, Asked::Restart(_)),
         }
     }
     // Whoever does not read by now has had the time.
@@ -187,36 +181,58 @@ async fn drive(
     mut requests: Option<mpsc::Receiver<Request>>,
     mut stdout_broken: oneshot::Receiver<()>,
 ) -> bool {
-    let mut stopping = false;
+    let mut stopping_since: Option<Instant> = None;
     let mut stdout_works = true;
     while !supervise.core().is_at_rest() {
-        let input = tokio::select! {
+        let wish = tokio::select! {
             happened = supervise.wait() => {
                 supervise.react(happened).await;
                 continue;
             }
-            asked = signals.next() => stop_or_hurry(asked.into(), stopping),
-            request = next_request(&mut requests) => stop_or_hurry(request, stopping),
+            asked = signals.next() => wish_of(asked, stopping_since),
+            request = next_request(&mut requests) => match request {
+                Request::Restart { reason } => Some(Wish::Restart(reason)),
+                Request::Stop => stopping_since.is_none().then_some(Wish::Stop("asked to stop")),
+            },
             _ = &mut stdout_broken, if stdout_works => {
-                // Whoever read us is gone, as in `afresh keep … | head`: without us the command
-                // would have met the same end.
+                // As in `afresh keep … | head`: without us the command would have met the same end.
                 stdout_works = false;
-                supervise.log("whoever read our output is gone, stopping");
-                Input::Shutdown { within: None }
+                stopping_since.is_none().then_some(Wish::Stop("whoever read our output is gone"))
             }
         };
-        stopping |= matches!(input, Input::Shutdown { .. });
-        supervise.input(&input).await;
+        match wish {
+            None => {}
+            Some(Wish::Restart(_)) if stopping_since.is_some() => {
+                supervise.log("no restart: afresh is stopping");
+            }
+            Some(Wish::Restart(reason)) => supervise.input(&Input::Restart { reason }).await,
+            Some(Wish::Stop(why)) => {
+                stopping_since = Some(Instant::now());
+                supervise.log(&format!("{why}: stopping"));
+                supervise.input(&Input::Shutdown { within: None }).await;
+            }
+            Some(Wish::Hurry) => supervise.input(&Input::HurryUp).await,
+        }
     }
-    stopping
+    stopping_since.is_some()
 }
 
-/// The second wish to stop is one to stop now.
-fn stop_or_hurry(request: Request, stopping: bool) -> Input {
-    match request {
-        Request::Restart { reason } => Input::Restart { reason },
-        Request::Stop if stopping => Input::HurryUp,
-        Request::Stop => Input::Shutdown { within: None },
+/// What somebody wants of a supervisor that runs.
+enum Wish {
+    Restart(String),
+    Stop(&'static str),
+    Hurry,
+}
+
+/// What a signal wants. Only a person who presses Ctrl+C again, after a moment, wants it now: many
+/// others send several signals for one stop.
+fn wish_of(asked: Asked, stopping_since: Option<Instant>) -> Option<Wish> {
+    match (asked, stopping_since) {
+        (Asked::Restart(reason), _) => Some(Wish::Restart(reason.to_owned())),
+        (Asked::Stop(name), None) => Some(Wish::Stop(name)),
+        (Asked::Interrupt, None) => Some(Wish::Stop("interrupted")),
+        (Asked::Interrupt, Some(since)) if since.elapsed() > HURRY_GAP => Some(Wish::Hurry),
+        (Asked::Interrupt | Asked::Stop(_), Some(_)) => None,
     }
 }
 
@@ -292,7 +308,7 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
         _ => {
             command.env.push(("AFRESH_COPY".into(), copy.to_string().into()));
             let name = format!("{}-{copy}", keep.name);
-            let form = Form::Lines(format!("{name} | "));
+            let form = Form::Lines(format!("{} | ", harmless(&name).replace('\n', " ")));
             (name, form)
         }
     };

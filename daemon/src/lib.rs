@@ -1,5 +1,6 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+mod definition;
 mod doctor;
 mod keep;
 mod mcp;
@@ -11,6 +12,7 @@ mod run_briefly;
 mod self_test;
 pub mod store;
 mod supervise;
+mod talk;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{

@@ -7,30 +7,30 @@
 //! other way round.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::pin::pin;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, OUTBOX_LINES_MAX, PIPE_CHUNK_BYTES,
-    QUEUE_WAIT, RETRY_WHEN_WANTED, TALK_LINES_MAX, TRAIL_SYNC_WAIT,
+    CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, OUTBOX_LINES_MAX, QUEUE_WAIT,
+    RETRY_WHEN_WANTED, TALK_LINES_MAX, TRAIL_SYNC_WAIT,
 };
 use afresh_core::mcp::frame::{Frame, Lines};
 use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest};
 use afresh_core::time::Time;
-use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::keep::{self, Keep, KeepError, Request};
-use crate::os::{self, PipeReader, PipeWriter, Signals};
+use crate::definition::{Definition, Surroundings, Talker};
+use crate::keep::{self, Keep, KeepError};
+use crate::os::{self, Asked, Signals};
 use crate::output::Output;
 use crate::pipe::{Form, read_stdin};
 use crate::process::{Processes, Report, ignore_in_supervisor};
 use crate::store::chain;
-use crate::supervise::{Definition, Happened, Supervise, Surroundings, Talker, seed};
+use crate::supervise::{Happened, Supervise, seed};
+use crate::talk::{Word, listen, speak, until_room};
 
 /// Stands in front of an MCP server until the client is gone or the server has ended for good.
 /// Returns the exit code.
@@ -124,13 +124,6 @@ struct Front {
     last_wanted: Option<Instant>,
 }
 
-/// What an instance says.
-enum Word {
-    Frame(Generation, Frame),
-    /// Its output has ended, and all of it was told.
-    End(Generation),
-}
-
 impl Front {
     async fn drive(
         &mut self,
@@ -143,16 +136,18 @@ impl Front {
         let (words_sender, mut words) = mpsc::channel(TALK_LINES_MAX);
         let mut leaving = false;
         while !self.is_over(leaving) {
-            let may_read_client = !leaving && self.server_has_room();
+            let full = self.full_instance();
+            let may_read_client = !leaving && full.is_none();
             let may_read_server = self.outbox.len() < OUTBOX_LINES_MAX;
             let wakeup = self.next_wakeup();
             tokio::select! {
                 biased;
-                asked = signals.next() => match Request::from(asked) {
-                    Request::Restart { reason } => {
-                        self.supervise.input_to(self.service, ServiceInput::Restart { reason }).await;
+                asked = signals.next() => match asked {
+                    Asked::Restart(reason) => {
+                        let input = ServiceInput::Restart { reason: reason.to_owned() };
+                        self.supervise.input_to(self.service, input).await;
                     }
-                    Request::Stop => self.leave(&mut leaving).await,
+                    Asked::Stop(_) | Asked::Interrupt => self.leave(&mut leaving).await,
                 },
                 _ = &mut client_gone, if !leaving => self.leave(&mut leaving).await,
                 place = stdout.reserve(), if !self.outbox.is_empty() => {
@@ -163,6 +158,7 @@ impl Front {
                 happened = self.supervise.wait() => self.react(happened).await,
                 Some(talker) = arrivals.recv() => self.welcome(talker, &words_sender),
                 Some(word) = words.recv(), if may_read_server => self.hear(word).await,
+                () = until_room(full.as_ref()), if full.is_some() => {}
                 chunk = client.recv(), if may_read_client => match chunk {
                     Some(bytes) => self.hear_client(&bytes).await,
                     None => self.leave(&mut leaving).await,
@@ -197,8 +193,9 @@ impl Front {
         self.supervise.input_to(self.service, input).await;
     }
 
-    fn server_has_room(&self) -> bool {
-        self.instances.values().all(|lines| lines.capacity() > TALK_LINES_MAX / 2)
+    /// An instance that does not take its lines as fast as they come.
+    fn full_instance(&self) -> Option<mpsc::Sender<Vec<u8>>> {
+        self.instances.values().find(|lines| lines.capacity() <= TALK_LINES_MAX / 2).cloned()
     }
 
     fn now(&self) -> Time {
@@ -350,52 +347,4 @@ impl Front {
             }
         }
     }
-}
-
-/// Writes lines to an instance, several at once when they wait.
-async fn speak(mut stdin: PipeWriter, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(mut bytes) = lines.recv().await {
-        while bytes.len() < PIPE_CHUNK_BYTES
-            && let Ok(more) = lines.try_recv()
-        {
-            bytes.extend_from_slice(&more);
-        }
-        if stdin.write_all(&bytes).await.is_err() {
-            // Its end is told elsewhere; what is meant for it is settled by the conversation.
-            return;
-        }
-    }
-}
-
-/// Reads an instance's lines until its output ends, or the instance is gone and the pipe is empty.
-async fn listen(
-    generation: Generation,
-    stdout: PipeReader,
-    mut gone: tokio::sync::watch::Receiver<bool>,
-    words: mpsc::Sender<Word>,
-) {
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; PIPE_CHUNK_BYTES * 4];
-    loop {
-        let ended = *gone.borrow_and_update();
-        match stdout.try_read(&mut buffer) {
-            Ok(0) => break,
-            Ok(length) => {
-                for frame in lines.push(&buffer[..length]) {
-                    if words.send(Word::Frame(generation, frame)).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
-                tokio::select! {
-                    ready = stdout.readable() => if ready.is_err() { break },
-                    changed = gone.changed() => if changed.is_err() { break },
-                }
-            }
-            Err(_) => break,
-        }
-    }
-    // Half a line of an instance that is gone is nobody's.
-    words.send(Word::End(generation)).await.ok();
 }

@@ -116,7 +116,7 @@ pub(crate) fn now() -> Stamp {
 fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::Receiver<Chunk>) {
     let mut page = Page::default();
     loop {
-        let bytes = match next(&mut queue, page.is_waiting()) {
+        let bytes = match next(&mut queue, page.waiting_since) {
             Some(Some(chunk)) => page.add(chunk),
             Some(None) => page.give_up_waiting(),
             None => break,
@@ -170,11 +170,11 @@ impl<S: Write, C: Fn(&str)> Writer<S, C> {
 }
 
 /// The next chunk; `Some(None)` when the patience for the rest of a line is over.
-fn next(queue: &mut mpsc::Receiver<Chunk>, hurried: bool) -> Option<Option<Chunk>> {
-    if !hurried {
+fn next(queue: &mut mpsc::Receiver<Chunk>, since: Option<Instant>) -> Option<Option<Chunk>> {
+    let Some(since) = since else {
         return queue.blocking_recv().map(Some);
-    }
-    let deadline = Instant::now() + LINE_PATIENCE;
+    };
+    let deadline = since + LINE_PATIENCE;
     while Instant::now() < deadline {
         match queue.try_recv() {
             Ok(chunk) => return Some(Some(chunk)),
@@ -192,8 +192,9 @@ fn next(queue: &mut mpsc::Receiver<Chunk>, hurried: bool) -> Option<Option<Chunk
 struct Page {
     /// A line of the service has begun and not ended.
     in_line: bool,
-    /// Our lines that wait for its end.
+    /// Our lines that wait for its end, and since when.
     waiting: String,
+    waiting_since: Option<Instant>,
 }
 
 impl Page {
@@ -206,6 +207,7 @@ impl Page {
         match chunk {
             Chunk::Line(line) if self.in_line => {
                 self.waiting.push_str(&line);
+                self.waiting_since.get_or_insert_with(Instant::now);
                 Vec::new()
             }
             Chunk::Line(line) => line.into_bytes(),
@@ -214,6 +216,7 @@ impl Page {
                 if self.is_waiting()
                     && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
                 {
+                    self.waiting_since = None;
                     let waiting = std::mem::take(&mut self.waiting).into_bytes();
                     bytes.splice(end + 1..end + 1, waiting);
                 }
@@ -228,6 +231,7 @@ impl Page {
             return Vec::new();
         }
         self.in_line = false;
+        self.waiting_since = None;
         let waiting = std::mem::take(&mut self.waiting);
         [b"\n", waiting.as_bytes()].concat()
     }

@@ -1,10 +1,11 @@
 //! Bounded byte pumps between our own stdio and an instance's.
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 
 use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX, STDIN_RETRY_PAUSE};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::Output;
@@ -18,16 +19,54 @@ pub(crate) enum Form {
     Lines(String),
 }
 
+/// The pumps of one instance's output.
+pub(crate) struct Pumps {
+    gone: watch::Sender<bool>,
+    pub(crate) tasks: JoinSet<()>,
+}
+
+impl Pumps {
+    /// Starts them; nothing flows before those of earlier instances are done.
+    pub(crate) fn start(
+        pipes: Vec<(PipeReader, Output)>,
+        form: &Form,
+        mut earlier: JoinSet<()>,
+    ) -> Self {
+        let (gone, watch) = watch::channel(false);
+        let (open, gate) = watch::channel(());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            while earlier.join_next().await.is_some() {}
+            drop(open);
+        });
+        for (pipe, output) in pipes {
+            let mut gate = gate.clone();
+            let pump = forward(pipe, output, form.clone(), watch.clone());
+            tasks.spawn(async move {
+                while gate.changed().await.is_ok() {}
+                pump.await;
+            });
+        }
+        Self { gone, tasks }
+    }
+
+    /// Turns true when the instance is gone.
+    pub(crate) fn gone(&self) -> watch::Receiver<bool> {
+        self.gone.subscribe()
+    }
+
+    /// The instance is gone: takes what is left in its pipes.
+    pub(crate) async fn drain(&mut self) {
+        self.gone.send_replace(true);
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
 /// Copies an instance's output to ours until its end.
 ///
 /// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
 /// process that could not be killed may hold the other end for ever.
-pub(crate) async fn forward(
-    pipe: PipeReader,
-    output: Output,
-    form: Form,
-    mut gone: watch::Receiver<bool>,
-) {
+async fn forward(pipe: PipeReader, output: Output, form: Form, mut gone: watch::Receiver<bool>) {
     let mut lines = Vec::new();
     loop {
         let ended = *gone.borrow_and_update();
@@ -104,7 +143,9 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for_stdin(),
                 // A job in the background may not read the terminal: its service has a stdin that
                 // is silent meanwhile, not one that has ended.
-                Err(_) => std::thread::sleep(STDIN_RETRY_PAUSE),
+                Err(_) if io::stdin().is_terminal() => std::thread::sleep(STDIN_RETRY_PAUSE),
+                // A folder, say: there is nothing to read.
+                Err(_) => return,
             }
         }
     };

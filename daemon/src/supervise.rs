@@ -1,68 +1,25 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::audit::marker::Marker;
 use afresh_core::audit::{Level, Record};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, TRAIL_SYNC_WAIT};
-use afresh_core::policy::Policy;
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::Time;
-use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::os::{PipeReader, PipeWriter};
-use crate::output::{Output, now};
-use crate::pipe::{Form, forward};
-use crate::process::{Command, Processes, Remains, Report, Stdio};
+use crate::definition::{Definition, Surroundings, Talker};
+use crate::os::PipeWriter;
+use crate::output::now;
+use crate::pipe::Pumps;
+use crate::process::{Processes, Remains, Report, Stdio};
 use crate::store::chain;
 use crate::store::marker;
-use crate::store::trail::Trail;
-
-/// A service as it is defined.
-#[derive(Clone, Debug)]
-pub(crate) struct Definition {
-    /// Its key, in the trail and in commands.
-    pub(crate) name: String,
-    /// How people call it.
-    pub(crate) title: String,
-    pub(crate) command: Command,
-    pub(crate) policy: Policy,
-    /// How its output appears in ours.
-    pub(crate) form: Form,
-}
-
-/// A new instance that speaks a protocol.
-pub(crate) struct Talker {
-    pub(crate) generation: Generation,
-    pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    /// Turns true when the instance is gone.
-    pub(crate) gone: watch::Receiver<bool>,
-}
-
-/// Told to whoever wants to watch: the same events that go to the trail.
-pub(crate) type Told = (ServiceId, Event);
-
-/// The streams and files that the loop writes to.
-pub(crate) struct Surroundings {
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
-    pub(crate) trail: Trail,
-    pub(crate) marker_file: PathBuf,
-    /// Which part of afresh speaks in the trail.
-    pub(crate) logger: &'static str,
-    /// Gets the pipes of each new instance, where they are not simply passed on: a conversation's.
-    pub(crate) talkers: Option<mpsc::Sender<Talker>>,
-    /// Gets the stdin of each new instance, and `None` when it is to be closed.
-    pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
-    pub(crate) told: Option<mpsc::Sender<Told>>,
-}
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -73,8 +30,6 @@ pub(crate) struct Supervise {
     around: Surroundings,
     /// Inputs that came from performing an effect.
     follow_ups: VecDeque<(ServiceId, Input)>,
-    /// Pumps of instances that are gone, whose last output our reader has not taken yet.
-    lingering: VecDeque<JoinSet<()>>,
     /// A request that is on record, and is acknowledged when it is in the marker too.
     unsaid: Option<Event>,
 }
@@ -82,12 +37,15 @@ pub(crate) struct Supervise {
 struct Kept {
     definition: Definition,
     instance: Option<Instance>,
+    /// Pumps of instances that are gone, whose last output our reader has not taken yet; the next
+    /// instance's wait for them.
+    lingering: JoinSet<()>,
+    lingering_count: usize,
 }
 
 /// The pumps of one instance.
 struct Instance {
-    gone: watch::Sender<bool>,
-    pumps: JoinSet<()>,
+    pumps: Pumps,
     /// Held while nobody feeds it.
     _stdin: Option<PipeWriter>,
 }
@@ -101,7 +59,6 @@ impl Supervise {
             processes,
             around,
             follow_ups: VecDeque::new(),
-            lingering: VecDeque::new(),
             unsaid: None,
         }
     }
@@ -109,7 +66,9 @@ impl Supervise {
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
         let id = self.core.add(Service::new(definition.policy.clone(), seed));
-        self.services.insert(id, Kept { definition, instance: None });
+        let kept =
+            Kept { definition, instance: None, lingering: JoinSet::new(), lingering_count: 0 };
+        self.services.insert(id, kept);
         id
     }
 
@@ -182,12 +141,13 @@ impl Supervise {
 
     /// Ends the process layer. Returns what is around it, and the pumps that still have output for
     /// our reader.
-    pub(crate) async fn shutdown(mut self) -> (Surroundings, VecDeque<JoinSet<()>>) {
+    pub(crate) async fn shutdown(mut self) -> (Surroundings, Vec<JoinSet<()>>) {
         for id in self.services.keys().copied().collect::<Vec<_>>() {
             self.end_pumps(id).await;
         }
         self.processes.shutdown().await;
-        (self.around, self.lingering)
+        let lingering = self.services.into_values().map(|kept| kept.lingering).collect();
+        (self.around, lingering)
     }
 
     fn now(&self) -> Time {
@@ -232,28 +192,33 @@ impl Supervise {
         }
         match self.processes.spawn(service, generation, &command) {
             Ok(Stdio { stdin, stdout, stderr }) => {
-                let (gone, watch) = watch::channel(false);
+                let earlier = std::mem::take(&mut kept.lingering);
+                if earlier.is_empty() {
+                    kept.lingering_count = 0;
+                }
+                let mut pumped = vec![(stderr, self.around.stderr.clone())];
                 let form = &kept.definition.form;
-                let mut pumps = JoinSet::new();
-                let err = self.around.stderr.clone();
-                pumps.spawn(forward(stderr, err, form.clone(), watch.clone()));
-                let stdin = if let Some(talkers) = &self.around.talkers {
-                    let talker = Talker { generation, stdin, stdout, gone: watch };
-                    // Whoever talks lives as long as the loop.
-                    talkers.send(talker).await.ok();
-                    None
-                } else {
-                    let out = self.around.stdout.clone();
-                    pumps.spawn(forward(stdout, out, form.clone(), watch));
-                    match &self.around.stdin {
-                        // The feeder lives as long as the loop.
-                        Some(feeder) => {
-                            feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0)
-                        }
-                        None => None,
+                let (pumps, stdin) = match &self.around.talkers {
+                    Some(talkers) => {
+                        let pumps = Pumps::start(pumped, form, earlier);
+                        let talker = Talker { generation, stdin, stdout, gone: pumps.gone() };
+                        // Whoever talks lives as long as the loop.
+                        talkers.send(talker).await.ok();
+                        (pumps, None)
+                    }
+                    None => {
+                        pumped.push((stdout, self.around.stdout.clone()));
+                        let stdin = match &self.around.stdin {
+                            // The feeder lives as long as the loop.
+                            Some(feeder) => {
+                                feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0)
+                            }
+                            None => None,
+                        };
+                        (Pumps::start(pumped, form, earlier), stdin)
                     }
                 };
-                kept.instance = Some(Instance { gone, pumps, _stdin: stdin });
+                kept.instance = Some(Instance { pumps, _stdin: stdin });
             }
             Err(failure) => {
                 self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
@@ -275,21 +240,18 @@ impl Supervise {
     async fn end_pumps(&mut self, service: ServiceId) {
         let instance = self.services.get_mut(&service).and_then(|kept| kept.instance.take());
         let Some(mut instance) = instance else { return };
-        instance.gone.send_replace(true);
-        let drained = async { while instance.pumps.join_next().await.is_some() {} };
-        if timeout(DRAIN_MAX, drained).await.is_err() {
-            // Our own reader is slow: the rest follows when it reads on.
-            self.lingering.push_back(instance.pumps);
+        if timeout(DRAIN_MAX, instance.pumps.drain()).await.is_ok() {
+            return;
         }
-        self.lingering.retain_mut(|pumps| {
-            while pumps.try_join_next().is_some() {}
-            !pumps.is_empty()
-        });
-        if self.lingering.len() > LINGERING_MAX {
-            self.lingering.pop_front();
-            let text = "output of an earlier instance is dropped: nobody reads it";
-            self.around.stderr.log(text);
+        // Our own reader is slow: the rest follows when it reads on.
+        let Some(kept) = self.services.get_mut(&service) else { return };
+        kept.lingering_count += 1;
+        if kept.lingering_count > LINGERING_MAX {
+            kept.lingering_count = 0;
+            instance.pumps.tasks.abort_all();
+            self.around.stderr.log("output of earlier instances is dropped: nobody reads it");
         }
+        kept.lingering = instance.pumps.tasks;
     }
 
     fn tell_remains(&self, service: ServiceId, remains: &Remains) {
@@ -388,7 +350,8 @@ impl Supervise {
             self.around.stderr.log(&chain(&error));
         }
         if let Some(event) = self.unsaid.take() {
-            let message = format!("{}: {reason}", event.message(&self.title(service)));
+            let title = self.title(service);
+            let message = format!("{} for {title}: {reason}", event.message(&title));
             self.say(service, &message, event).await;
         }
     }

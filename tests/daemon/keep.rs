@@ -203,7 +203,7 @@ fn a_link_to_somebody_elses_file_is_left_alone() {
     symlink(&theirs, env.audit_file()).expect("the folder is ours");
     let done = env.run(&["keep", "--", HOSTILE, "exit", "0"]);
     assert_eq!(done.code, Some(0));
-    assert!(done.stderr.contains("it is no trail"), "{}", done.stderr);
+    assert!(done.stderr.contains("it is a symbolic link, not a file"), "{}", done.stderr);
     let text = fs::read_to_string(&theirs).expect("it is there");
     assert_eq!(text, "ssh-ed25519 AAAA\nssh-ed25519 BBBB");
     env.assert_nothing_left();
@@ -240,5 +240,16 @@ fn a_configuration_that_is_no_file_is_an_error_and_no_wait() {
     let done = env.run(&["keep", "--", HOSTILE, "exit", "0"]);
     assert_eq!(done.code, Some(3));
     assert!(done.stderr.contains("afresh.toml` is not a file"), "{}", done.stderr);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_trail_that_was_overwritten_is_put_aside() {
+    let env = TestEnv::new();
+    fs::write(env.audit_file(), [0; 100]).expect("ours");
+    assert_eq!(env.run(&["keep", "--", HOSTILE, "exit", "0"]).code, Some(0));
+    assert_eq!(env.events("server_started").len(), 1);
+    let aside = env.work().join(".afresh/audit.jsonl.damaged");
+    assert_eq!(fs::read(aside).expect("it is kept"), [0; 100]);
     env.assert_nothing_left();
 }

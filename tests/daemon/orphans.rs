@@ -198,15 +198,17 @@ fn children_that_were_there_before_us_are_left_alone() {
     let env = TestEnv::new();
     let afresh = afresh_tests::afresh_binary().display();
     // The shell starts a process and then becomes afresh, which inherits it as a child.
-    let script = format!("{HOSTILE} idle & exec {afresh} keep -- {HOSTILE} exit 0");
+    // One of them loses its own parent meanwhile.
+    let script =
+        format!("( {HOSTILE} idle & ) ; {HOSTILE} idle & exec {afresh} keep -- {HOSTILE} exit 0");
     let mut command = std::process::Command::new("sh");
     command.args(["-c", &script]);
     env.furnish(&mut command);
     let mut shell = afresh_tests::Running::start(command);
-    shell.wait_stdout("ready", 1);
+    shell.wait_stdout("ready", 2);
     assert_eq!(shell.wait().code(), Some(0));
     let left = env.alive();
-    assert_eq!(left.len(), 1, "{left:?}");
-    left[0].signal(Signal::SIGKILL);
+    assert_eq!(left.len(), 2, "{left:?}");
+    left.iter().for_each(|process| process.signal(Signal::SIGKILL));
     env.assert_nothing_left();
 }

@@ -36,6 +36,24 @@ fn a_second_ctrl_c_waits_for_nothing() {
 }
 
 #[test]
+fn several_signals_for_one_stop_leave_the_grace_alone() {
+    // A terminal that closes sends two hangups, `timeout` sends SIGTERM twice.
+    let env = TestEnv::new();
+    let script =
+        "trap 'sleep 0.3; echo cleaned; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut afresh = env.start(&["keep", "--", "sh", "-c", script]);
+    afresh.wait_stdout("ready", 1);
+    afresh.wait_started(1);
+    for signal in [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGTERM]
+    {
+        afresh.signal(signal);
+    }
+    assert_eq!(afresh.wait().code(), Some(0));
+    assert!(afresh.stdout().contains("cleaned"), "{}", afresh.stderr());
+    env.assert_nothing_left();
+}
+
+#[test]
 fn ctrl_c_in_a_backoff_ends_at_once() {
     // G6
     let env = TestEnv::new();

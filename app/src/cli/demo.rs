@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let last_helper_gone = instance.helper_is_gone();
     let trail = stage.end()?;
     let all_well = last_helper_gone && results.iter().all(|result| result.helper_gone);
-    summarise(arguments, screen, &results, trail, all_well)
+    summarise(arguments, &results, trail, all_well)
 }
 
 struct Outcome {
@@ -112,7 +112,6 @@ struct Outcome {
 
 fn summarise(
     arguments: &Arguments,
-    screen: Screen,
     results: &[Outcome],
     trail: usize,
     all_well: bool,
@@ -138,12 +137,12 @@ fn summarise(
             .map(|result| format!("{} {}", result.act, show_duration(result.down)))
             .collect();
         let left = if all_well { "nothing" } else { "SOMETHING" };
-        screen.say(&format!(
+        output::print(&format!(
             "\n  {} restarts, down for: {}\n  {trail} records in the trail, {left} left behind\n\n\
              Next: `afresh keep -- YOUR COMMAND`, then `afresh history`.\n",
             results.len(),
             downs.join(", ")
-        ));
+        ))?;
     }
     Ok(if all_well { Exit::Success } else { Exit::Failed })
 }

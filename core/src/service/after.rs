@@ -124,7 +124,7 @@ impl Service {
                     attempt: self.restarts.consecutive,
                     attempts_max: self.policy.max_restarts,
                 }));
-                self.process = Process::Waiting { spawn_at: now + delay };
+                self.process = Process::Waiting { spawn_at: now + delay, requested: false };
             }
             Verdict::GiveUp => {
                 effects.push(Effect::Tell(Event::GaveUp {

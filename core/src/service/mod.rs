@@ -101,7 +101,7 @@ impl Service {
     pub fn next_wakeup(&self) -> Option<Time> {
         match &self.process {
             Process::Down(_) | Process::Starting { .. } => None,
-            Process::Waiting { spawn_at } => Some(*spawn_at),
+            Process::Waiting { spawn_at, .. } => Some(*spawn_at),
             Process::Running { since, restart_at, .. } => {
                 let stable_at = (self.restarts.consecutive > 0).then(|| self.stable_at(*since));
                 let restart_at = restart_at.as_ref().map(|(at, _)| *at);
@@ -137,9 +137,9 @@ impl Service {
         match &mut self.process {
             Process::Down(_) => {
                 self.restarts.forget();
-                self.process = Process::Waiting { spawn_at: now };
+                self.process = Process::Waiting { spawn_at: now, requested: false };
             }
-            Process::Waiting { spawn_at } => *spawn_at = now,
+            Process::Waiting { spawn_at, .. } => *spawn_at = now,
             Process::Stopping { goal: goal @ Goal::Down, .. } => *goal = Goal::NewInstance,
             Process::Starting { .. } | Process::Running { .. } | Process::Stopping { .. } => {}
         }
@@ -183,13 +183,18 @@ impl Service {
                 self.restarts.forget();
                 self.wait_for_requested(now, at, effects);
             }
-            Process::Waiting { .. } => self.wait_for_requested(now, at, effects),
+            // A request never makes the next start later than it is planned.
+            Process::Waiting { spawn_at, .. } => {
+                let at = at.min(*spawn_at);
+                self.wait_for_requested(now, at, effects);
+            }
             Process::Starting { since } => {
                 let since = *since;
                 self.exit_for_restart(now, None, since, reason, effects);
             }
             Process::Running { pid, since, restart_at } => {
                 if at > now {
+                    let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
                     *restart_at = Some((at, reason));
                     effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
                 } else {
@@ -263,14 +268,18 @@ impl Service {
         if at > now {
             effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
         }
-        self.restarts.requested(at);
-        self.process = Process::Waiting { spawn_at: at };
+        self.process = Process::Waiting { spawn_at: at, requested: true };
     }
 
     /// Takes the steps whose time has come.
     fn step(&mut self, now: Time, effects: &mut Vec<Effect>) {
         match &mut self.process {
-            Process::Waiting { spawn_at } if *spawn_at <= now => self.spawn(now, effects),
+            Process::Waiting { spawn_at, requested } if *spawn_at <= now => {
+                if *requested {
+                    self.restarts.requested(now);
+                }
+                self.spawn(now, effects);
+            }
             Process::Running { pid, since, restart_at } => {
                 let (pid, since) = (*pid, *since);
                 if let Some((_, reason)) = restart_at.take_if(|(at, _)| *at <= now) {

@@ -108,6 +108,8 @@ pub(super) enum Process {
     Down(Rest),
     Waiting {
         spawn_at: Time,
+        /// The start is one that somebody asked for.
+        requested: bool,
     },
     Starting {
         since: Time,

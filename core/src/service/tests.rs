@@ -294,6 +294,29 @@ fn a_throttled_restart_survives_the_death_of_the_instance() {
 }
 
 #[test]
+fn more_requests_never_make_the_next_start_later() {
+    // W4
+    let mut bench = Bench::running(exact());
+    bench.does(restart("one"));
+    bench.exit(Exit::Code(0));
+    bench.spawned();
+    bench.exit(Exit::Code(42));
+    assert_eq!(bench.wait_ms(), Some(1000));
+    for round in 1..=9 {
+        bench.after(100, restart("more"));
+        assert_eq!(bench.wait_ms(), Some(1000 - round * 100), "round {round}");
+    }
+    // The same for a wait after a crash.
+    let mut bench = Bench::running(Policy { throttle: Duration::from_secs(30), ..exact() });
+    bench.does(restart("one"));
+    bench.exit(Exit::Code(0));
+    bench.spawned();
+    bench.exit(Exit::Code(3));
+    bench.after(400, restart("two"));
+    assert_eq!(bench.wait_ms(), Some(600));
+}
+
+#[test]
 fn a_stop_climbs_the_ladder() {
     // W9 G6
     let policy = Policy { stdin_timeout: Duration::from_secs(1), ..exact() };

@@ -19,42 +19,41 @@ use super::{Limit, Sink, WatchLimits};
 pub(crate) struct Watch {
     /// None when the user has used up what the kernel grants.
     inotify: Option<Inotify>,
-    watched: Option<WatchDescriptor>,
+    watched: Vec<WatchDescriptor>,
 }
 
 impl Watch {
     pub(crate) fn new() -> Self {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        Self { inotify, watched: None }
+        Self { inotify, watched: Vec::new() }
     }
 
-    /// Watches a folder, or the nearest one above it that exists.
+    /// Watches a folder and the nearest one above it that exists: a folder that is removed while
+    /// a file in it is open does not say so itself.
     pub(crate) fn renew(&mut self, folder: &Path) {
         let Some(inotify) = &self.inotify else {
             return;
         };
         let moves = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_MOVED_TO
+            | AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
-        let all = moves | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_DELETE;
-        let above = folder.ancestors().skip(1).map(|above| (above, moves));
-        let watched = std::iter::once((folder, all))
-            .chain(above)
-            .find_map(|(folder, flags)| inotify.add_watch(folder, flags).ok());
+        let itself = inotify.add_watch(folder, moves | AddWatchFlags::IN_MODIFY).ok();
+        let above =
+            folder.ancestors().skip(1).find_map(|above| inotify.add_watch(above, moves).ok());
         // Watching the same folder again gives the same descriptor.
-        if let Some(old) = self.watched
-            && self.watched != watched
-        {
+        let watched: Vec<WatchDescriptor> = itself.into_iter().chain(above).collect();
+        for old in self.watched.iter().filter(|old| !watched.contains(old)) {
             // It fails where the folder is gone, and the watch with it.
-            inotify.rm_watch(old).ok();
+            inotify.rm_watch(*old).ok();
         }
         self.watched = watched;
     }
 
     /// Waits for a change, or for the end of the sink.
     pub(crate) fn wait(&self, wait_max: Option<Duration>, sink: Option<&Sink>) -> io::Result<()> {
-        let Some((inotify, _)) = self.inotify.as_ref().zip(self.watched) else {
+        let Some(inotify) = self.inotify.as_ref().filter(|_| !self.watched.is_empty()) else {
             let pause = wait_max.unwrap_or(FOLLOW_POLL_INTERVAL);
             std::thread::sleep(pause.min(FOLLOW_POLL_INTERVAL));
             return Ok(());

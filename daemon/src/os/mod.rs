@@ -30,8 +30,11 @@ pub use self::system::{HOME_VARIABLE, detach, is_variable};
 /// What the system asks of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// To stop in order, and end.
-    Stop,
+    /// To stop in order, and end; with the name of what asked. Many send several at once: a shell
+    /// and the kernel when a terminal closes, `timeout` to a process and its group.
+    Stop(&'static str),
+    /// The same, by a person at a keyboard: the second time means now.
+    Interrupt,
     /// To replace the instances by new ones; with the name of what asked.
     #[cfg_attr(windows, expect(dead_code, reason = "nothing there asks for it"))]
     Restart(&'static str),

@@ -58,9 +58,9 @@ impl Signals {
     /// The next wish. Cancel safe.
     pub(crate) async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.terminate.recv() => Asked::Stop,
-            () = heard(self.hangup.as_mut()) => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
+            () = heard(self.hangup.as_mut()) => Asked::Stop("SIGHUP"),
             _ = self.user.recv() => Asked::Restart("SIGUSR1"),
         }
     }

@@ -62,10 +62,10 @@ impl Signals {
     /// The next wish. Cancel safe.
     pub(crate) async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.interrupt_hard.recv() => Asked::Stop,
-            _ = self.close.recv() => Asked::Stop,
-            _ = self.shutdown.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Interrupt,
+            _ = self.interrupt_hard.recv() => Asked::Stop("the console"),
+            _ = self.close.recv() => Asked::Stop("the console"),
+            _ = self.shutdown.recv() => Asked::Stop("the console"),
         }
     }
 }

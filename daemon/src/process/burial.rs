@@ -1,7 +1,9 @@
 //! What follows the loss of a guardian or of the warden: nothing of theirs may stay.
 
+use std::time::Duration;
+
 use afresh_core::id::ServiceId;
-use afresh_core::limits::SWEEP_MAX;
+use afresh_core::limits::{SWEEP_MAX, SWEEP_ON_MAX};
 use afresh_core::service::Exit;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -59,17 +61,21 @@ impl Processes {
         let remaining = self.reap();
         let living = self.guardians.values().filter_map(|guardian| guardian.pid);
         let warden = self.warden.as_ref().and_then(|warden| warden.pid);
-        let spared: Vec<Pid> = living.chain(warden).chain(self.spared.iter().copied()).collect();
+        let foreign = self.spared.iter().copied().chain(tree::in_our_session());
+        let spared: Vec<Pid> = living.chain(warden).chain(foreign).collect();
         let strays = match remaining {
             Remaining::None => 0,
             Remaining::Some => tree::signal_all(Signal::SIGKILL, &spared),
         };
-        let given_up = self.sweeping_since.is_none_or(|since| since.elapsed() > SWEEP_MAX);
+        let elapsed = self.sweeping_since.map_or(Duration::MAX, |since| since.elapsed());
         let done = strays == 0 && self.lost_warden.is_none();
-        if !done && !given_up {
+        if !done && elapsed <= SWEEP_MAX {
             return;
         }
-        self.sweeping_since = None;
+        // What cannot be ended is told once, and tried on for a while.
+        if done || elapsed > SWEEP_ON_MAX {
+            self.sweeping_since = None;
+        }
         let survivors = if strays > 0 { tree::survivors(&spared) } else { Vec::new() };
         for number in self.burials.keys().copied().collect::<Vec<_>>() {
             self.buried(number, survivors.clone());

@@ -41,8 +41,10 @@ impl Cgroup {
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let parts: Vec<&str> = name.to_str().unwrap_or_default().split('-').collect();
-            let ["afresh", namespace, supervisor, ..] = parts[..] else { continue };
-            if namespace == ours && !Path::new("/proc").join(supervisor).exists() {
+            let ["afresh", namespace, supervisor, warden, _] = parts[..] else { continue };
+            // A warden that outlives its supervisor is giving the services their grace.
+            let lives = |pid: &str| Path::new("/proc").join(pid).exists();
+            if namespace == ours && !lives(supervisor) && !lives(warden) {
                 let left = Self { path: entry.path(), made: true };
                 left.kill();
             }
@@ -77,7 +79,7 @@ impl Drop for Cgroup {
             // What was killed a moment ago may still be going. What cannot be killed keeps it, and
             // the next warden tries again.
             for _ in 0..20 {
-                match fs::remove_dir(&self.path) {
+                match remove_empty(&self.path) {
                     Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                         std::thread::sleep(Duration::from_millis(1));
                     }
@@ -86,6 +88,16 @@ impl Drop for Cgroup {
             }
         }
     }
+}
+
+/// Removes a cgroup and those inside it: a service may be an afresh itself.
+fn remove_empty(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)?.flatten() {
+        if entry.file_type()?.is_dir() {
+            remove_empty(&entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
 }
 
 /// The PID namespace that the numbers of processes belong to; `None` where `/proc` shows another.

@@ -8,10 +8,12 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command as StdCommand;
+use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_ORDERS_MAX,
+    GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN,
+    WARDEN_ORDERS_MAX,
 };
 use afresh_core::service::{Exit, SpawnFailure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -74,6 +76,7 @@ pub(crate) struct Processes {
     /// The warden was killed: what it left is ours to sweep.
     pub(super) sweeping_since: Option<Instant>,
     pub(super) lost_warden: Option<Pid>,
+    pub(super) warden_since: Option<Instant>,
     pub(super) child_ended: ChildSignal,
     /// The limit that we found and that our children get; ours is raised.
     pub(super) open_files: Option<(u64, u64)>,
@@ -116,6 +119,7 @@ impl Processes {
             spared: os::children(getpid()),
             sweeping_since: None,
             lost_warden: None,
+            warden_since: None,
             child_ended: signal(SignalKind::child()).map_err(StartError::Signals)?,
             open_files: raise_open_files(),
         };
@@ -202,7 +206,8 @@ impl Processes {
             let others = match remaining {
                 Remaining::None => 0,
                 Remaining::Some => {
-                    let spared: Vec<Pid> = self.spared.iter().copied().chain(warden).collect();
+                    let foreign = self.spared.iter().copied().chain(tree::in_our_session());
+                    let spared: Vec<Pid> = foreign.chain(warden).collect();
                     tree::signal_all(Signal::SIGKILL, &spared)
                 }
             };
@@ -268,6 +273,7 @@ impl Processes {
         )?;
         warden.pid = Some(pid);
         self.warden = Some(warden);
+        self.warden_since = Some(Instant::now());
         Ok(())
     }
 
@@ -296,10 +302,16 @@ impl Processes {
                     self.lost_warden = pid;
                     self.warden = None;
                     self.sweeping_since = Some(Instant::now());
-                    let text = match self.start_warden() {
-                        Ok(()) => "the warden was killed; a new one takes its place".to_owned(),
-                        Err(error) => {
-                            format!("the warden was killed, and no new one starts: {error}")
+                    let lived = self.warden_since.map_or(Duration::ZERO, |since| since.elapsed());
+                    let text = if lived < WARDEN_LIFE_MIN {
+                        "the warden was killed soon after its start; the next start makes another"
+                            .to_owned()
+                    } else {
+                        match self.start_warden() {
+                            Ok(()) => "the warden was killed; a new one takes its place".to_owned(),
+                            Err(error) => {
+                                format!("the warden was killed, and no new one starts: {error}")
+                            }
                         }
                     };
                     self.ready.push_back(Report::Notice(text));

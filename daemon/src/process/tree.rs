@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::{Pid, getpid, getsid};
 
 use super::frames::{End, Survivor};
 use super::os::{self, ChildWatch};
@@ -68,6 +68,14 @@ pub(super) fn descendants(spared: &[Pid]) -> Vec<Pid> {
         }
     }
     found
+}
+
+/// Children of ours that are none of our services: they are in our own session, which the warden
+/// and all below it have left.
+pub(super) fn in_our_session() -> Vec<Pid> {
+    let session = |pid: Option<Pid>| getsid(pid).ok();
+    let ours = session(None);
+    os::children(getpid()).into_iter().filter(|pid| session(Some(*pid)) == ours).collect()
 }
 
 /// Sends a signal to all descendants but `spared`. Returns how many there were.

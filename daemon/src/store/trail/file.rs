@@ -237,8 +237,16 @@ impl Open {
             FileKind::Fifo => return Err(WriteTrailError::NotAFile("a FIFO")),
             FileKind::Other => return Err(WriteTrailError::NotAFile("a socket or a block device")),
         };
+        if is_regular && is_link {
+            return Err(WriteTrailError::NotAFile("a symbolic link"));
+        }
         if is_regular && !begins_as_trail(&file).map_err(WriteTrailError::Open)? {
-            return Err(WriteTrailError::NotATrail);
+            // In our own folder it is a trail that was damaged: kept, but out of the way.
+            let own = folder.file_name().is_some_and(|name| name == ".afresh");
+            if !own || fs::rename(path, path.with_extension("jsonl.damaged")).is_err() {
+                return Err(WriteTrailError::NotATrail);
+            }
+            return Self::new(path);
         }
         Ok(Self {
             file,
