@@ -7,6 +7,7 @@ pub mod audit;
 pub mod config;
 pub mod id;
 pub mod limits;
+pub mod mcp;
 pub mod policy;
 pub mod service;
 pub mod supervisor;

@@ -166,6 +166,38 @@ pub const REQUESTS_MAX: usize = 16;
 /// watcher must only take and pass on.
 pub const EVENTS_MAX: usize = 256;
 
+/// The longest MCP message. Above every client's own limit (8 to 16 MiB where there is one); the
+/// request that a longer one belongs to is answered with an error that names this limit.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Messages that wait while no instance serves. More requests are answered at once, with an error;
+/// more notifications are dropped, and said.
+pub const QUEUE_LEN_MAX: usize = 1_000;
+
+/// The same, in bytes.
+pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long a request waits for an instance: well below the 60 s after which clients give up.
+pub const QUEUE_WAIT: Duration = Duration::from_secs(20);
+
+/// How long an instance may take to answer the replayed handshake; then it counts as crashed.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+
+/// When our client is gone, everything ends within this: clients kill what takes longer.
+pub const CLIENT_GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// After giving up, a call makes us try once more, at most this often.
+pub const RETRY_WHEN_WANTED: Duration = Duration::from_secs(60);
+
+/// Lines that wait for the client. While there are more, nothing is read from the server.
+pub const OUTBOX_LINES_MAX: usize = 64;
+
+/// Lines that wait for an instance, or come from one. While half of that waits, nothing is read from
+/// the client.
+pub const TALK_LINES_MAX: usize = 4_096;
+
+/// How long a server may live on after it has closed its stdout; then it counts as crashed.
+pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);

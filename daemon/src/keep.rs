@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::definition::{Definition, Surroundings};
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -21,7 +22,7 @@ use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_superv
 use crate::store::chain;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
-use crate::supervise::{Definition, Supervise, Surroundings, seed};
+use crate::supervise::{Supervise, seed};
 
 /// What is to be kept alive, and how.
 #[derive(Debug)]
@@ -246,7 +247,7 @@ async fn next_request(requests: &mut Option<mpsc::Receiver<Request>>) -> Request
     }
 }
 
-fn output(
+pub(crate) fn output(
     name: &str,
     quiet: bool,
     stream: impl FnOnce() -> io::Result<File>,
@@ -259,7 +260,7 @@ fn output(
     started.map_err(KeepError::Output)
 }
 
-fn surroundings(
+pub(crate) fn surroundings(
     keep: &mut Keep,
     stdout: Output,
     stderr: Output,
@@ -294,6 +295,7 @@ fn surroundings(
         trail,
         marker_file: files.marker,
         logger: "afresh.keep",
+        talkers: None,
         stdin,
         told: keep.watcher.take(),
     }
@@ -313,7 +315,7 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
     Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
 }
 
-fn started(keep: &Keep) -> Record {
+pub(crate) fn started(keep: &Keep) -> Record {
     let (version, pid) = (keep.version, std::process::id());
     let cwd = std::env::current_dir().unwrap_or_default();
     let argv: Vec<String> =
@@ -339,7 +341,7 @@ fn started(keep: &Keep) -> Record {
     }
 }
 
-fn stopped(name: &str, code: i32) -> Record {
+pub(crate) fn stopped(name: &str, code: i32) -> Record {
     let pid = std::process::id();
     Record {
         level: Level::Info,
@@ -351,7 +353,7 @@ fn stopped(name: &str, code: i32) -> Record {
 }
 
 /// The first code that is not 0, in the order of the copies.
-fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 {
+pub(crate) fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 {
     let code = |service: &Service| {
         let last = service.last_exit().map_or(1, |exit| exit.shell_code());
         match service.rest() {

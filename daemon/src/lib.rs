@@ -1,7 +1,9 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+mod definition;
 mod doctor;
 mod keep;
+mod mcp;
 mod os;
 mod output;
 mod pipe;
@@ -10,11 +12,13 @@ mod run_briefly;
 mod self_test;
 pub mod store;
 mod supervise;
+mod talk;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{
     Keep, KeepError, Request, RequestSender, Told, ToldReceiver, keep, requests, watcher,
 };
+pub use self::mcp::mcp;
 pub use self::os::{HOME_VARIABLE, detach, is_variable};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};

@@ -72,6 +72,17 @@ impl Output {
         self.chunks.send(Chunk::Bytes { bytes, _place: place }).await.ok();
     }
 
+    /// Waits for a place in the queue. Cancel safe.
+    pub(crate) async fn reserve(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.ok()
+    }
+
+    /// Passes bytes on at a place that was waited for.
+    pub(crate) fn pass_at(&self, place: Option<OwnedSemaphorePermit>, bytes: Vec<u8>) {
+        // There is room: the queue holds as many as there are places, and our own lines beside.
+        self.chunks.try_send(Chunk::Bytes { bytes, _place: place }).ok();
+    }
+
     /// Writes a line of the log. Never waits: when nobody reads, lines are dropped and counted.
     pub(crate) fn log(&self, message: &str) {
         let lost = self.dropped.swap(0, Ordering::Relaxed);

@@ -26,10 +26,9 @@ pub(crate) struct Pumps {
 }
 
 impl Pumps {
-    /// Starts them for stdout and stderr; nothing flows before those of earlier instances are done.
+    /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
-        pipes: [PipeReader; 2],
-        outputs: [Output; 2],
+        pipes: Vec<(PipeReader, Output)>,
         form: &Form,
         mut earlier: JoinSet<()>,
     ) -> Self {
@@ -40,7 +39,7 @@ impl Pumps {
             while earlier.join_next().await.is_some() {}
             drop(open);
         });
-        for (pipe, output) in pipes.into_iter().zip(outputs) {
+        for (pipe, output) in pipes {
             let mut gate = gate.clone();
             let pump = forward(pipe, output, form.clone(), watch.clone());
             tasks.spawn(async move {
@@ -49,6 +48,11 @@ impl Pumps {
             });
         }
         Self { gone, tasks }
+    }
+
+    /// Turns true when the instance is gone.
+    pub(crate) fn gone(&self) -> watch::Receiver<bool> {
+        self.gone.subscribe()
     }
 
     /// The instance is gone: takes what is left in its pipes.

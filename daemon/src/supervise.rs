@@ -1,57 +1,25 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::audit::marker::Marker;
 use afresh_core::audit::{Level, Record};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, TRAIL_SYNC_WAIT};
-use afresh_core::policy::Policy;
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::Time;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::definition::{Definition, Surroundings, Talker};
 use crate::os::PipeWriter;
-use crate::output::{Output, now};
-use crate::pipe::{Form, Pumps};
-use crate::process::{Command, Processes, Remains, Report, Stdio};
+use crate::output::now;
+use crate::pipe::Pumps;
+use crate::process::{Processes, Remains, Report, Stdio};
 use crate::store::chain;
 use crate::store::marker;
-use crate::store::trail::Trail;
-
-/// A service as it is defined.
-#[derive(Clone, Debug)]
-pub(crate) struct Definition {
-    /// Its key, in the trail and in commands.
-    pub(crate) name: String,
-    /// How people call it.
-    pub(crate) title: String,
-    pub(crate) command: Command,
-    pub(crate) policy: Policy,
-    /// How its output appears in ours.
-    pub(crate) form: Form,
-}
-
-/// Told to whoever wants to watch: the same events that go to the trail.
-pub(crate) type Told = (ServiceId, Event);
-
-/// The streams and files that the loop writes to.
-pub(crate) struct Surroundings {
-    pub(crate) stdout: Output,
-    pub(crate) stderr: Output,
-    pub(crate) trail: Trail,
-    pub(crate) marker_file: PathBuf,
-    /// Which part of afresh speaks in the trail.
-    pub(crate) logger: &'static str,
-    /// Gets the stdin of each new instance, and `None` when it is to be closed.
-    pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
-    pub(crate) told: Option<mpsc::Sender<Told>>,
-}
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -228,12 +196,27 @@ impl Supervise {
                 if earlier.is_empty() {
                     kept.lingering_count = 0;
                 }
-                let outputs = [self.around.stdout.clone(), self.around.stderr.clone()];
-                let pumps = Pumps::start([stdout, stderr], outputs, &kept.definition.form, earlier);
-                let stdin = match &self.around.stdin {
-                    // The feeder lives as long as the loop.
-                    Some(feeder) => feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0),
-                    None => None,
+                let mut pumped = vec![(stderr, self.around.stderr.clone())];
+                let form = &kept.definition.form;
+                let (pumps, stdin) = match &self.around.talkers {
+                    Some(talkers) => {
+                        let pumps = Pumps::start(pumped, form, earlier);
+                        let talker = Talker { generation, stdin, stdout, gone: pumps.gone() };
+                        // Whoever talks lives as long as the loop.
+                        talkers.send(talker).await.ok();
+                        (pumps, None)
+                    }
+                    None => {
+                        pumped.push((stdout, self.around.stdout.clone()));
+                        let stdin = match &self.around.stdin {
+                            // The feeder lives as long as the loop.
+                            Some(feeder) => {
+                                feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0)
+                            }
+                            None => None,
+                        };
+                        (Pumps::start(pumped, form, earlier), stdin)
+                    }
                 };
                 kept.instance = Some(Instance { pumps, _stdin: stdin });
             }

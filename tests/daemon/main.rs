@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod keep;
+mod mcp;
 mod orphans;
 mod output;
 mod restart;

@@ -169,12 +169,12 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
 }
 
-fn name_of(program: &OsString) -> String {
+pub(crate) fn name_of(program: &OsString) -> String {
     let name = Path::new(program).file_name().unwrap_or(program);
     name.to_string_lossy().into_owned()
 }
 
-fn variables(
+pub(crate) fn variables(
     environment: &Environment,
     clear: bool,
     added: Vec<(String, String)>,
@@ -189,7 +189,7 @@ fn variables(
     variables
 }
 
-fn parse_variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not of the form NAME=VALUE")),

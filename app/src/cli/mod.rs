@@ -8,6 +8,7 @@ pub(crate) mod exit_codes;
 pub(crate) mod history;
 pub(crate) mod keep;
 pub(crate) mod man;
+pub(crate) mod mcp;
 
 use clap::{Parser, Subcommand};
 
@@ -39,6 +40,7 @@ pub(crate) struct Cli {
 /// take the place of its long help.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Mcp(Box<mcp::Arguments>),
     Keep(Box<keep::Arguments>),
     History(history::Arguments),
     Config(config::Arguments),

@@ -1,0 +1,116 @@
+//! Answers of our own, in words that a model can act on.
+
+use serde_json::{Value, json};
+
+use super::envelope::Id;
+use super::inflight::{Class, Flight};
+use super::memory::Era;
+
+/// Why we answer in the server's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The instance that had the request is gone.
+    Restarted,
+    /// No instance came up in time, or none will: with what is known about it.
+    Down(String),
+    /// The queue is full.
+    Full,
+    /// The message was longer than allowed.
+    TooLong(usize),
+    /// A probe for the modern era killed a server that does not know it.
+    NoSuchMethod,
+}
+
+impl Why {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Restarted => "server_restarted",
+            Self::Down(_) => "server_down",
+            Self::Full => "queue_full",
+            Self::TooLong(_) => "message_too_long",
+            Self::NoSuchMethod => "method_not_found",
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Restarted => {
+                "the server restarted while this ran; its outcome is unknown; call it \
+                                again if that is safe"
+                    .to_owned()
+            }
+            Self::Down(why) => format!("the server is not running: {why}; nothing was done"),
+            Self::Full => {
+                "the server is not running and too many requests wait for it; nothing was done"
+                    .to_owned()
+            }
+            Self::TooLong(limit) => {
+                format!("the answer is longer than the limit of {limit} bytes; ask for less")
+            }
+            Self::NoSuchMethod => "method not found".to_owned(),
+        }
+    }
+}
+
+/// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
+/// anything else is a JSON-RPC error.
+pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
+    let body = if flight.class == Class::Tool && *why != Why::NoSuchMethod {
+        let mut result = json!({
+            "content": [{"type": "text", "text": why.text()}],
+            "isError": true,
+        });
+        if era == Era::Modern {
+            result["resultType"] = Value::from("complete");
+        }
+        ("result", result)
+    } else {
+        // The codes from -32099 to -32000 are the SDKs' own or reserved.
+        let code = if *why == Why::NoSuchMethod { -32601 } else { -32603 };
+        let retryable = !matches!(why, Why::TooLong(_) | Why::NoSuchMethod);
+        let data = json!({"reason": why.reason(), "retryable": retryable});
+        ("error", json!({"code": code, "message": why.text(), "data": data}))
+    };
+    line(id, body.0, &body.1)
+}
+
+/// `{}` for a ping that nobody else can answer now.
+pub(super) fn pong(id: &Id) -> Vec<u8> {
+    line(id, "result", &json!({}))
+}
+
+/// Tells the client that a request of a server that is gone needs no answer any more.
+pub(super) fn cancelled(request: &str) -> Vec<u8> {
+    let params = json!({"requestId": request, "reason": "the server restarted"});
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        .to_string()
+        .into_bytes()
+}
+
+/// A request of our own to the server.
+pub(super) fn request(id: &str, method: &str, params: Option<&[u8]>) -> Vec<u8> {
+    let head = format!(r#"{{"jsonrpc":"2.0","id":{},"method":{}"#, json!(id), json!(method));
+    with_params(head, params)
+}
+
+/// A notification of our own to either side.
+pub(super) fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
+    with_params(format!(r#"{{"jsonrpc":"2.0","method":{}"#, json!(method)), params)
+}
+
+fn with_params(head: String, params: Option<&[u8]>) -> Vec<u8> {
+    let mut line = head.into_bytes();
+    if let Some(params) = params {
+        line.extend_from_slice(br#","params":"#);
+        line.extend_from_slice(params);
+    }
+    line.push(b'}');
+    line
+}
+
+fn line(id: &Id, member: &str, value: &Value) -> Vec<u8> {
+    let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    line.extend_from_slice(id.raw());
+    line.extend_from_slice(format!(r#","{member}":{value}}}"#).as_bytes());
+    line
+}

@@ -1,0 +1,179 @@
+//! The client's side: what it asks, tells, cancels and answers, and what waits for an instance.
+
+use super::super::answer::{self, Why};
+use super::super::envelope::{self, Id, Message, look, param};
+use super::super::inflight::{Class, Flight, Place};
+use super::super::json;
+use super::{Conversation, Effect, Heard, Waiting};
+use crate::limits::{QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
+use crate::time::Time;
+
+impl Conversation {
+    pub(super) fn client(&mut self, now: Time, line: Vec<u8>, effects: &mut Vec<Effect>) {
+        match look(&line) {
+            Some(Message::Request { id, method }) => self.ask(now, id, method, line, effects),
+            Some(Message::Notification { method }) => self.tell(&method, line, effects),
+            Some(Message::Response { id, .. }) => self.reply(id, &line, effects),
+            Some(Message::Batch) => {
+                for element in json::elements(&line).unwrap_or_default() {
+                    self.client(now, line[element].to_vec(), effects);
+                }
+            }
+            None => effects.push(Effect::Divert { generation: None, line }),
+        }
+    }
+
+    /// A request of the client's.
+    pub(super) fn ask(
+        &mut self,
+        now: Time,
+        id: Id,
+        method: String,
+        line: Vec<u8>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.flights.contains_key(&id) {
+            // Two requests with one id cannot be answered apart: the first one is.
+            effects.push(Effect::Divert { generation: None, line });
+            return;
+        }
+        self.memory.request(&id, &method, &line);
+        if method == "initialize"
+            && let Some(generation) = self.serving
+            && self
+                .instances
+                .get(&generation)
+                .is_some_and(|instance| instance.heard == Heard::OnlyProbe)
+        {
+            // Some servers have chosen the modern era with the probe, and refuse to go back.
+            self.serving = None;
+            effects.push(Effect::Replace { generation });
+        }
+        if method == "ping" && self.serving.is_none() {
+            effects.push(Effect::ToClient(answer::pong(&id)));
+            return;
+        }
+        let flight = Flight {
+            class: Class::of(&method, &line),
+            progress_token: param(&line, &["_meta", "progressToken"]).map(<[u8]>::to_vec),
+            method,
+            line,
+            place: Place::Waiting { until: now + self.patience },
+            was_sent_again: false,
+            cancelled: false,
+            number: self.next_number,
+        };
+        self.next_number += 1;
+        self.flights.insert(id.clone(), flight);
+        match (self.serving, &self.down) {
+            (Some(generation), _) => self.send(generation, &id, effects),
+            (None, Some(why)) => {
+                effects.push(Effect::Wanted);
+                let why = Why::Down(why.clone());
+                self.answer(&id, &why, effects);
+            }
+            (None, None) => self.wait(id, effects),
+        }
+    }
+
+    /// A notification of the client's.
+    pub(super) fn tell(&mut self, method: &str, line: Vec<u8>, effects: &mut Vec<Effect>) {
+        self.memory.notification(method);
+        if method == "notifications/cancelled" {
+            return self.cancel(line, effects);
+        }
+        match self.serving {
+            Some(generation) => {
+                self.heard(generation);
+                effects.push(Effect::ToServer { generation, line });
+            }
+            // A new instance is told by the replay, or asks for itself.
+            None if method == "notifications/roots/list_changed" => {}
+            None if method == "notifications/initialized" && self.memory.opening().is_some() => {}
+            None if self.has_room(line.len()) => {
+                self.waiting_bytes += line.len();
+                self.waiting.push_back(Waiting::Notification(line));
+            }
+            None => effects.push(Effect::Divert { generation: None, line }),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
+        let Some(id) = param(&line, &["requestId"]).map(Id::new) else { return };
+        self.memory.listening.remove(&id);
+        match self.flights.get_mut(&id) {
+            Some(Flight { place: Place::With(generation), cancelled, .. }) => {
+                *cancelled = true;
+                effects.push(Effect::ToServer { generation: *generation, line });
+            }
+            Some(_) => {
+                self.forget(&id);
+            }
+            None => {}
+        }
+    }
+
+    /// An answer of the client's to a request of a server's.
+    pub(super) fn reply(&mut self, id: Option<Id>, line: &[u8], effects: &mut Vec<Effect>) {
+        let asked = id.and_then(|id| self.asked.remove(&id));
+        if let Some((generation, theirs)) = asked
+            && let Some(line) = envelope::with_id(line, theirs.raw())
+        {
+            effects.push(Effect::ToServer { generation, line });
+        }
+    }
+
+    pub(super) fn wait(&mut self, id: Id, effects: &mut Vec<Effect>) {
+        let bytes = self.flights.get(&id).map_or(0, |flight| flight.line.len());
+        if self.has_room(bytes) {
+            self.waiting_bytes += bytes;
+            self.waiting.push_back(Waiting::Request(id));
+        } else {
+            self.answer(&id, &Why::Full, effects);
+        }
+    }
+
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.waiting.len() < QUEUE_LEN_MAX && self.waiting_bytes + bytes <= QUEUE_BYTES_MAX
+    }
+
+    /// Answers what has waited long enough: all of it, where no moment is given.
+    pub(super) fn expire(&mut self, now: Option<Time>, effects: &mut Vec<Effect>) {
+        let due = |flight: &Flight| match flight.place {
+            Place::Waiting { until } => now.is_none_or(|now| until <= now),
+            Place::With(_) => false,
+        };
+        let mut ids: Vec<(u64, Id)> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| due(flight))
+            .map(|(id, flight)| (flight.number, id.clone()))
+            .collect();
+        ids.sort_by_key(|(number, _)| *number);
+        let why = self.down.clone().unwrap_or_else(|| "it has not come up in time".to_owned());
+        for (_, id) in ids {
+            self.answer(&id, &Why::Down(why.clone()), effects);
+        }
+    }
+
+    /// Answers a request in the server's place.
+    pub(super) fn answer(&mut self, id: &Id, why: &Why, effects: &mut Vec<Effect>) {
+        let era = self.memory.era;
+        if let Some(flight) = self.forget(id)
+            && !flight.cancelled
+        {
+            self.memory.listening.remove(id);
+            effects.push(Effect::ToClient(answer::answer(&flight, id, era, why)));
+        }
+    }
+
+    pub(super) fn forget(&mut self, id: &Id) -> Option<Flight> {
+        let flight = self.flights.remove(id)?;
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| !matches!(waiting, Waiting::Request(other) if other == id));
+        if self.waiting.len() < before {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(flight.line.len());
+        }
+        Some(flight)
+    }
+}

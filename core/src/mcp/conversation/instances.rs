@@ -1,0 +1,229 @@
+//! Instances that come, serve, drain and go, and what becomes of what they had.
+
+use std::collections::BTreeSet;
+
+use super::super::answer::{self, Why};
+use super::super::envelope::Id;
+use super::super::inflight::{Class, Flight, Place};
+use super::super::json;
+use super::super::memory::Era;
+use super::{Conversation, Effect, Heard, Instance, Stage, Waiting};
+use crate::id::Generation;
+use crate::time::Time;
+
+impl Conversation {
+    pub(super) fn started(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
+        self.down = None;
+        let mut instance = Instance {
+            stage: Stage::Opening,
+            heard: Heard::Nothing,
+            opening: None,
+            listening_again: BTreeSet::new(),
+        };
+        let opening = self.memory.opening();
+        if let Some((method, params)) = &opening {
+            let (id, line) = self.own_request(generation, method, params);
+            instance.opening = Some(id);
+            instance.heard = Heard::More;
+            effects.push(Effect::ToServer { generation, line });
+        }
+        self.instances.insert(generation, instance);
+        // While another one is still being asked to open the session, there is none to give.
+        if opening.is_none() && !self.is_being_opened() {
+            self.serve(generation, effects);
+        }
+    }
+
+    pub(super) fn is_being_opened(&self) -> bool {
+        let asked = |flight: &Flight| {
+            flight.class == Class::Handshake && matches!(flight.place, Place::With(_))
+        };
+        self.flights.values().any(asked)
+    }
+
+    /// Instances that had to wait until there was a session, or nobody left to open one.
+    pub(super) fn open_idle(&mut self, effects: &mut Vec<Effect>) {
+        let idle =
+            |instance: &Instance| instance.stage == Stage::Opening && instance.opening.is_none();
+        let found = self.instances.iter().find(|(_, instance)| idle(instance));
+        let Some(generation) = found.map(|(generation, _)| *generation) else { return };
+        if let Some((method, params)) = self.memory.opening() {
+            let (id, line) = self.own_request(generation, method, &params);
+            if let Some(instance) = self.instances.get_mut(&generation) {
+                instance.opening = Some(id);
+                instance.heard = Heard::More;
+            }
+            effects.push(Effect::ToServer { generation, line });
+        } else if !self.is_being_opened() && self.serving.is_none() {
+            self.serve(generation, effects);
+        }
+    }
+
+    /// The instance has the session: what is new goes to it, and all that has waited.
+    pub(super) fn serve(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
+        if let Some(old) = self.serving.replace(generation)
+            && let Some(instance) = self.instances.get_mut(&old)
+        {
+            instance.stage = Stage::Draining;
+        }
+        let replayed = self.memory.opening().is_some();
+        if let Some(instance) = self.instances.get_mut(&generation) {
+            instance.stage = Stage::Serving;
+        }
+        if replayed && self.memory.era == Era::Legacy {
+            let initialized = self.memory.initialized();
+            effects.extend(initialized.map(|line| Effect::ToServer { generation, line }));
+            for (method, params) in self.memory.restoring() {
+                let (_, line) = self.own_request(generation, method, &params);
+                effects.push(Effect::ToServer { generation, line });
+            }
+            for params in self.memory.updates() {
+                let line = answer::notification("notifications/resources/updated", Some(&params));
+                effects.push(Effect::ToClient(line));
+            }
+        }
+        effects.push(Effect::Serving { generation });
+        self.flush(generation, effects);
+        let others: Vec<Generation> = self.instances.keys().copied().collect();
+        for other in others {
+            self.note_drained(other, effects);
+        }
+    }
+
+    pub(super) fn flush(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
+        self.waiting_bytes = 0;
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting {
+                Waiting::Request(id) => self.send(generation, &id, effects),
+                Waiting::Notification(line) => {
+                    self.heard(generation);
+                    effects.push(Effect::ToServer { generation, line });
+                }
+            }
+        }
+    }
+
+    pub(super) fn send(&mut self, generation: Generation, id: &Id, effects: &mut Vec<Effect>) {
+        let Some(flight) = self.flights.get_mut(id) else { return };
+        flight.place = Place::With(generation);
+        let line = flight.line.clone();
+        let (class, again) = (flight.class, flight.was_sent_again);
+        if let Some(instance) = self.instances.get_mut(&generation) {
+            instance.heard = match (instance.heard, class) {
+                (Heard::Nothing | Heard::OnlyProbe, Class::Probe) => Heard::OnlyProbe,
+                _ => Heard::More,
+            };
+            if again && flight.method == "subscriptions/listen" {
+                instance.listening_again.insert(id.clone());
+            }
+        }
+        effects.push(Effect::ToServer { generation, line });
+    }
+
+    pub(super) fn ended(&mut self, now: Time, generation: Generation, effects: &mut Vec<Effect>) {
+        let Some(instance) = self.instances.remove(&generation) else { return };
+        self.serving.take_if(|serving| *serving == generation);
+        self.own.retain(|_, of| *of != generation);
+        let asked: Vec<Id> = self
+            .asked
+            .iter()
+            .filter(|(_, (from, _))| *from == generation)
+            .map(|(ours, _)| ours.clone())
+            .collect();
+        for ours in asked {
+            self.asked.remove(&ours);
+            let request: String = json::text(ours.raw()).unwrap_or_default();
+            effects.push(Effect::ToClient(answer::cancelled(&request)));
+        }
+        let mut lost: Vec<(u64, Id)> = self
+            .flights
+            .iter()
+            .filter(|(_, flight)| flight.place == Place::With(generation))
+            .map(|(id, flight)| (flight.number, id.clone()))
+            .collect();
+        lost.sort();
+        let again: Vec<Id> = lost
+            .into_iter()
+            .filter_map(|(_, id)| self.settle(now, generation, &instance, id, effects))
+            .collect();
+        for id in again.into_iter().rev() {
+            self.waiting.push_front(Waiting::Request(id));
+        }
+        self.open_idle(effects);
+        if let Some(serving) = self.serving {
+            self.flush(serving, effects);
+        }
+    }
+
+    /// Decides what becomes of a request whose instance is gone. Returns it if it is to be sent
+    /// again.
+    pub(super) fn settle(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        instance: &Instance,
+        id: Id,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Id> {
+        let era = self.memory.era;
+        let flight = self.flights.get_mut(&id)?;
+        if flight.cancelled {
+            self.flights.remove(&id);
+            return None;
+        }
+        let is_listen = flight.method == "subscriptions/listen";
+        let again = match flight.class {
+            Class::Handshake => true,
+            Class::Safe => is_listen || !flight.was_sent_again,
+            Class::Probe => era == Era::Modern && !flight.was_sent_again,
+            Class::Tool | Class::Other => false,
+        };
+        if again {
+            flight.was_sent_again = true;
+            flight.place = Place::Waiting { until: now + self.patience };
+            self.waiting_bytes += flight.line.len();
+            return Some(id);
+        }
+        if flight.class == Class::Probe {
+            self.answer(&id, &Why::NoSuchMethod, effects);
+            if instance.heard == Heard::OnlyProbe {
+                effects.push(Effect::DiedOfProbe { generation });
+            }
+            return None;
+        }
+        self.answer(&id, &Why::Restarted, effects);
+        None
+    }
+
+    pub(super) fn note_drained(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
+        let draining = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Draining);
+        let owes =
+            self.flights.values().any(|f| f.place == Place::With(generation) && !is_listen(f));
+        if draining && !owes {
+            effects.push(Effect::Drained { generation });
+        }
+    }
+
+    pub(super) fn heard(&mut self, generation: Generation) {
+        if let Some(instance) = self.instances.get_mut(&generation) {
+            instance.heard = Heard::More;
+        }
+    }
+
+    pub(super) fn own_request(
+        &mut self,
+        generation: Generation,
+        method: &str,
+        params: &[u8],
+    ) -> (Id, Vec<u8>) {
+        let name = format!("afresh:{generation}:{}", self.next_number);
+        self.next_number += 1;
+        let id = Id::new(format!("\"{name}\"").as_bytes());
+        self.own.insert(id.clone(), generation);
+        (id, answer::request(&name, method, Some(params)))
+    }
+}
+
+fn is_listen(flight: &Flight) -> bool {
+    flight.method == "subscriptions/listen"
+}

@@ -1,0 +1,75 @@
+//! What is owed to the client: every request that has not been answered.
+
+use super::envelope::param;
+use crate::id::Generation;
+use crate::time::Time;
+
+/// A request of the client's that wants an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Flight {
+    /// As it came.
+    pub(super) line: Vec<u8>,
+    pub(super) class: Class,
+    pub(super) method: String,
+    pub(super) place: Place,
+    /// It was given to an instance that is gone, and to another one after that.
+    pub(super) was_sent_again: bool,
+    /// The client wants no answer any more.
+    pub(super) cancelled: bool,
+    /// The raw token by which its progress is told.
+    pub(super) progress_token: Option<Vec<u8>>,
+    /// The order in which requests came.
+    pub(super) number: u64,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// With us, until then at the most.
+    Waiting { until: Time },
+    /// With this instance.
+    With(Generation),
+}
+
+/// What may be done with a request whose instance is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Opens the session: sent again until it is answered.
+    Handshake,
+    /// Asks whether the server is of the modern era: never sent again.
+    Probe,
+    /// Changes nothing: sent again, once.
+    Safe,
+    /// May have done something already: answered by us, for the model.
+    Tool,
+    /// Unknown, or not safe: answered by us, as an error.
+    Other,
+}
+
+impl Class {
+    pub(super) fn of(method: &str, line: &[u8]) -> Self {
+        match method {
+            "initialize" => Self::Handshake,
+            "server/discover" => Self::Probe,
+            // The answer to a task-augmented call has another shape: only an error fits.
+            "tools/call" if param(line, &["task"]).is_some() => Self::Other,
+            "tools/call" => Self::Tool,
+            "ping"
+            | "tools/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+            | "resources/subscribe"
+            | "resources/unsubscribe"
+            | "prompts/list"
+            | "prompts/get"
+            | "completion/complete"
+            | "logging/setLevel"
+            | "tasks/get"
+            | "tasks/result"
+            | "tasks/list"
+            | "subscriptions/listen" => Self::Safe,
+            _ => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Just enough JSON to find members of an object and to leave everything else as it is.
+//!
+//! Works on bytes and gives ranges into them. Strings are skipped with two needles, numbers and
+//! words are not looked into: a payload of ten megabytes costs one pass and no allocation.
+
+use std::ops::Range;
+
+/// The members of an object: raw key (quotes included) and the range of the value.
+///
+/// `None` where the bytes are no object. Nested values are skipped, not checked.
+pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
+    let mut at = skip_blank(bytes, 0);
+    if bytes.get(at) != Some(&b'{') {
+        return None;
+    }
+    at = skip_blank(bytes, at + 1);
+    let mut found = Vec::new();
+    if bytes.get(at) == Some(&b'}') {
+        return ends(bytes, at + 1).then_some(found);
+    }
+    loop {
+        let key = at..skip_string(bytes, at)?;
+        at = skip_blank(bytes, key.end);
+        if bytes.get(at) != Some(&b':') {
+            return None;
+        }
+        let start = skip_blank(bytes, at + 1);
+        let value = start..skip_value(bytes, start)?;
+        at = skip_blank(bytes, value.end);
+        found.push(Member { key, value });
+        match bytes.get(at) {
+            Some(b',') => at = skip_blank(bytes, at + 1),
+            Some(b'}') => return ends(bytes, at + 1).then_some(found),
+            _ => return None,
+        }
+    }
+}
+
+/// Where a member stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The key, with its quotes.
+    pub key: Range<usize>,
+    /// The value.
+    pub value: Range<usize>,
+}
+
+/// The elements of an array; `None` where the bytes are none.
+pub fn elements(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+    let mut at = skip_blank(bytes, 0);
+    if bytes.get(at) != Some(&b'[') {
+        return None;
+    }
+    at = skip_blank(bytes, at + 1);
+    let mut found = Vec::new();
+    if bytes.get(at) == Some(&b']') {
+        return ends(bytes, at + 1).then_some(found);
+    }
+    loop {
+        let value = at..skip_value(bytes, at)?;
+        at = skip_blank(bytes, value.end);
+        found.push(value);
+        match bytes.get(at) {
+            Some(b',') => at = skip_blank(bytes, at + 1),
+            Some(b']') => return ends(bytes, at + 1).then_some(found),
+            _ => return None,
+        }
+    }
+}
+
+/// The value of a member, by a path of keys; keys with escapes in them are not found.
+pub fn get<'a>(bytes: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
+    path.iter().try_fold(bytes, |object, key| {
+        let all = members(object)?;
+        // Where a key stands twice, the last counts, as it does for most readers.
+        let member =
+            all.into_iter().rev().find(|member| is_key(&object[member.key.clone()], key))?;
+        Some(&object[member.value])
+    })
+}
+
+/// The text of a string value; `None` for anything else.
+pub fn text(bytes: &[u8]) -> Option<String> {
+    serde_json::from_slice(bytes).ok()
+}
+
+fn is_key(raw: &[u8], key: &str) -> bool {
+    raw.len() == key.len() + 2 && &raw[1..raw.len() - 1] == key.as_bytes()
+}
+
+fn ends(bytes: &[u8], at: usize) -> bool {
+    skip_blank(bytes, at) == bytes.len()
+}
+
+fn skip_blank(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count()
+}
+
+/// The end of the string that begins at `at`.
+fn skip_string(bytes: &[u8], at: usize) -> Option<usize> {
+    if bytes.get(at) != Some(&b'"') {
+        return None;
+    }
+    let mut next = at + 1;
+    loop {
+        next += memchr::memchr2(b'"', b'\\', bytes.get(next..)?)?;
+        match bytes[next] {
+            b'"' => return Some(next + 1),
+            _ => next += 2,
+        }
+    }
+}
+
+/// The end of the value that begins at `at`.
+fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes.get(at)? {
+        b'"' => skip_string(bytes, at),
+        b'{' | b'[' => skip_nested(bytes, at),
+        _ => {
+            let rest = &bytes[at..];
+            let ends =
+                |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n');
+            let length = rest.iter().position(ends).unwrap_or(rest.len());
+            let plain = rest[..length]
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
+            (length > 0 && plain).then_some(at + length)
+        }
+    }
+}
+
+fn skip_nested(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut next = at;
+    loop {
+        match bytes.get(next)? {
+            b'"' => {
+                next = skip_string(bytes, next)?;
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(next + 1);
+                }
+            }
+            _ => {}
+        }
+        next += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_whatever_is_around_them() {
+        let text = br#" { "a" : {"b":[1,{"c":"}\"]"}]}, "id":7,"e\"":null ,"x":-1.5e3} "#;
+        assert_eq!(get(text, &["id"]), Some(&b"7"[..]));
+        assert_eq!(get(text, &["a", "b"]), Some(&br#"[1,{"c":"}\"]"}]"#[..]));
+        assert_eq!(get(text, &["x"]), Some(&b"-1.5e3"[..]));
+        assert_eq!(get(text, &["y"]), None);
+        assert_eq!(get(text, &["id", "z"]), None);
+        assert_eq!(get(br#"{"id":1,"id":2}"#, &["id"]), Some(&b"2"[..]));
+        assert_eq!(elements(b" [1, \"a\" ,{}] ").map(|all| all.len()), Some(3));
+        assert_eq!(members(b"{}").map(|all| all.len()), Some(0));
+    }
+
+    #[test]
+    fn what_is_no_object_is_none() {
+        let bad: [&[u8]; 14] = [
+            b"",
+            b"{",
+            b"}",
+            b"[]",
+            b"7",
+            b"{\"a\"}",
+            b"{\"a\":}",
+            b"{\"a\":1,}",
+            b"{\"a\":1}x",
+            b"{a:1}",
+            b"{\"a\":\"}",
+            b"{\"a\":\"\\",
+            b"{\"a\":[}",
+            b"\xff\xfe",
+        ];
+        for bytes in bad {
+            assert_eq!(members(bytes), None, "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_and_what_serde_reads_is_read() {
+        let seeds: [&[u8]; 3] = [
+            br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,2,"]}"]}}}"#,
+            br#"{"result":{"content":[{"type":"text","text":"\\\"\u00e9"}]},"id":"s","jsonrpc":"2.0"}"#,
+            br#"[{"id":1},{"id":2}]"#,
+        ];
+        let mut state = 1_u64;
+        let mut random = move |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for round in 0..60_000 {
+            let mut bytes = seeds[round % seeds.len()].to_vec();
+            for _ in 0..=random(4) {
+                let at = random(bytes.len());
+                match random(3) {
+                    0 => bytes[at] = b"{}[]\",:\\ 0a"[random(11)],
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, b"{}[]\",:\\ 0a"[random(11)]),
+                }
+            }
+            let ours = members(&bytes);
+            elements(&bytes);
+            if let Ok(serde_json::Value::Object(object)) = serde_json::from_slice(&bytes) {
+                let ours = ours.expect("serde reads it");
+                for member in ours {
+                    let key = text(&bytes[member.key]).expect("a key");
+                    assert!(object.contains_key(&key));
+                }
+            }
+        }
+    }
+}

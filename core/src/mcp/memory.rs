@@ -1,0 +1,131 @@
+//! What a new instance must be told, so that it knows what the old one knew.
+
+use std::collections::BTreeMap;
+
+use super::answer::notification;
+use super::envelope::{Id, param, splice};
+use super::inflight::Flight;
+use super::json::{self, get};
+
+/// Which generation of the protocol is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Era {
+    /// Nobody has said yet.
+    #[default]
+    Unknown,
+    /// Up to 2025-11-25: a session, opened by `initialize`.
+    Legacy,
+    /// From 2026-07-28: no handshake, every request for itself.
+    Modern,
+}
+
+const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// The state of the session, as far as it can be made again.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) era: Era,
+    /// The client's own `initialize`: its parameters, with the version that was agreed on.
+    session: Option<Vec<u8>>,
+    initialized: bool,
+    /// The parameters of the last `logging/setLevel` that succeeded.
+    level: Option<Vec<u8>>,
+    /// The parameters of each `resources/subscribe` that holds, by its raw URI.
+    subscribed: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Listen requests that are open, as they came.
+    pub(super) listening: BTreeMap<Id, Vec<u8>>,
+    /// The `_meta` of the client's last request of the modern era.
+    meta: Option<Vec<u8>>,
+}
+
+impl Memory {
+    /// A request of the client's passes by.
+    pub(super) fn request(&mut self, id: &Id, method: &str, line: &[u8]) {
+        let is_modern = param(line, &["_meta", META_VERSION]).is_some();
+        match method {
+            "initialize" => self.era = Era::Legacy,
+            "server/discover" => {}
+            _ if is_modern && self.era != Era::Legacy => self.era = Era::Modern,
+            _ => {}
+        }
+        if is_modern {
+            self.meta = param(line, &["_meta"]).map(<[u8]>::to_vec);
+        }
+        if method == "subscriptions/listen" {
+            self.listening.insert(id.clone(), line.to_vec());
+        }
+    }
+
+    /// A notification of the client's passes by.
+    pub(super) fn notification(&mut self, method: &str) {
+        self.initialized |= method == "notifications/initialized";
+    }
+
+    /// An answer passes by: what was asked for holds now.
+    pub(super) fn answered(&mut self, id: &Id, flight: &Flight, answer: &[u8], is_error: bool) {
+        if flight.method == "subscriptions/listen" {
+            self.listening.remove(id);
+        }
+        if is_error {
+            return;
+        }
+        let params = get(&flight.line, &["params"]).map(<[u8]>::to_vec);
+        let uri = param(&flight.line, &["uri"]).map(<[u8]>::to_vec);
+        match flight.method.as_str() {
+            "initialize" => self.session = agreed(&flight.line, answer),
+            "logging/setLevel" => self.level = params,
+            "resources/subscribe" => self.subscribed.extend(uri.zip(params)),
+            "resources/unsubscribe" => {
+                uri.map(|uri| self.subscribed.remove(&uri));
+            }
+            _ => {}
+        }
+    }
+
+    /// The request that opens the session anew, with its method; `None` where there is nothing to
+    /// open.
+    pub(super) fn opening(&self) -> Option<(&'static str, Vec<u8>)> {
+        match self.era {
+            Era::Unknown => None,
+            Era::Legacy => self.session.clone().map(|params| ("initialize", params)),
+            // The first message decides the era: it must carry the client's own `_meta`.
+            Era::Modern => {
+                let meta = self.meta.as_deref()?;
+                let params = [br#"{"_meta":"#, meta, b"}"].concat();
+                Some(("server/discover", params))
+            }
+        }
+    }
+
+    /// The notification that follows the opening in the legacy era, if the client has sent it.
+    pub(super) fn initialized(&self) -> Option<Vec<u8>> {
+        self.initialized.then(|| notification("notifications/initialized", None))
+    }
+
+    /// The requests that follow it: method and parameters.
+    pub(super) fn restoring(&self) -> Vec<(&'static str, Vec<u8>)> {
+        let level = self.level.clone().map(|params| ("logging/setLevel", params));
+        let subscribed =
+            self.subscribed.values().map(|params| ("resources/subscribe", params.clone()));
+        level.into_iter().chain(subscribed).collect()
+    }
+
+    /// The parameters of an update for each resource that the client has subscribed to: what
+    /// changed while nobody served is lost, and must be looked at again.
+    pub(super) fn updates(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.subscribed.keys().map(|uri| [br#"{"uri":"#, uri.as_slice(), b"}"].concat())
+    }
+}
+
+/// The parameters of `initialize` with the version that the server chose: a new instance must not
+/// choose another one.
+fn agreed(request: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
+    let params = get(request, &["params"])?;
+    let Some(version) = get(answer, &["result", "protocolVersion"]) else {
+        return Some(params.to_vec());
+    };
+    let members = json::members(params)?;
+    let asked =
+        members.iter().find(|member| &params[member.key.clone()] == b"\"protocolVersion\"")?;
+    Some(splice(params, asked.value.clone(), version))
+}

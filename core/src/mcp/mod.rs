@@ -1,0 +1,17 @@
+//! One conversation of a client with a server, across the server's instances.
+//!
+//! Messages are forwarded as the bytes that came: `json.rs` finds the few members that matter,
+//! `envelope.rs` says what a message is, `frame.rs` makes lines of bytes. `memory.rs` keeps what a
+//! new instance must be told, `inflight.rs` what is owed to the client, `answer.rs` writes answers
+//! of our own, and `conversation.rs` is the machine that uses them all.
+
+mod answer;
+mod conversation;
+pub mod envelope;
+pub mod frame;
+mod inflight;
+pub mod json;
+mod memory;
+
+pub use self::conversation::{Conversation, Effect, Input};
+pub use self::memory::Era;

@@ -1,0 +1,385 @@
+//! Random histories of a conversation: a client that asks, tells, cancels and answers; servers that
+//! answer, ask, chatter, repeat themselves and die; swaps and stops in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use afresh_core::id::Generation;
+use afresh_core::mcp::envelope::{Id, Message, look, param};
+use afresh_core::mcp::json;
+use afresh_core::mcp::{Conversation, Effect, Input};
+use afresh_core::time::Time;
+
+const HISTORIES: u64 = 500;
+const STEPS: usize = 300;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn every_request_is_answered_exactly_once() {
+    for seed in 1..=HISTORIES {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.end();
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+
+    fn pick<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        (!all.is_empty()).then(|| all[self.below(all.len())].clone())
+    }
+}
+
+/// The client's view of its legacy session: it sends nothing else before the answer.
+#[derive(Clone, PartialEq)]
+enum Session {
+    Closed,
+    Opening(Id),
+    Open,
+}
+
+#[derive(Default)]
+struct Server {
+    /// Requests that it has not answered.
+    owes: Vec<Id>,
+    /// Ids that it was ever sent.
+    seen: BTreeSet<Id>,
+    /// Its own requests that wait for the client.
+    asked: BTreeSet<Id>,
+    next: u32,
+    /// Has been told to open a session, or was first with a client's own request.
+    opened: bool,
+    /// The highest number of a client's request, for the order.
+    last_number: u64,
+}
+
+struct World {
+    random: Random,
+    conversation: Conversation,
+    now: Time,
+    history: String,
+    modern: bool,
+    session: Session,
+    next_id: u64,
+    next_generation: u64,
+    servers: BTreeMap<u64, Server>,
+    /// Requests of the client's without an answer, and whether they were cancelled.
+    open: BTreeMap<Id, bool>,
+    answered: BTreeSet<Id>,
+    /// Requests that some instance has got.
+    sent: BTreeSet<Id>,
+    /// Requests of servers that the client may answer: our id.
+    to_answer: Vec<Id>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        Self {
+            modern: random.below(2) == 0,
+            random,
+            conversation: Conversation::new(PATIENCE),
+            now: Time::ZERO,
+            history: format!("seed {seed}\n"),
+            session: Session::Closed,
+            next_id: 0,
+            next_generation: 1,
+            servers: BTreeMap::new(),
+            open: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            sent: BTreeSet::new(),
+            to_answer: Vec::new(),
+        }
+    }
+
+    fn step(&mut self) {
+        let living: Vec<u64> = self.servers.keys().copied().collect();
+        match self.random.below(16) {
+            0..=4 => self.client_asks(),
+            5 => self.client_tells(),
+            6 => self.client_cancels(),
+            7 => self.client_answers(),
+            8..=11 => {
+                if let Some(generation) = self.random.pick(&living) {
+                    self.server_speaks(generation);
+                }
+            }
+            12 if living.len() < 2 => self.start(),
+            13 => {
+                if let Some(generation) = self.random.pick(&living) {
+                    self.end_server(generation);
+                }
+            }
+            14 => {
+                if let Some(generation) = self.random.pick(&living)
+                    && self.random.below(3) == 0
+                {
+                    self.input(Input::Leaving { generation: Generation(generation) });
+                }
+            }
+            _ => {
+                self.now = self.now + Duration::from_millis(self.random.below(8_000) as u64);
+                if self.conversation.next_wakeup().is_some_and(|at| at <= self.now) {
+                    self.input(Input::Wakeup);
+                }
+            }
+        }
+    }
+
+    /// One good instance at last: then everything is answered.
+    fn end(&mut self) {
+        for generation in self.servers.keys().copied().collect::<Vec<_>>() {
+            self.end_server(generation);
+        }
+        self.start();
+        for _ in 0..10_000 {
+            let Some((generation, server)) = self.servers.last_key_value() else { break };
+            if server.owes.is_empty() {
+                break;
+            }
+            let generation = *generation;
+            self.server_answers(generation);
+        }
+        self.now = self.now + PATIENCE;
+        self.input(Input::Wakeup);
+        let unanswered: Vec<&Id> =
+            self.open.iter().filter(|(_, cancelled)| !**cancelled).map(|(id, _)| id).collect();
+        self.check(unanswered.is_empty(), &format!("all is answered, but {unanswered:?}"));
+        self.check(self.conversation.owed() == 0, "nothing is owed");
+    }
+
+    fn client_asks(&mut self) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let meta = if self.modern {
+            r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"#
+        } else {
+            ""
+        };
+        let raw = if self.random.below(3) == 0 { format!("\"c{id}\"") } else { id.to_string() };
+        let method = if !self.modern && self.session != Session::Open {
+            if self.session != Session::Closed {
+                return;
+            }
+            self.session = Session::Opening(Id::new(raw.as_bytes()));
+            "initialize"
+        } else {
+            let all = [
+                "tools/call",
+                "tools/list",
+                "resources/read",
+                "odd/method",
+                "logging/setLevel",
+                "resources/subscribe",
+            ];
+            all[self.random.below(all.len())]
+        };
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":{raw},"method":"{method}","params":{{{meta}"uri":"u{}","number":{id},"protocolVersion":"v"}}}}"#,
+            id % 5
+        );
+        self.open.insert(Id::new(raw.as_bytes()), false);
+        self.input(Input::Client(line.into_bytes()));
+    }
+
+    fn client_tells(&mut self) {
+        let method =
+            ["notifications/initialized", "notifications/roots/list_changed", "notifications/x"]
+                [self.random.below(3)];
+        if self.session == Session::Open || self.modern {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+            self.input(Input::Client(line.into_bytes()));
+        }
+    }
+
+    fn client_cancels(&mut self) {
+        let ids: Vec<Id> = self.open.keys().cloned().collect();
+        if let Some(id) = self.random.pick(&ids)
+            && self.session != Session::Opening(id.clone())
+        {
+            self.open.insert(id.clone(), true);
+            let raw = String::from_utf8_lossy(id.raw()).into_owned();
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{raw}}}}}"#
+            );
+            self.input(Input::Client(line.into_bytes()));
+        }
+    }
+
+    fn client_answers(&mut self) {
+        if let Some(id) = self.random.pick(&self.to_answer) {
+            self.to_answer.retain(|other| *other != id);
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
+                String::from_utf8_lossy(id.raw())
+            );
+            self.input(Input::Client(line.into_bytes()));
+        }
+    }
+
+    fn start(&mut self) {
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        self.servers.insert(generation, Server::default());
+        self.input(Input::Started { generation: Generation(generation) });
+    }
+
+    fn end_server(&mut self, generation: u64) {
+        self.servers.remove(&generation);
+        self.input(Input::Ended { generation: Generation(generation) });
+    }
+
+    fn server_speaks(&mut self, generation: u64) {
+        let line = match self.random.below(8) {
+            0 if !self.modern => {
+                let Some(server) = self.servers.get_mut(&generation) else { return };
+                let id = server.next;
+                server.next += 1;
+                server.asked.insert(Id::new(id.to_string().as_bytes()));
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"roots/list"}}"#)
+            }
+            1 => r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#.to_owned(),
+            2 => r#"{"jsonrpc":"2.0","id":123456,"result":{}}"#.to_owned(),
+            3 => "junk".to_owned(),
+            4 => {
+                // Something that it has answered already, or that was another's.
+                let id =
+                    Id::new(self.random.below(self.next_id as usize + 1).to_string().as_bytes());
+                let owes =
+                    self.servers.get(&generation).is_some_and(|server| server.owes.contains(&id));
+                if owes {
+                    return;
+                }
+                format!(
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
+                    String::from_utf8_lossy(id.raw())
+                )
+            }
+            _ => return self.server_answers(generation),
+        };
+        self.input(Input::Server { generation: Generation(generation), line: line.into_bytes() });
+    }
+
+    fn server_answers(&mut self, generation: u64) {
+        let Some(server) = self.servers.get_mut(&generation) else { return };
+        let Some(id) = self.random.pick(&server.owes) else { return };
+        server.owes.retain(|other| *other != id);
+        let raw = String::from_utf8_lossy(id.raw()).into_owned();
+        let line = match self.random.below(12) {
+            0 => format!(
+                r#"{{"jsonrpc":"2.0","id":{raw},"error":{{"code":-32000,"message":"closed"}}}}"#
+            ),
+            _ => format!(r#"{{"jsonrpc":"2.0","id":{raw},"result":{{"protocolVersion":"v"}}}}"#),
+        };
+        self.input(Input::Server { generation: Generation(generation), line: line.into_bytes() });
+    }
+
+    fn input(&mut self, input: Input) {
+        let shown = match &input {
+            Input::Client(line) => format!("client {}", String::from_utf8_lossy(line)),
+            Input::Server { generation, line } => {
+                format!("server {generation} {}", String::from_utf8_lossy(line))
+            }
+            other => format!("{other:?}"),
+        };
+        writeln!(self.history, "{:?} {shown}", self.now.since_start()).expect("a String takes all");
+        for effect in self.conversation.handle(self.now, input) {
+            self.perform(effect);
+        }
+        if let Some(at) = self.conversation.next_wakeup() {
+            self.check(at >= self.now || self.conversation.owed() > 0, "wakeups are real");
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::ToClient(line) => self.client_hears(&line),
+            Effect::ToServer { generation, line } => self.server_hears(generation.0, &line),
+            Effect::Replace { generation } => self.end_server(generation.0),
+            other => writeln!(self.history, "    {other:?}").expect("a String takes all"),
+        }
+    }
+
+    fn client_hears(&mut self, line: &[u8]) {
+        writeln!(self.history, "    > client {}", String::from_utf8_lossy(line))
+            .expect("a String takes all");
+        match look(line) {
+            Some(Message::Response { id: Some(id), is_error }) => {
+                if self.session == Session::Opening(id.clone()) {
+                    self.session = if is_error { Session::Closed } else { Session::Open };
+                }
+                let open = self.open.remove(&id);
+                self.check(open.is_some(), "an answer is to an open request");
+                let first = self.answered.insert(id);
+                self.check(first, "and it is the only one");
+            }
+            Some(Message::Request { id, .. }) => self.to_answer.push(id),
+            Some(Message::Notification { .. }) => {}
+            other => self.check(false, &format!("the client hears only messages, not {other:?}")),
+        }
+    }
+
+    fn server_hears(&mut self, generation: u64, line: &[u8]) {
+        writeln!(self.history, "    > server {generation} {}", String::from_utf8_lossy(line))
+            .expect("a String takes all");
+        let Some(mut server) = self.servers.remove(&generation) else {
+            return self.check(false, "nothing is sent to an instance that is gone");
+        };
+        match look(line) {
+            Some(Message::Request { id, method }) => {
+                self.check(server.seen.insert(id.clone()), "no request reaches an instance twice");
+                if !self.modern && !server.opened {
+                    self.check(
+                        method == "initialize",
+                        "a legacy instance hears `initialize` first",
+                    );
+                }
+                server.opened = true;
+                if let Some(number) = param(line, &["number"])
+                    .and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<u64>().ok())
+                    && !id.raw().starts_with(b"\"afresh:")
+                    && self.sent.insert(id.clone())
+                {
+                    self.check(number >= server.last_number, "requests keep their order");
+                    server.last_number = number;
+                }
+                server.owes.push(id);
+            }
+            Some(Message::Response { id: Some(id), .. }) => {
+                self.check(server.asked.remove(&id), "an answer reaches the instance that asked");
+            }
+            Some(Message::Notification { method }) => {
+                if method == "notifications/cancelled" {
+                    let id = param(line, &["requestId"]).map(Id::new);
+                    self.check(
+                        id.is_some_and(|id| server.seen.contains(&id)),
+                        "it knows what is cancelled",
+                    );
+                }
+                self.check(
+                    self.modern || server.opened,
+                    "no notification comes before the session",
+                );
+            }
+            other => self.check(false, &format!("a server hears only messages, not {other:?}")),
+        }
+        self.check(json::members(line).is_some(), "whole messages");
+        self.servers.insert(generation, server);
+    }
+
+    #[track_caller]
+    fn check(&self, holds: bool, promise: &str) {
+        assert!(holds, "broken: {promise}\n{}", self.history);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the loop is given: services, and what is around them.
+
+use std::path::PathBuf;
+
+use afresh_core::id::{Generation, ServiceId};
+use afresh_core::policy::Policy;
+use afresh_core::service::Event;
+use tokio::sync::{mpsc, watch};
+
+use crate::os::{PipeReader, PipeWriter};
+use crate::output::Output;
+use crate::pipe::Form;
+use crate::process::Command;
+use crate::store::trail::Trail;
+
+/// A service as it is defined.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    /// Its key, in the trail and in commands.
+    pub(crate) name: String,
+    /// How people call it.
+    pub(crate) title: String,
+    pub(crate) command: Command,
+    pub(crate) policy: Policy,
+    /// How its output appears in ours.
+    pub(crate) form: Form,
+}
+
+/// A new instance that speaks a protocol.
+pub(crate) struct Talker {
+    pub(crate) generation: Generation,
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    /// Turns true when the instance is gone.
+    pub(crate) gone: watch::Receiver<bool>,
+}
+
+/// Told to whoever wants to watch: the same events that go to the trail.
+pub(crate) type Told = (ServiceId, Event);
+
+/// The streams and files that the loop writes to.
+pub(crate) struct Surroundings {
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
+    pub(crate) trail: Trail,
+    pub(crate) marker_file: PathBuf,
+    /// Which part of afresh speaks in the trail.
+    pub(crate) logger: &'static str,
+    /// Gets the pipes of each new instance, where they are not simply passed on: a conversation's.
+    pub(crate) talkers: Option<mpsc::Sender<Talker>>,
+    /// Gets the stdin of each new instance, and `None` when it is to be closed.
+    pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
+    pub(crate) told: Option<mpsc::Sender<Told>>,
+}

@@ -1,0 +1,213 @@
+//! `afresh mcp` in front of a strict server that dies in every way.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use afresh_tests::{TestEnv, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+const SERVER: &str = env!("CARGO_BIN_EXE_mcp-server");
+
+/// A client with one connection.
+struct Client {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    next_id: u64,
+}
+
+impl Client {
+    fn start(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
+        let arguments = [&["mcp"], flags, &["--", SERVER, mode]].concat();
+        let mut command = env.afresh(&arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, stdin, stdout, next_id: 1 }
+    }
+
+    /// Connected and initialized.
+    fn connect(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
+        let mut client = Self::start(env, flags, mode);
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let answer = client.ask("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn send(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        writeln!(stdin, "{message}").and_then(|()| stdin.flush()).expect("afresh reads");
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("text");
+        serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("not a message: {line:?}: {error}"))
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let answer = self.hear();
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    fn call(&mut self, name: &str, arguments: &Value) -> Value {
+        self.ask("tools/call", &json!({"name": name, "arguments": arguments}))
+    }
+
+    fn pid(&mut self) -> i32 {
+        let answer = self.call("pid", &json!({}));
+        let text = answer["result"]["content"][0]["text"].as_str();
+        text.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+    }
+
+    /// Hangs up, and sees that all ends.
+    fn hang_up(mut self, env: &TestEnv) {
+        drop(self.stdin.take());
+        let mut code = None;
+        wait_for("afresh ends", || {
+            code = self.child.try_wait().expect("our child");
+            code.is_some()
+        });
+        assert_eq!(code.and_then(|status| status.code()), Some(0));
+        env.assert_nothing_left();
+    }
+}
+
+const QUICK: [&str; 6] = ["--delay", "1ms", "--max-delay", "2ms", "--throttle", "1ms"];
+
+#[test]
+fn a_server_dies_in_every_way_and_the_client_keeps_its_connection() {
+    // W1 W2 W6 R8 G1 G5
+    let env = TestEnv::new();
+    let flags = [&QUICK[..], &["--max-restarts", "0", "--crash-loop-count", "0"]].concat();
+    let mut client = Client::connect(&env, &flags, "");
+    for (tool, arguments) in [
+        ("exit", json!({"code": 42})),
+        ("exit", json!({"code": 1})),
+        ("die", json!({})),
+        ("die-in-mid-line", json!({})),
+        ("close-stdout", json!({})),
+    ] {
+        let before = client.pid();
+        let answer = client.call(tool, &arguments);
+        assert_eq!(answer["result"]["isError"], true, "{tool}: {answer}");
+        let text = answer["result"]["content"][0]["text"].as_str().expect("text");
+        assert!(text.contains("outcome is unknown"), "{tool}: {text}");
+        // The next call waits for the new instance, which has been told everything.
+        assert_ne!(client.pid(), before, "{tool}");
+    }
+    let list = client.ask("tools/list", &json!({}));
+    assert_eq!(list["result"]["tools"][0]["name"], "pid", "{list}");
+    client.hang_up(&env);
+}
+
+#[test]
+fn calls_from_many_are_answered_once_while_the_server_is_killed() {
+    // W7 R7
+    const CALLS: u64 = 2_000;
+    let env = TestEnv::new();
+    let flags = [&QUICK[..], &["--max-restarts", "0", "--crash-loop-count", "0"]].concat();
+    let mut client = Client::connect(&env, &flags, "");
+    let mut answers: BTreeMap<u64, u32> = BTreeMap::new();
+    let (mut sent, mut kills) = (0, 0);
+    while answers.len() < CALLS as usize {
+        // Eight in flight, always.
+        while sent < CALLS && sent - (answers.len() as u64) < 8 {
+            let params = json!({"name": "echo", "arguments": {"text": sent.to_string()}});
+            client.send(&json!({"jsonrpc": "2.0", "id": 1_000 + sent, "method": "tools/call", "params": params}));
+            sent += 1;
+        }
+        let answer = client.hear();
+        let id = answer["id"].as_u64().expect("a number") - 1_000;
+        let result = &answer["result"];
+        let own = result["content"][0]["text"].as_str() == Some(&id.to_string());
+        assert!(own || result["isError"] == true, "{answer}");
+        *answers.entry(id).or_default() += 1;
+        if answers.len().is_multiple_of(40) {
+            kills += 1;
+            let newest =
+                env.events("server_started").last().and_then(|r| r["props"]["pid"].as_i64());
+            if let Some(pid) = newest {
+                kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL).ok();
+            }
+        }
+    }
+    assert!(answers.values().all(|count| *count == 1), "each once");
+    assert!(kills >= 50);
+    client.hang_up(&env);
+}
+
+#[test]
+fn what_is_no_message_never_reaches_the_client() {
+    // W3
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &[], "chatty");
+    client.pid();
+    // And what the server says twice, once.
+    let answer = client.call("twice", &json!({}));
+    assert_eq!(answer["result"]["content"][0]["text"], "once");
+    client.pid();
+    client.hang_up(&env);
+}
+
+#[test]
+fn a_client_that_writes_nonsense_keeps_its_connection() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &[], "");
+    let stdin = client.stdin.as_mut().expect("it is open");
+    stdin.write_all(b"nonsense\n\xff\xfe\x00\n\n{\"half\":\n[]\n").expect("afresh reads");
+    for n in 0..100_000 {
+        writeln!(stdin, r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{{"n":{n}}}}}"#)
+            .expect("afresh reads");
+    }
+    client.pid();
+    client.hang_up(&env);
+}
+
+#[test]
+fn a_server_that_never_shakes_hands_is_given_up_and_the_client_is_told() {
+    // G4
+    let env = TestEnv::new();
+    let flags = [&QUICK[..], &["--max-restarts", "2"]].concat();
+    let mut client = Client::start(&env, &flags, "dies-in-handshake");
+    let answer = client.ask("initialize", &json!({"protocolVersion": "2025-11-25"}));
+    let message = answer["error"]["message"].as_str().expect("an error");
+    assert!(message.contains("given up") && message.contains("code 3"), "{message}");
+    // The connection stays, and every call gets the same clear word.
+    let again = client.ask("initialize", &json!({"protocolVersion": "2025-11-25"}));
+    assert!(again["error"]["message"].as_str().is_some(), "{again}");
+    client.hang_up(&env);
+}
+
+#[test]
+fn a_client_that_hangs_up_ends_even_a_server_that_ignores_it() {
+    // W9 G6
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &[], "ignores-everything");
+    client.pid();
+    client.hang_up(&env);
+}
+
+#[test]
+fn large_messages_pass_both_ways() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &[], "");
+    let answer = client.call("big", &json!({"bytes": 10 * 1024 * 1024}));
+    let text = answer["result"]["content"][0]["text"].as_str().expect("text");
+    assert_eq!(text.len(), 10 * 1024 * 1024);
+    let long = "y".repeat(5 * 1024 * 1024);
+    let answer = client.call("echo", &json!({"text": long}));
+    assert_eq!(answer["result"]["content"][0]["text"].as_str().map(str::len), Some(long.len()));
+    client.hang_up(&env);
+}
