@@ -6,6 +6,7 @@ const { Client } = load('@modelcontextprotocol/client');
 const { StdioClientTransport, getDefaultEnvironment } = load('@modelcontextprotocol/client/stdio');
 
 const MODES = { legacy: 'legacy', auto: 'auto', pinned: { pin: '2026-07-28' } };
+const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 const options = { timeout: STEP_MS };
 
 main(async (mode, command, args) => {
@@ -13,8 +14,15 @@ main(async (mode, command, args) => {
         { name: `interop-ts-v2-${mode}`, version: '1' },
         { versionNegotiation: { mode: MODES[mode] } }
     );
-    const env = { ...getDefaultEnvironment(), ...environment() };
-    await client.connect(new StdioClientTransport({ command, args, env }), options);
+    const transport = new StdioClientTransport({ command, args, env: { ...getDefaultEnvironment(), ...environment() } });
+    // The id of a subscription is that of its request, which the client keeps to itself.
+    let listening;
+    const send = transport.send.bind(transport);
+    transport.send = (message, ...more) => {
+        if (message.method === 'subscriptions/listen') listening = message.id;
+        return send(message, ...more);
+    };
+    await client.connect(transport, options);
     const modern = client.getProtocolEra() === 'modern';
     return {
         protocol: client.getNegotiatedProtocolVersion(),
@@ -23,11 +31,14 @@ main(async (mode, command, args) => {
         call: (name, input) => client.callTool({ name, arguments: input }, options),
         subscribe: async ({ resource, tools }) => {
             const events = new Events();
+            const ours = params => !modern || params?._meta?.[SUBSCRIPTION] === listening;
             client.onclose = () => events.end('closed');
             client.setNotificationHandler('notifications/resources/updated', ({ params }) => {
-                if (params.uri === URI) events.push('updated');
+                if (params.uri === URI && ours(params)) events.push('updated');
             });
-            client.setNotificationHandler('notifications/tools/list_changed', () => events.push('tools'));
+            client.setNotificationHandler('notifications/tools/list_changed', ({ params }) => {
+                if (ours(params)) events.push('tools');
+            });
             if (modern) {
                 const filter = { toolsListChanged: tools, resourceSubscriptions: resource ? [URI] : undefined };
                 const subscription = await client.listen(filter, options);

@@ -91,16 +91,23 @@ impl ClientHandler for Events {
     async fn on_resource_updated(
         &self,
         params: ResourceUpdatedNotificationParam,
-        _context: NotificationContext<RoleClient>,
+        context: NotificationContext<RoleClient>,
     ) {
-        if params.uri == URI {
+        if params.uri == URI && !is_modern(&context.peer) {
             self.push("updated");
         }
     }
 
-    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.push("tools");
+    async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
+        if !is_modern(&context.peer) {
+            self.push("tools");
+        }
     }
+}
+
+/// Whether what comes on no subscription counts for nothing.
+fn is_modern(peer: &Peer<RoleClient>) -> bool {
+    peer.peer_info().is_some_and(|info| info.protocol_version == ProtocolVersion::V_2026_07_28)
 }
 
 /// Hands on what arrives on a subscription, until it ends.
@@ -199,10 +206,6 @@ impl Client {
         Ok(Self { running, events, following: JoinSet::new(), tools: Vec::new(), report })
     }
 
-    fn is_modern(&self) -> bool {
-        self.report["protocol"] == "2026-07-28"
-    }
-
     fn has(&self, tool: &str) -> bool {
         self.tools.iter().any(|name| name == tool)
     }
@@ -227,11 +230,16 @@ impl Client {
     }
 
     async fn pid(&self) -> Result<i32> {
-        if self.has("pid") {
-            return Ok(text(&self.succeed("pid", json!({})).await?).parse()?);
-        }
-        let all: Value = serde_json::from_str(&text(&self.succeed("get-env", json!({})).await?))?;
-        Ok(all["INTEROP_SERVER_PID"].as_str().ok_or("no pid in its environment")?.parse()?)
+        let told: i32 = if self.has("pid") {
+            text(&self.succeed("pid", json!({})).await?).parse()?
+        } else {
+            let all = text(&self.succeed("get-env", json!({})).await?);
+            let all: Value = serde_json::from_str(&all)?;
+            all["INTEROP_SERVER_PID"].as_str().ok_or("no pid in its environment")?.parse()?
+        };
+        // It may be killed next, and small numbers mean whole groups.
+        check(told > 1, || format!("the server tells {told} as its process id"))?;
+        Ok(told)
     }
 
     fn slow(&self, ms: u64) -> (&'static str, Value) {
@@ -243,7 +251,7 @@ impl Client {
     }
 
     async fn subscribe(&mut self, filter: SubscriptionFilter) -> Result<()> {
-        if self.is_modern() {
+        if is_modern(self.running.peer()) {
             let subscription = tokio::time::timeout(step(), self.running.listen(filter)).await??;
             self.following.spawn(follow(subscription, self.events.clone()));
         } else if filter.resource_subscriptions.is_some() {
@@ -254,11 +262,11 @@ impl Client {
         Ok(())
     }
 
-    /// Starts the calls, then `meanwhile`, and waits until all are answered.
+    /// Starts the calls, kills the victim, and waits until all are answered.
     async fn settle(
         &mut self,
         calls: Vec<(&'static str, Value)>,
-        meanwhile: impl FnOnce() -> Result<()>,
+        victim: Option<i32>,
     ) -> Result<()> {
         let mut started = JoinSet::new();
         for (index, (name, arguments)) in calls.into_iter().enumerate() {
@@ -266,7 +274,11 @@ impl Client {
             started.spawn(async move { (index, call.await) });
         }
         tokio::task::yield_now().await;
-        meanwhile()?;
+        if let Some(victim) = victim {
+            // The server reads in order: when this is answered, it has the calls too.
+            self.echo().await?;
+            kill(Pid::from_raw(victim), Signal::SIGKILL)?;
+        }
         let mut outcomes = started.join_all().await;
         outcomes.sort();
         let outcomes: Vec<String> = outcomes.into_iter().map(|(_, how)| how).collect();
@@ -286,15 +298,14 @@ impl Client {
     async fn exit(&mut self, code: i32) -> Result<()> {
         let before = self.pid().await?;
         let calls = vec![self.slow(3000), self.slow(4000), ("exit", json!({ "code": code }))];
-        self.settle(calls, || Ok(())).await?;
+        self.settle(calls, None).await?;
         self.served_anew(before).await
     }
 
     /// Kills the server in the middle of a call. When that call is answered, the death was noticed.
     async fn kill(&mut self) -> Result<()> {
         let before = self.pid().await?;
-        let die = || Ok(kill(Pid::from_raw(before), Signal::SIGKILL)?);
-        self.settle(vec![self.slow(3000)], die).await?;
+        self.settle(vec![self.slow(3000)], Some(before)).await?;
         self.served_anew(before).await
     }
 
