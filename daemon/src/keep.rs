@@ -108,11 +108,18 @@ impl From<StartError> for KeepError {
 /// Supervises until the command ends for good or we are told to stop. Returns the exit code: the
 /// command's own, 128 + N for a signal, 126 or 127 for one that never started, 0 after a stop.
 pub fn keep(keep: Keep) -> Result<i32, KeepError> {
+    block_on(run(keep))
+}
+
+/// Runs a face in an event loop of its own.
+pub(crate) fn block_on(
+    face: impl Future<Output = Result<i32, KeepError>>,
+) -> Result<i32, KeepError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(KeepError::Runtime)?;
-    let result = runtime.block_on(run(keep));
+    let result = runtime.block_on(face);
     // The stdin thread may sit in a read for ever: nobody waits for it.
     runtime.shutdown_background();
     result

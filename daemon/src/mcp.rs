@@ -35,14 +35,7 @@ use crate::talk::{Word, listen, speak, until_room};
 /// Stands in front of an MCP server until the client is gone or the server has ended for good.
 /// Returns the exit code.
 pub fn mcp(keep: Keep) -> Result<i32, KeepError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(KeepError::Runtime)?;
-    let result = runtime.block_on(run(keep));
-    // The stdin thread may sit in a read for ever: nobody waits for it.
-    runtime.shutdown_background();
-    result
+    keep::block_on(run(keep))
 }
 
 async fn run(mut keep: Keep) -> Result<i32, KeepError> {

@@ -28,17 +28,8 @@ use crate::error::{CommandError, Exit};
                   What is under Restarts can also be set in `afresh.toml` or by a variable: see `afresh config show`."
 )]
 pub(crate) struct Arguments {
-    /// The name in the log and in the trail [default: that of the command]
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    name: Option<String>,
-
-    /// Start it in this folder
-    #[arg(long, value_name = "DIR")]
-    cwd: Option<PathBuf>,
-
-    /// Set a variable for it; may be given more than once
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
-    variables: Vec<(String, String)>,
+    #[command(flatten)]
+    command: CommandFlags,
 
     /// Give it none of our own environment, only what `--env` says (and PATH)
     #[arg(long)]
@@ -48,13 +39,51 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     copies: u32,
 
-    /// The command and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
-    command: Vec<OsString>,
-
     // Last, because its heading would also stand over what follows.
     #[command(flatten)]
     policy: PolicyFlags,
+}
+
+/// What is run, under which name, and where.
+#[derive(Debug, Args)]
+pub(crate) struct CommandFlags {
+    /// The name in the log and in the trail [default: that of the command]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) name: Option<String>,
+
+    /// Start it in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Set a variable for it; may be given more than once
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    pub(crate) variables: Vec<(String, String)>,
+
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl CommandFlags {
+    /// The name in the log and in the trail.
+    pub(crate) fn name(&self) -> String {
+        let program = &self.command[0];
+        let name =
+            || Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
+        self.name.clone().unwrap_or_else(name)
+    }
+
+    /// The command as it is run here.
+    pub(crate) fn command(self, environment: &Environment, clear_env: bool) -> Command {
+        Command {
+            argv: self.command,
+            cwd: Some(match self.cwd {
+                Some(cwd) => environment.cwd.join(cwd),
+                None => environment.cwd.clone(),
+            }),
+            env: variables(environment, clear_env, self.variables),
+        }
+    }
 }
 
 /// The restart policy, as flags. Their values are read with those of the other layers.
@@ -143,17 +172,9 @@ impl PolicyFlags {
 pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &arguments.policy.flags())?;
-    let name = arguments.name.unwrap_or_else(|| name_of(&arguments.command[0]));
     let keep = Keep {
-        name,
-        command: Command {
-            argv: arguments.command,
-            cwd: Some(match arguments.cwd {
-                Some(cwd) => environment.cwd.join(cwd),
-                None => environment.cwd.clone(),
-            }),
-            env: variables(environment, arguments.clear_env, arguments.variables),
-        },
+        name: arguments.command.name(),
+        command: arguments.command.command(environment, arguments.clear_env),
         policy: config.policy,
         copies: arguments.copies,
         workspace,
@@ -169,12 +190,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
 }
 
-pub(crate) fn name_of(program: &OsString) -> String {
-    let name = Path::new(program).file_name().unwrap_or(program);
-    name.to_string_lossy().into_owned()
-}
-
-pub(crate) fn variables(
+fn variables(
     environment: &Environment,
     clear: bool,
     added: Vec<(String, String)>,
@@ -189,7 +205,7 @@ pub(crate) fn variables(
     variables
 }
 
-pub(crate) fn parse_variable(text: &str) -> Result<(String, String), String> {
+fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not of the form NAME=VALUE")),

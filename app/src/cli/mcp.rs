@@ -1,15 +1,13 @@
 //! `afresh mcp`.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::config::Origin;
 use afresh_core::policy::Policy;
-use afresh_daemon::{Command, Keep};
+use afresh_daemon::Keep;
 use clap::Args;
 
-use crate::cli::keep::{PolicyFlags, name_of, parse_variable, variables};
+use crate::cli::keep::{CommandFlags, PolicyFlags};
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 
@@ -30,24 +28,11 @@ use crate::error::{CommandError, Exit};
                   In mcp.json: \"command\": \"afresh\", \"args\": [\"mcp\", \"--\", \"python\", \"-m\", \"my_server\"]"
 )]
 pub(crate) struct Arguments {
-    /// The name in the log and in the trail [default: that of the command]
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    name: Option<String>,
-
-    /// Start it in this folder
-    #[arg(long, value_name = "DIR")]
-    cwd: Option<PathBuf>,
-
-    /// Set a variable for it; may be given more than once
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
-    variables: Vec<(String, String)>,
+    #[command(flatten)]
+    command: CommandFlags,
 
     #[command(flatten)]
     policy: PolicyFlags,
-
-    /// The server's command and its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
@@ -66,15 +51,8 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         ..config.policy.clone()
     };
     let keep = Keep {
-        name: arguments.name.unwrap_or_else(|| name_of(&arguments.command[0])),
-        command: Command {
-            argv: arguments.command,
-            cwd: Some(match arguments.cwd {
-                Some(cwd) => environment.cwd.join(cwd),
-                None => environment.cwd.clone(),
-            }),
-            env: variables(environment, false, arguments.variables),
-        },
+        name: arguments.command.name(),
+        command: arguments.command.command(environment, false),
         policy,
         copies: 1,
         workspace,
