@@ -201,3 +201,13 @@ pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);
+
+/// Pages of one list that are read to compare it; a longer one is not compared.
+pub const LIST_PAGES_MAX: usize = 100;
+
+/// How long a new instance may take to list what it offers; then nothing is said about changes.
+pub const COMPARING_MAX: Duration = Duration::from_secs(5);
+
+/// How long a call of `restart_server` waits for the new instance: below the 60 s after which clients
+/// give up.
+pub const RESTART_ANSWER_MAX: Duration = Duration::from_secs(50);

@@ -6,18 +6,22 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use afresh_core::id::Generation;
+use afresh_core::limits::RESTART_ANSWER_MAX;
 use afresh_core::mcp::envelope::{Id, Message, look, param};
 use afresh_core::mcp::json;
-use afresh_core::mcp::{Conversation, Effect, Input};
+use afresh_core::mcp::{Asked, Conversation, Effect, Input, Said, Settings};
 use afresh_core::time::Time;
 
+/// `AFRESH_TEST_HISTORIES` asks for more.
 const HISTORIES: u64 = 500;
 const STEPS: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "how long to try is for whoever runs the test")]
 fn every_request_is_answered_exactly_once() {
-    for seed in 1..=HISTORIES {
+    let asked = std::env::var("AFRESH_TEST_HISTORIES").ok().and_then(|count| count.parse().ok());
+    for seed in 1..=asked.unwrap_or(HISTORIES) {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
             world.step();
@@ -55,6 +59,10 @@ struct Server {
     owes: Vec<Id>,
     /// Ids that it was ever sent.
     seen: BTreeSet<Id>,
+    /// What it was sent, line by line: the ids of requests, and whether they are tool calls.
+    lines: Vec<Option<(Id, bool)>>,
+    /// It has read at least this many.
+    read: usize,
     /// Its own requests that wait for the client.
     asked: BTreeSet<Id>,
     next: u32,
@@ -62,6 +70,7 @@ struct Server {
     opened: bool,
     /// The highest number of a client's request, for the order.
     last_number: u64,
+    offer: usize,
 }
 
 struct World {
@@ -81,6 +90,16 @@ struct World {
     sent: BTreeSet<Id>,
     /// Requests of servers that the client may answer: our id.
     to_answer: Vec<Id>,
+    /// Calls that an instance has read: it may have done them.
+    done: BTreeSet<Id>,
+    /// Calls of our own tools that wait for a word from outside.
+    asked: Vec<Id>,
+    /// What the next instances offer.
+    offer: usize,
+    /// Requests for a list.
+    lists: BTreeSet<Id>,
+    /// What the client has seen offered, and whether it was told to look again.
+    seen_offer: Option<usize>,
 }
 
 impl World {
@@ -89,7 +108,7 @@ impl World {
         Self {
             modern: random.below(2) == 0,
             random,
-            conversation: Conversation::new(PATIENCE),
+            conversation: Conversation::new(&Settings { patience: PATIENCE, tools: true }),
             now: Time::ZERO,
             history: format!("seed {seed}\n"),
             session: Session::Closed,
@@ -100,12 +119,26 @@ impl World {
             answered: BTreeSet::new(),
             sent: BTreeSet::new(),
             to_answer: Vec::new(),
+            done: BTreeSet::new(),
+            asked: Vec::new(),
+            offer: 0,
+            lists: BTreeSet::new(),
+            seen_offer: None,
         }
     }
 
     fn step(&mut self) {
         let living: Vec<u64> = self.servers.keys().copied().collect();
-        match self.random.below(16) {
+        match self.random.below(18) {
+            16 => self.offer += self.random.below(2),
+            17 => {
+                if let Some(id) = self.asked.pop() {
+                    let said = Said { text: "so".to_owned(), data: None, is_error: false };
+                    self.input(Input::Said { id, said });
+                } else if self.random.below(4) == 0 {
+                    self.input(Input::RestartFailed { why: "broken".to_owned() });
+                }
+            }
             0..=4 => self.client_asks(),
             5 => self.client_tells(),
             6 => self.client_cancels(),
@@ -137,26 +170,42 @@ impl World {
         }
     }
 
-    /// One good instance at last: then everything is answered.
+    /// One good instance at last, after the others or beside them: then everything is answered.
     fn end(&mut self) {
-        for generation in self.servers.keys().copied().collect::<Vec<_>>() {
-            self.end_server(generation);
+        if self.random.below(2) == 0 {
+            for generation in self.servers.keys().copied().collect::<Vec<_>>() {
+                self.end_server(generation);
+            }
         }
+        self.offer += self.random.below(2);
         self.start();
         for _ in 0..10_000 {
-            let Some((generation, server)) = self.servers.last_key_value() else { break };
-            if server.owes.is_empty() {
-                break;
-            }
-            let generation = *generation;
-            self.server_answers(generation);
+            let owing = self.servers.iter().filter(|(_, server)| !server.owes.is_empty());
+            let owing: Vec<u64> = owing.map(|(generation, _)| *generation).collect();
+            let Some(generation) = self.random.pick(&owing) else { break };
+            self.server_answers(generation, false);
         }
-        self.now = self.now + PATIENCE;
+        while self.servers.len() > 1 {
+            let oldest = self.servers.keys().next().copied().unwrap_or_default();
+            self.end_server(oldest);
+        }
+        for _ in 0..1_000 {
+            let Some(generation) = self.servers.keys().next().copied() else { break };
+            self.server_answers(generation, false);
+        }
+        while let Some(id) = self.asked.pop() {
+            let said = Said { text: "so".to_owned(), data: None, is_error: false };
+            self.input(Input::Said { id, said });
+        }
+        self.now = self.now + PATIENCE + RESTART_ANSWER_MAX;
         self.input(Input::Wakeup);
         let unanswered: Vec<&Id> =
             self.open.iter().filter(|(_, cancelled)| !**cancelled).map(|(id, _)| id).collect();
         self.check(unanswered.is_empty(), &format!("all is answered, but {unanswered:?}"));
         self.check(self.conversation.owed() == 0, "nothing is owed");
+        let now = self.servers.values().last().map(|server| server.offer);
+        let knows = self.modern || self.seen_offer.is_none() || self.seen_offer == now;
+        self.check(knows, "the client knows what is offered");
     }
 
     fn client_asks(&mut self) {
@@ -185,11 +234,15 @@ impl World {
             ];
             all[self.random.below(all.len())]
         };
+        let name = ["t", "t", "t", "restart_server", "server_status"][self.random.below(5)];
         let line = format!(
-            r#"{{"jsonrpc":"2.0","id":{raw},"method":"{method}","params":{{{meta}"uri":"u{}","number":{id},"protocolVersion":"v"}}}}"#,
+            r#"{{"jsonrpc":"2.0","id":{raw},"method":"{method}","params":{{{meta}"name":"{name}","uri":"u{}","number":{id},"protocolVersion":"v"}}}}"#,
             id % 5
         );
         self.open.insert(Id::new(raw.as_bytes()), false);
+        if method == "tools/list" {
+            self.lists.insert(Id::new(raw.as_bytes()));
+        }
         self.input(Input::Client(line.into_bytes()));
     }
 
@@ -231,13 +284,23 @@ impl World {
     fn start(&mut self) {
         let generation = self.next_generation;
         self.next_generation += 1;
-        self.servers.insert(generation, Server::default());
-        self.input(Input::Started { generation: Generation(generation) });
+        self.servers.insert(generation, Server { offer: self.offer, ..Server::default() });
+        self.input(Input::Started { generation: Generation(generation), pid: 1_000 });
     }
 
     fn end_server(&mut self, generation: u64) {
-        self.servers.remove(&generation);
-        self.input(Input::Ended { generation: Generation(generation) });
+        let Some(server) = self.servers.remove(&generation) else { return };
+        let unread = self.random.below(server.lines.len() - server.read + 1);
+        let read = server.lines.len() - unread;
+        for (id, is_call) in server.lines[..read].iter().flatten() {
+            let first = !is_call || self.done.insert(id.clone());
+            self.check(first, "a call is read by one instance only");
+        }
+        self.input(Input::Ended {
+            generation: Generation(generation),
+            read: Some(read as u64),
+            how: "ended".to_owned(),
+        });
     }
 
     fn server_speaks(&mut self, generation: u64) {
@@ -266,21 +329,27 @@ impl World {
                     String::from_utf8_lossy(id.raw())
                 )
             }
-            _ => return self.server_answers(generation),
+            _ => return self.server_answers(generation, true),
         };
         self.input(Input::Server { generation: Generation(generation), line: line.into_bytes() });
     }
 
-    fn server_answers(&mut self, generation: u64) {
+    fn server_answers(&mut self, generation: u64, may_fail: bool) {
         let Some(server) = self.servers.get_mut(&generation) else { return };
         let Some(id) = self.random.pick(&server.owes) else { return };
         server.owes.retain(|other| *other != id);
+        let line =
+            server.lines.iter().position(|line| line.as_ref().is_some_and(|(i, _)| *i == id));
+        server.read = server.read.max(line.map_or(0, |line| line + 1));
+        let offer = server.offer;
         let raw = String::from_utf8_lossy(id.raw()).into_owned();
         let line = match self.random.below(12) {
-            0 => format!(
+            0 if may_fail => format!(
                 r#"{{"jsonrpc":"2.0","id":{raw},"error":{{"code":-32000,"message":"closed"}}}}"#
             ),
-            _ => format!(r#"{{"jsonrpc":"2.0","id":{raw},"result":{{"protocolVersion":"v"}}}}"#),
+            _ => format!(
+                r#"{{"jsonrpc":"2.0","id":{raw},"result":{{"protocolVersion":"v","tools":[{{"name":"t{offer}"}}]}}}}"#
+            ),
         };
         self.input(Input::Server { generation: Generation(generation), line: line.into_bytes() });
     }
@@ -307,6 +376,7 @@ impl World {
             Effect::ToClient(line) => self.client_hears(&line),
             Effect::ToServer { generation, line } => self.server_hears(generation.0, &line),
             Effect::Replace { generation } => self.end_server(generation.0),
+            Effect::Asked { id, asked: Asked::Status } => self.asked.push(id),
             other => writeln!(self.history, "    {other:?}").expect("a String takes all"),
         }
     }
@@ -319,13 +389,22 @@ impl World {
                 if self.session == Session::Opening(id.clone()) {
                     self.session = if is_error { Session::Closed } else { Session::Open };
                 }
+                if let Some(offer) = offered(line) {
+                    self.seen_offer = self.lists.remove(&id).then_some(offer).or(self.seen_offer);
+                }
                 let open = self.open.remove(&id);
                 self.check(open.is_some(), "an answer is to an open request");
                 let first = self.answered.insert(id);
                 self.check(first, "and it is the only one");
             }
             Some(Message::Request { id, .. }) => self.to_answer.push(id),
-            Some(Message::Notification { .. }) => {}
+            Some(Message::Notification { method }) => {
+                if method == "notifications/tools/list_changed" {
+                    let differs = self.servers.values().any(|s| Some(s.offer) != self.seen_offer);
+                    self.check(differs, "a change is told only where there is one");
+                    self.seen_offer = None;
+                }
+            }
             other => self.check(false, &format!("the client hears only messages, not {other:?}")),
         }
     }
@@ -336,6 +415,10 @@ impl World {
         let Some(mut server) = self.servers.remove(&generation) else {
             return self.check(false, "nothing is sent to an instance that is gone");
         };
+        server.lines.push(match look(line) {
+            Some(Message::Request { id, method }) => Some((id, method == "tools/call")),
+            _ => None,
+        });
         match look(line) {
             Some(Message::Request { id, method }) => {
                 self.check(server.seen.insert(id.clone()), "no request reaches an instance twice");
@@ -382,4 +465,11 @@ impl World {
     fn check(&self, holds: bool, promise: &str) {
         assert!(holds, "broken: {promise}\n{}", self.history);
     }
+}
+
+/// What a `tools/list` offers.
+fn offered(line: &[u8]) -> Option<usize> {
+    let tools = json::get(line, &["result", "tools"])?;
+    let first = json::elements(tools)?.first()?.clone();
+    json::get(&tools[first], &["name"]).and_then(json::text)?.strip_prefix('t')?.parse().ok()
 }

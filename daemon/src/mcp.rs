@@ -15,7 +15,7 @@ use afresh_core::limits::{
     RETRY_WHEN_WANTED, TALK_LINES_MAX, TRAIL_SYNC_WAIT,
 };
 use afresh_core::mcp::frame::{Frame, Lines};
-use afresh_core::mcp::{Conversation, Effect, Input};
+use afresh_core::mcp::{Asked as ToolAsked, Conversation, Effect, Input, Settings};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest};
 use afresh_core::time::Time;
 use tokio::sync::mpsc;
@@ -66,7 +66,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
         seed(),
     );
     let mut front = Front {
-        conversation: Conversation::new(QUEUE_WAIT),
+        conversation: Conversation::new(&Settings { patience: QUEUE_WAIT, tools: false }),
         supervise,
         service,
         start: Instant::now(),
@@ -244,7 +244,7 @@ impl Front {
                     let until = Instant::now() + CLOSED_STDOUT_MAX;
                     self.deadlines.insert(generation, (until, "it closed its stdout"));
                 }
-                self.converse(Input::Ended { generation }).await;
+                self.converse(Input::Leaving { generation }).await;
             }
         }
     }
@@ -260,7 +260,7 @@ impl Front {
 
     async fn react(&mut self, happened: Happened) {
         let spawned = match &happened {
-            Happened::Report(Report::Spawned { generation, .. }) => Some(*generation),
+            Happened::Report(Report::Spawned { generation, pid, .. }) => Some((*generation, *pid)),
             _ => None,
         };
         let ended = match &happened {
@@ -270,14 +270,17 @@ impl Front {
             _ => None,
         };
         self.supervise.react(happened).await;
-        if let Some(generation) = spawned {
+        if let Some((generation, pid)) = spawned {
             let until = Instant::now() + HANDSHAKE_MAX;
             self.deadlines.insert(generation, (until, "it did not answer the handshake in time"));
-            self.converse(Input::Started { generation }).await;
+            self.converse(Input::Started { generation, pid }).await;
         }
         if let Some(generation) = ended {
             self.deadlines.remove(&generation);
             self.instances.remove(&generation);
+            let exit = self.supervise.core().service(self.service).and_then(|s| s.last_exit());
+            let how = exit.map_or_else(String::new, |exit| exit.to_string());
+            self.converse(Input::Ended { generation, read: None, how }).await;
             self.note_failure().await;
         }
     }
@@ -325,7 +328,13 @@ impl Front {
                 let reason = "the client fell back to the older protocol".to_owned();
                 self.supervise.input_to(self.service, ServiceInput::Restart { reason }).await;
             }
-            Effect::DiedOfProbe { .. } | Effect::Drained { .. } => {}
+            Effect::Asked { asked: ToolAsked::Restart { reason }, .. } => {
+                self.supervise.input_to(self.service, ServiceInput::Restart { reason }).await;
+            }
+            Effect::DiedOfProbe { .. }
+            | Effect::Drained { .. }
+            | Effect::Asked { .. }
+            | Effect::ListChanged { .. } => {}
             Effect::Wanted => {
                 let due = self.last_wanted.is_none_or(|at| at.elapsed() > RETRY_WHEN_WANTED);
                 if due {

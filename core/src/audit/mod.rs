@@ -4,6 +4,7 @@ pub mod event_types;
 pub mod line;
 pub mod marker;
 pub mod redact;
+pub mod verify;
 
 use serde_json::{Map, Value, json};
 

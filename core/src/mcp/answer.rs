@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use super::envelope::Id;
 use super::inflight::{Class, Flight};
 use super::memory::Era;
+use super::tools::Said;
 
 /// Why we answer in the server's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// The instance that had the request is gone.
-    Restarted,
+    /// The instance that had the request is gone: how, with its last words.
+    Restarted(String),
     /// No instance came up in time, or none will: with what is known about it.
     Down(String),
     /// The queue is full.
@@ -24,7 +25,7 @@ pub(super) enum Why {
 impl Why {
     fn reason(&self) -> &'static str {
         match self {
-            Self::Restarted => "server_restarted",
+            Self::Restarted(_) => "server_restarted",
             Self::Down(_) => "server_down",
             Self::Full => "queue_full",
             Self::TooLong(_) => "message_too_long",
@@ -34,12 +35,15 @@ impl Why {
 
     fn text(&self) -> String {
         match self {
-            Self::Restarted => {
-                "the server restarted while this ran; its outcome is unknown; call it \
-                                again if that is safe"
-                    .to_owned()
+            Self::Restarted(how) => {
+                let how =
+                    if how.is_empty() { String::new() } else { format!("\nThe server {how}") };
+                format!(
+                    "the server restarted while this ran; its outcome is unknown; call it again if \
+                     that is safe{how}"
+                )
             }
-            Self::Down(why) => format!("the server is not running: {why}; nothing was done"),
+            Self::Down(why) => format!("nothing was done, the server is not running: {why}"),
             Self::Full => {
                 "the server is not running and too many requests wait for it; nothing was done"
                     .to_owned()
@@ -72,6 +76,31 @@ pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
         ("error", json!({"code": code, "message": why.text(), "data": data}))
     };
     line(id, body.0, &body.1)
+}
+
+/// What one of our tools has to say, as the answer to its call.
+pub(super) fn said(id: &Id, era: Era, said: &Said) -> Vec<u8> {
+    let mut result = json!({"content": [{"type": "text", "text": said.text}]});
+    if let Some(data) = &said.data {
+        result["structuredContent"] = data.clone();
+    }
+    result["isError"] = Value::from(said.is_error);
+    if era == Era::Modern {
+        result["resultType"] = Value::from("complete");
+    }
+    line(id, "result", &result)
+}
+
+/// A `tools/list` with nothing but these.
+pub(super) fn only_tools(id: &Id, era: Era, definitions: &str) -> Vec<u8> {
+    let more = match era {
+        Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
+        Era::Legacy | Era::Unknown => "",
+    };
+    let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    line.extend_from_slice(id.raw());
+    line.extend_from_slice(format!(r#","result":{{"tools":[{definitions}]{more}}}}}"#).as_bytes());
+    line
 }
 
 /// `{}` for a ping that nobody else can answer now.

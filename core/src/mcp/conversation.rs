@@ -12,19 +12,25 @@
 
 mod client;
 mod instances;
+mod lists;
+mod own;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use self::lists::Settling;
+use self::own::RestartCall;
 use super::envelope::Id;
 use super::inflight::{Flight, Place};
+use super::lists::{Changes, Kind, List, Pages};
 use super::memory::Memory;
+use super::tools::{Asked, Said, Tools};
 use crate::id::Generation;
 use crate::time::Time;
 
 /// Something that happened outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A line of the client's.
     Client(Vec<u8>),
@@ -46,8 +52,11 @@ pub enum Input {
     Started {
         /// Which instance.
         generation: Generation,
+        /// Its process.
+        pid: u32,
     },
-    /// An instance is being stopped: what it says of its end is not to be believed.
+    /// An instance is being stopped, or has closed its output: it gets nothing new, and what it says
+    /// of its end is not to be believed.
     Leaving {
         /// Which instance.
         generation: Generation,
@@ -56,6 +65,22 @@ pub enum Input {
     Ended {
         /// Which instance.
         generation: Generation,
+        /// How many of its lines it has read; `None` where that cannot be known.
+        read: Option<u64>,
+        /// How it ended, with its last words.
+        how: String,
+    },
+    /// The new instance that was asked for did not come up.
+    RestartFailed {
+        /// Why, with its last words.
+        why: String,
+    },
+    /// One of our own tools has its answer.
+    Said {
+        /// The call.
+        id: Id,
+        /// The answer.
+        said: Said,
     },
     /// No instance will come by itself.
     Down {
@@ -67,7 +92,7 @@ pub enum Input {
 }
 
 /// Something that must be done, in the order given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Write a line to the client.
     ToClient(Vec<u8>),
@@ -107,6 +132,20 @@ pub enum Effect {
     },
     /// Somebody wants an answer while nothing runs and nothing is planned.
     Wanted,
+    /// One of our own tools was called: answer with `Said`. A restart is answered by the machine.
+    Asked {
+        /// The call.
+        id: Id,
+        /// What is asked.
+        asked: Asked,
+    },
+    /// A new instance offers something else than the one before.
+    ListChanged {
+        /// What has changed.
+        kind: Kind,
+        /// How.
+        changes: Changes,
+    },
     /// A line that is no message: for the log, not for the other side.
     Divert {
         /// Whose; none for the client's.
@@ -131,12 +170,50 @@ pub struct Conversation {
     own: BTreeMap<Id, Generation>,
     next_number: u64,
     down: Option<String>,
+    /// How the last instance ended, while there is no other.
+    trouble: Option<String>,
     patience: Duration,
+    now: Time,
+    tools: Tools,
+    /// What the client has seen of each list, or was told to look at again.
+    known: BTreeMap<Kind, List>,
+    /// Lists that the client is reading page by page.
+    reading: BTreeMap<Kind, Pages>,
+    settling: Option<Settling>,
+    restart_calls: Vec<RestartCall>,
+    newest: Generation,
+    /// How the tools changed with the last restart.
+    last_changes: Option<Changes>,
+}
+
+/// How a conversation is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a request waits for an instance.
+    pub patience: Duration,
+    /// Whether tools of our own stand beside the server's.
+    pub tools: bool,
+}
+
+/// What can be said of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Requests of the client's that have no answer yet.
+    pub owed: usize,
+    /// Of these, the ones that wait for an instance.
+    pub waiting: usize,
+    /// How many tools the server has, if it was asked.
+    pub tools: Option<usize>,
+    /// How they changed with the last restart.
+    pub last_changes: Option<Changes>,
 }
 
 /// A process of the server's.
 #[derive(Debug)]
 struct Instance {
+    pid: u32,
+    /// Lines that it was sent.
+    sent: u64,
     stage: Stage,
     heard: Heard,
     /// Our request that opens the session.
@@ -170,8 +247,8 @@ enum Waiting {
 }
 
 impl Conversation {
-    /// A conversation that has not begun. Requests wait for an instance for `patience` at most.
-    pub fn new(patience: Duration) -> Self {
+    /// A conversation that has not begun.
+    pub fn new(settings: &Settings) -> Self {
         Self {
             memory: Memory::default(),
             instances: BTreeMap::new(),
@@ -183,32 +260,51 @@ impl Conversation {
             own: BTreeMap::new(),
             next_number: 1,
             down: None,
-            patience,
+            trouble: None,
+            patience: settings.patience,
+            now: Time::ZERO,
+            tools: Tools::new(settings.tools),
+            known: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            settling: None,
+            restart_calls: Vec::new(),
+            newest: Generation::default(),
+            last_changes: None,
         }
     }
 
     /// Records one input, and returns what has to be done now.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.now = now;
         match input {
-            Input::Client(line) => self.client(now, line, &mut effects),
+            Input::Client(line) => self.client(line, &mut effects),
             Input::Server { generation, line } => self.server(generation, line, &mut effects),
             Input::ServerTooLong { generation, beginning } => {
                 self.too_long(generation, &beginning, &mut effects);
             }
-            Input::Started { generation } => self.started(generation, &mut effects),
+            Input::Started { generation, pid } => self.started(generation, pid, &mut effects),
             Input::Leaving { generation } => {
                 if let Some(instance) = self.instances.get_mut(&generation) {
                     instance.stage = Stage::Leaving;
                     self.serving.take_if(|serving| *serving == generation);
                 }
             }
-            Input::Ended { generation } => self.ended(now, generation, &mut effects),
+            Input::Ended { generation, read, how } => {
+                self.ended(generation, read, &how, &mut effects);
+            }
+            Input::RestartFailed { why } => self.restart_failed(&why, &mut effects),
+            Input::Said { id, said } => self.say(&id, &said, &mut effects),
             Input::Down { why } => {
+                self.restart_failed(&why, &mut effects);
                 self.down = Some(why);
                 self.expire(None, &mut effects);
             }
-            Input::Wakeup => self.expire(Some(now), &mut effects),
+            Input::Wakeup => {
+                self.expire(Some(now), &mut effects);
+                self.settle_late(&mut effects);
+                self.expire_restart_calls(&mut effects);
+            }
         }
         effects
     }
@@ -217,9 +313,21 @@ impl Conversation {
     pub fn next_wakeup(&self) -> Option<Time> {
         let until = |flight: &Flight| match flight.place {
             Place::Waiting { until } => Some(until),
-            Place::With(_) => None,
+            Place::With { .. } | Place::Ours => None,
         };
-        self.flights.values().filter_map(until).min()
+        let settling = self.settling.as_ref().map(|settling| settling.until);
+        let restarts = self.restart_calls.iter().map(|call| call.until);
+        self.flights.values().filter_map(until).chain(settling).chain(restarts).min()
+    }
+
+    /// What can be said of it now.
+    pub fn report(&self) -> Report {
+        Report {
+            owed: self.owed(),
+            waiting: self.waiting.len(),
+            tools: self.known.get(&Kind::Tools).map(List::len),
+            last_changes: self.last_changes.clone(),
+        }
     }
 
     /// How many requests of the client's have no answer yet.

@@ -27,8 +27,10 @@ pub(super) struct Flight {
 pub(super) enum Place {
     /// With us, until then at the most.
     Waiting { until: Time },
-    /// With this instance.
-    With(Generation),
+    /// With this instance, as the line of this number.
+    With { generation: Generation, number: u64 },
+    /// With us: it is for a tool of our own.
+    Ours,
 }
 
 /// What may be done with a request whose instance is gone.
@@ -44,6 +46,16 @@ pub(super) enum Class {
     Tool,
     /// Unknown, or not safe: answered by us, as an error.
     Other,
+}
+
+impl Flight {
+    pub(super) fn is_with(&self, here: Generation) -> bool {
+        matches!(self.place, Place::With { generation, .. } if generation == here)
+    }
+
+    pub(super) fn is_listen(&self) -> bool {
+        self.method == "subscriptions/listen"
+    }
 }
 
 impl Class {

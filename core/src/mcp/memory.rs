@@ -1,6 +1,6 @@
 //! What a new instance must be told, so that it knows what the old one knew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::notification;
 use super::envelope::{Id, param, splice};
@@ -34,6 +34,8 @@ pub(super) struct Memory {
     subscribed: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Listen requests that are open, as they came.
     pub(super) listening: BTreeMap<Id, Vec<u8>>,
+    /// Those whose acknowledgement the client has.
+    pub(super) acknowledged: BTreeSet<Id>,
     /// The `_meta` of the client's last request of the modern era.
     meta: Option<Vec<u8>>,
 }
@@ -63,8 +65,8 @@ impl Memory {
 
     /// An answer passes by: what was asked for holds now.
     pub(super) fn answered(&mut self, id: &Id, flight: &Flight, answer: &[u8], is_error: bool) {
-        if flight.method == "subscriptions/listen" {
-            self.listening.remove(id);
+        if flight.is_listen() {
+            self.stop_listening(id);
         }
         if is_error {
             return;
@@ -110,11 +112,66 @@ impl Memory {
         level.into_iter().chain(subscribed).collect()
     }
 
+    /// The parameters of a request of our own, with more of them after the `_meta` that it must have.
+    pub(super) fn params(&self, more: &[u8]) -> Vec<u8> {
+        match (&self.meta, self.era) {
+            (Some(meta), Era::Modern) => {
+                let comma: &[u8] = if more.is_empty() { b"" } else { b"," };
+                [br#"{"_meta":"#, meta.as_slice(), comma, more, b"}"].concat()
+            }
+            _ => [b"{", more, b"}"].concat(),
+        }
+    }
+
+    /// Nobody listens by this id any more.
+    pub(super) fn stop_listening(&mut self, id: &Id) {
+        self.listening.remove(id);
+        self.acknowledged.remove(id);
+    }
+
     /// The parameters of an update for each resource that the client has subscribed to: what
     /// changed while nobody served is lost, and must be looked at again.
-    pub(super) fn updates(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.subscribed.keys().map(|uri| [br#"{"uri":"#, uri.as_slice(), b"}"].concat())
+    pub(super) fn updates(&self) -> Vec<Vec<u8>> {
+        let legacy =
+            self.subscribed.keys().map(|uri| [br#"{"uri":"#, uri.as_slice(), b"}"].concat());
+        let modern = self.listening.iter().flat_map(|(id, line)| {
+            let acknowledged = self.acknowledged.contains(id);
+            let uris = param(line, &["notifications", "resourceSubscriptions"]).unwrap_or(b"[]");
+            let elements = json::elements(uris).filter(|_| acknowledged).unwrap_or_default();
+            elements.into_iter().map(move |uri| {
+                let more = [br#""uri":"#, &uris[uri]].concat();
+                to_listener(id, &more)
+            })
+        });
+        match self.era {
+            Era::Legacy => legacy.collect(),
+            Era::Modern => modern.collect(),
+            Era::Unknown => Vec::new(),
+        }
     }
+
+    /// The parameters of each notification that tells the client of a list that changed.
+    pub(super) fn list_listeners(&self, filter: &str) -> Vec<Option<Vec<u8>>> {
+        match self.era {
+            Era::Legacy if self.session.is_some() => vec![None],
+            Era::Legacy | Era::Unknown => Vec::new(),
+            Era::Modern => {
+                let wants = |(id, line): &(&Id, &Vec<u8>)| {
+                    param(line, &["notifications", filter]) == Some(b"true")
+                        && self.acknowledged.contains(id)
+                };
+                let listeners = self.listening.iter().filter(wants);
+                listeners.map(|(id, _)| Some(to_listener(id, b""))).collect()
+            }
+        }
+    }
+}
+
+/// The parameters of a notification for one listener of the modern era.
+fn to_listener(id: &Id, more: &[u8]) -> Vec<u8> {
+    let comma: &[u8] = if more.is_empty() { b"" } else { b"," };
+    let meta = br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"#;
+    [meta, id.raw(), b"}", comma, more, b"}"].concat()
 }
 
 /// The parameters of `initialize` with the version that the server chose: a new instance must not

@@ -3,7 +3,7 @@
 //! Messages are forwarded as the bytes that came: `json.rs` finds the few members that matter,
 //! `envelope.rs` says what a message is, `frame.rs` makes lines of bytes. `memory.rs` keeps what a
 //! new instance must be told, `inflight.rs` what is owed to the client, `answer.rs` writes answers
-//! of our own, and `conversation.rs` is the machine that uses them all.
+//! of our own, `lists.rs` compares what two instances offer, `tools.rs` has the tools that we add, and `conversation.rs` is the machine that uses them all.
 
 mod answer;
 mod conversation;
@@ -11,7 +11,11 @@ pub mod envelope;
 pub mod frame;
 mod inflight;
 pub mod json;
+mod lists;
 mod memory;
+mod tools;
 
-pub use self::conversation::{Conversation, Effect, Input};
+pub use self::conversation::{Conversation, Effect, Input, Report, Settings};
+pub use self::lists::{Changes, Kind};
 pub use self::memory::Era;
+pub use self::tools::{Asked, Said};

@@ -9,14 +9,14 @@ use crate::limits::{QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
 use crate::time::Time;
 
 impl Conversation {
-    pub(super) fn client(&mut self, now: Time, line: Vec<u8>, effects: &mut Vec<Effect>) {
+    pub(super) fn client(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
         match look(&line) {
-            Some(Message::Request { id, method }) => self.ask(now, id, method, line, effects),
+            Some(Message::Request { id, method }) => self.ask(id, method, line, effects),
             Some(Message::Notification { method }) => self.tell(&method, line, effects),
             Some(Message::Response { id, .. }) => self.reply(id, &line, effects),
             Some(Message::Batch) => {
                 for element in json::elements(&line).unwrap_or_default() {
-                    self.client(now, line[element].to_vec(), effects);
+                    self.client(line[element].to_vec(), effects);
                 }
             }
             None => effects.push(Effect::Divert { generation: None, line }),
@@ -24,14 +24,7 @@ impl Conversation {
     }
 
     /// A request of the client's.
-    pub(super) fn ask(
-        &mut self,
-        now: Time,
-        id: Id,
-        method: String,
-        line: Vec<u8>,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn ask(&mut self, id: Id, method: String, line: Vec<u8>, effects: &mut Vec<Effect>) {
         if self.flights.contains_key(&id) {
             // Two requests with one id cannot be answered apart: the first one is.
             effects.push(Effect::Divert { generation: None, line });
@@ -53,18 +46,28 @@ impl Conversation {
             effects.push(Effect::ToClient(answer::pong(&id)));
             return;
         }
+        let ours = match method.as_str() {
+            "tools/call" => self.own_tool(&line),
+            _ => None,
+        };
         let flight = Flight {
             class: Class::of(&method, &line),
             progress_token: param(&line, &["_meta", "progressToken"]).map(<[u8]>::to_vec),
             method,
             line,
-            place: Place::Waiting { until: now + self.patience },
+            place: match ours {
+                Some(_) => Place::Ours,
+                None => Place::Waiting { until: self.now + self.patience },
+            },
             was_sent_again: false,
             cancelled: false,
             number: self.next_number,
         };
         self.next_number += 1;
         self.flights.insert(id.clone(), flight);
+        if let Some(tool) = ours {
+            return self.call_own(tool, id, effects);
+        }
         match (self.serving, &self.down) {
             (Some(generation), _) => self.send(generation, &id, effects),
             (None, Some(why)) => {
@@ -85,7 +88,7 @@ impl Conversation {
         match self.serving {
             Some(generation) => {
                 self.heard(generation);
-                effects.push(Effect::ToServer { generation, line });
+                self.tell_server(generation, line, effects);
             }
             // A new instance is told by the replay, or asks for itself.
             None if method == "notifications/roots/list_changed" => {}
@@ -100,11 +103,12 @@ impl Conversation {
 
     pub(super) fn cancel(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
         let Some(id) = param(&line, &["requestId"]).map(Id::new) else { return };
-        self.memory.listening.remove(&id);
+        self.memory.stop_listening(&id);
         match self.flights.get_mut(&id) {
-            Some(Flight { place: Place::With(generation), cancelled, .. }) => {
+            Some(Flight { place: Place::With { generation, .. }, cancelled, .. }) => {
                 *cancelled = true;
-                effects.push(Effect::ToServer { generation: *generation, line });
+                let generation = *generation;
+                self.tell_server(generation, line, effects);
             }
             Some(_) => {
                 self.forget(&id);
@@ -119,7 +123,7 @@ impl Conversation {
         if let Some((generation, theirs)) = asked
             && let Some(line) = envelope::with_id(line, theirs.raw())
         {
-            effects.push(Effect::ToServer { generation, line });
+            self.tell_server(generation, line, effects);
         }
     }
 
@@ -141,7 +145,7 @@ impl Conversation {
     pub(super) fn expire(&mut self, now: Option<Time>, effects: &mut Vec<Effect>) {
         let due = |flight: &Flight| match flight.place {
             Place::Waiting { until } => now.is_none_or(|now| until <= now),
-            Place::With(_) => false,
+            Place::With { .. } | Place::Ours => false,
         };
         let mut ids: Vec<(u64, Id)> = self
             .flights
@@ -150,7 +154,11 @@ impl Conversation {
             .map(|(id, flight)| (flight.number, id.clone()))
             .collect();
         ids.sort_by_key(|(number, _)| *number);
-        let why = self.down.clone().unwrap_or_else(|| "it has not come up in time".to_owned());
+        let why = match (&self.down, &self.trouble) {
+            (Some(why), _) => why.clone(),
+            (None, Some(how)) => format!("no new instance is ready; the last one {how}"),
+            (None, None) => "it has not come up in time".to_owned(),
+        };
         for (_, id) in ids {
             self.answer(&id, &Why::Down(why.clone()), effects);
         }
@@ -162,7 +170,7 @@ impl Conversation {
         if let Some(flight) = self.forget(id)
             && !flight.cancelled
         {
-            self.memory.listening.remove(id);
+            self.memory.stop_listening(id);
             effects.push(Effect::ToClient(answer::answer(&flight, id, era, why)));
         }
     }

@@ -9,25 +9,29 @@ use super::super::json;
 use super::super::memory::Era;
 use super::{Conversation, Effect, Heard, Instance, Stage, Waiting};
 use crate::id::Generation;
-use crate::time::Time;
 
 impl Conversation {
-    pub(super) fn started(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
+    pub(super) fn started(&mut self, generation: Generation, pid: u32, effects: &mut Vec<Effect>) {
         self.down = None;
+        self.newest = self.newest.max(generation);
         let mut instance = Instance {
+            pid,
+            sent: 0,
             stage: Stage::Opening,
             heard: Heard::Nothing,
             opening: None,
             listening_again: BTreeSet::new(),
         };
         let opening = self.memory.opening();
-        if let Some((method, params)) = &opening {
-            let (id, line) = self.own_request(generation, method, params);
-            instance.opening = Some(id);
+        let request = opening.as_ref().map(|(method, params)| {
             instance.heard = Heard::More;
-            effects.push(Effect::ToServer { generation, line });
-        }
+            self.own_request(generation, method, params)
+        });
+        instance.opening = request.as_ref().map(|(id, _)| id.clone());
         self.instances.insert(generation, instance);
+        if let Some((_, line)) = request {
+            self.tell_server(generation, line, effects);
+        }
         // While another one is still being asked to open the session, there is none to give.
         if opening.is_none() && !self.is_being_opened() {
             self.serve(generation, effects);
@@ -36,7 +40,7 @@ impl Conversation {
 
     pub(super) fn is_being_opened(&self) -> bool {
         let asked = |flight: &Flight| {
-            flight.class == Class::Handshake && matches!(flight.place, Place::With(_))
+            flight.class == Class::Handshake && matches!(flight.place, Place::With { .. })
         };
         self.flights.values().any(asked)
     }
@@ -53,7 +57,7 @@ impl Conversation {
                 instance.opening = Some(id);
                 instance.heard = Heard::More;
             }
-            effects.push(Effect::ToServer { generation, line });
+            self.tell_server(generation, line, effects);
         } else if !self.is_being_opened() && self.serving.is_none() {
             self.serve(generation, effects);
         }
@@ -61,29 +65,43 @@ impl Conversation {
 
     /// The instance has the session: what is new goes to it, and all that has waited.
     pub(super) fn serve(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
+        if self.serving.is_some_and(|serving| serving > generation) {
+            // A newer one was faster.
+            if let Some(instance) = self.instances.get_mut(&generation) {
+                instance.stage = Stage::Draining;
+            }
+            return self.note_drained(generation, effects);
+        }
         if let Some(old) = self.serving.replace(generation)
             && let Some(instance) = self.instances.get_mut(&old)
         {
             instance.stage = Stage::Draining;
         }
+        self.trouble = None;
         let replayed = self.memory.opening().is_some();
         if let Some(instance) = self.instances.get_mut(&generation) {
             instance.stage = Stage::Serving;
         }
         if replayed && self.memory.era == Era::Legacy {
-            let initialized = self.memory.initialized();
-            effects.extend(initialized.map(|line| Effect::ToServer { generation, line }));
+            if let Some(line) = self.memory.initialized() {
+                self.tell_server(generation, line, effects);
+            }
             for (method, params) in self.memory.restoring() {
                 let (_, line) = self.own_request(generation, method, &params);
-                effects.push(Effect::ToServer { generation, line });
-            }
-            for params in self.memory.updates() {
-                let line = answer::notification("notifications/resources/updated", Some(&params));
-                effects.push(Effect::ToClient(line));
+                self.tell_server(generation, line, effects);
             }
         }
         effects.push(Effect::Serving { generation });
         self.flush(generation, effects);
+        if replayed {
+            for params in self.memory.updates() {
+                let line = answer::notification("notifications/resources/updated", Some(&params));
+                effects.push(Effect::ToClient(line));
+            }
+            self.compare(generation, effects);
+        } else {
+            self.restarted(generation, effects);
+        }
         let others: Vec<Generation> = self.instances.keys().copied().collect();
         for other in others {
             self.note_drained(other, effects);
@@ -97,32 +115,57 @@ impl Conversation {
                 Waiting::Request(id) => self.send(generation, &id, effects),
                 Waiting::Notification(line) => {
                     self.heard(generation);
-                    effects.push(Effect::ToServer { generation, line });
+                    self.tell_server(generation, line, effects);
                 }
             }
         }
     }
 
     pub(super) fn send(&mut self, generation: Generation, id: &Id, effects: &mut Vec<Effect>) {
+        let number = self.instances.get(&generation).map_or(0, |instance| instance.sent);
         let Some(flight) = self.flights.get_mut(id) else { return };
-        flight.place = Place::With(generation);
+        flight.place = Place::With { generation, number };
         let line = flight.line.clone();
-        let (class, again) = (flight.class, flight.was_sent_again);
+        let class = flight.class;
+        let again = flight.is_listen() && self.memory.acknowledged.contains(id);
         if let Some(instance) = self.instances.get_mut(&generation) {
             instance.heard = match (instance.heard, class) {
                 (Heard::Nothing | Heard::OnlyProbe, Class::Probe) => Heard::OnlyProbe,
                 _ => Heard::More,
             };
-            if again && flight.method == "subscriptions/listen" {
+            if again {
                 instance.listening_again.insert(id.clone());
             }
         }
-        effects.push(Effect::ToServer { generation, line });
+        self.tell_server(generation, line, effects);
     }
 
-    pub(super) fn ended(&mut self, now: Time, generation: Generation, effects: &mut Vec<Effect>) {
+    /// Writes to an instance; lines are counted, so that it can be told later which ones it has read.
+    pub(super) fn tell_server(
+        &mut self,
+        generation: Generation,
+        line: Vec<u8>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(instance) = self.instances.get_mut(&generation) {
+            instance.sent += 1;
+            effects.push(Effect::ToServer { generation, line });
+        }
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        generation: Generation,
+        read: Option<u64>,
+        how: &str,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(instance) = self.instances.remove(&generation) else { return };
         self.serving.take_if(|serving| *serving == generation);
+        self.settling.take_if(|settling| settling.generation == generation);
+        if self.serving.is_none() && !how.is_empty() {
+            self.trouble = Some(how.to_owned());
+        }
         self.own.retain(|_, of| *of != generation);
         let asked: Vec<Id> = self
             .asked
@@ -138,13 +181,16 @@ impl Conversation {
         let mut lost: Vec<(u64, Id)> = self
             .flights
             .iter()
-            .filter(|(_, flight)| flight.place == Place::With(generation))
+            .filter(|(_, flight)| flight.is_with(generation))
             .map(|(id, flight)| (flight.number, id.clone()))
             .collect();
         lost.sort();
         let again: Vec<Id> = lost
             .into_iter()
-            .filter_map(|(_, id)| self.settle(now, generation, &instance, id, effects))
+            .filter_map(|(_, id)| {
+                let end = End { generation, heard: instance.heard, read, how };
+                self.settle(&end, id, effects)
+            })
             .collect();
         for id in again.into_iter().rev() {
             self.waiting.push_front(Waiting::Request(id));
@@ -159,9 +205,7 @@ impl Conversation {
     /// again.
     pub(super) fn settle(
         &mut self,
-        now: Time,
-        generation: Generation,
-        instance: &Instance,
+        end: &End<'_>,
         id: Id,
         effects: &mut Vec<Effect>,
     ) -> Option<Id> {
@@ -171,34 +215,39 @@ impl Conversation {
             self.flights.remove(&id);
             return None;
         }
-        let is_listen = flight.method == "subscriptions/listen";
+        let unread = match (flight.place, end.read) {
+            (Place::With { number, .. }, Some(read)) => number >= read,
+            _ => false,
+        };
+        let is_listen = flight.is_listen();
         let again = match flight.class {
+            // It never got it: nothing can have been done. A probe may still be what it died of.
+            _ if unread && flight.class != Class::Probe => true,
             Class::Handshake => true,
             Class::Safe => is_listen || !flight.was_sent_again,
             Class::Probe => era == Era::Modern && !flight.was_sent_again,
             Class::Tool | Class::Other => false,
         };
         if again {
-            flight.was_sent_again = true;
-            flight.place = Place::Waiting { until: now + self.patience };
+            flight.was_sent_again |= !unread;
+            flight.place = Place::Waiting { until: self.now + self.patience };
             self.waiting_bytes += flight.line.len();
             return Some(id);
         }
         if flight.class == Class::Probe {
             self.answer(&id, &Why::NoSuchMethod, effects);
-            if instance.heard == Heard::OnlyProbe {
-                effects.push(Effect::DiedOfProbe { generation });
+            if end.heard == Heard::OnlyProbe {
+                effects.push(Effect::DiedOfProbe { generation: end.generation });
             }
             return None;
         }
-        self.answer(&id, &Why::Restarted, effects);
+        self.answer(&id, &Why::Restarted(end.how.to_owned()), effects);
         None
     }
 
     pub(super) fn note_drained(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
         let draining = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Draining);
-        let owes =
-            self.flights.values().any(|f| f.place == Place::With(generation) && !is_listen(f));
+        let owes = self.flights.values().any(|f| f.is_with(generation) && !f.is_listen());
         if draining && !owes {
             effects.push(Effect::Drained { generation });
         }
@@ -224,6 +273,10 @@ impl Conversation {
     }
 }
 
-fn is_listen(flight: &Flight) -> bool {
-    flight.method == "subscriptions/listen"
+/// The end of an instance.
+pub(super) struct End<'a> {
+    generation: Generation,
+    heard: Heard,
+    read: Option<u64>,
+    how: &'a str,
 }

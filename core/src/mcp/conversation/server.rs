@@ -2,7 +2,7 @@
 
 use super::super::answer::{self, Why};
 use super::super::envelope::{self, Id, Message, look, param};
-use super::super::inflight::{Flight, Place};
+use super::super::inflight::Flight;
 use super::super::json;
 use super::{Conversation, Effect, Stage};
 use crate::id::Generation;
@@ -19,7 +19,7 @@ impl Conversation {
         match look(&line) {
             Some(Message::Request { id, method }) => {
                 if instance.stage == Stage::Opening && method == "ping" {
-                    effects.push(Effect::ToServer { generation, line: answer::pong(&id) });
+                    self.tell_server(generation, answer::pong(&id), effects);
                     return;
                 }
                 // A text, and never a bare number: some clients take those for ids of their own.
@@ -60,8 +60,7 @@ impl Conversation {
                 // An unknown token makes some clients hang up.
                 let token = param(&line, &["progressToken"]);
                 let known = self.flights.values().any(|flight| {
-                    flight.place == Place::With(generation)
-                        && flight.progress_token.as_deref() == token
+                    flight.is_with(generation) && flight.progress_token.as_deref() == token
                 });
                 if token.is_none() || !known {
                     return;
@@ -84,12 +83,16 @@ impl Conversation {
             "notifications/subscriptions/acknowledged" => {
                 let path = ["_meta", "io.modelcontextprotocol/subscriptionId"];
                 let id = param(&line, &path).map(Id::new);
-                if id.is_some_and(|id| instance.listening_again.remove(&id)) {
+                if id.as_ref().is_some_and(|id| instance.listening_again.remove(id)) {
                     return;
                 }
+                self.memory.acknowledged.extend(id);
             }
             // The whole list is compared when it serves; what it says before that is noise.
             _ if instance.stage == Stage::Opening && method.ends_with("/list_changed") => return,
+            _ if self.is_being_compared(generation, method) => {
+                return self.compare_again(generation, method, effects);
+            }
             _ => {}
         }
         effects.push(Effect::ToClient(line));
@@ -107,26 +110,26 @@ impl Conversation {
             return self.own_answered(generation, id, &line, is_error, effects);
         }
         let leaving = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Leaving);
-        let Some(flight) = self.flights.get(id).filter(|f| f.place == Place::With(generation))
-        else {
+        let Some(flight) = self.flights.get(id).filter(|flight| flight.is_with(generation)) else {
             // Twice, or never asked, or of another generation: nobody waits for it.
             return;
         };
         // On its way out a server says that the connection is closed, or that it ends a listen in
         // good order: to the client neither is true.
         let says_closed = is_error && json::get(&line, &["error", "code"]) == Some(b"-32000");
-        if leaving && (says_closed || flight.method == "subscriptions/listen") {
+        if leaving && (says_closed || flight.is_listen()) {
             return;
         }
         let flight = flight.clone();
         self.flights.remove(id);
         self.memory.answered(id, &flight, &line, is_error);
+        let line = match flight.method.as_str() {
+            "initialize" | "server/discover" if !is_error => self.advertised(line),
+            _ => self.listed(&flight, line, is_error),
+        };
         if !flight.cancelled {
-            let line = match flight.method.as_str() {
-                "initialize" if !is_error => advertise_list_changes(line),
-                _ => line,
-            };
             effects.push(Effect::ToClient(line));
+            self.compare_late(generation, &flight.method, effects);
         }
         self.open_idle(effects);
         self.note_drained(generation, effects);
@@ -140,6 +143,9 @@ impl Conversation {
         is_error: bool,
         effects: &mut Vec<Effect>,
     ) {
+        if self.page_answered(id, line, is_error, effects) {
+            return;
+        }
         let Some(instance) = self.instances.get_mut(&generation) else { return };
         if instance.opening.take_if(|opening| opening == id).is_none() {
             return;
@@ -161,7 +167,7 @@ impl Conversation {
         effects: &mut Vec<Effect>,
     ) {
         // The beginning has the id, or the request is found by being the only one.
-        let here = |flight: &Flight| flight.place == Place::With(generation);
+        let here = |flight: &Flight| flight.is_with(generation);
         let mut candidates: Vec<Id> =
             self.flights.iter().filter(|(_, f)| here(f)).map(|(id, _)| id.clone()).collect();
         let named = candidates.iter().position(|id| {
@@ -178,28 +184,4 @@ impl Conversation {
         };
         self.answer(&id, &Why::TooLong(MESSAGE_BYTES_MAX), effects);
     }
-}
-
-/// Says in the answer to `initialize` that lists may change: we say it when they do, whatever the
-/// server can.
-fn advertise_list_changes(line: Vec<u8>) -> Vec<u8> {
-    ["tools", "prompts", "resources"].into_iter().fold(line, |line, feature| {
-        let Some(found) = json::get(&line, &["result", "capabilities", feature]) else {
-            return line;
-        };
-        let start = found.as_ptr() as usize - line.as_ptr() as usize;
-        let Some(members) = json::members(found) else { return line };
-        let old = members.iter().find(|member| &found[member.key.clone()] == b"\"listChanged\"");
-        match old {
-            Some(member) => {
-                let value = start + member.value.start..start + member.value.end;
-                envelope::splice(&line, value, b"true")
-            }
-            None => {
-                let comma = if members.is_empty() { "" } else { "," };
-                let text = format!("{{\"listChanged\":true{comma}");
-                envelope::splice(&line, start..start + 1, text.as_bytes())
-            }
-        }
-    })
 }

@@ -3,6 +3,8 @@
 use super::super::json;
 use super::*;
 
+mod tools;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Bench {
@@ -20,7 +22,10 @@ enum Done {
 
 impl Bench {
     fn new() -> Self {
-        Self { conversation: Conversation::new(PATIENCE), now: Time::ZERO }
+        Self {
+            conversation: Conversation::new(&Settings { patience: PATIENCE, tools: false }),
+            now: Time::ZERO,
+        }
     }
 
     /// A legacy session with instance 1, opened and initialized.
@@ -56,11 +61,15 @@ impl Bench {
     }
 
     fn start(&mut self, generation: u64) -> Vec<Done> {
-        self.handle(Input::Started { generation: Generation(generation) })
+        self.handle(Input::Started { generation: Generation(generation), pid: 1_000 })
     }
 
     fn end(&mut self, generation: u64) -> Vec<Done> {
-        self.handle(Input::Ended { generation: Generation(generation) })
+        self.handle(Input::Ended {
+            generation: Generation(generation),
+            read: None,
+            how: String::new(),
+        })
     }
 
     /// Starts an instance and answers its replayed `initialize`.
@@ -148,8 +157,8 @@ fn a_new_instance_is_told_what_the_old_one_knew() {
             "notifications/initialized",
             "logging/setLevel",
             "resources/subscribe",
-            "notifications/resources/updated",
-            "serving"
+            "serving",
+            "notifications/resources/updated"
         ]
     );
 }

@@ -1,0 +1,216 @@
+//! Our own tools, and lists that change.
+
+use serde_json::Value;
+
+use super::*;
+use crate::limits::RESTART_ANSWER_MAX;
+
+impl Bench {
+    /// A legacy session with tools of our own, whose client has seen the tool `a`.
+    fn with_tools() -> Self {
+        let mut bench = Self::new();
+        bench.conversation = Conversation::new(&Settings { patience: PATIENCE, tools: true });
+        bench.start(1);
+        bench.client(INITIALIZE);
+        bench.server(1, INITIALIZED_RESULT);
+        bench.client(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        bench.client(LIST);
+        bench.server(1, &tools(8, r#"[{"name":"a"}]"#));
+        bench
+    }
+
+    /// Starts an instance, answers the replay, and returns what it is asked after that.
+    fn revive_asked(&mut self, generation: u64) -> Vec<(String, String)> {
+        let done = self.revive(generation);
+        done.iter().filter_map(asked).collect()
+    }
+}
+
+/// The id and the method of a request that went to a server.
+fn asked(done: &Done) -> Option<(String, String)> {
+    let Done::Server(_, line) = done else { return None };
+    let value: Value = serde_json::from_str(line).expect("JSON");
+    Some((value.get("id")?.to_string(), value["method"].as_str()?.to_owned()))
+}
+
+fn tools(id: impl std::fmt::Display, tools: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"tools":{tools}}}}}"#)
+}
+
+fn call(id: u32, tool: &str, arguments: &str) -> String {
+    request(id, "tools/call", &format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#))
+}
+
+fn heard(done: &[Done]) -> Vec<Value> {
+    let lines = done.iter().filter_map(|done| match done {
+        Done::Client(line) => Some(serde_json::from_str(line).expect("JSON")),
+        _ => None,
+    });
+    lines.collect()
+}
+
+#[test]
+fn our_tools_stand_at_the_end_of_the_last_page() {
+    let mut bench = Bench::with_tools();
+    bench.client(LIST);
+    let first = r#"{"jsonrpc":"2.0","id":8,"result":{"tools":[{"name":"a"}],"nextCursor":"p2"}}"#;
+    assert_eq!(bench.server(1, first), [Done::Client(first.to_owned())]);
+    bench.client(&request(9, "tools/list", r#"{"cursor":"p2"}"#));
+    let last = heard(&bench.server(1, &tools(9, r#"[{"name":"server_status"}]"#)));
+    let names: Vec<&str> = last[0]["result"]["tools"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    // A tool of the server's own keeps its name.
+    let ours = ["restart_server", "verify_server_restarted", "afresh_server_status", "server_logs"];
+    assert_eq!(names, [&["server_status"], &ours[..]].concat());
+    let done = bench.client(&call(10, "server_status", "{}"));
+    assert!(matches!(&done[..], [Done::Server(1, _)]), "it is the server's: {done:?}");
+    let done = bench.client(&call(11, "afresh_server_status", "{}"));
+    assert!(matches!(&done[..], [Done::Other(Effect::Asked { asked: Asked::Status, .. })]));
+}
+
+#[test]
+fn a_server_without_tools_shows_ours() {
+    let mut bench = Bench::new();
+    bench.conversation = Conversation::new(&Settings { patience: PATIENCE, tools: true });
+    bench.start(1);
+    bench.client(INITIALIZE);
+    let done = bench.server(1, r#"{"jsonrpc":"2.0","id":0,"result":{"capabilities":{}}}"#);
+    assert_eq!(heard(&done)[0]["result"]["capabilities"]["tools"]["listChanged"], true);
+    bench.client(LIST);
+    let done =
+        bench.server(1, r#"{"jsonrpc":"2.0","id":8,"error":{"code":-32601,"message":"no"}}"#);
+    assert_eq!(heard(&done)[0]["result"]["tools"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn a_call_of_ours_needs_no_server() {
+    let mut bench = Bench::with_tools();
+    bench.end(1);
+    let done = bench.client(&call(20, "server_logs", r#"{"lines":5}"#));
+    let asked = Asked::Logs { lines: 5, filter: None };
+    let id = Id::new(b"20");
+    assert_eq!(done, [Done::Other(Effect::Asked { id: id.clone(), asked })]);
+    let said = Said { text: "a line".to_owned(), data: None, is_error: false };
+    let done = heard(&bench.handle(Input::Said { id: id.clone(), said: said.clone() }));
+    assert_eq!(done[0]["result"]["content"][0]["text"], "a line");
+    // Once is enough; and one that was cancelled gets none.
+    assert_eq!(bench.handle(Input::Said { id, said: said.clone() }), []);
+    bench.client(&call(21, "server_status", "{}"));
+    bench.client(
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":21}}"#,
+    );
+    assert_eq!(bench.handle(Input::Said { id: Id::new(b"21"), said }), []);
+    let done = heard(&bench.client(&call(22, "verify_server_restarted", "{}")));
+    assert_eq!(done[0]["result"]["isError"], true);
+}
+
+#[test]
+fn a_restart_is_answered_when_the_new_instance_serves_and_its_tools_are_known() {
+    // R1, R7
+    let mut bench = Bench::with_tools();
+    let done = bench.client(&call(30, "restart_server", r#"{"reason":"new parser"}"#));
+    assert!(
+        matches!(&done[..], [Done::Other(Effect::Asked { asked: Asked::Restart { reason }, .. })]
+            if reason == "new parser")
+    );
+    bench.now = bench.now + Duration::from_millis(250);
+    let asked = bench.revive_asked(2);
+    let (id, _) = asked.iter().find(|(_, method)| method == "tools/list").expect("it is asked");
+    let done = bench.server(2, &tools(id, r#"[{"name":"a","x":1},{"name":"b"}]"#));
+    let heard = heard(&done);
+    assert_eq!(heard[0]["method"], "notifications/tools/list_changed");
+    let result = &heard[1]["result"];
+    assert_eq!(heard[1]["id"], 30);
+    assert_eq!(result["isError"], false);
+    assert_eq!(result["structuredContent"]["seconds"], 0.25);
+    assert_eq!(result["structuredContent"]["new_pid"], 1_000);
+    assert_eq!(result["structuredContent"]["tools"]["added"][0], "b");
+    assert_eq!(result["structuredContent"]["tools"]["changed"][0], "a");
+    assert_eq!(
+        bench.conversation.report().last_changes.map(|c| c.added),
+        Some(vec!["b".to_owned()])
+    );
+}
+
+#[test]
+fn a_restart_that_fails_is_answered_with_why() {
+    let mut bench = Bench::with_tools();
+    bench.client(&call(30, "restart_server", "{}"));
+    let why = "Traceback: no module".to_owned();
+    let done = heard(&bench.handle(Input::RestartFailed { why }));
+    assert_eq!(done[0]["result"]["isError"], true);
+    assert!(done[0]["result"]["content"][0]["text"].as_str().is_some_and(|t| t.contains("Trace")));
+    // And one that never ends is answered too.
+    bench.client(&call(31, "restart_server", "{}"));
+    bench.now = bench.now + RESTART_ANSWER_MAX;
+    let done = heard(&bench.handle(Input::Wakeup));
+    assert_eq!(done[0]["id"], 31);
+    assert_eq!(bench.conversation.owed(), 0);
+}
+
+#[test]
+fn a_list_that_is_the_same_is_not_told() {
+    let mut bench = Bench::with_tools();
+    bench.end(1);
+    let asked = bench.revive_asked(2);
+    let (id, method) = asked.last().expect("it is asked");
+    assert_eq!(method, "tools/list");
+    // What the server says of changes meanwhile is looked at, not passed on.
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let again = bench.server(2, changed);
+    let [Done::Server(2, line)] = &again[..] else { panic!("{again:?}") };
+    let again = asked_id(line);
+    assert_eq!(bench.server(2, &tools(id, "[]")), [], "the answer to the older question");
+    assert_eq!(bench.server(2, &tools(again, r#"[{"name":"a"}]"#)), []);
+    assert_eq!(bench.server(2, changed), [Done::Client(changed.to_owned())]);
+}
+
+fn asked_id(line: &str) -> String {
+    serde_json::from_str::<Value>(line).expect("JSON")["id"].to_string()
+}
+
+#[test]
+fn listeners_of_the_modern_era_are_told_by_their_ids() {
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let mut bench = Bench::new();
+    bench.start(1);
+    let listen = format!(
+        r#"{{{meta},"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["u:1"]}}}}"#
+    );
+    bench.client(&request(5, "subscriptions/listen", &listen));
+    let ack = r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":5},"notifications":{}}}"#;
+    bench.server(1, ack);
+    bench.client(&request(6, "tools/list", &format!("{{{meta}}}")));
+    bench.server(1, &tools(6, r#"[{"name":"a"}]"#));
+    bench.end(1);
+    let done = bench.revive(2);
+    let updates = heard(&done);
+    assert_eq!(updates[0]["params"]["uri"], "u:1");
+    let key = "io.modelcontextprotocol/subscriptionId";
+    assert_eq!(updates[0]["params"]["_meta"][key], 5);
+    let (id, _) = done.iter().filter_map(asked).find(|(_, m)| m == "tools/list").expect("asked");
+    let done = heard(&bench.server(2, &tools(id, "[]")));
+    assert_eq!(done[0]["method"], "notifications/tools/list_changed");
+    assert_eq!(done[0]["params"]["_meta"][key], 5);
+    assert_eq!(bench.server(2, ack), [], "the client has it already");
+}
+
+#[test]
+fn what_a_dead_instance_never_read_is_for_the_next_one() {
+    let mut bench = Bench::legacy();
+    bench.client(CALL);
+    bench.client(&call(40, "t", "{}"));
+    // `initialize`, `initialized` and the first call were read, the second call was not.
+    let how = "was ended by signal 9".to_owned();
+    let done = bench.handle(Input::Ended { generation: Generation(1), read: Some(3), how });
+    let answers = heard(&done);
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["id"], 7);
+    assert!(answers[0].to_string().contains("signal 9"), "{answers:?}");
+    let done = bench.revive(2);
+    assert!(done.contains(&Done::Server(2, call(40, "t", "{}"))), "{done:?}");
+}

@@ -1,0 +1,273 @@
+//! Tools of our own, beside the server's: so that an agent can restart and look at the server that it
+//! works on.
+
+use serde_json::{Value, json};
+
+use super::json;
+
+/// One of our tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tool {
+    Restart,
+    Verify,
+    Status,
+    Logs,
+}
+
+/// What was asked of one of our tools.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// A new instance.
+    Restart {
+        /// Why, for the record.
+        reason: String,
+    },
+    /// Whether a new instance has taken over since then.
+    Verify {
+        /// In Unix seconds.
+        since: f64,
+    },
+    /// How the server does.
+    Status,
+    /// What the server wrote to its stderr.
+    Logs {
+        /// This many lines at most, the last ones.
+        lines: usize,
+        /// Only lines with this text in them.
+        filter: Option<String>,
+    },
+}
+
+/// What one of our tools has to say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    /// For the model.
+    pub text: String,
+    /// For programs.
+    pub data: Option<Value>,
+    /// It did not work.
+    pub is_error: bool,
+}
+
+const LINES_DEFAULT: usize = 50;
+const LINES_MAX: usize = 1_000;
+
+impl Tool {
+    const ALL: [Self; 4] = [Self::Restart, Self::Verify, Self::Status, Self::Logs];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Restart => "restart_server",
+            Self::Verify => "verify_server_restarted",
+            Self::Status => "server_status",
+            Self::Logs => "server_logs",
+        }
+    }
+
+    fn definition(self, name: &str) -> Value {
+        let (description, properties, required, read_only) = match self {
+            Self::Restart => (
+                "Restart this MCP server, so that changes of its code take effect. The connection \
+                 stays, and no other call is lost. Answers when the new instance is ready: with the \
+                 old and the new process id, and the tools that were added, removed and changed. If \
+                 the new code does not start, the old instance goes on and the answer has the error.",
+                json!({"reason": {
+                    "type": "string",
+                    "description": "Why, for the audit trail.",
+                    "default": "code changes",
+                }}),
+                json!([]),
+                false,
+            ),
+            Self::Verify => (
+                "Check that this MCP server has been restarted since a given time. Reads the restart \
+                 marker on disk.",
+                json!({"since_timestamp": {
+                    "type": "number",
+                    "description": "Unix time in seconds; usually the time before restart_server.",
+                }}),
+                json!(["since_timestamp"]),
+                true,
+            ),
+            Self::Status => (
+                "How this MCP server does: state, process id, uptime, restarts with their reasons, \
+                 last exit, tools gained and lost with the last restart.",
+                json!({}),
+                json!([]),
+                true,
+            ),
+            Self::Logs => (
+                "The last lines that this MCP server wrote to its stderr, across restarts.",
+                json!({
+                    "lines": {
+                        "type": "integer",
+                        "minimum": 1,
+                        "maximum": LINES_MAX,
+                        "default": LINES_DEFAULT,
+                        "description": "How many lines at most.",
+                    },
+                    "filter": {
+                        "type": "string",
+                        "description": "Only lines that contain this text, in upper or lower case.",
+                    },
+                }),
+                json!([]),
+                true,
+            ),
+        };
+        let mut schema = json!({"type": "object", "properties": properties});
+        if required != json!([]) {
+            schema["required"] = required;
+        }
+        json!({
+            "name": name,
+            "description": description,
+            "inputSchema": schema,
+            "annotations": {
+                "readOnlyHint": read_only,
+                "destructiveHint": false,
+                "idempotentHint": read_only,
+                "openWorldHint": false,
+            },
+        })
+    }
+
+    /// What is asked for, or what is wrong with it.
+    pub(super) fn asked(self, arguments: Option<&[u8]>) -> Result<Asked, String> {
+        let arguments: Value = match arguments {
+            None => json!({}),
+            Some(raw) => serde_json::from_slice(raw).map_err(|error| error.to_string())?,
+        };
+        let arguments = match &arguments {
+            Value::Object(arguments) => arguments,
+            Value::Null => &serde_json::Map::new(),
+            _ => return Err("the arguments must be an object".to_owned()),
+        };
+        let given = |name: &str| arguments.get(name).filter(|value| !value.is_null());
+        let text = |name: &str| match given(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(format!("`{name}` must be a string")),
+        };
+        Ok(match self {
+            Self::Restart => {
+                let reason = text("reason")?.filter(|reason| !reason.trim().is_empty());
+                Asked::Restart { reason: reason.unwrap_or_else(|| "code changes".to_owned()) }
+            }
+            Self::Verify => {
+                let since = given("since_timestamp").and_then(Value::as_f64);
+                let wanted = "`since_timestamp` must be a number: a Unix time in seconds";
+                Asked::Verify { since: since.ok_or(wanted)? }
+            }
+            Self::Status => Asked::Status,
+            Self::Logs => {
+                let lines = match given("lines") {
+                    None => LINES_DEFAULT,
+                    Some(lines) => match lines.as_u64() {
+                        Some(lines @ 1..) => usize::try_from(lines).unwrap_or(LINES_MAX),
+                        _ => return Err("`lines` must be a whole number, 1 or more".to_owned()),
+                    },
+                };
+                Asked::Logs { lines: lines.min(LINES_MAX), filter: text("filter")? }
+            }
+        })
+    }
+}
+
+/// Our tools, with the names that do not clash with the server's.
+#[derive(Debug)]
+pub(super) struct Tools {
+    names: Vec<(String, Tool)>,
+}
+
+impl Tools {
+    pub(super) fn new(enabled: bool) -> Self {
+        let all = if enabled { &Tool::ALL[..] } else { &[] };
+        Self { names: all.iter().map(|tool| (tool.name().to_owned(), *tool)).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<Tool> {
+        self.names.iter().find(|(ours, _)| ours == name).map(|(_, tool)| *tool)
+    }
+
+    /// The server has tools of these names: ours give way.
+    pub(super) fn avoid<'a>(&mut self, theirs: impl Iterator<Item = &'a str>) {
+        for name in theirs {
+            if let Some((ours, _)) = self.names.iter_mut().find(|(ours, _)| ours == name) {
+                ours.insert_str(0, "afresh_");
+            }
+        }
+    }
+
+    /// Definitions for a `tools/list`, separated by commas.
+    pub(super) fn definitions(&self) -> String {
+        let all: Vec<String> =
+            self.names.iter().map(|(name, tool)| tool.definition(name).to_string()).collect();
+        all.join(",")
+    }
+
+    /// The answer to `tools/list` with ours at the end.
+    pub(super) fn added_to(&self, answer: Vec<u8>) -> Vec<u8> {
+        let Some(list) = json::get(&answer, &["result", "tools"]) else { return answer };
+        let Some(elements) = json::elements(list) else { return answer };
+        let end = list.as_ptr() as usize - answer.as_ptr() as usize + list.len() - 1;
+        let comma = if elements.is_empty() { "" } else { "," };
+        let ours = format!("{comma}{}", self.definitions());
+        super::envelope::splice(&answer, end..end, ours.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_tools_are_added_and_give_way() {
+        let mut tools = Tools::new(true);
+        let whole =
+            tools.added_to(br#"{"id":1,"result":{"tools":[{"name":"a"}] ,"x":1.50}}"#.to_vec());
+        let text = String::from_utf8(whole.clone()).expect("text");
+        assert!(text.starts_with(r#"{"id":1,"result":{"tools":[{"name":"a"},{"name":"restart_"#));
+        assert!(text.ends_with(r#"}] ,"x":1.50}}"#));
+        let value: Value = serde_json::from_slice(&whole).expect("it is JSON");
+        assert_eq!(value["result"]["tools"].as_array().map(Vec::len), Some(5));
+        tools.avoid(["server_logs", "other"].into_iter());
+        assert_eq!(tools.find("server_logs"), None);
+        assert_eq!(tools.find("afresh_server_logs"), Some(Tool::Logs));
+        tools.avoid(["afresh_server_logs"].into_iter());
+        assert_eq!(tools.find("afresh_afresh_server_logs"), Some(Tool::Logs));
+        assert_eq!(Tools::new(false).definitions(), "");
+    }
+
+    #[test]
+    fn arguments_are_read_or_refused() {
+        let asked = |tool: Tool, text: &str| tool.asked(Some(text.as_bytes()));
+        let reason = |reason: &str| Ok(Asked::Restart { reason: reason.to_owned() });
+        assert_eq!(Tool::Restart.asked(None), reason("code changes"));
+        assert_eq!(asked(Tool::Restart, r#"{"reason":" "}"#), reason("code changes"));
+        assert_eq!(
+            asked(Tool::Restart, r#"{"reason":"new parser","odd":1}"#),
+            reason("new parser")
+        );
+        assert!(asked(Tool::Restart, r#"{"reason":7}"#).is_err());
+        assert!(asked(Tool::Restart, "[1]").is_err());
+        assert_eq!(
+            asked(Tool::Verify, r#"{"since_timestamp":1763196120.25}"#),
+            Ok(Asked::Verify { since: 1_763_196_120.25 })
+        );
+        for bad in ["{}", r#"{"since_timestamp":"now"}"#] {
+            assert!(asked(Tool::Verify, bad).is_err_and(|why| why.contains("since_timestamp")));
+        }
+        assert_eq!(
+            asked(Tool::Logs, r#"{"lines":99999,"filter":"E"}"#),
+            Ok(Asked::Logs { lines: LINES_MAX, filter: Some("E".to_owned()) })
+        );
+        for bad in [r#"{"lines":0}"#, r#"{"lines":-1}"#, r#"{"lines":1.5}"#, r#"{"filter":1}"#] {
+            assert!(asked(Tool::Logs, bad).is_err(), "{bad}");
+        }
+    }
+}
