@@ -31,6 +31,14 @@ pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
 /// left is swept by the warden; this repeats until the tree is gone.
 pub const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Instances of one service that may be on their way out beside the current one. With one more, the
+/// oldest of them is killed at once, and neither a swap nor a spare begins before one of them is gone.
+pub const RETIRING_MAX: usize = 4;
+
+/// Instances in a row that may die of a client's probe before one serves; the next such death counts
+/// as a crash, so that the waits and the giving up apply.
+pub const PROBE_DEATHS_MAX: u32 = 3;
+
 /// What a tree gets between SIGTERM and SIGKILL when its supervisor was killed. All of it has to
 /// be over within a second.
 pub const ORPHANED_GRACE: Duration = Duration::from_millis(200);
@@ -66,6 +74,10 @@ pub const CONFIG_DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Orders that wait for one guardian. It takes them as they come; a queue that is full belongs to
 /// a guardian that hangs, and the stop ladder replaces it.
 pub const GUARDIAN_ORDERS_MAX: usize = 16;
+
+/// Guardians of one service that are kept although they guard nothing. One makes a restart fast; more
+/// are let go, as many as there were instances side by side.
+pub const IDLE_GUARDIANS_MAX: usize = 1;
 
 /// Orders that wait for the warden: all services may start in the same moment, and 10,000 of them are
 /// the most that can be asked for; each has one guardian to be made and one to be buried.
@@ -195,6 +207,10 @@ pub const OUTBOX_LINES_MAX: usize = 64;
 /// Lines that wait for an instance, or come from one. While half of that waits, nothing is read from
 /// the client.
 pub const TALK_LINES_MAX: usize = 4_096;
+
+/// New instances whose pipes wait for the conversation, which takes them before it does anything
+/// else: two may be started at once, a candidate and a spare. One more would hold up the loop.
+pub const TALKERS_MAX: usize = 16;
 
 /// How long a server may live on after it has closed its stdout; then it counts as crashed.
 pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);

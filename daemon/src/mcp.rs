@@ -12,7 +12,7 @@ use std::pin::pin;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, OUTBOX_LINES_MAX, QUEUE_WAIT,
-    RETRY_WHEN_WANTED, TALK_LINES_MAX, TRAIL_SYNC_WAIT,
+    RETRY_WHEN_WANTED, TALK_LINES_MAX, TALKERS_MAX, TRAIL_SYNC_WAIT,
 };
 use afresh_core::mcp::frame::{Frame, Lines};
 use afresh_core::mcp::{Conversation, Effect, Input};
@@ -29,7 +29,7 @@ use crate::output::Output;
 use crate::pipe::{Form, read_stdin};
 use crate::process::{Processes, Report, ignore_in_supervisor};
 use crate::store::chain;
-use crate::supervise::{Happened, Supervise, seed};
+use crate::supervise::{Happened, Supervise, Turn, seed};
 use crate::talk::{Word, listen, speak, until_room};
 
 /// Stands in front of an MCP server until the client is gone or the server has ended for good.
@@ -47,7 +47,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
         let stderr = stderr.clone();
         move |loss: &str| stderr.log(loss)
     })?;
-    let (talkers, arrivals) = mpsc::channel(2);
+    let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
     let around = Surroundings {
         talkers: Some(talkers),
         logger: "afresh.mcp",
@@ -129,6 +129,13 @@ impl Front {
         let (words_sender, mut words) = mpsc::channel(TALK_LINES_MAX);
         let mut leaving = false;
         while !self.is_over(leaving) {
+            // Who comes is welcomed before it is given anything.
+            while let Ok(talker) = arrivals.try_recv() {
+                self.welcome(talker, &words_sender);
+            }
+            while let Some(turn) = self.supervise.next_turn() {
+                self.take_turn(turn).await;
+            }
             let full = self.full_instance();
             let may_read_client = !leaving && full.is_none();
             let may_read_server = self.outbox.len() < OUTBOX_LINES_MAX;
@@ -259,10 +266,6 @@ impl Front {
     }
 
     async fn react(&mut self, happened: Happened) {
-        let spawned = match &happened {
-            Happened::Report(Report::Spawned { generation, .. }) => Some(*generation),
-            _ => None,
-        };
         let ended = match &happened {
             Happened::Report(
                 Report::Exited { generation, .. } | Report::SpawnFailed { generation, .. },
@@ -270,15 +273,28 @@ impl Front {
             _ => None,
         };
         self.supervise.react(happened).await;
-        if let Some(generation) = spawned {
-            let until = Instant::now() + HANDSHAKE_MAX;
-            self.deadlines.insert(generation, (until, "it did not answer the handshake in time"));
-            self.converse(Input::Started { generation }).await;
-        }
         if let Some(generation) = ended {
             self.deadlines.remove(&generation);
             self.instances.remove(&generation);
             self.note_failure().await;
+        }
+    }
+
+    /// An instance gets the session, or is on its way out.
+    async fn take_turn(&mut self, turn: Turn) {
+        match turn {
+            Turn::Opens(generation) => {
+                let until = Instant::now() + HANDSHAKE_MAX;
+                let why = "it did not answer the handshake in time";
+                self.deadlines.insert(generation, (until, why));
+                self.converse(Input::Started { generation }).await;
+            }
+            Turn::Leaves(generation) => {
+                self.converse(Input::Leaving { generation }).await;
+                self.deadlines.remove(&generation);
+                // Whoever writes to it is done with what was given before, and closes its stdin.
+                self.instances.remove(&generation);
+            }
         }
     }
 
@@ -316,16 +332,24 @@ impl Front {
             }
             Effect::Serving { generation } => {
                 self.deadlines.remove(&generation);
+                self.supervise.input_to(self.service, ServiceInput::Ready { generation }).await;
+            }
+            Effect::Drained { generation } => {
+                self.supervise.input_to(self.service, ServiceInput::Drained { generation }).await;
             }
             Effect::HandshakeFailed { generation, why } => {
                 let input = ServiceInput::HandshakeFailed { generation, why };
                 self.supervise.input_to(self.service, input).await;
             }
-            Effect::Replace { .. } => {
+            Effect::Replace { generation } => {
                 let reason = "the client fell back to the older protocol".to_owned();
-                self.supervise.input_to(self.service, ServiceInput::Restart { reason }).await;
+                let input = ServiceInput::Replace { generation, reason };
+                self.supervise.input_to(self.service, input).await;
             }
-            Effect::DiedOfProbe { .. } | Effect::Drained { .. } => {}
+            Effect::DiedOfProbe { generation } => {
+                let input = ServiceInput::DiedOfProbe { generation };
+                self.supervise.input_to(self.service, input).await;
+            }
             Effect::Wanted => {
                 let due = self.last_wanted.is_none_or(|at| at.elapsed() > RETRY_WHEN_WANTED);
                 if due {

@@ -8,6 +8,7 @@ mod output;
 mod restart;
 mod stop;
 mod storm;
+mod swap;
 mod traps;
 
 use afresh_tests::{Running, TestEnv};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use afresh_core::config::Origin;
-use afresh_core::policy::Policy;
+use afresh_core::config::{Flag, Origin};
+use afresh_core::policy::{Policy, RestartMode};
 use afresh_daemon::Keep;
 use clap::Args;
 
@@ -33,11 +33,48 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     policy: PolicyFlags,
+
+    #[command(flatten)]
+    swap: SwapFlags,
+}
+
+/// How a restart looks to the client, as flags. Their values are read with those of the other
+/// layers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Restarts")]
+struct SwapFlags {
+    /// How a requested restart is done: swap (start the new instance first, stop the old one when
+    /// the new one is ready) or replace [default: swap]
+    #[arg(long, value_name = "MODE", allow_hyphen_values = true)]
+    restart_mode: Option<String>,
+    /// In a swap, how long the old instance may take to finish what it has begun [default: 10s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    drain_timeout: Option<String>,
+    /// Keep an idle instance that takes over at once after a crash
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    spare: Option<String>,
+}
+
+impl SwapFlags {
+    /// The flags that were given, as a layer of the configuration.
+    fn flags(&self) -> impl Iterator<Item = Flag<'_>> {
+        [
+            ("--restart-mode", "defaults.restart_mode", &self.restart_mode),
+            ("--drain-timeout", "defaults.drain_timeout", &self.drain_timeout),
+            ("--spare", "defaults.spare", &self.spare),
+        ]
+        .into_iter()
+        .filter_map(|(name, setting, value)| {
+            value.as_deref().map(|value| Flag { name, setting, value })
+        })
+    }
 }
 
 pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
-    let config = environment.config(&workspace, &arguments.policy.flags())?;
+    let flags: Vec<Flag<'_>> =
+        arguments.policy.flags().into_iter().chain(arguments.swap.flags()).collect();
+    let config = environment.config(&workspace, &flags)?;
     let by_default =
         |key: &str| config.shown().any(|shown| shown.key == key && shown.origin == Origin::Default);
     let policy = Policy {
@@ -47,6 +84,11 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         stdin_timeout: match by_default("stdin_timeout") {
             true => Duration::from_secs(1),
             false => config.policy.stdin_timeout,
+        },
+        // A server is known to be ready when it has shaken hands.
+        restart_mode: match by_default("restart_mode") {
+            true => RestartMode::Swap,
+            false => config.policy.restart_mode,
         },
         ..config.policy.clone()
     };

@@ -29,7 +29,7 @@ pub use self::suggest::nearest;
 use self::error::value_hint;
 use self::excerpt::printable;
 use self::settings::{SETTINGS, Setting, position};
-use crate::policy::{Backoff, Policy, Restart};
+use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
 /// A configuration file.
 #[derive(Clone, Copy, Debug)]
@@ -338,6 +338,12 @@ impl Draft {
             max_restarts: self.integer("defaults", "max_restarts"),
             stdin_timeout: self.duration("stdin_timeout"),
             stop_timeout: self.duration("stop_timeout"),
+            restart_mode: match self.word("restart_mode") {
+                "swap" => RestartMode::Swap,
+                _ => RestartMode::Replace,
+            },
+            drain_timeout: self.duration("drain_timeout"),
+            spare: self.given("defaults", "spare").value == Value::Bool(true),
             ..Policy::default()
         }
     }

@@ -57,7 +57,7 @@ pub static SECTIONS: [Section; 2] = [
 ];
 
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 19] = [
+pub static SETTINGS: [Setting; 22] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
@@ -144,6 +144,26 @@ pub static SETTINGS: [Setting; 19] = [
         "A stop closes stdin, waits this long, then sends SIGTERM.",
     ),
     defaults("stop_timeout", Kind::Duration, seconds(5), "The time between SIGTERM and SIGKILL."),
+    defaults(
+        "restart_mode",
+        Kind::Word(&["replace", "swap"]),
+        Value::Word("replace"),
+        "How `afresh mcp` carries out a requested restart: `replace` stops the old instance first, \
+         `swap` starts the new one first and stops the old one when the new one is ready. Where \
+         nothing is set, `afresh mcp` swaps; `afresh keep` always replaces.",
+    ),
+    defaults(
+        "drain_timeout",
+        Kind::Duration,
+        seconds(10),
+        "In a swap, how long the old instance may take to finish what it has begun.",
+    ),
+    defaults(
+        "spare",
+        Kind::Bool,
+        Value::Bool(false),
+        "Whether `afresh mcp` keeps an idle instance that takes over at once after a crash.",
+    ),
     trail(
         "audit_file",
         Kind::Path,

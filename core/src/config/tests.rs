@@ -76,6 +76,9 @@ stable_after = "10m"
 max_restarts = 0
 stdin_timeout = "2s"
 stop_timeout = "1m30s"
+restart_mode = "swap"
+drain_timeout = "3s"
+spare = true
 
 [trail]
 audit_file = "logs/audit.jsonl"
@@ -106,6 +109,9 @@ fn every_setting_reaches_its_place() {
         max_restarts: 0,
         stdin_timeout: seconds(2),
         stop_timeout: seconds(90),
+        restart_mode: RestartMode::Swap,
+        drain_timeout: seconds(3),
+        spare: true,
     };
     assert_eq!(config.policy, policy);
     let trail = TrailSettings {

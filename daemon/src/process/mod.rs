@@ -7,7 +7,7 @@
 //!      │  socket          sockets          │
 //!   warden ─── subreaper ──────────┐       │  sweeps when a guardian was killed
 //!      │ fork                      │       │
-//!   guardian (one a service) ── subreaper  │  reports the end when the whole tree is gone
+//!   guardian (one an instance) ─ subreaper │  reports the end when the whole tree is gone
 //!      │ fork, exec, parent-death signal
 //!   the service's process, its children, and whatever they start, setsid or not
 //! ```
@@ -32,6 +32,8 @@ mod dispositions;
 mod frames;
 #[cfg(unix)]
 mod guardian;
+#[cfg(unix)]
+mod guardians;
 #[cfg(unix)]
 mod host;
 #[cfg(unix)]

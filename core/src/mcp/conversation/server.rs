@@ -141,7 +141,10 @@ impl Conversation {
         effects: &mut Vec<Effect>,
     ) {
         let Some(instance) = self.instances.get_mut(&generation) else { return };
-        if instance.opening.take_if(|opening| opening == id).is_none() {
+        // One that is on its way out comes too late with its answer.
+        if instance.opening.take_if(|opening| opening == id).is_none()
+            || instance.stage == Stage::Leaving
+        {
             return;
         }
         if is_error {

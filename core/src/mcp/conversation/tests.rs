@@ -268,6 +268,15 @@ fn a_server_on_its_way_out_is_not_believed() {
 }
 
 #[test]
+fn one_that_is_on_its_way_out_does_not_get_the_session_any_more() {
+    let mut bench = Bench::legacy();
+    let id = bench.opening_id(2);
+    bench.handle(Input::Leaving { generation: Generation(2) });
+    assert_eq!(bench.server(2, &format!(r#"{{"id":{id},"result":{{}}}}"#)), []);
+    assert_eq!(bench.client(LIST), [Done::Server(1, LIST.to_owned())]);
+}
+
+#[test]
 fn nobody_waits_for_ever() {
     let mut bench = Bench::legacy();
     bench.end(1);
