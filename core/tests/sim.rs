@@ -152,7 +152,11 @@ impl World {
                     Some(Input::Replace { generation: self.any(), reason: why() })
                 }
                 10 if self.random.one_in(8) => Some(Input::DiedOfProbe { generation: self.any() }),
-                11 if self.random.one_in(8) => Some(Input::RenewSpare),
+                11 if self.random.one_in(8) => {
+                    // Files change in bursts.
+                    (0..self.random.below(12)).for_each(|_| self.input(Input::RenewSpare));
+                    Some(Input::RenewSpare)
+                }
                 12 if self.random.one_in(12) => {
                     Some(Input::Unhealthy { generation: self.any(), why: why() })
                 }

@@ -6,7 +6,7 @@
 //! short line of their own, and while it is full, no more is read from the server; the same the
 //! other way round.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 
 use afresh_core::id::{Generation, ServiceId};
@@ -73,6 +73,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
         client: Lines::default(),
         outbox: VecDeque::new(),
         instances: BTreeMap::new(),
+        listening: BTreeSet::new(),
         tasks: JoinSet::new(),
         deadlines: BTreeMap::new(),
         last_wanted: None,
@@ -111,6 +112,8 @@ struct Front {
     outbox: VecDeque<Vec<u8>>,
     /// Where lines for each instance go.
     instances: BTreeMap<Generation, mpsc::Sender<Vec<u8>>>,
+    /// Instances whose last word has not come, though they may be gone.
+    listening: BTreeSet<Generation>,
     tasks: JoinSet<()>,
     /// Instances that owe something, until when, and what it means if they do not pay.
     deadlines: BTreeMap<Generation, (Instant, &'static str)>,
@@ -178,7 +181,9 @@ impl Front {
             // After giving up the connection stays, and every call gets a clear error.
             Some(Rest::Failed(Ending::SpawnFailed(_))) => true,
             Some(Rest::Failed(_)) => leaving,
-            Some(Rest::Stopped | Rest::Finished(_)) => true,
+            Some(Rest::Stopped) => true,
+            // Its last words may be answers, or tell that it ended by no will of its own.
+            Some(Rest::Finished(_)) => leaving || self.listening.is_empty(),
         }
     }
 
@@ -245,6 +250,7 @@ impl Front {
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
             Word::End(generation) => {
+                self.listening.remove(&generation);
                 // A server that closes its stdout and lives on is of no use. Most are simply about
                 // to exit, with a code that matters.
                 if self.instances.remove(&generation).is_some() {
@@ -260,6 +266,7 @@ impl Front {
         let Talker { generation, stdin, stdout, gone } = talker;
         let (lines, queue) = mpsc::channel(TALK_LINES_MAX);
         self.instances.insert(generation, lines);
+        self.listening.insert(generation);
         self.tasks.spawn(speak(stdin, queue));
         self.tasks.spawn(listen(generation, stdout, gone, words.clone()));
         while self.tasks.try_join_next().is_some() {}

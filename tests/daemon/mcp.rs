@@ -77,6 +77,11 @@ impl Client {
         kill(afresh, Signal::SIGUSR1).expect("it runs");
     }
 
+    /// Ends afresh without a warning.
+    pub(crate) fn kill_afresh(mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it runs");
+    }
+
     /// Hangs up, and sees that all ends.
     pub(crate) fn hang_up(mut self, env: &TestEnv) {
         drop(self.stdin.take());
@@ -194,6 +199,21 @@ fn a_server_that_never_shakes_hands_is_given_up_and_the_client_is_told() {
     let again = client.ask("initialize", &json!({"protocolVersion": "2025-11-25"}));
     assert!(again["error"]["message"].as_str().is_some(), "{again}");
     client.hang_up(&env);
+}
+
+#[test]
+fn a_server_that_dies_of_a_probe_is_started_again_and_has_not_crashed() {
+    for mode in ["dies-of-probe", "crashes-of-probe"] {
+        let env = TestEnv::new();
+        let mut client = Client::start(&env, &["--max-restarts", "1", "--delay", "1m"], mode);
+        for _ in 0..3 {
+            let answer = client.ask("server/discover", &json!({}));
+            assert_eq!(answer["error"]["code"], -32601, "{mode}: {answer}");
+        }
+        let answer = client.ask("initialize", &json!({"protocolVersion": "2025-11-25"}));
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{mode}: {answer}");
+        client.hang_up(&env);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use afresh_tests::{TestEnv, wait_for};
+use afresh_tests::{TestEnv, process, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ fn end(pid: i32) {
 
 #[test]
 fn what_the_old_one_has_begun_it_ends_and_what_is_new_the_new_one_gets() {
+    // W8 R4
     let env = TestEnv::new();
     let mut client = Client::connect(&env, &QUICK, "");
     let old = client.pid();
@@ -60,6 +61,7 @@ fn what_the_old_one_has_begun_it_ends_and_what_is_new_the_new_one_gets() {
 
 #[test]
 fn swaps_under_load_make_no_error_at_all() {
+    // W8
     const CALLS: u64 = 1_000;
     let env = TestEnv::new();
     let mut client = Client::connect(&env, &QUICK, "");
@@ -186,6 +188,44 @@ fn a_client_that_hangs_up_in_a_swap_leaves_no_process() {
     env.wait_for_pid("server_candidate_started", 1);
     client.hang_up(&env);
     assert_eq!(env.events("server_stopped").len(), 1);
+}
+
+#[test]
+fn sigkill_of_afresh_in_a_swap_leaves_no_process() {
+    let env = TestEnv::new();
+    let flags = [&QUICK[..], &["--spare"]].concat();
+    let mut client = Client::connect(&env, &flags, "ignores-everything");
+    client.pid();
+    env.wait_for_pid("server_spare_started", 1);
+    env.write("hold", "");
+    client.restart_server();
+    env.wait_for_pid("server_candidate_started", 1);
+    client.kill_afresh();
+    env.assert_nothing_left();
+}
+
+#[test]
+fn each_instance_has_its_guardian_and_none_is_kept_for_nothing() {
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env, &QUICK, "");
+    let old = client.pid();
+    let hold = env.write("hold", "");
+    client.restart_server();
+    let candidate = env.wait_for_pid("server_candidate_started", 1);
+    // A guardian that is killed takes its own instance with it, and no other.
+    let parent = process::read(candidate).expect("it runs").parent;
+    end(parent);
+    wait_for("the swap fails", || env.events("server_swap_failed").len() == 1);
+    assert_eq!(client.pid(), old);
+    fs::remove_file(hold).expect("it is there");
+    for swaps in 1..=6 {
+        client.restart_server();
+        let new = env.wait_for_pid("server_started", swaps + 1);
+        assert_eq!(client.pid(), new);
+    }
+    let guardians = || env.alive().into_iter().filter(|it| it.name == "afresh-guardian").count();
+    wait_for("one that guards and one that is idle", || guardians() <= 2);
+    client.hang_up(&env);
 }
 
 #[test]

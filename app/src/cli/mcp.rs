@@ -20,7 +20,9 @@ use crate::error::{CommandError, Exit};
                   that arrive meanwhile wait for it. What was in flight is sent again where that is \
                   safe; a tool call gets an answer that says that its outcome is unknown. No \
                   request is lost, none is answered twice. Lines of the server's stdout that are no \
-                  messages go to stderr.\n\nWhen the client closes the connection, the server and \
+                  messages go to stderr.\n\nA restart that is asked for, by SIGUSR1, starts the \
+                  new instance first. The old one goes when the new one is ready and the calls in \
+                  flight are answered; when the new one fails, the old one stays.\n\nWhen the client closes the connection, the server and \
                   all that it has started end within a second.",
     after_help = "Examples:\n  \
                   afresh mcp -- python -m my_server\n  \
