@@ -189,12 +189,29 @@ pub const CLIENT_GONE_WITHIN: Duration = Duration::from_secs(1);
 /// After giving up, a call makes us try once more, at most this often.
 pub const RETRY_WHEN_WANTED: Duration = Duration::from_secs(60);
 
-/// Lines that wait for the client. While there are more, nothing is read from the server.
-pub const OUTBOX_LINES_MAX: usize = 64;
+/// What is read from a conversation's pipe at once, and what a Linux pipe holds. One read of each
+/// pipe in turn keeps a peer that floods from holding up the others.
+pub const TALK_CHUNK_BYTES: usize = 64 * 1024;
 
-/// Lines that wait for an instance, or come from one. While half of that waits, nothing is read from
-/// the client.
-pub const TALK_LINES_MAX: usize = 4_096;
+/// Lines up to this length that wait for the same peer are joined, and written together; a longer
+/// one is not worth a copy.
+pub const JOINED_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that wait for the client. While there are more, nothing is read from any instance; those
+/// then wait, as they would for the client itself. Beyond it are at most the lines that one read
+/// completes. Lines are not counted: joined, each costs its bytes and no more.
+pub const OUTBOX_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes that wait for one instance. While there are more, nothing is read from the client, who then
+/// waits; all instances are still read, so that one that does not read holds up no answer of another.
+pub const TALK_BYTES_MAX: usize = 1024 * 1024;
+
+/// What is taken from the pipe of an instance that is gone: all that it can have left there. Whoever
+/// else holds the pipe and goes on writing is not listened to.
+pub const LAST_WORDS_BYTES_MAX: usize = 1024 * 1024;
+
+/// How often in a row the pipes of a conversation are served before everything else is looked at.
+pub const TALK_TURNS_MAX: u32 = 32;
 
 /// How long a server may live on after it has closed its stdout; then it counts as crashed.
 pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);

@@ -12,7 +12,7 @@ mod run_briefly;
 mod self_test;
 pub mod store;
 mod supervise;
-mod talk;
+mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{

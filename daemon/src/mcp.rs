@@ -2,35 +2,35 @@
 //! and go below it.
 //!
 //! One loop owns both machines: the restart machine says when an instance comes, the conversation
-//! machine what it is told. Nothing in the loop waits for a peer: lines for the client stand in a
-//! short line of their own, and while it is full, no more is read from the server; the same the
-//! other way round.
+//! machine what it is told. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
+//! for a peer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::pin::pin;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, OUTBOX_LINES_MAX, QUEUE_WAIT,
-    RETRY_WHEN_WANTED, TALK_LINES_MAX, TRAIL_SYNC_WAIT,
+    CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, QUEUE_WAIT, RETRY_WHEN_WANTED,
+    TALK_TURNS_MAX, TRAIL_SYNC_WAIT,
 };
-use afresh_core::mcp::frame::{Frame, Lines};
+use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest};
 use afresh_core::time::Time;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinSet, unconstrained, yield_now};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::definition::{Definition, Surroundings, Talker};
 use crate::keep::{self, Keep, KeepError};
 use crate::os::{self, Asked, Signals};
 use crate::output::Output;
-use crate::pipe::{Form, read_stdin};
+use crate::pipe::{Form, read_stdin_in_thread};
 use crate::process::{Processes, Report, ignore_in_supervisor};
 use crate::store::chain;
 use crate::supervise::{Happened, Supervise, seed};
-use crate::talk::{Word, listen, speak, until_room};
+use crate::wires::{Heard, Moment, Wires, Writer};
 
 /// Stands in front of an MCP server until the client is gone or the server has ended for good.
 /// Returns the exit code.
@@ -43,15 +43,13 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
     let (stderr, stderr_thread) = keep::output("stderr", false, os::stderr, |_| {})?;
-    let (stdout, stdout_thread) = keep::output("stdout", false, os::stdout, {
-        let stderr = stderr.clone();
-        move |loss: &str| stderr.log(loss)
-    })?;
+    let Stdout { writer, abandoned, done } = stdout(&stderr)?;
     let (talkers, arrivals) = mpsc::channel(2);
     let around = Surroundings {
         talkers: Some(talkers),
         logger: "afresh.mcp",
-        ..keep::surroundings(&mut keep, stdout.clone(), stderr, &mut JoinSet::new())
+        // Only the conversation writes to our stdout.
+        ..keep::surroundings(&mut keep, stderr.clone(), stderr, &mut JoinSet::new())
     };
     let mut supervise = Supervise::new(processes, around);
     supervise.note(keep::started(&keep));
@@ -65,39 +63,59 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
         },
         seed(),
     );
+    supervise.input_to(service, ServiceInput::Start).await;
+    let reader = match os::own_stdin() {
+        Some(reader) => reader,
+        None => Box::new(read_stdin_in_thread().map_err(KeepError::Output)?),
+    };
     let mut front = Front {
         conversation: Conversation::new(QUEUE_WAIT),
         supervise,
         service,
         start: Instant::now(),
-        client: Lines::default(),
-        outbox: VecDeque::new(),
-        instances: BTreeMap::new(),
-        tasks: JoinSet::new(),
+        wires: Wires::new(reader, writer),
         deadlines: BTreeMap::new(),
         last_wanted: None,
+        leaving: false,
     };
-    front.supervise.input_to(service, ServiceInput::Start).await;
-    let client = read_stdin().map_err(KeepError::Output)?;
-    front.drive(signals, client, arrivals, &stdout, stdout_thread.broken).await;
-    let Front { supervise, mut tasks, outbox, .. } = front;
+    front.drive(signals, arrivals, abandoned).await;
+    let Front { supervise, mut wires, .. } = front;
     let code = keep::exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(keep::stopped(&keep.name, code));
-    tasks.shutdown().await;
     let written = async {
-        for line in outbox {
-            stdout.pass(line).await;
-        }
+        wires.flush().await;
         let (around, _) = supervise.shutdown().await;
         if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
             around.stderr.log(&chain(&error));
         }
-        drop((around, stdout));
-        stdout_thread.done.await.ok();
+        drop((around, wires));
+        done.await.ok();
         stderr_thread.done.await.ok();
     };
     timeout(CLIENT_GONE_WITHIN * 2, pin!(written)).await.ok();
     Ok(code)
+}
+
+/// Where lines for the client go.
+struct Stdout {
+    writer: Writer,
+    /// When nobody reads them any more.
+    abandoned: Moment,
+    /// When all is written, once the writer is dropped.
+    done: oneshot::Receiver<()>,
+}
+
+/// Our stdout: written by the loop where it can be, else by a thread.
+fn stdout(stderr: &Output) -> Result<Stdout, KeepError> {
+    if let Some((writer, abandoned)) = os::own_stdout() {
+        let (_, done) = oneshot::channel();
+        return Ok(Stdout { writer, abandoned, done });
+    }
+    let stderr = stderr.clone();
+    let complain = move |loss: &str| stderr.log(loss);
+    let (output, thread) = keep::output("stdout", false, os::stdout, complain)?;
+    let abandoned = Box::pin(async move { thread.broken.await.unwrap_or(()) });
+    Ok(Stdout { writer: Box::new(output.into_writer()), abandoned, done: thread.done })
 }
 
 /// Both machines, and what stands between them and the pipes.
@@ -106,98 +124,81 @@ struct Front {
     supervise: Supervise,
     service: ServiceId,
     start: Instant,
-    client: Lines,
-    /// Lines that the client has not taken yet.
-    outbox: VecDeque<Vec<u8>>,
-    /// Where lines for each instance go.
-    instances: BTreeMap<Generation, mpsc::Sender<Vec<u8>>>,
-    tasks: JoinSet<()>,
+    wires: Wires,
     /// Instances that owe something, until when, and what it means if they do not pay.
     deadlines: BTreeMap<Generation, (Instant, &'static str)>,
     last_wanted: Option<Instant>,
+    /// The client is gone, or we were told to go.
+    leaving: bool,
 }
 
 impl Front {
     async fn drive(
         &mut self,
         mut signals: Signals,
-        mut client: mpsc::Receiver<Vec<u8>>,
         mut arrivals: mpsc::Receiver<Talker>,
-        stdout: &Output,
-        mut client_gone: tokio::sync::oneshot::Receiver<()>,
+        mut abandoned: Moment,
     ) {
-        let (words_sender, mut words) = mpsc::channel(TALK_LINES_MAX);
-        let mut leaving = false;
-        while !self.is_over(leaving) {
-            let full = self.full_instance();
-            let may_read_client = !leaving && full.is_none();
-            let may_read_server = self.outbox.len() < OUTBOX_LINES_MAX;
-            let wakeup = self.next_wakeup();
+        let mut heard = Vec::new();
+        let mut turns = 0;
+        while !self.is_over() {
+            let has_turn = turns < TALK_TURNS_MAX;
+            // The wires come first, so that a message does not wait for all the others to be asked;
+            // after some turns in a row they come last.
             tokio::select! {
                 biased;
+                () = talk(&mut self.wires, &mut heard), if has_turn => {
+                    turns += 1;
+                    for word in heard.drain(..) {
+                        self.hear(word).await;
+                    }
+                    continue;
+                }
                 asked = signals.next() => match asked {
                     Asked::Restart(reason) => {
                         let input = ServiceInput::Restart { reason: reason.to_owned() };
                         self.supervise.input_to(self.service, input).await;
                     }
-                    Asked::Stop(_) | Asked::Interrupt => self.leave(&mut leaving).await,
+                    Asked::Stop(_) | Asked::Interrupt => self.leave().await,
                 },
-                _ = &mut client_gone, if !leaving => self.leave(&mut leaving).await,
-                place = stdout.reserve(), if !self.outbox.is_empty() => {
-                    if let Some(line) = self.outbox.pop_front() {
-                        stdout.pass_at(place, line);
-                    }
-                }
+                () = &mut abandoned, if !self.leaving => self.leave().await,
+                // Its pipes come before the news that it runs.
+                Some(talker) = arrivals.recv() => self.wires.welcome(talker),
                 happened = self.supervise.wait() => self.react(happened).await,
-                Some(talker) = arrivals.recv() => self.welcome(talker, &words_sender),
-                Some(word) = words.recv(), if may_read_server => self.hear(word).await,
-                () = until_room(full.as_ref()), if full.is_some() => {}
-                chunk = client.recv(), if may_read_client => match chunk {
-                    Some(bytes) => self.hear_client(&bytes).await,
-                    None => self.leave(&mut leaving).await,
-                },
-                () = sleep_until(wakeup.unwrap_or_else(Instant::now)), if wakeup.is_some() => {
+                () = next_wakeup(self.start, &self.conversation, &self.deadlines) => {
                     self.wake().await;
                 }
+                () = yield_now(), if !has_turn => {}
             }
+            turns = 0;
         }
     }
 
     /// Over when the server is down for good and nobody is left to be told about it.
-    fn is_over(&self, leaving: bool) -> bool {
+    fn is_over(&self) -> bool {
         let service = self.supervise.core().service(self.service);
         match service.and_then(|service| service.rest()) {
             None | Some(Rest::NotStarted) => false,
             // After giving up the connection stays, and every call gets a clear error.
             Some(Rest::Failed(Ending::SpawnFailed(_))) => true,
-            Some(Rest::Failed(_)) => leaving,
+            Some(Rest::Failed(_)) => self.leaving,
             Some(Rest::Stopped | Rest::Finished(_)) => true,
         }
     }
 
     /// The client is gone, or we were told to go: all of it within a second.
-    async fn leave(&mut self, leaving: &mut bool) {
-        let input = match *leaving {
+    async fn leave(&mut self) {
+        let input = match self.leaving {
             true => ServiceInput::HurryUp,
             false => ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) },
         };
-        *leaving = true;
-        self.instances.clear();
+        self.leaving = true;
+        self.wires.leave();
         self.supervise.input_to(self.service, input).await;
-    }
-
-    /// An instance that does not take its lines as fast as they come.
-    fn full_instance(&self) -> Option<mpsc::Sender<Vec<u8>>> {
-        self.instances.values().find(|lines| lines.capacity() <= TALK_LINES_MAX / 2).cloned()
     }
 
     fn now(&self) -> Time {
         Time::after_start(self.start.elapsed())
-    }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        let conversation = self.conversation.next_wakeup().map(|at| self.start + at.since_start());
-        conversation.into_iter().chain(self.deadlines.values().map(|(at, _)| *at)).min()
     }
 
     async fn wake(&mut self) {
@@ -216,46 +217,33 @@ impl Front {
         }
     }
 
-    async fn hear_client(&mut self, bytes: &[u8]) {
-        for frame in self.client.push(bytes) {
-            match frame {
-                Frame::Line(line) => self.converse(Input::Client(line)).await,
-                Frame::TooLong { bytes, .. } => {
-                    let text =
-                        format!("a message of the client's was dropped: {bytes} bytes is too long");
-                    self.supervise.log(&text);
-                }
-            }
-        }
-    }
-
-    async fn hear(&mut self, word: Word) {
+    async fn hear(&mut self, word: Heard) {
         match word {
-            Word::Frame(generation, Frame::Line(line)) => {
+            Heard::Client(Frame::Line(line)) => self.converse(Input::Client(line)).await,
+            Heard::Client(Frame::TooLong { beginning, ending, .. }) => {
+                self.converse(Input::ClientTooLong { beginning, ending }).await;
+            }
+            Heard::ClientGone if self.leaving => {}
+            Heard::ClientGone => self.leave().await,
+            Heard::Instance(generation, Frame::Line(line)) => {
                 self.converse(Input::Server { generation, line }).await;
             }
-            Word::Frame(generation, Frame::TooLong { beginning, .. }) => {
+            Heard::Instance(generation, Frame::TooLong { beginning, .. }) => {
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
-            Word::End(generation) => {
+            Heard::InstanceEnded { generation, is_alive } => {
                 // A server that closes its stdout and lives on is of no use. Most are simply about
                 // to exit, with a code that matters.
-                if self.instances.remove(&generation).is_some() {
+                if is_alive && !self.leaving {
                     let until = Instant::now() + CLOSED_STDOUT_MAX;
                     self.deadlines.insert(generation, (until, "it closed its stdout"));
                 }
                 self.converse(Input::Ended { generation }).await;
+                if !is_alive {
+                    self.note_failure().await;
+                }
             }
         }
-    }
-
-    fn welcome(&mut self, talker: Talker, words: &mpsc::Sender<Word>) {
-        let Talker { generation, stdin, stdout, gone } = talker;
-        let (lines, queue) = mpsc::channel(TALK_LINES_MAX);
-        self.instances.insert(generation, lines);
-        self.tasks.spawn(speak(stdin, queue));
-        self.tasks.spawn(listen(generation, stdout, gone, words.clone()));
-        while self.tasks.try_join_next().is_some() {}
     }
 
     async fn react(&mut self, happened: Happened) {
@@ -277,8 +265,10 @@ impl Front {
         }
         if let Some(generation) = ended {
             self.deadlines.remove(&generation);
-            self.instances.remove(&generation);
-            self.note_failure().await;
+            // Else its last words come first.
+            if !self.wires.has(generation) {
+                self.note_failure().await;
+            }
         }
     }
 
@@ -303,17 +293,8 @@ impl Front {
 
     async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::ToClient(mut line) => {
-                line.push(b'\n');
-                self.outbox.push_back(line);
-            }
-            Effect::ToServer { generation, mut line } => {
-                line.push(b'\n');
-                let sent = self.instances.get(&generation).map(|lines| lines.try_send(line));
-                if let Some(Err(mpsc::error::TrySendError::Full(_))) = sent {
-                    self.supervise.log("the server does not read its input");
-                }
-            }
+            Effect::ToClient(line) => self.wires.to_client(line),
+            Effect::ToServer { generation, line } => self.wires.to_instance(generation, line),
             Effect::Serving { generation } => {
                 self.deadlines.remove(&generation);
             }
@@ -339,5 +320,24 @@ impl Front {
                 self.supervise.log(&format!("from {whose}, not a message: {text}"));
             }
         }
+    }
+}
+
+/// Waits until something comes over the wires. It is not held back in favour of other tasks: it
+/// writes first, and who calls it looks at everything else in time.
+async fn talk(wires: &mut Wires, heard: &mut Vec<Heard>) {
+    unconstrained(poll_fn(|context| wires.poll_heard(context, heard))).await;
+}
+
+/// Waits for the next moment that the conversation or an instance's debt gives.
+async fn next_wakeup(
+    start: Instant,
+    conversation: &Conversation,
+    deadlines: &BTreeMap<Generation, (Instant, &'static str)>,
+) {
+    let conversation = conversation.next_wakeup().map(|at| start + at.since_start());
+    match conversation.into_iter().chain(deadlines.values().map(|(at, _)| *at)).min() {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

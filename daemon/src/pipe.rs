@@ -1,9 +1,11 @@
 //! Bounded byte pumps between our own stdio and an instance's.
 
 use std::io::{self, IsTerminal, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX, STDIN_RETRY_PAUSE};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -151,6 +153,34 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     };
     std::thread::Builder::new().name("stdin".to_owned()).stack_size(64 * 1024).spawn(read)?;
     Ok(chunks)
+}
+
+/// The same, for who reads by polling.
+pub(crate) fn read_stdin_in_thread() -> io::Result<impl AsyncRead + Send + Unpin> {
+    Ok(ReadByThread { chunks: read_stdin()?, rest: Vec::new() })
+}
+
+struct ReadByThread {
+    chunks: mpsc::Receiver<Vec<u8>>,
+    /// What the last reader had no room for.
+    rest: Vec<u8>,
+}
+
+impl AsyncRead for ReadByThread {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.rest.is_empty() {
+            // At the end it stays empty.
+            self.rest = ready!(self.chunks.poll_recv(context)).unwrap_or_default();
+        }
+        let length = into.remaining().min(self.rest.len());
+        into.put_slice(&self.rest[..length]);
+        self.rest.drain(..length);
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// Gives what arrives on our stdin to the instance of the moment. Bytes that one instance has not

@@ -28,6 +28,13 @@ use crate::time::Time;
 pub enum Input {
     /// A line of the client's.
     Client(Vec<u8>),
+    /// The client sent a line that is too long; these are its two ends.
+    ClientTooLong {
+        /// How it began.
+        beginning: Vec<u8>,
+        /// How it ended.
+        ending: Vec<u8>,
+    },
     /// A line of an instance's.
     Server {
         /// Which instance.
@@ -192,6 +199,9 @@ impl Conversation {
         let mut effects = Vec::new();
         match input {
             Input::Client(line) => self.client(now, line, &mut effects),
+            Input::ClientTooLong { beginning, ending } => {
+                self.client_too_long(now, beginning, &ending, &mut effects);
+            }
             Input::Server { generation, line } => self.server(generation, line, &mut effects),
             Input::ServerTooLong { generation, beginning } => {
                 self.too_long(generation, &beginning, &mut effects);

@@ -1,7 +1,7 @@
 //! What differs between operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
-//! `linux.rs`; `polling.rs` does without. Nothing outside of here and `process/` names a system, and
+//! `linux.rs`; `polling.rs` does without. `streams.rs` has our own stdin and stdout on Unix. Nothing outside of here and `process/` names a system, and
 //! nothing in here decides.
 
 #[cfg(target_os = "linux")]
@@ -18,7 +18,13 @@ mod system;
 #[path = "windows.rs"]
 mod system;
 
+#[cfg(unix)]
+mod streams;
+#[cfg(windows)]
+use self::system as streams;
+
 pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
+pub(crate) use self::streams::{own_stdin, own_stdout};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
     is_at_path, is_open_to_all, leave_session, make_private, not_ours_alone, open_files_limit,

@@ -26,6 +26,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use super::{Asked, FileKind, Limit};
+use crate::wires::{Moment, Reader, Writer};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "USERPROFILE";
@@ -78,6 +79,16 @@ pub(crate) fn stdout() -> io::Result<File> {
 /// Our stderr.
 pub(crate) fn stderr() -> io::Result<File> {
     Ok(io::stderr().as_handle().try_clone_to_owned()?.into())
+}
+
+/// Only a thread can wait for our stdin here.
+pub(crate) fn own_stdin() -> Option<Reader> {
+    None
+}
+
+/// Only a thread can wait for our stdout here.
+pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
+    None
 }
 
 /// Reads block here: there is nothing to wait for.
