@@ -189,9 +189,28 @@ pub const CLIENT_GONE_WITHIN: Duration = Duration::from_secs(1);
 /// After giving up, a call makes us try once more, at most this often.
 pub const RETRY_WHEN_WANTED: Duration = Duration::from_secs(60);
 
-/// What is read from a conversation's pipe at once, and what a Linux pipe holds. One read of each
-/// pipe in turn keeps a peer that floods from holding up the others.
-pub const TALK_CHUNK_BYTES: usize = 64 * 1024;
+/// What is read from a conversation's pipe at once. One read of each pipe in turn keeps a peer that
+/// floods from holding up the others.
+pub const TALK_CHUNK_BYTES: usize = 256 * 1024;
+
+/// A line beyond this does not fit into a Linux pipe. It is read straight into its place, and its
+/// pipes are widened.
+pub const LONG_LINE_BYTES: usize = 64 * 1024;
+
+/// What a pipe is made to hold on which a line came that is longer than that. Only then: the kernel
+/// grants each user 64 MiB of pipes, and few servers send such lines.
+pub const WIDE_PIPE_BYTES: i32 = 1024 * 1024;
+
+/// How much of what a message needed is kept for the next one; more goes back to the system. Most
+/// results are below it.
+pub const FREED_BYTES_KEPT: i32 = 1024 * 1024;
+
+/// The memory of a long line is kept for the next one up to this size: to get it from the kernel again
+/// takes longer than to fill it.
+pub const SPARE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// For so long, while nothing happens.
+pub const SPARE_KEPT: Duration = Duration::from_secs(1);
 
 /// Lines up to this length that wait for the same peer are joined, and written together; a longer
 /// one is not worth a copy.

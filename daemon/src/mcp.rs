@@ -12,7 +12,7 @@ use std::pin::pin;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, QUEUE_WAIT, RETRY_WHEN_WANTED,
-    TALK_TURNS_MAX, TRAIL_SYNC_WAIT,
+    SPARE_KEPT, TALK_TURNS_MAX, TRAIL_SYNC_WAIT,
 };
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
@@ -20,7 +20,7 @@ use afresh_core::service::{Ending, Input as ServiceInput, Rest};
 use afresh_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinSet, unconstrained, yield_now};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::definition::{Definition, Surroundings, Talker};
 use crate::keep::{self, Keep, KeepError};
@@ -41,6 +41,7 @@ pub fn mcp(keep: Keep) -> Result<i32, KeepError> {
 async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
+    os::keep_freed_memory();
     let processes = Processes::start()?;
     let (stderr, stderr_thread) = keep::output("stderr", false, os::stderr, |_| {})?;
     let Stdout { writer, abandoned, done } = stdout(&stderr)?;
@@ -143,6 +144,7 @@ impl Front {
         let mut turns = 0;
         while !self.is_over() {
             let has_turn = turns < TALK_TURNS_MAX;
+            let has_spare = self.wires.has_spare();
             // The wires come first, so that a message does not wait for all the others to be asked;
             // after some turns in a row they come last.
             tokio::select! {
@@ -168,6 +170,7 @@ impl Front {
                 () = next_wakeup(self.start, &self.conversation, &self.deadlines) => {
                     self.wake().await;
                 }
+                () = sleep(SPARE_KEPT), if has_spare => self.wires.drop_spare(),
                 () = yield_now(), if !has_turn => {}
             }
             turns = 0;
@@ -261,6 +264,7 @@ impl Front {
         if let Some(generation) = spawned {
             let until = Instant::now() + HANDSHAKE_MAX;
             self.deadlines.insert(generation, (until, "it did not answer the handshake in time"));
+            self.wires.begin(generation);
             self.converse(Input::Started { generation }).await;
         }
         if let Some(generation) = ended {
@@ -293,8 +297,8 @@ impl Front {
 
     async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::ToClient(line) => self.wires.to_client(line),
-            Effect::ToServer { generation, line } => self.wires.to_instance(generation, line),
+            Effect::ToClient(line) => self.wires.tell_client(line),
+            Effect::ToServer { generation, line } => self.wires.tell_instance(generation, line),
             Effect::Serving { generation } => {
                 self.deadlines.remove(&generation);
             }

@@ -19,6 +19,8 @@ use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::wires::{Sink, Widen};
+
 /// One of our output streams.
 #[derive(Clone, Debug)]
 pub(crate) struct Output {
@@ -76,7 +78,7 @@ impl Output {
     }
 
     /// The same, for who writes by polling.
-    pub(crate) fn into_writer(self) -> impl AsyncWrite + Send + Unpin {
+    pub(crate) fn into_writer(self) -> impl Sink {
         WriteByThread { output: self, passing: None }
     }
 
@@ -100,6 +102,8 @@ struct WriteByThread {
     /// Bytes on their way into the queue.
     passing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
+
+impl Widen for WriteByThread {}
 
 impl AsyncWrite for WriteByThread {
     fn poll_write(

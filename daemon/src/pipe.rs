@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::Output;
+use crate::wires::{Source, Widen};
 
 /// How the bytes of a service appear in our own stream.
 #[derive(Clone, Debug)]
@@ -156,7 +157,7 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
 }
 
 /// The same, for who reads by polling.
-pub(crate) fn read_stdin_in_thread() -> io::Result<impl AsyncRead + Send + Unpin> {
+pub(crate) fn read_stdin_in_thread() -> io::Result<impl Source> {
     Ok(ReadByThread { chunks: read_stdin()?, rest: Vec::new() })
 }
 
@@ -165,6 +166,8 @@ struct ReadByThread {
     /// What the last reader had no room for.
     rest: Vec<u8>,
 }
+
+impl Widen for ReadByThread {}
 
 impl AsyncRead for ReadByThread {
     fn poll_read(

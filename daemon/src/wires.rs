@@ -4,25 +4,43 @@
 //! Nothing here waits for a peer. What one does not take stands in a line of its own, and while that
 //! is over its bound, whoever causes it is not read from; the bounds are in `limits.rs`.
 
-use std::collections::VecDeque;
+mod memory;
+
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use afresh_core::id::Generation;
 use afresh_core::limits::{
-    JOINED_BYTES_MAX, LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX, TALK_CHUNK_BYTES,
+    LAST_WORDS_BYTES_MAX, LONG_LINE_BYTES, OUTBOX_BYTES_MAX, TALK_BYTES_MAX, TALK_CHUNK_BYTES,
 };
 use afresh_core::mcp::frame::{Frame, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
+use self::memory::{Buffers, Waiting};
 use crate::definition::Talker;
 
 /// Where a peer's bytes come from.
-pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type Reader = Box<dyn Source>;
 
 /// Where bytes for a peer go.
-pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+pub(crate) type Writer = Box<dyn Sink>;
+
+/// See [`Reader`].
+pub(crate) trait Source: AsyncRead + Widen + Send + Unpin {}
+
+impl<S: AsyncRead + Widen + Send + Unpin> Source for S {}
+
+/// See [`Writer`].
+pub(crate) trait Sink: AsyncWrite + Widen + Send + Unpin {}
+
+impl<S: AsyncWrite + Widen + Send + Unpin> Sink for S {}
+
+/// What can be made to hold more at once.
+pub(crate) trait Widen {
+    /// Does so where it can: fewer and larger steps take a long line through.
+    fn widen(&self) {}
+}
 
 /// Something that happens once.
 pub(crate) type Moment = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -45,12 +63,14 @@ pub(crate) struct Wires {
     client: Wire,
     /// There are few: the one that serves, one that comes, some that go.
     instances: Vec<Instance>,
-    buffer: Vec<u8>,
+    buffers: Buffers,
 }
 
 struct Instance {
     generation: Generation,
     wire: Wire,
+    /// It is known to run: nothing of it is told before that.
+    has_begun: bool,
     /// Comes when the process is gone.
     gone: Option<Moment>,
     /// How much of its last words may still be taken; set when the process is gone.
@@ -60,11 +80,11 @@ struct Instance {
 impl Wires {
     /// The client's wire, and none yet of an instance.
     pub(crate) fn new(input: Reader, output: Writer) -> Self {
-        let buffer = Vec::with_capacity(TALK_CHUNK_BYTES);
-        Self { client: Wire::new(input, output), instances: Vec::new(), buffer }
+        let client = Wire::new(input, output);
+        Self { client, instances: Vec::new(), buffers: Buffers::default() }
     }
 
-    /// An instance can be talked to.
+    /// The pipes of an instance that is being started.
     pub(crate) fn welcome(&mut self, talker: Talker) {
         let Talker { generation, stdin, stdout, mut gone } = talker;
         let gone: Moment = Box::pin(async move {
@@ -72,7 +92,16 @@ impl Wires {
             gone.wait_for(|gone| *gone).await.ok();
         });
         let wire = Wire::new(Box::new(stdout), Box::new(stdin));
-        self.instances.push(Instance { generation, wire, gone: Some(gone), last_words: None });
+        let gone = Some(gone);
+        let instance = Instance { generation, wire, has_begun: false, gone, last_words: None };
+        self.instances.push(instance);
+    }
+
+    /// The instance runs.
+    pub(crate) fn begin(&mut self, generation: Generation) {
+        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
+            instance.has_begun = true;
+        }
     }
 
     /// Whether an instance may still have something to say.
@@ -81,12 +110,12 @@ impl Wires {
     }
 
     /// Puts a line in front of the client.
-    pub(crate) fn to_client(&mut self, line: Vec<u8>) {
+    pub(crate) fn tell_client(&mut self, line: Vec<u8>) {
         self.client.send(line);
     }
 
     /// Puts a line in front of an instance; one that is gone gets nothing.
-    pub(crate) fn to_instance(&mut self, generation: Generation, line: Vec<u8>) {
+    pub(crate) fn tell_instance(&mut self, generation: Generation, line: Vec<u8>) {
         if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
             instance.wire.send(line);
         }
@@ -109,17 +138,17 @@ impl Wires {
         heard: &mut Vec<Heard>,
     ) -> Poll<()> {
         let was_broken = self.client.is_broken();
-        self.client.write(context);
+        self.client.write(context, &mut self.buffers);
         if self.client.is_broken() && !was_broken {
             heard.push(Heard::ClientGone);
         }
         for instance in &mut self.instances {
-            instance.wire.write(context);
+            instance.wire.write(context, &mut self.buffers);
         }
         let mut was_read = !heard.is_empty();
         if self.instances.iter().all(|instance| instance.wire.waiting.bytes < TALK_BYTES_MAX) {
             let give = |frame| heard.push(Heard::Client(frame));
-            match self.client.read(context, &mut self.buffer, give) {
+            match self.client.read(context, &mut self.buffers, give) {
                 Poll::Pending => {}
                 Poll::Ready(0) => {
                     was_read = true;
@@ -130,17 +159,27 @@ impl Wires {
         }
         if self.client.waiting.bytes < OUTBOX_BYTES_MAX {
             for instance in &mut self.instances {
-                was_read |= instance.read(context, &mut self.buffer, heard);
+                was_read |= instance.read(context, &mut self.buffers, heard);
             }
             self.instances.retain(|instance| instance.wire.reader.is_some());
         }
         if was_read { Poll::Ready(()) } else { Poll::Pending }
     }
 
+    /// Whether the memory of a long line is kept for the next one.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.buffers.spare.capacity() > 0
+    }
+
+    /// Gives that memory back.
+    pub(crate) fn drop_spare(&mut self) {
+        self.buffers.spare = Vec::new();
+    }
+
     /// Waits until the client has taken all, or is gone.
     pub(crate) async fn flush(&mut self) {
         std::future::poll_fn(|context| {
-            self.client.write(context);
+            self.client.write(context, &mut self.buffers);
             match &mut self.client.writer {
                 Some(writer) if self.client.waiting.bytes == 0 => {
                     Pin::new(writer).poll_flush(context).map(drop)
@@ -158,7 +197,7 @@ impl Instance {
     fn read(
         &mut self,
         context: &mut Context<'_>,
-        buffer: &mut Vec<u8>,
+        buffers: &mut Buffers,
         heard: &mut Vec<Heard>,
     ) -> bool {
         if let Some(gone) = &mut self.gone
@@ -169,9 +208,12 @@ impl Instance {
             // Nobody is there to read it.
             self.wire.break_off();
         }
+        if !self.has_begun && self.last_words.is_none() {
+            return false;
+        }
         let generation = self.generation;
         let give = |frame| heard.push(Heard::Instance(generation, frame));
-        let ended = match (self.wire.read(context, buffer, give), &mut self.last_words) {
+        let ended = match (self.wire.read(context, buffers, give), &mut self.last_words) {
             (Poll::Ready(length), Some(left)) => {
                 *left = left.saturating_sub(length);
                 length == 0 || *left == 0
@@ -201,6 +243,9 @@ struct Wire {
     waiting: Waiting,
     /// Nothing more will be written than what waits.
     is_ending: bool,
+    /// Long lines come, or go.
+    is_wide_in: bool,
+    is_wide_out: bool,
 }
 
 impl Wire {
@@ -211,6 +256,8 @@ impl Wire {
             writer: Some(writer),
             waiting: Waiting::default(),
             is_ending: false,
+            is_wide_in: false,
+            is_wide_out: false,
         }
     }
 
@@ -237,13 +284,18 @@ impl Wire {
     }
 
     /// Writes as much as is taken, and asks to be woken for the rest.
-    fn write(&mut self, context: &mut Context<'_>) {
+    fn write(&mut self, context: &mut Context<'_>, buffers: &mut Buffers) {
         while let Some(writer) = &mut self.writer
             && let Some(bytes) = self.waiting.next()
         {
+            if bytes.len() > LONG_LINE_BYTES && !std::mem::replace(&mut self.is_wide_out, true) {
+                writer.widen();
+            }
             match Pin::new(writer).poll_write(context, bytes) {
                 Poll::Pending => return,
-                Poll::Ready(Ok(written)) if written > 0 => self.waiting.advance(written),
+                Poll::Ready(Ok(written)) if written > 0 => {
+                    buffers.keep(self.waiting.advance(written));
+                }
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 // What is meant for it is settled by the conversation.
                 Poll::Ready(_) => return self.break_off(),
@@ -259,17 +311,20 @@ impl Wire {
     fn read(
         &mut self,
         context: &mut Context<'_>,
-        buffer: &mut Vec<u8>,
+        buffers: &mut Buffers,
         give: impl FnMut(Frame),
     ) -> Poll<usize> {
         let Some(reader) = &mut self.reader else { return Poll::Pending };
         let long = self.lines.long();
         let is_long = long.is_some();
         let place = match long {
-            Some(line) => line,
+            Some(line) => {
+                buffers.give_spare(line);
+                line
+            }
             None => {
-                buffer.clear();
-                &mut *buffer
+                buffers.chunk.clear();
+                &mut buffers.chunk
             }
         };
         let before = place.len();
@@ -282,50 +337,14 @@ impl Wire {
                 Poll::Ready(Err(_)) => break 0,
             }
         };
+        if length >= LONG_LINE_BYTES && !std::mem::replace(&mut self.is_wide_in, true) {
+            reader.widen();
+        }
         match is_long {
             _ if length == 0 => self.reader = None,
             true => self.lines.pushed(before, give),
-            false => self.lines.push(buffer, give),
+            false => self.lines.push(&buffers.chunk, give),
         }
         Poll::Ready(length)
-    }
-}
-
-/// Lines that a peer has not taken yet.
-#[derive(Default)]
-struct Waiting {
-    parts: VecDeque<Vec<u8>>,
-    /// How much of the first part is taken.
-    taken: usize,
-    /// How much waits in all.
-    bytes: usize,
-}
-
-impl Waiting {
-    fn push(&mut self, mut line: Vec<u8>) {
-        self.bytes += line.len() + 1;
-        match self.parts.back_mut() {
-            Some(last) if last.len() + line.len() < JOINED_BYTES_MAX => {
-                last.extend_from_slice(&line);
-                last.push(b'\n');
-            }
-            _ => {
-                line.push(b'\n');
-                self.parts.push_back(line);
-            }
-        }
-    }
-
-    fn next(&self) -> Option<&[u8]> {
-        self.parts.front().map(|part| &part[self.taken..])
-    }
-
-    fn advance(&mut self, written: usize) {
-        self.bytes -= written;
-        self.taken += written;
-        if self.parts.front().is_some_and(|part| self.taken == part.len()) {
-            self.parts.pop_front();
-            self.taken = 0;
-        }
     }
 }

@@ -118,7 +118,11 @@ pub fn splice(bytes: &[u8], part: Range<usize>, by: &[u8]) -> Vec<u8> {
 
 /// A parameter of a message, by its path.
 pub fn param<'a>(line: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-    get(get(line, &["params"])?, path)
+    match path {
+        [key] => get(line, &["params", key]),
+        [key, inner] => get(line, &["params", key, inner]),
+        _ => get(get(line, &["params"])?, path),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Bytes to lines, with a bound.
 
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{LONG_LINE_BYTES, MESSAGE_BYTES_MAX};
 
 /// Collects bytes into lines.
 #[derive(Debug, Default)]
@@ -35,9 +35,6 @@ const BEGINNING_BYTES: usize = 64 * 1024;
 /// And this much of its end.
 const ENDING_BYTES: usize = 256;
 
-/// From this length on, a line is read straight into its place.
-const LONG_BYTES: usize = 64 * 1024;
-
 impl Lines {
     /// Takes bytes as they came, and gives the lines that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut give: impl FnMut(Frame)) {
@@ -52,7 +49,7 @@ impl Lines {
     /// The unfinished line where it is a long one: bytes can be read straight to its end, which
     /// saves a copy of each. After that, [`Self::pushed`] has to be told.
     pub fn long(&mut self) -> Option<&mut Vec<u8>> {
-        (self.skipped == 0 && self.pending.len() >= LONG_BYTES).then_some(&mut self.pending)
+        (self.skipped == 0 && self.pending.len() >= LONG_LINE_BYTES).then_some(&mut self.pending)
     }
 
     /// What stands behind the first `before` bytes of the unfinished line has just been read.
@@ -177,11 +174,11 @@ mod tests {
     #[test]
     fn a_long_line_is_read_straight_into_its_place() {
         let mut lines = Lines::default();
-        let part = vec![b'x'; LONG_BYTES];
+        let part = vec![b'x'; LONG_LINE_BYTES];
         assert_eq!(lines.take_straight(&part), []);
         assert_eq!(lines.take_straight(&part), []);
         let [Frame::Line(long), next] = &lines.take_straight(b"yz\r\n{}\n{")[..] else { panic!() };
-        assert_eq!(long.len(), 2 * LONG_BYTES + 2);
+        assert_eq!(long.len(), 2 * LONG_LINE_BYTES + 2);
         assert!(long.capacity() > long.len() && long.ends_with(b"xyz"));
         assert_eq!(*next, line("{}"));
         assert_eq!(lines.take_straight(b"}\n"), [line("{}")]);

@@ -29,30 +29,12 @@ pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
 ///
 /// `None` where the bytes are no object; what was shown before that is worth nothing.
 pub fn each_member(bytes: &[u8], mut show: impl FnMut(Member)) -> Option<()> {
-    let mut at = skip_blank(bytes, 0);
-    if bytes.get(at) != Some(&b'{') {
-        return None;
-    }
-    at = skip_blank(bytes, at + 1);
-    if bytes.get(at) == Some(&b'}') {
-        return ends(bytes, at + 1).then_some(());
-    }
-    loop {
-        let key = at..skip_string(bytes, at)?;
-        at = skip_blank(bytes, key.end);
-        if bytes.get(at) != Some(&b':') {
-            return None;
-        }
-        let start = skip_blank(bytes, at + 1);
-        let value = start..skip_value(bytes, start)?;
-        at = skip_blank(bytes, value.end);
-        show(Member { key, value });
-        match bytes.get(at) {
-            Some(b',') => at = skip_blank(bytes, at + 1),
-            Some(b'}') => return ends(bytes, at + 1).then_some(()),
-            _ => return None,
-        }
-    }
+    let end = skip_object(bytes, skip_blank(bytes, 0), |key, start| {
+        let end = skip_value(bytes, start)?;
+        show(Member { key, value: start..end });
+        Some(end)
+    })?;
+    ends(bytes, end).then_some(())
 }
 
 /// The elements of an array; `None` where the bytes are none.
@@ -80,16 +62,35 @@ pub fn elements(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
 
 /// The value of a member, by a path of keys; keys with escapes in them are not found.
 pub fn get<'a>(bytes: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-    path.iter().try_fold(bytes, |object, key| {
-        let mut found = None;
-        each_member(object, |member| {
-            // Where a key stands twice, the last counts, as it does for most readers.
-            if is_key(&object[member.key], key) {
-                found = Some(member.value);
-            }
-        })?;
-        found.map(|value| &object[value])
-    })
+    let (end, found) = find(bytes, skip_blank(bytes, 0), path)?;
+    ends(bytes, end).then_some(())?;
+    found.map(|value| &bytes[value])
+}
+
+/// The end of the object that begins at `at`, and where in it the value at a path stands: in one pass,
+/// however long the path is.
+fn find(bytes: &[u8], at: usize, path: &[&str]) -> Option<(usize, Option<Range<usize>>)> {
+    let (key, further) = path.split_first()?;
+    let mut found = None;
+    let end = skip_object(bytes, at, |raw, start| {
+        if !is_key(&bytes[raw], key) {
+            return skip_value(bytes, start);
+        }
+        // Where a key stands twice, the last counts, as it does for most readers.
+        if further.is_empty() {
+            let end = skip_value(bytes, start)?;
+            found = Some(start..end);
+            return Some(end);
+        }
+        if bytes.get(start) != Some(&b'{') {
+            found = None;
+            return skip_value(bytes, start);
+        }
+        let (end, inner) = find(bytes, start, further)?;
+        found = inner;
+        Some(end)
+    })?;
+    Some((end, found))
 }
 
 /// The text of a string value; `None` for anything else.
@@ -139,6 +140,36 @@ fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
                 .iter()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte));
             (length > 0 && plain).then_some(at + length)
+        }
+    }
+}
+
+/// The end of the object that begins at `at`. `skip` is given each key and the place where its value
+/// begins, and says where that ends.
+fn skip_object(
+    bytes: &[u8],
+    at: usize,
+    mut skip: impl FnMut(Range<usize>, usize) -> Option<usize>,
+) -> Option<usize> {
+    if bytes.get(at) != Some(&b'{') {
+        return None;
+    }
+    let mut at = skip_blank(bytes, at + 1);
+    if bytes.get(at) == Some(&b'}') {
+        return Some(at + 1);
+    }
+    loop {
+        let key = at..skip_string(bytes, at)?;
+        at = skip_blank(bytes, key.end);
+        if bytes.get(at) != Some(&b':') {
+            return None;
+        }
+        at = skip(key, skip_blank(bytes, at + 1))?;
+        at = skip_blank(bytes, at);
+        match bytes.get(at) {
+            Some(b',') => at = skip_blank(bytes, at + 1),
+            Some(b'}') => return Some(at + 1),
+            _ => return None,
         }
     }
 }

@@ -24,7 +24,7 @@ mod streams;
 use self::system as streams;
 
 pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
-pub(crate) use self::streams::{own_stdin, own_stdout};
+pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
     is_at_path, is_open_to_all, leave_session, make_private, not_ours_alone, open_files_limit,

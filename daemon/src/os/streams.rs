@@ -14,7 +14,8 @@ use nix::sys::socket::{MsgFlags, SockType, getsockopt, recv, send, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use crate::wires::{Moment, Reader, Writer};
+use super::{PipeReader, PipeWriter};
+use crate::wires::{Moment, Reader, Widen, Writer};
 
 /// Our stdin; `None` where only a thread can wait for it.
 pub(crate) fn own_stdin() -> Option<Reader> {
@@ -61,6 +62,20 @@ fn watch(stream: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<Owned
 fn is_stream(stream: BorrowedFd<'_>) -> bool {
     // An error is anything that is no socket.
     getsockopt(&stream, sockopt::SockType).is_ok_and(|kind| kind == SockType::Stream)
+}
+
+impl Widen for Socket {}
+
+impl Widen for PipeReader {
+    fn widen(&self) {
+        pipes::widen(self.as_fd());
+    }
+}
+
+impl Widen for PipeWriter {
+    fn widen(&self) {
+        pipes::widen(self.as_fd());
+    }
 }
 
 /// A socket that others may use too.
@@ -136,6 +151,8 @@ mod pipes {
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::path::PathBuf;
 
+    use afresh_core::limits::WIDE_PIPE_BYTES;
+    use nix::fcntl::{FcntlArg, fcntl};
     use tokio::net::unix::pipe;
 
     use super::{Reader, Writer};
@@ -148,6 +165,11 @@ mod pipes {
     pub(super) fn open_to_write(stream: BorrowedFd<'_>) -> Option<Writer> {
         let sender = pipe::OpenOptions::new().open_sender(path(stream)?).ok()?;
         Some(Box::new(sender))
+    }
+
+    pub(super) fn widen(pipe: BorrowedFd<'_>) {
+        // Beyond what the kernel grants this user it stays as it is.
+        fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES)).ok();
     }
 
     /// Where a pipe can be opened again. Not so one with a name: what is opened does not know that
@@ -173,5 +195,20 @@ mod pipes {
     /// See [`open_to_read`].
     pub(super) fn open_to_write(_stream: BorrowedFd<'_>) -> Option<Writer> {
         None
+    }
+
+    /// Pipes widen by themselves here.
+    pub(super) fn widen(_pipe: BorrowedFd<'_>) {}
+}
+
+/// Keeps what is freed for the next message, up to a bound in `limits.rs`. A message of some hundred
+/// kilobytes would else be returned to the kernel and asked for again, page by page, each time.
+pub(crate) fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    for option in [nix::libc::M_TRIM_THRESHOLD, nix::libc::M_MMAP_THRESHOLD] {
+        // SAFETY: sets a number in the allocator, under its own lock.
+        #[expect(unsafe_code, reason = "the allocator has no other interface")]
+        // Refused, it is only slower.
+        let _set = unsafe { nix::libc::mallopt(option, afresh_core::limits::FREED_BYTES_KEPT) };
     }
 }

@@ -26,7 +26,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use super::{Asked, FileKind, Limit};
-use crate::wires::{Moment, Reader, Writer};
+use crate::wires::{Moment, Reader, Widen, Writer};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "USERPROFILE";
@@ -90,6 +90,11 @@ pub(crate) fn own_stdin() -> Option<Reader> {
 pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
     None
 }
+
+impl Widen for NamedPipeServer {}
+
+/// What is freed is kept by the system's own rules here.
+pub(crate) fn keep_freed_memory() {}
 
 /// Reads block here: there is nothing to wait for.
 pub(crate) fn wait_for_stdin() {}
