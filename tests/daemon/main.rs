@@ -3,6 +3,7 @@
 mod descriptors;
 mod keep;
 mod mcp;
+mod mcp_wires;
 mod orphans;
 mod output;
 mod restart;
