@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a file, the environment or a pipe: time and everything that happened
 //! come in as values, and what has to be done goes out as values.
 
+pub mod adopt;
 pub mod audit;
 pub mod config;
 pub mod id;

@@ -201,3 +201,13 @@ pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);
+
+/// A client's configuration beyond this is not edited, and said. Claude Code keeps the history of its
+/// prompts in the same file, so it can have megabytes; whatever is this large is something else.
+pub const ADOPT_FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Values nested deeper than this are refused: no client's configuration is, and a stack ends.
+pub const ADOPT_DEPTH_MAX: usize = 128;
+
+/// Characters of a line that are shown in a diff; of a longer one, the part around its change.
+pub const ADOPT_DIFF_CHARS_MAX: usize = 160;

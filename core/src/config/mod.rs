@@ -20,6 +20,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 pub use self::error::{ConfigError, ErrorKind, Origin};
+pub(crate) use self::excerpt::Lines;
 pub use self::excerpt::{Excerpt, harmless};
 pub use self::kind::{Kind, Value};
 pub use self::reference::reference;
