@@ -21,9 +21,9 @@ mod system;
 pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
-    is_at_path, is_open_to_all, leave_session, make_private, not_ours_alone, open_files_limit,
-    open_to_append, open_to_read, own_temporary_folder, program_in, read_exact_at, stderr, stdout,
-    sync_folder, wait_for_stdin,
+    is_at_path, is_open_to_all, keep_owner, leave_session, make_private, not_ours_alone,
+    open_files_limit, open_to_append, open_to_read, own_temporary_folder, program_in,
+    read_exact_at, settings_folder, stderr, stdout, sync_folder, wait_for_stdin,
 };
 pub use self::system::{HOME_VARIABLE, detach, is_variable};
 

@@ -194,6 +194,16 @@ pub(crate) fn can_write(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// A file is its folder's: there is nothing to give it.
+pub(crate) fn keep_owner(_file: &File, _old: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+/// Where programs with windows keep the user's settings.
+pub(crate) fn settings_folder(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
+    variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
+}
+
 /// A folder in the user's temporary one.
 pub(crate) fn own_temporary_folder() -> PathBuf {
     std::env::temp_dir().join("afresh")

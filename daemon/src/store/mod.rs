@@ -1,8 +1,10 @@
-//! What afresh keeps on disk: the trail, the restart marker, and the folder for both.
+//! What afresh keeps on disk: the trail, the restart marker, and the folder for both. And the files
+//! of others that it edits when asked: the configurations of MCP clients.
 //!
 //! Everything here expects to be killed at any moment and to share its files with other afresh
 //! processes. Nothing here decides: a failure is reported, and supervision goes on.
 
+pub mod clients;
 pub mod follow;
 pub mod history;
 pub mod marker;
