@@ -111,7 +111,7 @@ impl Environment {
     }
 
     /// A variable that names a folder; the XDG rules say to ignore relative ones.
-    fn folder(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 }

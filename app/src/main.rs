@@ -36,6 +36,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
     let environment = Environment::read()?;
     match cli.command {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
+        Command::Adopt(arguments) => cli::adopt::run(&arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),

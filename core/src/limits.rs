@@ -211,3 +211,10 @@ pub const ADOPT_DEPTH_MAX: usize = 128;
 
 /// Characters of a line that are shown in a diff; of a longer one, the part around its change.
 pub const ADOPT_DIFF_CHARS_MAX: usize = 160;
+
+/// Of a longer line, only this much around its change is looked at for what is shown: a file can be
+/// one line of megabytes. A name and its secret are closer together than that.
+pub const ADOPT_DIFF_LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What is read of an answer at the terminal; who writes more has not answered yes.
+pub const ANSWER_BYTES_MAX: u64 = 256;

@@ -5,6 +5,7 @@
     reason = "what the tests share is a test too, but clippy does not see it"
 )]
 
+mod adopt;
 mod config;
 mod doctor;
 mod help;

@@ -1,5 +1,6 @@
 //! The command line: one file for each command.
 
+pub(crate) mod adopt;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -24,6 +25,7 @@ use clap::{Parser, Subcommand};
     after_help = "Examples:\n  \
                   afresh demo                                see what it does, in a second\n  \
                   afresh keep -- node server.js              keep a server alive\n  \
+                  afresh adopt                               put it in front of your MCP servers\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
                   `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.",
@@ -41,6 +43,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Mcp(Box<mcp::Arguments>),
+    Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
     History(history::Arguments),
     Config(config::Arguments),

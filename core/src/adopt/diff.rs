@@ -7,7 +7,7 @@ use super::wrap::quote;
 use super::{Edit, apply};
 use crate::audit::redact::{redact_args, redact_text};
 use crate::config::harmless;
-use crate::limits::ADOPT_DIFF_CHARS_MAX;
+use crate::limits::{ADOPT_DIFF_CHARS_MAX, ADOPT_DIFF_LINE_BYTES_MAX};
 
 /// Lines that are shown before and after a change.
 const CONTEXT: usize = 3;
@@ -58,16 +58,22 @@ pub(super) fn without_secrets(
 ) -> (String, Vec<Edit>) {
     let mut masks: Vec<Edit> = servers.iter().flat_map(masks).collect();
     let is_apart = |mask: &Edit| {
-        let meets =
-            |edit: &Edit| mask.range.start < edit.range.end && edit.range.start < mask.range.end;
-        !edits.iter().any(meets)
+        let next = edits.partition_point(|edit| edit.range.end <= mask.range.start);
+        edits.get(next).is_none_or(|edit| mask.range.end <= edit.range.start)
     };
     masks.retain(is_apart);
     masks.sort_by_key(|mask| mask.range.start);
     masks.dedup();
+    // The ends of the masks, before and after all masks up to there are in place.
+    let mut ends = vec![(0, 0)];
+    for mask in &masks {
+        let (end, shown_end) = ends[ends.len() - 1];
+        let shown_start = shown_end + mask.range.start - end;
+        ends.push((mask.range.end, shown_start + mask.text.len()));
+    }
     let place = |at: usize| {
-        let before = masks.iter().take_while(|mask| mask.range.end <= at);
-        before.fold(at, |at, mask| at + mask.text.len() - mask.range.len())
+        let (end, shown_end) = ends[ends.partition_point(|(end, _)| *end <= at) - 1];
+        shown_end + at - end
     };
     let moved = |edit: &Edit| Edit {
         range: place(edit.range.start)..place(edit.range.end),
@@ -113,11 +119,11 @@ pub(super) fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
         shown.push(Line { mark: Mark::Place, text: place });
         let mut at = start;
         for group in hunk {
-            shown.extend(old[at..group.old.start].iter().map(|line| of(Mark::Same, line, 0)));
+            shown.extend(old[at..group.old.start].iter().map(|line| same_line(line)));
             group.show(&old, &mut shown);
             at = group.old.end;
         }
-        shown.extend(old[at..end].iter().map(|line| of(Mark::Same, line, 0)));
+        shown.extend(old[at..end].iter().map(|line| same_line(line)));
         moved += added.cast_signed() - removed.cast_signed();
     }
     shown
@@ -166,22 +172,36 @@ fn groups(text: &str, old: &[&str], edits: &[Edit]) -> Vec<Group> {
 impl Group {
     fn show(&self, old: &[&str], shown: &mut Vec<Line>) {
         let removed = &old[self.old.clone()];
-        let first = |line: Option<&str>| line.map(safe).unwrap_or_default();
-        let (before, after) =
-            (first(removed.first().copied()), first(self.new.first().map(String::as_str)));
-        let same = before.chars().zip(after.chars()).take_while(|(a, b)| a == b).count();
-        let from = same.saturating_sub(CHARS_BEFORE);
-        shown.extend(removed.iter().map(|line| of(Mark::Removed, line, from)));
-        shown.extend(self.new.iter().map(|line| of(Mark::Added, line, from)));
+        let (before, after) = (removed.first().copied(), self.new.first().map(String::as_str));
+        let same = same_start(before.unwrap_or_default(), after.unwrap_or_default());
+        let removed: Vec<String> = removed.iter().map(|line| safe(line, same)).collect();
+        let added: Vec<String> = self.new.iter().map(|line| safe(line, same)).collect();
+        // What is shown of a line begins shortly before its change.
+        let (before, after) = (removed.first().map(String::as_str), added.first());
+        let same = same_start(before.unwrap_or_default(), after.map_or("", String::as_str));
+        let start = before.unwrap_or_default().get(..same).unwrap_or_default();
+        let from = start.chars().count().saturating_sub(CHARS_BEFORE);
+        shown.extend(removed.iter().map(|line| cut(Mark::Removed, line, from)));
+        shown.extend(added.iter().map(|line| cut(Mark::Added, line, from)));
     }
 }
 
+/// How many bytes two lines have in common at their start, to the border of a character.
+fn same_start(a: &str, b: &str) -> usize {
+    let pairs = a.char_indices().zip(b.chars());
+    pairs.take_while(|((_, a), b)| a == b).last().map_or(0, |((at, c), _)| at + c.len_utf8())
+}
+
+/// A line that stays.
+fn same_line(line: &str) -> Line {
+    cut(Mark::Same, &safe(line, 0), 0)
+}
+
 /// A line as it is shown; of a long one, what follows the first `from` characters.
-fn of(mark: Mark, line: &str, from: usize) -> Line {
-    let text = safe(line);
+fn cut(mark: Mark, text: &str, from: usize) -> Line {
     let length = text.chars().count();
     if length <= ADOPT_DIFF_CHARS_MAX {
-        return Line { mark, text };
+        return Line { mark, text: text.to_owned() };
     }
     let from = from.min(length - ADOPT_DIFF_CHARS_MAX);
     let part: String = text.chars().skip(from).take(ADOPT_DIFF_CHARS_MAX).collect();
@@ -190,6 +210,16 @@ fn of(mark: Mark, line: &str, from: usize) -> Line {
     Line { mark, text: format!("{before}{part}{after}") }
 }
 
-fn safe(line: &str) -> String {
-    harmless(&redact_text(line.strip_suffix('\r').unwrap_or(line)))
+/// A line without its secrets, and without what a terminal would obey. Of a huge one, only what is
+/// around the place is looked at.
+fn safe(line: &str, place: usize) -> String {
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    if line.len() <= ADOPT_DIFF_LINE_BYTES_MAX {
+        return harmless(&redact_text(line));
+    }
+    let start = line.floor_char_boundary(place.saturating_sub(ADOPT_DIFF_LINE_BYTES_MAX / 2));
+    let end = line.floor_char_boundary(start + ADOPT_DIFF_LINE_BYTES_MAX);
+    let (before, after) =
+        (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
+    format!("{before}{}{after}", harmless(&redact_text(&line[start..end])))
 }

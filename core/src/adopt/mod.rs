@@ -59,8 +59,8 @@ pub struct Edit {
 }
 
 impl<'a> File<'a> {
-    /// Finds the servers in a configuration. Of a larger file than
-    /// [`ADOPT_FILE_BYTES_MAX`](crate::limits::ADOPT_FILE_BYTES_MAX), one byte more is enough.
+    /// Finds the servers in a configuration. Of a larger file than [`ADOPT_FILE_BYTES_MAX`], one byte
+    /// more is enough.
     ///
     /// The path is named in the error, and nothing else is done with it.
     pub fn read(path: &str, bytes: &'a [u8]) -> Result<Self, Box<ConfigError>> {

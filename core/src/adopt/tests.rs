@@ -184,7 +184,7 @@ empty = {command="a",args=[]}
         )
         .replace(
             "{command=\"a\",args=[]}",
-            "{command=\"afresh\",args=[\"mcp\", \"--name\", \"empty\", \"--\", \"a\"]}",
+            "{command=\"afresh\",args=[\"mcp\",\"--name\",\"empty\",\"--\",\"a\"]}",
         );
     assert_eq!(there_and_back("config.toml", text), wanted);
     there_and_back("config.toml", &text.replace('\n', "\r\n"));

@@ -148,6 +148,7 @@ pub(super) fn line_break(before: &str) -> Option<&str> {
 fn comma(text: &str, list: &List) -> &'static str {
     match &list.words[..] {
         [first, second, ..] if &text[first.range.end..second.range.start] == "," => ",",
+        [] | [_] if text[..list.range.start].ends_with([':', '=']) => ",",
         _ => ", ",
     }
 }

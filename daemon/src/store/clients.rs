@@ -197,6 +197,11 @@ pub struct ClientText {
 }
 
 impl ClientText {
+    /// Whether both are the same file, be it by different names.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+
     /// Replaces the file, if it is still as it was read.
     pub fn replace(&self, content: &str) -> Result<(), WriteClientFileError> {
         let path = || self.path.clone();
