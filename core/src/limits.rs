@@ -201,3 +201,50 @@ pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);
+
+/// How long a server may be silent with a call unanswered before it is suspected to be wedged: ten
+/// times what most clients wait. See `wedge_timeout` in the configuration.
+pub const WEDGE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How long a suspected server has for the answer to a probe. Long enough for one that collects its
+/// garbage or swaps, and short beside the silence before it.
+pub const WEDGE_PROBE_WAIT: Duration = Duration::from_secs(30);
+
+/// A server that uses more than this share of one processor, in percent, works: it is waited for.
+pub const WEDGE_BUSY_PERCENT: u32 = 1;
+
+/// How long watched files must be quiet before a change counts: an editor or a build writes several
+/// files within it, and nobody notices the wait. See `watch_debounce` in the configuration.
+pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// A tree that is never quiet is looked at this often all the same.
+pub const WATCH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Files that were touched since the last look, by name; with more, all files are looked at.
+pub const WATCH_TOUCHED_MAX: usize = 1_000;
+
+/// Files that are watched, some ten times those of a large project without what it ignores. A change
+/// of one more is not seen, and that is said once.
+pub const WATCH_FILES_MAX: usize = 100_000;
+
+/// Folders that the kernel watches for one server; the usual limit of a user is some 100,000, and
+/// editors need theirs. With more, all files are looked at every [`WATCH_POLL_INTERVAL`], and that is
+/// said once.
+pub const WATCH_FOLDERS_MAX: usize = 20_000;
+
+/// How deep watched folders may be nested. Deeper ones are not watched, and that is said once.
+pub const WATCH_DEPTH_MAX: usize = 64;
+
+/// Larger files are compared by their length and time, not by what is in them: to read one takes
+/// longer than the rest of a look.
+pub const WATCH_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// A file with rules of what to ignore is read up to this size; those in use have a few hundred
+/// lines. A larger one is left out.
+pub const WATCH_RULES_BYTES_MAX: u64 = 256 * 1024;
+
+/// How often all watched files are looked at where the kernel does not tell of changes.
+pub const WATCH_POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+const _: () = assert!(WATCH_DEBOUNCE.as_millis() < WATCH_WAIT_MAX.as_millis());
+const _: () = assert!(WEDGE_PROBE_WAIT.as_millis() < WEDGE_TIMEOUT.as_millis());
