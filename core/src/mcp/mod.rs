@@ -3,7 +3,8 @@
 //! Messages are forwarded as the bytes that came: `json.rs` finds the few members that matter,
 //! `envelope.rs` says what a message is, `frame.rs` makes lines of bytes. `memory.rs` keeps what a
 //! new instance must be told, `inflight.rs` what is owed to the client, `answer.rs` writes answers
-//! of our own, and `conversation.rs` is the machine that uses them all.
+//! of our own, and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a
+//! server that owes an answer is still alive.
 
 mod answer;
 mod conversation;
@@ -12,6 +13,7 @@ pub mod frame;
 mod inflight;
 pub mod json;
 mod memory;
+pub mod wedge;
 
 pub use self::conversation::{Conversation, Effect, Input};
 pub use self::memory::Era;
