@@ -19,6 +19,7 @@
 //! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
 mod explain;
+mod usage;
 
 #[cfg(target_os = "linux")]
 mod birth;
@@ -66,6 +67,8 @@ pub(crate) use self::host::{Processes, StartError, Stdio};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
+#[expect(unused_imports, reason = "the loop of `afresh mcp` is to ask")]
+pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]

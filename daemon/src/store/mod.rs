@@ -38,4 +38,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
-pub(crate) use self::testing::TempDir;
+pub(crate) use self::testing::{TempDir, wait_for};
