@@ -12,3 +12,4 @@ pub mod policy;
 pub mod service;
 pub mod supervisor;
 pub mod time;
+pub mod watch;
