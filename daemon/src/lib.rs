@@ -13,6 +13,7 @@ mod self_test;
 pub mod store;
 mod supervise;
 mod talk;
+mod watch;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{

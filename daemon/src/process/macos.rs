@@ -201,6 +201,7 @@ pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
 }
 
 /// What one process uses; none where it is gone, or is another user's.
+#[expect(deprecated, reason = "a crate for one call is one too many")]
 pub(super) fn usage(pid: Pid) -> Option<Usage> {
     // SAFETY: all zero is a valid value of this plain struct.
     #[expect(unsafe_code, reason = "libc gives no other way to make one")]
