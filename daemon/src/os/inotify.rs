@@ -72,6 +72,11 @@ impl Folders {
         self.by_path.len()
     }
 
+    /// Whether a folder is one of them.
+    pub(crate) fn has(&self, folder: &Path) -> bool {
+        self.by_path.contains_key(folder)
+    }
+
     /// Watches a folder. One that is watched already is watched for more.
     pub(crate) fn add(&mut self, folder: &Path, extent: Extent) -> Result<(), Refusal> {
         let itself = AddWatchFlags::IN_DELETE_SELF

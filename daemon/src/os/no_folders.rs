@@ -32,6 +32,10 @@ impl Folders {
         match self.0 {}
     }
 
+    pub(crate) fn has(&self, _folder: &Path) -> bool {
+        match self.0 {}
+    }
+
     pub(crate) fn add(&mut self, _folder: &Path, _extent: Extent) -> Result<(), Refusal> {
         match self.0 {}
     }

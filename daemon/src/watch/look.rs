@@ -68,6 +68,15 @@ pub(super) struct Outcome {
     unread: Vec<PathBuf>,
 }
 
+impl Outcome {
+    /// Keeps one notice of each kind: there can be one for each folder.
+    fn note(&mut self, notice: Notice) {
+        if !self.notices.iter().any(|noted| noted.is_like(&notice)) {
+            self.notices.push(notice);
+        }
+    }
+}
+
 impl Looker {
     pub(super) fn new(
         paths: Vec<PathBuf>,
@@ -93,14 +102,10 @@ impl Looker {
     pub(super) fn touched(&self, stir: Stir) -> Option<Vec<PathBuf>> {
         match stir {
             Stir::Lost => None,
+            // Whatever is named below it may be somewhere else now.
+            Stir::Folder(folder) if self.ways.contains(&folder) => None,
             Stir::Folder(folder) if self.trees.contains_key(&folder) => Some(vec![folder]),
-            Stir::Folder(folder) => {
-                if self.ways.contains(&folder) {
-                    None
-                } else {
-                    Some(vec![])
-                }
-            }
+            Stir::Folder(_) => Some(vec![]),
             Stir::Entry { folder, name, is_folder } => {
                 let path = folder.join(&name);
                 if self.signs.contains(&(folder.clone(), name.clone())) {
@@ -130,11 +135,12 @@ impl Looker {
                         self.signs.contains(&(folder.to_owned(), name.to_owned()))
                     })
                 };
-                if paths.iter().any(is_sign) {
-                    // A way may lead elsewhere now.
+                let may_lead_elsewhere = paths.iter().any(is_sign);
+                if may_lead_elsewhere {
                     self.look_at_everything(&mut outcome);
                 }
-                for path in paths {
+                // After that, only what is in touched files is left to be read.
+                for path in paths.iter().filter(|path| !may_lead_elsewhere || !path.is_dir()) {
                     self.look_at_one(path, &mut outcome);
                 }
             }
@@ -151,8 +157,26 @@ impl Looker {
         self.trees.clear();
         self.signs.clear();
         self.ways.clear();
+        let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
         for index in 0..self.roots.len() {
-            self.look_at_root(index, outcome);
+            let named = self.roots[index].named.clone();
+            // What is gone is being replaced: what has changed is said when it is there again.
+            if let Some(end) = self.follow(&named, outcome) {
+                self.roots[index].end = Some(end.clone());
+                found.push((end, named));
+            }
+        }
+        // One that lies in another comes first: its own rules hold for it.
+        found.sort_by_key(|(end, _)| std::cmp::Reverse(end.components().count()));
+        for (end, named) in found {
+            if end.is_dir() {
+                let rules = Rules::of_named(&end, &self.base);
+                let tree = Tree { shown: named.clone(), depth: 0, rules };
+                self.walk(&end, tree, Reading::IfNew, outcome);
+            } else {
+                self.look_at_file(&end, &named, Reading::IfNew, outcome);
+            }
+            self.forget_unseen(&named, &end, outcome);
         }
         let (trees, ways) = (&self.trees, &self.ways);
         if let Some(folders) = &mut self.folders {
@@ -160,38 +184,26 @@ impl Looker {
         }
     }
 
-    fn look_at_root(&mut self, index: usize, outcome: &mut Outcome) {
-        let named = self.roots[index].named.clone();
-        let end = self.follow(&named, outcome);
-        // What is gone is being replaced: what has changed is said when it is there again.
-        let Some(end) = end else { return };
-        self.roots[index].end = Some(end.clone());
-        if end.is_dir() {
-            let rules = Rules::of_named(&end, &self.base);
-            self.walk(
-                &end,
-                Tree { shown: named.clone(), depth: 0, rules },
-                Reading::IfNew,
-                outcome,
-            );
-        } else {
-            self.look_at_file(&end, &named, Reading::IfNew, outcome);
-        }
-        self.forget_unseen(&named, &end, outcome);
-    }
-
-    /// Follows the way to a path, and has it watched. A second time where it changed meanwhile.
+    /// Follows the way to a path, and has it watched: again, while it changes meanwhile.
     fn follow(&mut self, named: &Path, outcome: &mut Outcome) -> Option<PathBuf> {
-        let route = Route::to(named);
-        for folder in &route.folders {
-            let decides = route.signs.iter().any(|(place, _)| place == folder);
-            let extent = if decides { Extent::Entries } else { Extent::Itself };
-            self.watch(folder, extent, outcome);
-            self.ways.insert(folder.clone());
+        const TRIES_MAX: usize = 10;
+        let mut route = Route::to(named);
+        for _ in 0..TRIES_MAX {
+            for folder in &route.folders {
+                let decides = route.signs.iter().any(|(place, _)| place == folder);
+                let extent = if decides { Extent::Entries } else { Extent::Itself };
+                self.watch(folder, extent, outcome);
+                self.ways.insert(folder.clone());
+            }
+            self.signs.extend(route.signs.iter().cloned());
+            let before = std::mem::replace(&mut route, Route::to(named));
+            if route == before {
+                return route.end;
+            }
         }
-        self.signs.extend(route.signs);
-        // What came to be before its folder was watched is seen only now.
-        Route::to(named).end
+        // It never rests.
+        self.must_poll = true;
+        route.end
     }
 
     fn look_at_one(&mut self, path: &Path, outcome: &mut Outcome) {
@@ -224,8 +236,12 @@ impl Looker {
         if self.cancelled.load(Ordering::Relaxed) {
             return;
         }
+        // It was named itself, or by another name.
+        if reading == Reading::IfNew && self.trees.contains_key(folder) {
+            return;
+        }
         if tree.depth > WATCH_DEPTH_MAX {
-            outcome.notices.push(Notice::TooDeep);
+            outcome.note(Notice::TooDeep);
             return;
         }
         self.watch(folder, Extent::Entries, outcome);
@@ -251,14 +267,13 @@ impl Looker {
     }
 
     fn watch(&mut self, folder: &Path, extent: Extent, outcome: &mut Outcome) {
-        let is_known = self.trees.contains_key(folder) || self.ways.contains(folder);
         let Some(folders) = &mut self.folders else {
             self.must_poll = true;
             return;
         };
-        if folders.count() >= WATCH_FOLDERS_MAX && !is_known {
+        if folders.count() >= WATCH_FOLDERS_MAX && !folders.has(folder) {
             self.must_poll = true;
-            outcome.notices.push(Notice::TooManyFolders);
+            outcome.note(Notice::TooManyFolders);
             return;
         }
         match folders.add(folder, extent) {
@@ -267,7 +282,7 @@ impl Looker {
             Err(Refusal::Failed(_)) if extent == Extent::Itself => {}
             Err(refusal) => {
                 self.must_poll = true;
-                outcome.notices.push(Notice::refused(folder, &refusal));
+                outcome.note(Notice::refused(folder, &refusal));
             }
         }
     }
@@ -292,7 +307,7 @@ impl Looker {
             return;
         };
         if self.prints.len() >= WATCH_FILES_MAX && !self.prints.has(shown) {
-            outcome.notices.push(Notice::TooManyFiles);
+            outcome.note(Notice::TooManyFiles);
             return;
         }
         let is_change = match self.began {

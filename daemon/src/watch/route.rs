@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 const LINKS_MAX: usize = 40;
 
 /// The way to a path.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Route {
     /// The folders that it leads through, without links.
     pub(super) folders: Vec<PathBuf>,

@@ -303,6 +303,35 @@ async fn what_is_named_is_watched_even_if_it_is_ignored() {
 }
 
 #[tokio::test]
+async fn what_is_named_may_lie_in_what_is_named() {
+    let project = Project::new();
+    project.write(".gitignore", "/pkg/dist\n");
+    project.write("pkg/lib/.gitignore", "*\n");
+    for path in ["pkg/dist/a.js", "pkg/lib/a.js", "pkg/b.js"] {
+        project.write(path, "1");
+    }
+    symlink("pkg/lib", project.path("link")).unwrap();
+    let mut watch = project.watch(&[".", "pkg/dist", "pkg/lib", "src", "src/server.py"]).await;
+    let paths = ["pkg/dist/a.js", "pkg/lib/a.js", "pkg/b.js", "src/server.py", "src/new.py"];
+    for path in paths {
+        project.nothing_but(&mut watch, path).await;
+    }
+    // The folder around them is replaced by one in which all but one file is the same.
+    let again = |path: &str| fs::read_to_string(project.path(path)).unwrap();
+    for path in &paths[..2] {
+        project.write(&path.replace("pkg/", "next/"), &again(path));
+    }
+    project.write("next/lib/.gitignore", "*\n");
+    project.write("next/b.js", "2");
+    fs::rename(project.path("pkg"), project.path("src/node_modules")).unwrap();
+    fs::rename(project.path("next"), project.path("pkg")).unwrap();
+    assert_eq!(project.changed(&mut watch).await, ["pkg/b.js"]);
+    for path in paths {
+        project.nothing_but(&mut watch, path).await;
+    }
+}
+
+#[tokio::test]
 async fn a_burst_is_told_once_and_a_flood_in_the_end() {
     let project = Project::new();
     let mut watch = project.watch(&["src"]).await;
