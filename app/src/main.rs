@@ -4,6 +4,7 @@ mod cli;
 mod environment;
 mod error;
 mod output;
+mod running;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,9 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
     match cli.command {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
+        Command::Status(arguments) => cli::status::run(&arguments, &environment),
+        Command::Restart(arguments) => cli::restart::run(&arguments, &environment),
+        Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),

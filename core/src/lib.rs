@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod config;
+pub mod control;
 pub mod id;
 pub mod limits;
 pub mod mcp;

@@ -201,3 +201,73 @@ pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);
+
+/// Lines of a service's output that are remembered; the oldest goes when one more comes. A screen has
+/// 50, and what led to a crash fits into some hundred.
+pub const LOGS_LINES_MAX: usize = 2_000;
+
+/// The same in bytes, what holds them included: `afresh mcp` has to stay small.
+pub const LOGS_BYTES_MAX: usize = 256 * 1024;
+
+/// The same for all services of one afresh: each of many gets its share of it.
+pub const LOGS_ALL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What holds lines that came together, counted with their bytes: a million empty lines, one by one,
+/// are not free.
+pub const LOGS_LINE_COST: usize = 64;
+
+/// A longer line is remembered up to here, and marked as cut; it is passed on whole.
+pub const LOGS_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// The last restarts of a service whose reasons are told; the trail has all of them.
+pub const RESTARTS_TOLD_MAX: usize = 10;
+
+/// Connections to a control socket that are served at once. More wait in the kernel's queue: each of
+/// those that are served ends by itself.
+pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+
+/// Connections that follow a log, of those; more are refused with an error that says so. They stay as
+/// long as they like, so they must leave room for others.
+pub const CONTROL_FOLLOWERS_MAX: usize = 32;
+
+/// How long a connection may take to say what it wants; then it is closed. The same for a body.
+pub const CONTROL_HEADER_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a request may take from its header to the last byte of its answer; then its connection
+/// is closed. More than the longest wait for a restart; following has no end.
+pub const CONTROL_REQUEST_WAIT: Duration = Duration::from_secs(90);
+
+/// What is read from a connection, or waits to be written to it, at once: a header has to fit in.
+pub const CONTROL_BUFFER_BYTES: usize = 16 * 1024;
+
+/// A longer body is refused: ours have one reason in them.
+pub const CONTROL_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// A longer reason is cut: it is a sentence in the trail.
+pub const RESTART_REASON_CHARS_MAX: usize = 1_000;
+
+/// Questions over the control socket that wait for the loop; who asks more waits.
+pub const CONTROL_ASKS_MAX: usize = 16;
+
+/// How long a restart over the control socket is waited for. The longest default stop takes 5 s, and a
+/// program that is not up after a minute will not be up soon.
+pub const RESTART_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What those who follow a log get to take its last lines when afresh ends.
+pub const CONTROL_CLOSE_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a command waits for the first word of a running afresh; then that one counts as stuck.
+/// Many silent connections in front of ours take a few times [`CONTROL_HEADER_WAIT`].
+pub const CONTROL_ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest answer that a command reads: the status of 10,000 copies takes some 6 MB.
+pub const CONTROL_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Files in the runtime folder that are looked at; a folder with more is not only ours.
+pub const CONTROL_SOCKETS_MAX: usize = 4_096;
+
+/// A socket that has no name yet after this time belongs to a process that was killed while making it.
+pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
+const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
+const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);

@@ -1,8 +1,10 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+pub mod control;
 mod definition;
 mod doctor;
 mod keep;
+mod logs;
 mod mcp;
 mod os;
 mod output;

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 
+use afresh_core::control::Face;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, OUTBOX_LINES_MAX, QUEUE_WAIT,
@@ -22,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Talker};
 use crate::keep::{self, Keep, KeepError};
 use crate::os::{self, Asked, Signals};
@@ -79,11 +81,14 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     };
     front.supervise.input_to(service, ServiceInput::Start).await;
     let client = read_stdin().map_err(KeepError::Output)?;
-    front.drive(signals, client, arrivals, &stdout, stdout_thread.broken).await;
+    let about = About::new(&keep, Face::Mcp);
+    let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
+    front.drive(signals, client, arrivals, &stdout, &mut control, stdout_thread.broken).await;
     let Front { supervise, mut tasks, outbox, .. } = front;
     let code = keep::exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(keep::stopped(&keep.name, code));
     tasks.shutdown().await;
+    control.close().await;
     let written = async {
         for line in outbox {
             stdout.pass(line).await;
@@ -124,6 +129,7 @@ impl Front {
         mut client: mpsc::Receiver<Vec<u8>>,
         mut arrivals: mpsc::Receiver<Talker>,
         stdout: &Output,
+        control: &mut Control,
         mut client_gone: tokio::sync::oneshot::Receiver<()>,
     ) {
         let (words_sender, mut words) = mpsc::channel(TALK_LINES_MAX);
@@ -143,6 +149,7 @@ impl Front {
                     Asked::Stop(_) | Asked::Interrupt => self.leave(&mut leaving).await,
                 },
                 _ = &mut client_gone, if !leaving => self.leave(&mut leaving).await,
+                ask = control.next() => control.answer(&mut self.supervise, ask).await,
                 place = stdout.reserve(), if !self.outbox.is_empty() => {
                     if let Some(line) = self.outbox.pop_front() {
                         stdout.pass_at(place, line);

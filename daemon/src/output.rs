@@ -99,7 +99,7 @@ impl Output {
 }
 
 /// A message as one line that obeys nobody's terminal, shows no secret, and ends somewhere.
-fn presentable(message: &str) -> String {
+pub(crate) fn presentable(message: &str) -> String {
     let message = redact_text(message).replace('\n', " | ");
     match message.char_indices().nth(LOG_LINE_CHARS_MAX) {
         Some((end, _)) => format!("{}… [cut]", harmless(&message[..end])),

@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::logs::Tee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::Output;
 
@@ -28,7 +29,7 @@ pub(crate) struct Pumps {
 impl Pumps {
     /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
-        pipes: Vec<(PipeReader, Output)>,
+        pipes: Vec<(PipeReader, Output, Tee)>,
         form: &Form,
         mut earlier: JoinSet<()>,
     ) -> Self {
@@ -39,9 +40,9 @@ impl Pumps {
             while earlier.join_next().await.is_some() {}
             drop(open);
         });
-        for (pipe, output) in pipes {
+        for (pipe, output, tee) in pipes {
             let mut gate = gate.clone();
-            let pump = forward(pipe, output, form.clone(), watch.clone());
+            let pump = forward(pipe, output, tee, form.clone(), watch.clone());
             tasks.spawn(async move {
                 while gate.changed().await.is_ok() {}
                 pump.await;
@@ -66,19 +67,28 @@ impl Pumps {
 ///
 /// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
 /// process that could not be killed may hold the other end for ever.
-async fn forward(pipe: PipeReader, output: Output, form: Form, mut gone: watch::Receiver<bool>) {
+async fn forward(
+    pipe: PipeReader,
+    output: Output,
+    mut tee: Tee,
+    form: Form,
+    mut gone: watch::Receiver<bool>,
+) {
     let mut lines = Vec::new();
     loop {
         let ended = *gone.borrow_and_update();
         match read_chunk(&pipe) {
             Ok(bytes) if bytes.is_empty() => break,
-            Ok(bytes) => match &form {
-                Form::Raw => output.pass(bytes).await,
-                Form::Lines(prefix) => {
-                    lines.extend_from_slice(&bytes);
-                    pass_lines(&mut lines, prefix, &output).await;
+            Ok(bytes) => {
+                tee.take(&bytes);
+                match &form {
+                    Form::Raw => output.pass(bytes).await,
+                    Form::Lines(prefix) => {
+                        lines.extend_from_slice(&bytes);
+                        pass_lines(&mut lines, prefix, &output).await;
+                    }
                 }
-            },
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
                 tokio::select! {
                     ready = pipe.readable() => if ready.is_err() { break },
@@ -88,6 +98,7 @@ async fn forward(pipe: PipeReader, output: Output, form: Form, mut gone: watch::
             Err(_) => break,
         }
     }
+    tee.end();
     if let Form::Lines(prefix) = &form
         && !lines.is_empty()
     {

@@ -1,6 +1,10 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod look;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use afresh_core::audit::marker::Marker;
@@ -9,11 +13,13 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
-use afresh_core::time::Time;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+pub(crate) use self::look::Past;
 use crate::definition::{Definition, Surroundings, Talker};
+use crate::logs::Logs;
 use crate::os::PipeWriter;
 use crate::output::now;
 use crate::pipe::Pumps;
@@ -32,6 +38,10 @@ pub(crate) struct Supervise {
     follow_ups: VecDeque<(ServiceId, Input)>,
     /// A request that is on record, and is acknowledged when it is in the marker too.
     unsaid: Option<Event>,
+    /// How many services share the room for their last lines.
+    sharers: Arc<AtomicUsize>,
+    /// Counts what was told.
+    changes: watch::Sender<u64>,
 }
 
 struct Kept {
@@ -41,6 +51,7 @@ struct Kept {
     /// instance's wait for them.
     lingering: JoinSet<()>,
     lingering_count: usize,
+    past: Past,
 }
 
 /// The pumps of one instance.
@@ -60,14 +71,17 @@ impl Supervise {
             around,
             follow_ups: VecDeque::new(),
             unsaid: None,
+            sharers: Arc::default(),
+            changes: watch::Sender::new(0),
         }
     }
 
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
         let id = self.core.add(Service::new(definition.policy.clone(), seed));
-        let kept =
-            Kept { definition, instance: None, lingering: JoinSet::new(), lingering_count: 0 };
+        let past = Past::new(Logs::new(&self.sharers));
+        let lingering = JoinSet::new();
+        let kept = Kept { definition, instance: None, lingering, lingering_count: 0, past };
         self.services.insert(id, kept);
         id
     }
@@ -131,6 +145,7 @@ impl Supervise {
     /// Writes a line of the log.
     pub(crate) fn log(&self, message: &str) {
         self.around.stderr.log(message);
+        self.services.keys().for_each(|service| self.remember_line(*service, message));
     }
 
     /// Records something about afresh itself, and logs it.
@@ -148,10 +163,6 @@ impl Supervise {
         self.processes.shutdown().await;
         let lingering = self.services.into_values().map(|kept| kept.lingering).collect();
         (self.around, lingering)
-    }
-
-    fn now(&self) -> Time {
-        Time::after_start(self.start.elapsed())
     }
 
     async fn perform(&mut self, effects: Vec<(ServiceId, Effect)>) {
@@ -196,7 +207,8 @@ impl Supervise {
                 if earlier.is_empty() {
                     kept.lingering_count = 0;
                 }
-                let mut pumped = vec![(stderr, self.around.stderr.clone())];
+                let [out_tee, err_tee] = kept.past.tees(generation);
+                let mut pumped = vec![(stderr, self.around.stderr.clone(), err_tee)];
                 let form = &kept.definition.form;
                 let (pumps, stdin) = match &self.around.talkers {
                     Some(talkers) => {
@@ -207,7 +219,7 @@ impl Supervise {
                         (pumps, None)
                     }
                     None => {
-                        pumped.push((stdout, self.around.stdout.clone()));
+                        pumped.push((stdout, self.around.stdout.clone(), out_tee));
                         let stdin = match &self.around.stdin {
                             // The feeder lives as long as the loop.
                             Some(feeder) => {
@@ -249,9 +261,12 @@ impl Supervise {
         if kept.lingering_count > LINGERING_MAX {
             kept.lingering_count = 0;
             instance.pumps.tasks.abort_all();
-            self.around.stderr.log("output of earlier instances is dropped: nobody reads it");
         }
+        let dropped = kept.lingering_count == 0;
         kept.lingering = instance.pumps.tasks;
+        if dropped {
+            self.log_about(service, "output of earlier instances is dropped: nobody reads it");
+        }
     }
 
     fn tell_remains(&self, service: ServiceId, remains: &Remains) {
@@ -261,13 +276,13 @@ impl Supervise {
                 1 => "a process behind; it is ended".to_owned(),
                 count => format!("{count} processes behind; they are ended"),
             };
-            self.around.stderr.log(&format!("{title} left {count}"));
+            self.log_about(service, &format!("{title} left {count}"));
         }
         for (pid, name) in &remains.survivors {
             let text = format!(
                 "{title} left a process that cannot be ended: {name} (pid {pid}); end it by hand"
             );
-            self.around.stderr.log(&text);
+            self.log_about(service, &text);
             self.around.trail.append(Record {
                 level: Level::Error,
                 logger: self.around.logger.to_owned(),
@@ -298,6 +313,7 @@ impl Supervise {
         } else {
             self.around.trail.append(record);
         }
+        self.remember(service, &event);
         // Said only once it is on record, and a request only when it is in the marker too.
         if matches!(event, Event::RestartRequested { .. }) {
             self.unsaid = Some(event);
@@ -307,7 +323,7 @@ impl Supervise {
     }
 
     async fn say(&self, service: ServiceId, message: &str, event: Event) {
-        self.around.stderr.log(message);
+        self.log_about(service, message);
         if let Some(told) = &self.around.told {
             told.send((service, event)).await.ok();
         }
@@ -354,14 +370,6 @@ impl Supervise {
             let message = format!("{} for {title}: {reason}", event.message(&title));
             self.say(service, &message, event).await;
         }
-    }
-
-    fn name(&self, service: ServiceId) -> String {
-        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.name.clone())
-    }
-
-    fn title(&self, service: ServiceId) -> String {
-        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
     }
 }
 

@@ -9,6 +9,7 @@ mod config;
 mod doctor;
 mod help;
 mod history;
+mod running;
 
 use std::process::{Command, Stdio};
 

@@ -41,6 +41,7 @@ impl TestEnv {
         let root = std::env::temp_dir().join(format!("afresh-test-{mark}"));
         fs::create_dir_all(root.join("work/.afresh")).expect("the temp folder is writable");
         fs::create_dir_all(root.join("home")).expect("the temp folder is writable");
+        fs::create_dir_all(root.join("run")).expect("the temp folder is writable");
         Self { root, mark }
     }
 
@@ -52,6 +53,18 @@ impl TestEnv {
     /// The home directory of what runs here.
     pub fn home(&self) -> PathBuf {
         self.root.join("home")
+    }
+
+    /// The runtime folder of what runs here.
+    pub fn runtime(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    /// The control sockets of what runs here.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let found = fs::read_dir(self.runtime().join("afresh")).into_iter().flatten().flatten();
+        let paths = found.map(|entry| entry.path());
+        paths.filter(|path| path.extension().is_some_and(|kind| kind == "sock")).collect()
     }
 
     /// The trail of the workspace.
@@ -79,7 +92,7 @@ impl TestEnv {
         command.current_dir(self.work()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("AFRESH_TEST_MARK", &self.mark);
-        command.env("TMPDIR", std::env::temp_dir());
+        command.env("TMPDIR", std::env::temp_dir()).env("XDG_RUNTIME_DIR", self.runtime());
     }
 
     /// Runs `afresh` to its end.

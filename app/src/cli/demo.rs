@@ -201,6 +201,7 @@ impl Stage {
             version: env!("CARGO_PKG_VERSION"),
             watcher: Some(watcher),
             requests: Some(request_queue),
+            control: None,
             stdin: false,
             quiet: true,
         };

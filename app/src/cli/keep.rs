@@ -182,6 +182,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         version: env!("CARGO_PKG_VERSION"),
         watcher: None,
         requests: None,
+        control: Some(environment.runtime_folders()),
         stdin: arguments.copies == 1,
         quiet: false,
     };

@@ -7,8 +7,11 @@ pub(crate) mod doctor;
 pub(crate) mod exit_codes;
 pub(crate) mod history;
 pub(crate) mod keep;
+pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod restart;
+pub(crate) mod status;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +27,7 @@ use clap::{Parser, Subcommand};
     after_help = "Examples:\n  \
                   afresh demo                                see what it does, in a second\n  \
                   afresh keep -- node server.js              keep a server alive\n  \
+                  afresh status                              what runs here\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
                   `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.",
@@ -42,6 +46,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Mcp(Box<mcp::Arguments>),
     Keep(Box<keep::Arguments>),
+    Status(status::Arguments),
+    Restart(restart::Arguments),
+    Logs(logs::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),

@@ -16,6 +16,7 @@
 mod after;
 mod event;
 mod exit;
+mod look;
 mod restart;
 mod state;
 mod stop;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 pub use self::event::{Event, StopReason};
 pub use self::exit::{Ending, Exit, SpawnFailure, signal_name};
+pub use self::look::Phase;
 use self::restart::Restarts;
 pub use self::state::{Effect, Input, Rest};
 use self::state::{Goal, Process, Want};
@@ -307,14 +309,6 @@ impl Service {
         self.generation = self.generation.next();
         self.process = Process::Starting { since: now };
         effects.push(Effect::Spawn { generation: self.generation });
-    }
-
-    fn pid(&self) -> Option<u32> {
-        match self.process {
-            Process::Running { pid, .. } => Some(pid),
-            Process::Stopping { pid, .. } => pid,
-            Process::Down(_) | Process::Waiting { .. } | Process::Starting { .. } => None,
-        }
     }
 
     /// More than the stable time has to pass, so that one clock tick decides alike everywhere.

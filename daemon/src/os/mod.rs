@@ -18,7 +18,17 @@ mod system;
 #[path = "windows.rs"]
 mod system;
 
+#[cfg(unix)]
+#[path = "unix_socket.rs"]
+mod socket;
+#[cfg(windows)]
+#[path = "windows_socket.rs"]
+mod socket;
+
 pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
+pub(crate) use self::socket::{
+    SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
+};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
     is_at_path, is_open_to_all, leave_session, make_private, not_ours_alone, open_files_limit,

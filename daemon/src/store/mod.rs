@@ -36,6 +36,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) use self::testing::TempDir;
