@@ -260,6 +260,10 @@ pub const CONTROL_CLOSE_WAIT: Duration = Duration::from_millis(100);
 /// Many silent connections in front of ours take a few times [`CONTROL_HEADER_WAIT`].
 pub const CONTROL_ANSWER_WAIT: Duration = Duration::from_secs(5);
 
+/// Questions that a command asks at once; the others wait. Fewer than one afresh answers at once, so
+/// that 10,000 copies of a service can be restarted by one command.
+pub const CONTROL_QUESTIONS_MAX: usize = 32;
+
 /// The longest answer that a command reads: the status of 10,000 copies takes some 6 MB.
 pub const CONTROL_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -271,3 +275,4 @@ pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
 const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
+const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);

@@ -172,6 +172,24 @@ fn the_api_answers_in_json_whatever_is_asked() {
 }
 
 #[test]
+fn secrets_stay_out_of_what_is_told() {
+    let env = TestEnv::new();
+    let words = ["sh", "-c", "exec sleep 1000", "--token", "hunter2hunter2"];
+    let mut afresh = env.start(&[&["keep", "--"], &words[..]].concat());
+    running(&env);
+    let reason = "the password=hunter2hunter2 is known";
+    assert_eq!(env.run(&["restart", "sh", "--reason", reason]).code, Some(0));
+    let one = running(&env);
+    assert!(one["command"].as_str().is_some_and(|text| text.contains("exec sleep")), "{one}");
+    for told in
+        [one.to_string(), env.run(&["logs", "sh"]).stdout, env.run(&["status", "sh"]).stdout]
+    {
+        assert!(told.contains("[redacted]") && !told.contains("hunter2"), "{told}");
+    }
+    stop(&env, &mut afresh);
+}
+
+#[test]
 fn a_restart_that_fails_says_why() {
     let env = TestEnv::new();
     let script = env.write("service", "#!/bin/sh\necho ready\nexec sleep 1000\n");

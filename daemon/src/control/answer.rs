@@ -45,6 +45,8 @@ pub(crate) struct About {
     face: Face,
     group: String,
     workspace: Option<String>,
+    /// What is run, without what looks like a secret. Copies run the same.
+    command: String,
     version: &'static str,
 }
 
@@ -52,9 +54,12 @@ impl About {
     pub(crate) fn new(keep: &Keep, face: Face) -> Self {
         let root = keep.workspace.root();
         let workspace = root.map(|root| fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()));
+        let argv: Vec<String> =
+            keep.command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         Self {
             face,
             group: keep.name.clone(),
+            command: redact_args(&argv).join(" "),
             workspace: workspace.map(|root| root.display().to_string()),
             version: keep.version,
         }
@@ -86,12 +91,6 @@ impl About {
     fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
         let service = supervise.core().service(id)?;
         let (definition, past) = supervise.known(id)?;
-        let argv: Vec<String> = definition
-            .command
-            .argv
-            .iter()
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect();
         let now = supervise.now();
         let uptime = match service.phase() {
             Phase::Running { since } => Some(now.since(since)),
@@ -114,7 +113,7 @@ impl About {
             },
             last_exit: service.last_exit().map(LastExit::from),
             workspace: self.workspace.clone(),
-            command: redact_args(&argv).join(" "),
+            command: self.command.clone(),
             mechanism: MECHANISM.to_owned(),
             version: self.version.to_owned(),
         })

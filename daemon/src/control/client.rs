@@ -8,8 +8,8 @@ use afresh_core::control::{
     LogLine, LogPage, Refusal, RestartAnswer, RestartAsked, ServiceList, ServiceStatus,
 };
 use afresh_core::limits::{
-    CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_ASKS_MAX, CONTROL_REQUEST_WAIT,
-    FOLLOW_POLL_INTERVAL,
+    CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_ASKS_MAX, CONTROL_QUESTIONS_MAX,
+    CONTROL_REQUEST_WAIT, FOLLOW_POLL_INTERVAL,
 };
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -122,14 +122,12 @@ pub fn find(folders: &RuntimeFolders) -> Result<Found, ControlError> {
         return Err(ControlError::Unsupported);
     }
     block_on(async {
-        let mut questions = JoinSet::new();
-        for socket in folders.sockets() {
-            questions.spawn(async move { (services_at(&socket).await, socket) });
-        }
+        let questions = folders.sockets().into_iter().map(|socket| async move {
+            let answer = services_at(&socket).await;
+            (answer, socket)
+        });
         let mut found = Found::default();
-        while let Some(asked) = questions.join_next().await {
-            // A task that panicked has nothing to tell.
-            let Ok((answer, socket)) = asked else { continue };
+        for (answer, socket) in all(questions).await {
             match answer {
                 Ok(services) => {
                     let reached = |status| Reached { socket: socket.clone(), status };
@@ -159,20 +157,12 @@ pub fn restart(
 ) -> Result<Vec<Result<RestartAnswer, ControlError>>, ControlError> {
     let body = json(&RestartAsked { reason: Some(reason.to_owned()) });
     block_on(async {
-        let mut questions = JoinSet::new();
-        for (at, target) in targets.iter().enumerate() {
+        let questions = targets.iter().map(|target| {
             let path = target.path(if waits { "restart?wait=true" } else { "restart" });
             let (socket, body) = (target.socket.clone(), body.clone());
-            questions.spawn(async move {
-                (at, ask(&socket, "POST", &path, body, CONTROL_REQUEST_WAIT).await)
-            });
-        }
-        let mut answers: Vec<(usize, _)> = Vec::new();
-        while let Some(answer) = questions.join_next().await {
-            answers.extend(answer.ok());
-        }
-        answers.sort_by_key(|(at, _)| *at);
-        Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+            async move { ask(&socket, "POST", &path, body, CONTROL_REQUEST_WAIT).await }
+        });
+        Ok(all(questions).await)
     })
 }
 
@@ -259,6 +249,24 @@ async fn follow_one<T>(
         Ok(())
     });
     answer.await
+}
+
+/// Asks many questions, some at once. The answers have the order of the questions.
+async fn all<T: Send + 'static>(
+    questions: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let mut asked = JoinSet::new();
+    let mut answers = Vec::new();
+    for (at, question) in questions.enumerate() {
+        if asked.len() >= CONTROL_QUESTIONS_MAX {
+            // A question that panicked has no answer.
+            answers.extend(asked.join_next().await.and_then(Result::ok));
+        }
+        asked.spawn(async move { (at, question.await) });
+    }
+    answers.extend(asked.join_all().await);
+    answers.sort_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Whether nobody listens to a socket any more; then it is removed. A socket has its name only while
