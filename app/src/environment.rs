@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, Config, ConfigError, FileKind, Flag, Source};
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
+use afresh_daemon::control::RuntimeFolders;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{HOME_VARIABLE, is_variable};
 
@@ -37,6 +38,11 @@ impl Environment {
     pub(crate) fn workspace(&self) -> Workspace {
         let state = self.folder("XDG_STATE_HOME");
         Workspace::find(&self.cwd, self.folder(HOME_VARIABLE).as_deref(), state.as_deref())
+    }
+
+    /// Where control sockets may be.
+    pub(crate) fn runtime_folders(&self) -> RuntimeFolders {
+        RuntimeFolders::new(self.folder("XDG_RUNTIME_DIR").as_deref())
     }
 
     /// The configuration files that count here, weakest first; they need not exist.
@@ -111,7 +117,7 @@ impl Environment {
     }
 
     /// A variable that names a folder; the XDG rules say to ignore relative ones.
-    fn folder(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn folder(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 }

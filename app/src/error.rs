@@ -28,7 +28,10 @@ pub(crate) enum Exit {
 /// Every documented code, with what it means.
 pub(crate) const EXIT_CODES: [(&str, &str); 10] = [
     ("0", "success; also `afresh keep` after Ctrl+C, SIGTERM or a clean exit of the command"),
-    ("1", "a check found something wrong, or the command that was kept alive failed"),
+    (
+        "1",
+        "a check found something wrong, `adopt` has changes to make, a restart or the kept command failed",
+    ),
     ("2", "the command line is wrong"),
     ("3", "the configuration is wrong; `afresh config check` says where"),
     ("4", "what was asked for does not exist"),

@@ -4,6 +4,7 @@ mod cli;
 mod environment;
 mod error;
 mod output;
+mod running;
 
 use std::process::ExitCode;
 
@@ -36,14 +37,18 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
     let environment = Environment::read()?;
     match cli.command {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
+        Command::Adopt(arguments) => cli::adopt::run(&arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
+        Command::Status(arguments) => cli::status::run(&arguments, &environment),
+        Command::Restart(arguments) => cli::restart::run(&arguments, &environment),
+        Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),
-        Command::Demo(arguments) => cli::demo::run(&arguments, &environment),
+        Command::Demo(arguments) => cli::demo::run(&arguments),
         Command::Completions(arguments) => cli::completions::run(&arguments),
         Command::Man(arguments) => cli::man::run(&arguments),
         Command::ExitCodes(arguments) => cli::exit_codes::run(&arguments),
-        Command::DemoService(arguments) => cli::demo::serve(&arguments),
+        Command::DemoServer(arguments) => cli::demo::serve(&arguments),
     }
 }

@@ -1,6 +1,8 @@
 //! The only file that prints: data on stdout, everything else on stderr.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufRead, BufWriter, IsTerminal, Read, StdoutLock, Write};
+
+use afresh_core::limits::ANSWER_BYTES_MAX;
 
 use crate::error::{CommandError, Exit, Text};
 
@@ -34,6 +36,17 @@ impl Lines {
 /// Writes to stderr; there is nobody to tell if that fails.
 pub(crate) fn remark(text: &str) {
     writeln!(io::stderr(), "{text}").ok();
+}
+
+/// Asks a person; no where there is none, or where the answer is not yes.
+pub(crate) fn ask(question: &str) -> bool {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return false;
+    }
+    write!(io::stderr(), "{question} [y/N] ").ok();
+    let mut answer = String::new();
+    let read = io::stdin().lock().take(ANSWER_BYTES_MAX).read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 /// Tells why a command failed, and gives its exit code.

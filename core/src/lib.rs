@@ -3,8 +3,10 @@
 //! Nothing here reads a clock, a file, the environment or a pipe: time and everything that happened
 //! come in as values, and what has to be done goes out as values.
 
+pub mod adopt;
 pub mod audit;
 pub mod config;
+pub mod control;
 pub mod id;
 pub mod limits;
 pub mod mcp;
@@ -12,3 +14,4 @@ pub mod policy;
 pub mod service;
 pub mod supervisor;
 pub mod time;
+pub mod watch;

@@ -1,6 +1,10 @@
 //! Every bound in the product: how much, why that much, and what happens at the bound.
 
+mod conversation;
+
 use std::time::Duration;
+
+pub use self::conversation::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
 pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -31,6 +35,10 @@ pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
 /// left is swept by the warden; this repeats until the tree is gone.
 pub const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Instances of one service that may be on their way out beside the current one. With one more, the
+/// oldest of them is killed at once, and neither a swap nor a spare begins before one of them is gone.
+pub const RETIRING_MAX: usize = 4;
+
 /// What a tree gets between SIGTERM and SIGKILL when its supervisor was killed. All of it has to
 /// be over within a second.
 pub const ORPHANED_GRACE: Duration = Duration::from_millis(200);
@@ -51,6 +59,7 @@ pub const WARDEN_LIFE_MIN: Duration = Duration::from_secs(1);
 
 const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
 const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);
+
 /// A configuration file beyond this is refused: a full one is about 2 KiB, so whatever is this large
 /// is something else.
 pub const CONFIG_FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -66,6 +75,10 @@ pub const CONFIG_DURATION_MAX: Duration = Duration::from_secs(365 * 86_400);
 /// Orders that wait for one guardian. It takes them as they come; a queue that is full belongs to
 /// a guardian that hangs, and the stop ladder replaces it.
 pub const GUARDIAN_ORDERS_MAX: usize = 16;
+
+/// Guardians of one service that are kept although they guard nothing. One makes a restart fast; more
+/// are let go, as many as there were instances side by side.
+pub const IDLE_GUARDIANS_MAX: usize = 1;
 
 /// Orders that wait for the warden: all services may start in the same moment, and 10,000 of them are
 /// the most that can be asked for; each has one guardian to be made and one to be buried.
@@ -117,6 +130,7 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 /// How long we wait at our own end for a reader of our output, once we were told to stop; before
 /// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
+
 /// After the first one, notices about records that were lost come this often: a full disk must not
 /// flood the log that says so.
 pub const TRAIL_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
@@ -166,48 +180,137 @@ pub const REQUESTS_MAX: usize = 16;
 /// watcher must only take and pass on.
 pub const EVENTS_MAX: usize = 256;
 
-/// The longest MCP message. Above every client's own limit (8 to 16 MiB where there is one); the
-/// request that a longer one belongs to is answered with an error that names this limit.
-pub const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Messages that wait while no instance serves. More requests are answered at once, with an error;
-/// more notifications are dropped, and said.
-pub const QUEUE_LEN_MAX: usize = 1_000;
-
-/// The same, in bytes.
-pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// How long a request waits for an instance: well below the 60 s after which clients give up.
-pub const QUEUE_WAIT: Duration = Duration::from_secs(20);
-
-/// How long an instance may take to answer the replayed handshake; then it counts as crashed.
-pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
-
-/// When our client is gone, everything ends within this: clients kill what takes longer.
-pub const CLIENT_GONE_WITHIN: Duration = Duration::from_secs(1);
-
-/// After giving up, a call makes us try once more, at most this often.
-pub const RETRY_WHEN_WANTED: Duration = Duration::from_secs(60);
-
-/// Lines that wait for the client. While there are more, nothing is read from the server.
-pub const OUTBOX_LINES_MAX: usize = 64;
-
-/// Lines that wait for an instance, or come from one. While half of that waits, nothing is read from
-/// the client.
-pub const TALK_LINES_MAX: usize = 4_096;
-
-/// How long a server may live on after it has closed its stdout; then it counts as crashed.
-pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);
 
-/// Pages of one list that are read to compare it; a longer one is not compared.
-pub const LIST_PAGES_MAX: usize = 100;
+/// A log file is rotated at this size; one older file is kept.
+pub const LOG_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// How long a new instance may take to list what it offers; then nothing is said about changes.
-pub const COMPARING_MAX: Duration = Duration::from_secs(5);
+/// A client's configuration beyond this is not edited, and said. Claude Code keeps the history of its
+/// prompts in the same file, so it can have megabytes; whatever is this large is something else.
+pub const ADOPT_FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// How long a call of `restart_server` waits for the new instance: below the 60 s after which clients
-/// give up.
-pub const RESTART_ANSWER_MAX: Duration = Duration::from_secs(50);
+/// Values nested deeper than this are refused: no client's configuration is, and a stack ends.
+pub const ADOPT_DEPTH_MAX: usize = 128;
+
+/// Characters of a line that are shown in a diff; of a longer one, the part around its change.
+pub const ADOPT_DIFF_CHARS_MAX: usize = 160;
+
+/// Of a longer line, only this much around its change is looked at for what is shown: a file can be
+/// one line of megabytes. A name and its secret are closer together than that.
+pub const ADOPT_DIFF_LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// What is read of an answer at the terminal; who writes more has not answered yes.
+pub const ANSWER_BYTES_MAX: u64 = 256;
+
+/// How long watched files must be quiet before a change counts: an editor or a build writes several
+/// files within it, and nobody notices the wait. See `watch_debounce` in the configuration.
+pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// A tree that is never quiet is looked at this often all the same.
+pub const WATCH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Files that were touched since the last look, by name; with more, all files are looked at.
+pub const WATCH_TOUCHED_MAX: usize = 1_000;
+
+/// Files that are watched, some ten times those of a large project without what it ignores. A change
+/// of one more is not seen, and that is said once.
+pub const WATCH_FILES_MAX: usize = 100_000;
+
+/// Folders that the kernel watches for one server; the usual limit of a user is some 100,000, and
+/// editors need theirs. With more, all files are looked at every [`WATCH_POLL_INTERVAL`], and that is
+/// said once.
+pub const WATCH_FOLDERS_MAX: usize = 20_000;
+
+/// How deep watched folders may be nested. Deeper ones are not watched, and that is said once.
+pub const WATCH_DEPTH_MAX: usize = 64;
+
+/// Larger files are compared by their length and time, not by what is in them: to read one takes
+/// longer than the rest of a look.
+pub const WATCH_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// A file with rules of what to ignore is read up to this size; those in use have a few hundred
+/// lines. A larger one is left out.
+pub const WATCH_RULES_BYTES_MAX: u64 = 256 * 1024;
+
+/// How often all watched files are looked at where the kernel does not tell of changes.
+pub const WATCH_POLL_INTERVAL: Duration = Duration::from_secs(2);
+
+const _: () = assert!(WATCH_DEBOUNCE.as_millis() < WATCH_WAIT_MAX.as_millis());
+const _: () = assert!(WEDGE_PROBE_WAIT.as_millis() < WEDGE_TIMEOUT.as_millis());
+
+/// Lines of a service's output that are remembered; the oldest goes when one more comes. A screen has
+/// 50, and what led to a crash fits into some hundred.
+pub const LOGS_LINES_MAX: usize = 2_000;
+
+/// The same in bytes, what holds them included: `afresh mcp` has to stay small.
+pub const LOGS_BYTES_MAX: usize = 256 * 1024;
+
+/// The same for all services of one afresh: each of many gets its share of it.
+pub const LOGS_ALL_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What holds lines that came together, counted with their bytes: a million empty lines, one by one,
+/// are not free.
+pub const LOGS_LINE_COST: usize = 64;
+
+/// A longer line is remembered up to here, and marked as cut; it is passed on whole.
+pub const LOGS_LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// The last restarts of a service whose reasons are told; the trail has all of them.
+pub const RESTARTS_TOLD_MAX: usize = 10;
+
+/// Connections to a control socket that are served at once. More wait in the kernel's queue: each of
+/// those that are served ends by itself.
+pub const CONTROL_CONNECTIONS_MAX: usize = 64;
+
+/// Connections that follow a log, of those; more are refused with an error that says so. They stay as
+/// long as they like, so they must leave room for others.
+pub const CONTROL_FOLLOWERS_MAX: usize = 32;
+
+/// How long a connection may take to say what it wants; then it is closed. The same for a body.
+pub const CONTROL_HEADER_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a request may take from its header to the last byte of its answer; then its connection
+/// is closed. More than the longest wait for a restart; following has no end.
+pub const CONTROL_REQUEST_WAIT: Duration = Duration::from_secs(90);
+
+/// What is read from a connection, or waits to be written to it, at once: a header has to fit in.
+pub const CONTROL_BUFFER_BYTES: usize = 16 * 1024;
+
+/// A longer body is refused: ours have one reason in them.
+pub const CONTROL_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// A longer reason is cut: it is a sentence in the trail.
+pub const RESTART_REASON_CHARS_MAX: usize = 1_000;
+
+/// Questions over the control socket that wait for the loop; who asks more waits.
+pub const CONTROL_ASKS_MAX: usize = 16;
+
+/// How long a restart over the control socket is waited for. The longest default stop takes 5 s, and a
+/// program that is not up after a minute will not be up soon.
+pub const RESTART_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// What those who follow a log get to take its last lines when afresh ends.
+pub const CONTROL_CLOSE_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a command waits for the first word of a running afresh; then that one counts as stuck.
+/// Many silent connections in front of ours take a few times [`CONTROL_HEADER_WAIT`].
+pub const CONTROL_ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// Questions that a command asks at once; the others wait. Fewer than one afresh answers at once, so
+/// that 10,000 copies of a service can be restarted by one command.
+pub const CONTROL_QUESTIONS_MAX: usize = 32;
+
+/// The longest answer that a command reads: the status of 10,000 copies takes some 6 MB.
+pub const CONTROL_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Files in the runtime folder that are looked at; a folder with more is not only ours.
+pub const CONTROL_SOCKETS_MAX: usize = 4_096;
+
+/// A socket that has no name yet after this time belongs to a process that was killed while making it.
+pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
+
+const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
+const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
+const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);

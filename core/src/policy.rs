@@ -31,6 +31,21 @@ pub struct Policy {
     pub stdin_timeout: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub stop_timeout: Duration,
+    /// How a requested restart is carried out.
+    pub restart_mode: RestartMode,
+    /// In a swap: how long the old instance may take to finish what it has begun.
+    pub drain_timeout: Duration,
+    /// Keeps an idle instance that takes over after a crash.
+    pub spare: bool,
+}
+
+/// How a requested restart is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartMode {
+    /// The old instance is stopped, then the new one is started.
+    Replace,
+    /// The new instance is started, and the old one is stopped when the new one is ready.
+    Swap,
 }
 
 /// Which ends of the process are followed by a restart.
@@ -77,6 +92,9 @@ impl Default for Policy {
             max_restarts: 5,
             stdin_timeout: Duration::ZERO,
             stop_timeout: Duration::from_secs(5),
+            restart_mode: RestartMode::Replace,
+            drain_timeout: Duration::from_secs(10),
+            spare: false,
         }
     }
 }

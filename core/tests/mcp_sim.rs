@@ -108,7 +108,11 @@ impl World {
         Self {
             modern: random.below(2) == 0,
             random,
-            conversation: Conversation::new(&Settings { patience: PATIENCE, tools: true }),
+            conversation: Conversation::new(&Settings {
+                patience: PATIENCE,
+                tools: true,
+                wedge_timeout: None,
+            }),
             now: Time::ZERO,
             history: format!("seed {seed}\n"),
             session: Session::Closed,

@@ -4,13 +4,15 @@
 //! A failure prints its seed and the history. The seed goes to `core/tests/seeds.txt`, which is run
 //! first, for ever.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use afresh_core::audit::event_types::EVENT_TYPES;
 use afresh_core::id::Generation;
-use afresh_core::policy::{Backoff, Policy, Restart};
-use afresh_core::service::{Effect, Event, Exit, Input, Service, SpawnFailure};
+use afresh_core::limits::RETIRING_MAX;
+use afresh_core::policy::{Backoff, Policy, Restart, RestartMode};
+use afresh_core::service::{Effect, Event, Exit, Input, Service, Snapshot, SpawnFailure};
 use afresh_core::time::Time;
 
 const HISTORIES: u64 = 4_000;
@@ -20,11 +22,15 @@ const STEPS: usize = 250;
 fn random_histories_keep_every_promise() {
     let kept = include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#'));
     let kept = kept.map(|line| line.trim().parse::<u64>().expect("a seed is a number"));
+    let mut words = BTreeSet::new();
     for seed in kept.chain(1..=HISTORIES) {
         let mut world = World::new(seed);
         world.live();
         world.end();
+        words.append(&mut world.words);
     }
+    let mut all = EVENT_TYPES.iter().filter(|word| word.starts_with("server_"));
+    assert!(all.all(|word| words.contains(word)), "not all has happened: {words:?}");
 }
 
 #[test]
@@ -65,18 +71,24 @@ struct Plan {
     input: Input,
 }
 
+/// A process that the kernel has.
+struct Living {
+    /// Ignores SIGTERM.
+    stubborn: bool,
+    /// Ends only when its guardian is replaced.
+    stuck: bool,
+}
+
 struct World {
     random: Random,
     policy: Policy,
     service: Service,
     now: Time,
     history: String,
-    /// The process that the kernel has, if any.
-    alive: Option<Generation>,
-    /// Ignores SIGTERM.
-    stubborn: bool,
-    /// Ends only when its guardian is replaced.
-    stuck: bool,
+    alive: BTreeMap<Generation, Living>,
+    /// Those that were given the session, and those whose stop has begun.
+    opened: BTreeSet<Generation>,
+    closed: BTreeSet<Generation>,
     plans: VecDeque<Plan>,
     shut: bool,
     user_wants_up: bool,
@@ -84,6 +96,8 @@ struct World {
     last_requested_spawn: Option<Time>,
     crashes_in_a_row: u32,
     expected_spawn: Option<Time>,
+    /// The types of all events.
+    words: BTreeSet<&'static str>,
 }
 
 impl World {
@@ -96,9 +110,9 @@ impl World {
             random,
             policy,
             now: Time::ZERO,
-            alive: None,
-            stubborn: false,
-            stuck: false,
+            alive: BTreeMap::new(),
+            opened: BTreeSet::new(),
+            closed: BTreeSet::new(),
             plans: VecDeque::new(),
             shut: false,
             user_wants_up: false,
@@ -106,29 +120,45 @@ impl World {
             last_requested_spawn: None,
             crashes_in_a_row: 0,
             expected_spawn: None,
+            words: BTreeSet::new(),
         }
     }
 
     fn live(&mut self) {
         for _ in 0..STEPS {
-            let input = match self.random.below(12) {
+            let why = || "random".to_owned();
+            let input = match self.random.below(16) {
                 0 => Some(Input::Start),
                 1 if self.random.one_in(3) => Some(Input::Stop),
-                2 if self.random.one_in(2) => Some(Input::Restart { reason: "random".to_owned() }),
+                2 if self.random.one_in(2) => Some(Input::Restart { reason: why() }),
                 3 if self.random.one_in(4) => Some(Input::HurryUp),
                 4 if self.random.one_in(8) => {
-                    let generation = self.service.generation();
-                    Some(Input::HandshakeFailed { generation, why: "random".to_owned() })
+                    Some(Input::HandshakeFailed { generation: self.any(), why: why() })
                 }
                 5 if self.random.one_in(8) => {
                     let generation = Generation(self.random.below(5));
                     Some(Input::Exited { generation, exit: Exit::Code(42) })
-                        .filter(|_| generation != self.service.generation())
+                        .filter(|_| !self.alive.contains_key(&generation))
+                        .filter(|_| !self.is_planned(generation))
                 }
                 6 if self.random.one_in(60) => {
                     self.shut = true;
                     let quick = self.random.one_in(2).then_some(Duration::from_secs(1));
                     Some(Input::Shutdown { within: quick })
+                }
+                7 if self.random.one_in(6) => Some(Input::Ready { generation: self.any() }),
+                8 if self.random.one_in(4) => Some(Input::Drained { generation: self.any() }),
+                9 if self.random.one_in(8) => {
+                    Some(Input::Replace { generation: self.any(), reason: why() })
+                }
+                10 if self.random.one_in(8) => Some(Input::DiedOfProbe { generation: self.any() }),
+                11 if self.random.one_in(8) => {
+                    // Files change in bursts.
+                    (0..self.random.below(12)).for_each(|_| self.input(Input::RenewSpare));
+                    Some(Input::RenewSpare)
+                }
+                12 if self.random.one_in(12) => {
+                    Some(Input::Unhealthy { generation: self.any(), why: why() })
                 }
                 _ => None,
             };
@@ -139,14 +169,27 @@ impl World {
         }
     }
 
+    /// One of the newest instances, alive or not.
+    fn any(&mut self) -> Generation {
+        Generation(self.service.generation().0.saturating_sub(self.random.below(4)))
+    }
+
+    fn is_planned(&self, generation: Generation) -> bool {
+        self.plans.iter().any(|plan| generation_of(&plan.input) == Some(generation))
+    }
+
+    fn serves(&self) -> bool {
+        let current = self.service.snapshot(self.now).generation;
+        current.is_some_and(|current| self.alive.contains_key(&Generation(current)))
+    }
+
     /// However it went: unless shut down, a final start works; and a final stop ends all.
     fn end(&mut self) {
-        self.stuck = false;
+        self.alive.values_mut().for_each(|living| living.stuck = false);
         self.input(Input::Start);
         if !self.shut {
             for _ in 0..10_000 {
-                if self.alive.is_some() && self.service.next_wakeup().is_none_or(|at| at > self.now)
-                {
+                if self.serves() && self.service.next_wakeup().is_none_or(|at| at > self.now) {
                     break;
                 }
                 self.pass_time();
@@ -154,17 +197,16 @@ impl World {
                     self.input(Input::Start);
                 }
             }
-            self.check(self.alive.is_some(), "a final start works");
+            self.check(self.serves(), "a final start works");
         }
         self.input(Input::Stop);
-        for _ in 0..100 {
+        for _ in 0..1_000 {
             if self.service.rest().is_some() {
                 break;
             }
             self.pass_time();
         }
         self.check(self.service.rest().is_some(), "a final stop works");
-        self.check(self.alive.is_none(), "nothing is left after a stop");
         self.check(self.service.next_wakeup().is_none(), "rest means rest");
     }
 
@@ -187,51 +229,114 @@ impl World {
 
     fn happen(&mut self, input: Input) {
         if let Input::Exited { generation, .. } = &input {
-            if self.alive != Some(*generation) {
+            if self.alive.remove(generation).is_none() {
                 return;
             }
-            self.alive = None;
-            self.plans.clear();
+            self.plans.retain(|plan| generation_of(&plan.input) != Some(*generation));
         }
         self.input(input);
     }
 
     fn input(&mut self, input: Input) {
         match &input {
-            Input::Start => self.user_wants_up = true,
+            Input::Start | Input::Restart { .. } => self.user_wants_up = true,
             Input::Stop | Input::Shutdown { .. } => {
                 self.user_wants_up = false;
                 self.asked_for_restart = false;
             }
-            Input::Restart { .. } => self.user_wants_up = true,
+            Input::DiedOfProbe { .. } => self.expected_spawn = None,
             _ => {}
         }
-        let is_start = input == Input::Start;
         writeln!(self.history, "{:?} {input:?}", self.now.since_start())
             .expect("a String takes all");
-        let effects = self.service.handle(self.now, input);
+        let before = self.service.snapshot(self.now);
+        let effects = self.service.handle(self.now, input.clone());
         for effect in effects {
             writeln!(self.history, "    {effect:?}").expect("a String takes all");
-            self.perform(effect, is_start);
+            self.check_told(&effect, &input, &before);
+            self.perform(effect, input == Input::Start);
         }
         if let Some(at) = self.service.next_wakeup() {
             self.check(at > self.now, "a wakeup lies ahead, or the loop would spin");
+        }
+        if self.service.rest().is_some() {
+            self.check(self.alive.is_empty(), "a service at rest has no process");
+        }
+    }
+
+    /// What one instance does to the others.
+    fn check_told(&self, effect: &Effect, input: &Input, before: &Snapshot) {
+        let Effect::Tell(event) = effect else { return };
+        let current = before.generation.map(Generation);
+        match event {
+            Event::Restarting { .. } | Event::GaveUp { .. } | Event::CrashLoop { .. } => {
+                let of = generation_of(input);
+                self.check(of == current, "only the current instance crashes");
+            }
+            Event::SwapFailed { .. } => {
+                let after = self.service.snapshot(self.now);
+                self.check(after.generation == before.generation, "the old one stays");
+                self.check(after.candidate_pid.is_none(), "the new one does not");
+            }
+            Event::Stopped(_) => self.check(self.alive.is_empty(), "stopped is said at the end"),
+            _ => {}
         }
     }
 
     fn perform(&mut self, effect: Effect, after_start: bool) {
         match effect {
             Effect::Spawn { generation } => self.spawn(generation, after_start),
-            Effect::Terminate if !self.stubborn => self.exit_within(500, Exit::Signal(15)),
-            Effect::Kill if !self.stuck => self.exit_within(50, Exit::Signal(9)),
-            Effect::Abandon => self.exit_within(50, Exit::Unknown),
-            Effect::Terminate | Effect::Kill | Effect::CloseStdin | Effect::MarkRestart { .. } => {}
+            Effect::Open { generation } => self.open(generation),
+            Effect::CloseStdin { generation } => {
+                let first = self.closed.insert(generation);
+                self.check(first, "a stop begins once");
+            }
+            Effect::Terminate { generation } => {
+                self.exit_if(generation, 500, Exit::Signal(15), |living| !living.stubborn);
+            }
+            Effect::Kill { generation } => {
+                self.exit_if(generation, 50, Exit::Signal(9), |living| !living.stuck);
+            }
+            Effect::Abandon { generation } => {
+                self.exit_if(generation, 50, Exit::Unknown, |_| true);
+            }
+            Effect::MarkRestart { .. } => {}
             Effect::Tell(event) => self.told(event),
         }
     }
 
+    /// A step of a stop.
+    fn exit_if(
+        &mut self,
+        generation: Generation,
+        within_millis: u64,
+        exit: Exit,
+        obeys: impl Fn(&Living) -> bool,
+    ) {
+        self.check(self.closed.contains(&generation), "only one that is being stopped");
+        if self.alive.get(&generation).is_some_and(obeys) {
+            self.plan(within_millis, Input::Exited { generation, exit });
+        }
+    }
+
+    fn open(&mut self, generation: Generation) {
+        self.check(self.alive.contains_key(&generation), "only the living get the session");
+        let first = self.opened.insert(generation);
+        self.check(first, "the session is given once");
+        self.check(!self.closed.contains(&generation), "none that goes gets the session");
+        if self.random.one_in(3) {
+            let why = "silence".to_owned();
+            self.plan(30_000, Input::HandshakeFailed { generation, why });
+        } else {
+            self.plan(2_000, Input::Ready { generation });
+        }
+    }
+
     fn spawn(&mut self, generation: Generation, after_start: bool) {
-        self.check(self.alive.is_none(), "never two live processes");
+        let alone = self.policy.restart_mode == RestartMode::Replace && !self.policy.spare;
+        self.check(!alone || self.alive.is_empty(), "never two live processes, where none may be");
+        // The current one, a candidate and a spare, each of which may begin to leave.
+        self.check(self.alive.len() < RETIRING_MAX + 1 + 3, "never many live processes");
         self.check(!self.shut, "nothing is spawned after a shutdown");
         self.check(self.user_wants_up, "nothing is spawned that the user stopped");
         let planned = self.expected_spawn.take();
@@ -250,7 +355,6 @@ impl World {
             self.last_requested_spawn = Some(self.now);
         }
         self.asked_for_restart = false;
-        self.plans.clear();
         if self.random.one_in(15) {
             let failure = SpawnFailure {
                 message: "random".to_owned(),
@@ -261,10 +365,9 @@ impl World {
             self.plan(5, Input::SpawnFailed { generation, failure });
             return;
         }
-        self.alive = Some(generation);
-        self.stubborn = self.random.one_in(4);
-        self.stuck = self.random.one_in(10);
-        self.plan(5, Input::Spawned { generation, pid: 1000 });
+        let living = Living { stubborn: self.random.one_in(4), stuck: self.random.one_in(10) };
+        self.alive.insert(generation, living);
+        self.plan(5, Input::Spawned { generation, pid: pid_of(generation) });
         if !self.random.one_in(4) {
             let life = [10, 1_000, 20_000, 100_000][self.random.below(4) as usize];
             let exit = match self.random.below(8) {
@@ -275,11 +378,12 @@ impl World {
                 4 => Exit::Unknown,
                 _ => Exit::Code(1),
             };
-            self.exit_within(life, exit);
+            self.plan(life, Input::Exited { generation, exit });
         }
     }
 
     fn told(&mut self, event: Event) {
+        self.words.insert(event.record("", "", "").event_type);
         match event {
             Event::Restarting { delay, attempt, .. } => {
                 self.crashes_in_a_row = attempt;
@@ -297,24 +401,22 @@ impl World {
                 self.check(max > 0 && self.crashes_in_a_row == max, "gives up at the limit");
             }
             Event::RestartRequested { .. } => self.asked_for_restart = true,
-            Event::Exited { .. } => self.check(self.alive.is_none(), "an exit is a fact"),
+            Event::Exited { pid: Some(pid), .. } => {
+                let alive = self.alive.keys().any(|generation| pid_of(*generation) == pid);
+                self.check(!alive, "an exit is a fact");
+            }
             _ => {}
-        }
-    }
-
-    fn exit_within(&mut self, millis: u64, exit: Exit) {
-        if let Some(generation) = self.alive {
-            self.plan(millis, Input::Exited { generation, exit });
         }
     }
 
     fn plan(&mut self, within_millis: u64, input: Input) {
         let at = self.now + Duration::from_millis(1 + self.random.below(within_millis));
         // One pipe brings all word of a process: what was sent first arrives first.
-        let spawned_at = self
-            .plans
-            .iter()
-            .find_map(|plan| matches!(plan.input, Input::Spawned { .. }).then_some(plan.at));
+        let of = generation_of(&input);
+        let is_birth = |plan: &&Plan| {
+            matches!(plan.input, Input::Spawned { .. }) && generation_of(&plan.input) == of
+        };
+        let spawned_at = self.plans.iter().find(is_birth).map(|plan| plan.at);
         let at = spawned_at.map_or(at, |spawned_at| at.max(spawned_at));
         let place = self.plans.iter().position(|plan| plan.at > at).unwrap_or(self.plans.len());
         self.plans.insert(place, Plan { at, input });
@@ -323,6 +425,26 @@ impl World {
     #[track_caller]
     fn check(&self, holds: bool, promise: &str) {
         assert!(holds, "broken: {promise}\n{}", self.history);
+    }
+}
+
+const fn pid_of(generation: Generation) -> u32 {
+    1_000 + generation.0 as u32
+}
+
+/// Which instance an input is about.
+const fn generation_of(input: &Input) -> Option<Generation> {
+    match input {
+        Input::Spawned { generation, .. }
+        | Input::SpawnFailed { generation, .. }
+        | Input::Ready { generation }
+        | Input::Drained { generation }
+        | Input::Exited { generation, .. }
+        | Input::HandshakeFailed { generation, .. }
+        | Input::Unhealthy { generation, .. }
+        | Input::Replace { generation, .. }
+        | Input::DiedOfProbe { generation } => Some(*generation),
+        _ => None,
     }
 }
 
@@ -351,6 +473,9 @@ fn random_policy(random: &mut Random) -> Policy {
         stdin_timeout: pick(random, &[0, 1_000]),
         stop_timeout: pick(random, &[0, 5_000]),
         stable_after: pick(random, &[0, 60_000]),
+        restart_mode: [RestartMode::Replace, RestartMode::Swap][random.below(2) as usize],
+        drain_timeout: pick(random, &[0, 10_000]),
+        spare: random.one_in(2),
         ..Policy::default()
     }
 }

@@ -7,6 +7,7 @@ use std::pin::pin;
 use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
+use afresh_core::control::Face;
 use afresh_core::limits::{EVENTS_MAX, HURRY_GAP, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Event, Input, Rest, Service};
@@ -14,12 +15,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::{Definition, Surroundings};
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::chain;
+use crate::store::rotating::OpenFileError;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::{Supervise, seed};
@@ -45,6 +48,8 @@ pub struct Keep {
     pub watcher: Option<mpsc::Sender<Told>>,
     /// Where requests come from, besides signals.
     pub requests: Option<mpsc::Receiver<Request>>,
+    /// Where the control socket may be; none for none.
+    pub control: Option<RuntimeFolders>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
     /// Shows neither the log nor the command's output.
@@ -88,6 +93,12 @@ pub enum KeepError {
     /// The event loop could not be made.
     #[error("cannot set up the event loop")]
     Runtime(#[source] io::Error),
+    /// A file that was asked for could not be opened.
+    #[error("cannot record what happens")]
+    File(#[source] OpenFileError),
+    /// What is to be watched cannot be.
+    #[error("cannot watch files")]
+    Watch(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The streams could not be set up.
     #[error("cannot start the output threads")]
     Output(#[source] io::Error),
@@ -143,10 +154,14 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     }
     supervise.input(&Input::Start).await;
     let OutputThread { broken, done } = stdout_thread;
-    let stopped_by_us = drive(&mut supervise, &mut signals, keep.requests.take(), broken).await;
+    let about = About::new(&keep, Face::Keep);
+    let mut control = Control::start(keep.control.take(), about, supervise.stderr());
+    let requests = keep.requests.take();
+    let stopped_by_us = drive(&mut supervise, &mut signals, requests, &mut control, broken).await;
 
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
+    control.close().await;
     let (around, lingering) = supervise.shutdown().await;
     tasks.shutdown().await;
     if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
@@ -186,6 +201,7 @@ async fn drive(
     supervise: &mut Supervise,
     signals: &mut Signals,
     mut requests: Option<mpsc::Receiver<Request>>,
+    control: &mut Control,
     mut stdout_broken: oneshot::Receiver<()>,
 ) -> bool {
     let mut stopping_since: Option<Instant> = None;
@@ -194,6 +210,10 @@ async fn drive(
         let wish = tokio::select! {
             happened = supervise.wait() => {
                 supervise.react(happened).await;
+                continue;
+            }
+            ask = control.next() => {
+                control.answer(supervise, ask).await;
                 continue;
             }
             asked = signals.next() => wish_of(asked, stopping_since),

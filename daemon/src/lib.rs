@@ -1,8 +1,10 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+pub mod control;
 mod definition;
 mod doctor;
 mod keep;
+mod logs;
 mod mcp;
 mod os;
 mod output;
@@ -12,13 +14,14 @@ mod run_briefly;
 mod self_test;
 pub mod store;
 mod supervise;
-mod talk;
+mod watch;
+mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{
     Keep, KeepError, Request, RequestSender, Told, ToldReceiver, keep, requests, watcher,
 };
-pub use self::mcp::mcp;
+pub use self::mcp::{Mcp, mcp};
 pub use self::os::{HOME_VARIABLE, detach, is_variable};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
@@ -34,6 +37,11 @@ pub fn warden() -> std::io::Result<()> {
 /// Kills one process, for the demo.
 pub fn kill_process(pid: u32) -> std::io::Result<()> {
     process::kill_one(pid)
+}
+
+/// Whether a process is there, for the demo.
+pub fn process_is_alive(pid: u32) -> bool {
+    process::is_alive(pid)
 }
 
 /// The time by a clock that only goes forward.

@@ -2,19 +2,24 @@
 //! nor the other stream, and whole lines in the log, whatever the service prints.
 
 use std::io::{self, Write};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use afresh_core::audit::redact::redact_text;
 use afresh_core::config::harmless;
 use afresh_core::limits::{
     LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OUTPUT_CHUNKS_MAX,
-    OUTPUT_RETRY_PAUSE,
+    OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
 };
 use afresh_core::time::Stamp;
+use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
+
+use crate::wires::{Pipe, Sink};
 
 /// One of our output streams.
 #[derive(Clone, Debug)]
@@ -72,15 +77,9 @@ impl Output {
         self.chunks.send(Chunk::Bytes { bytes, _place: place }).await.ok();
     }
 
-    /// Waits for a place in the queue. Cancel safe.
-    pub(crate) async fn reserve(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).acquire_owned().await.ok()
-    }
-
-    /// Passes bytes on at a place that was waited for.
-    pub(crate) fn pass_at(&self, place: Option<OwnedSemaphorePermit>, bytes: Vec<u8>) {
-        // There is room: the queue holds as many as there are places, and our own lines beside.
-        self.chunks.try_send(Chunk::Bytes { bytes, _place: place }).ok();
+    /// The same, for who writes by polling.
+    pub(crate) fn into_writer(self) -> impl Sink {
+        WriteByThread { output: self, passing: None }
     }
 
     /// Writes a line of the log. Never waits: when nobody reads, lines are dropped and counted.
@@ -98,8 +97,44 @@ impl Output {
     }
 }
 
+struct WriteByThread {
+    output: Output,
+    /// Bytes on their way into the queue.
+    passing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Pipe for WriteByThread {}
+
+impl AsyncWrite for WriteByThread {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.as_mut().poll_flush(context))?;
+        let bytes = bytes[..bytes.len().min(PIPE_CHUNK_BYTES)].to_vec();
+        let (length, output) = (bytes.len(), self.output.clone());
+        self.passing = Some(Box::pin(async move { output.pass(bytes).await }));
+        // Begins at once; what has no place yet is waited for before the next.
+        drop(self.poll_flush(context));
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(passing) = &mut self.passing {
+            ready!(passing.as_mut().poll(context));
+            self.passing = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+}
+
 /// A message as one line that obeys nobody's terminal, shows no secret, and ends somewhere.
-fn presentable(message: &str) -> String {
+pub(crate) fn presentable(message: &str) -> String {
     let message = redact_text(message).replace('\n', " | ");
     match message.char_indices().nth(LOG_LINE_CHARS_MAX) {
         Some((end, _)) => format!("{}… [cut]", harmless(&message[..end])),

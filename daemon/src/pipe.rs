@@ -1,14 +1,18 @@
 //! Bounded byte pumps between our own stdio and an instance's.
 
 use std::io::{self, IsTerminal, Read};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use afresh_core::limits::{LINE_BYTES_MAX, PIPE_CHUNK_BYTES, STDIN_CHUNKS_MAX, STDIN_RETRY_PAUSE};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use crate::logs::Tee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::Output;
+use crate::wires::{Pipe, Source};
 
 /// How the bytes of a service appear in our own stream.
 #[derive(Clone, Debug)]
@@ -28,7 +32,7 @@ pub(crate) struct Pumps {
 impl Pumps {
     /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
-        pipes: Vec<(PipeReader, Output)>,
+        pipes: Vec<(PipeReader, Output, Tee)>,
         form: &Form,
         mut earlier: JoinSet<()>,
     ) -> Self {
@@ -39,9 +43,9 @@ impl Pumps {
             while earlier.join_next().await.is_some() {}
             drop(open);
         });
-        for (pipe, output) in pipes {
+        for (pipe, output, tee) in pipes {
             let mut gate = gate.clone();
-            let pump = forward(pipe, output, form.clone(), watch.clone());
+            let pump = forward(pipe, output, tee, form.clone(), watch.clone());
             tasks.spawn(async move {
                 while gate.changed().await.is_ok() {}
                 pump.await;
@@ -66,19 +70,28 @@ impl Pumps {
 ///
 /// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
 /// process that could not be killed may hold the other end for ever.
-async fn forward(pipe: PipeReader, output: Output, form: Form, mut gone: watch::Receiver<bool>) {
+async fn forward(
+    pipe: PipeReader,
+    output: Output,
+    mut tee: Tee,
+    form: Form,
+    mut gone: watch::Receiver<bool>,
+) {
     let mut lines = Vec::new();
     loop {
         let ended = *gone.borrow_and_update();
         match read_chunk(&pipe) {
             Ok(bytes) if bytes.is_empty() => break,
-            Ok(bytes) => match &form {
-                Form::Raw => output.pass(bytes).await,
-                Form::Lines(prefix) => {
-                    lines.extend_from_slice(&bytes);
-                    pass_lines(&mut lines, prefix, &output).await;
+            Ok(bytes) => {
+                tee.take(&bytes);
+                match &form {
+                    Form::Raw => output.pass(bytes).await,
+                    Form::Lines(prefix) => {
+                        lines.extend_from_slice(&bytes);
+                        pass_lines(&mut lines, prefix, &output).await;
+                    }
                 }
-            },
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
                 tokio::select! {
                     ready = pipe.readable() => if ready.is_err() { break },
@@ -88,6 +101,7 @@ async fn forward(pipe: PipeReader, output: Output, form: Form, mut gone: watch::
             Err(_) => break,
         }
     }
+    tee.end();
     if let Form::Lines(prefix) = &form
         && !lines.is_empty()
     {
@@ -151,6 +165,36 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
     };
     std::thread::Builder::new().name("stdin".to_owned()).stack_size(64 * 1024).spawn(read)?;
     Ok(chunks)
+}
+
+/// The same, for who reads by polling.
+pub(crate) fn read_stdin_in_thread() -> io::Result<impl Source> {
+    Ok(ReadByThread { chunks: read_stdin()?, rest: Vec::new() })
+}
+
+struct ReadByThread {
+    chunks: mpsc::Receiver<Vec<u8>>,
+    /// What the last reader had no room for.
+    rest: Vec<u8>,
+}
+
+impl Pipe for ReadByThread {}
+
+impl AsyncRead for ReadByThread {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.rest.is_empty() {
+            // At the end it stays empty.
+            self.rest = ready!(self.chunks.poll_recv(context)).unwrap_or_default();
+        }
+        let length = into.remaining().min(self.rest.len());
+        into.put_slice(&self.rest[..length]);
+        self.rest.drain(..length);
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// Gives what arrives on our stdin to the instance of the moment. Bytes that one instance has not

@@ -195,11 +195,11 @@ impl Run {
     fn take_step(&mut self, start: Instant, processes: &mut Processes) {
         self.step = match self.step {
             Step::Kill => {
-                processes.kill(self.service);
+                processes.kill(self.service, GENERATION);
                 Step::Abandon
             }
             Step::Abandon => {
-                processes.abandon(self.service);
+                processes.abandon(self.service, GENERATION);
                 Step::GiveUp
             }
             Step::GiveUp => return self.end(start, BriefEnding::TimedOut),

@@ -1,25 +1,30 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod look;
+mod record;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use afresh_core::audit::marker::Marker;
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::Record;
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, TRAIL_SYNC_WAIT};
-use afresh_core::service::{Effect, Event, Input, Service};
+use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX};
+use afresh_core::service::{Effect, Event, Input, Service, Snapshot};
 use afresh_core::supervisor::Supervisor;
-use afresh_core::time::Time;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+pub(crate) use self::look::Past;
 use crate::definition::{Definition, Surroundings, Talker};
+use crate::logs::Logs;
 use crate::os::PipeWriter;
 use crate::output::now;
 use crate::pipe::Pumps;
-use crate::process::{Processes, Remains, Report, Stdio};
-use crate::store::chain;
-use crate::store::marker;
+use crate::process::{Processes, Report, Stdio};
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -32,19 +37,37 @@ pub(crate) struct Supervise {
     follow_ups: VecDeque<(ServiceId, Input)>,
     /// A request that is on record, and is acknowledged when it is in the marker too.
     unsaid: Option<Event>,
+    /// What a conversation has to be told, where there is one.
+    turns: VecDeque<Turn>,
+    /// How many services share the room for their last lines.
+    sharers: Arc<AtomicUsize>,
+    /// Counts what was told.
+    changes: watch::Sender<u64>,
+}
+
+/// What becomes of an instance that speaks a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It is to be given the session; with its process.
+    Opens(Generation, u32),
+    /// Its stop begins: nothing more is said to it, and its stdin is to be closed.
+    Leaves(Generation),
 }
 
 struct Kept {
     definition: Definition,
-    instance: Option<Instance>,
+    instances: BTreeMap<Generation, Instance>,
     /// Pumps of instances that are gone, whose last output our reader has not taken yet; the next
     /// instance's wait for them.
     lingering: JoinSet<()>,
     lingering_count: usize,
+    past: Past,
 }
 
 /// The pumps of one instance.
 struct Instance {
+    /// Known when it runs.
+    pid: u32,
     pumps: Pumps,
     /// Held while nobody feeds it.
     _stdin: Option<PipeWriter>,
@@ -60,14 +83,22 @@ impl Supervise {
             around,
             follow_ups: VecDeque::new(),
             unsaid: None,
+            turns: VecDeque::new(),
+            sharers: Arc::default(),
+            changes: watch::Sender::new(0),
         }
     }
 
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
         let id = self.core.add(Service::new(definition.policy.clone(), seed));
-        let kept =
-            Kept { definition, instance: None, lingering: JoinSet::new(), lingering_count: 0 };
+        let kept = Kept {
+            definition,
+            instances: BTreeMap::new(),
+            lingering: JoinSet::new(),
+            lingering_count: 0,
+            past: Past::new(Logs::new(&self.sharers)),
+        };
         self.services.insert(id, kept);
         id
     }
@@ -109,14 +140,18 @@ impl Supervise {
             }
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
             Happened::Report(Report::Spawned { service, generation, pid }) => {
+                let kept = self.services.get_mut(&service);
+                if let Some(instance) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
+                    instance.pid = pid;
+                }
                 self.input_to(service, Input::Spawned { generation, pid }).await;
             }
             Happened::Report(Report::SpawnFailed { service, generation, failure }) => {
-                self.end_pumps(service).await;
+                self.end_pumps(service, generation).await;
                 self.input_to(service, Input::SpawnFailed { generation, failure }).await;
             }
             Happened::Report(Report::Exited { service, generation, exit, remains }) => {
-                self.end_pumps(service).await;
+                self.end_pumps(service, generation).await;
                 self.tell_remains(service, &remains);
                 self.input_to(service, Input::Exited { generation, exit }).await;
             }
@@ -128,9 +163,25 @@ impl Supervise {
         &self.core
     }
 
+    /// How a service is now.
+    pub(crate) fn snapshot(&self, service: ServiceId) -> Option<Snapshot> {
+        self.core.service(service).map(|service| service.snapshot(self.now()))
+    }
+
+    /// Where the last restart is marked.
+    pub(crate) fn marker_file(&self) -> &Path {
+        &self.around.marker_file
+    }
+
+    /// Records something, and leaves the log alone.
+    pub(crate) fn record(&self, record: Record) {
+        self.around.trail.append(record);
+    }
+
     /// Writes a line of the log.
     pub(crate) fn log(&self, message: &str) {
         self.around.stderr.log(message);
+        self.services.keys().for_each(|service| self.remember_line(*service, message));
     }
 
     /// Records something about afresh itself, and logs it.
@@ -142,16 +193,15 @@ impl Supervise {
     /// Ends the process layer. Returns what is around it, and the pumps that still have output for
     /// our reader.
     pub(crate) async fn shutdown(mut self) -> (Surroundings, Vec<JoinSet<()>>) {
-        for id in self.services.keys().copied().collect::<Vec<_>>() {
-            self.end_pumps(id).await;
+        let of = |(id, kept): (&ServiceId, &Kept)| {
+            kept.instances.keys().map(|generation| (*id, *generation)).collect::<Vec<_>>()
+        };
+        for (id, generation) in self.services.iter().flat_map(of).collect::<Vec<_>>() {
+            self.end_pumps(id, generation).await;
         }
         self.processes.shutdown().await;
         let lingering = self.services.into_values().map(|kept| kept.lingering).collect();
         (self.around, lingering)
-    }
-
-    fn now(&self) -> Time {
-        Time::after_start(self.start.elapsed())
     }
 
     async fn perform(&mut self, effects: Vec<(ServiceId, Effect)>) {
@@ -170,10 +220,16 @@ impl Supervise {
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
         match effect {
             Effect::Spawn { generation } => self.spawn(service, generation).await,
-            Effect::CloseStdin => self.close_stdin(service).await,
-            Effect::Terminate => self.processes.terminate(service),
-            Effect::Kill => self.processes.kill(service),
-            Effect::Abandon => self.processes.abandon(service),
+            Effect::Open { generation } => {
+                let kept = self.services.get(&service);
+                let instance = kept.and_then(|kept| kept.instances.get(&generation));
+                let pid = instance.map_or(0, |instance| instance.pid);
+                self.take_turn(Turn::Opens(generation, pid));
+            }
+            Effect::CloseStdin { generation } => self.close_stdin(service, generation).await,
+            Effect::Terminate { generation } => self.processes.terminate(service, generation),
+            Effect::Kill { generation } => self.processes.kill(service, generation),
+            Effect::Abandon { generation } => self.processes.abandon(service, generation),
             Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, &reason).await,
             Effect::Tell(event) => self.tell(service, event).await,
         }
@@ -196,7 +252,8 @@ impl Supervise {
                 if earlier.is_empty() {
                     kept.lingering_count = 0;
                 }
-                let mut pumped = vec![(stderr, self.around.stderr.clone())];
+                let [out_tee, err_tee] = kept.past.tees(generation);
+                let mut pumped = vec![(stderr, self.around.stderr.clone(), err_tee)];
                 let form = &kept.definition.form;
                 let (pumps, stdin) = match &self.around.talkers {
                     Some(talkers) => {
@@ -207,7 +264,7 @@ impl Supervise {
                         (pumps, None)
                     }
                     None => {
-                        pumped.push((stdout, self.around.stdout.clone()));
+                        pumped.push((stdout, self.around.stdout.clone(), out_tee));
                         let stdin = match &self.around.stdin {
                             // The feeder lives as long as the loop.
                             Some(feeder) => {
@@ -218,7 +275,7 @@ impl Supervise {
                         (Pumps::start(pumped, form, earlier), stdin)
                     }
                 };
-                kept.instance = Some(Instance { pumps, _stdin: stdin });
+                kept.instances.insert(generation, Instance { pid: 0, pumps, _stdin: stdin });
             }
             Err(failure) => {
                 self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
@@ -226,19 +283,35 @@ impl Supervise {
         }
     }
 
-    async fn close_stdin(&mut self, service: ServiceId) {
+    async fn close_stdin(&mut self, service: ServiceId, generation: Generation) {
+        self.take_turn(Turn::Leaves(generation));
         if let Some(feeder) = &self.around.stdin {
             feeder.send(None).await.ok();
         }
-        if let Some(instance) = self.services.get_mut(&service).and_then(|k| k.instance.as_mut()) {
+        let kept = self.services.get_mut(&service);
+        if let Some(instance) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
             instance._stdin = None;
         }
     }
 
+    /// Nobody would take it where there is no conversation.
+    fn take_turn(&mut self, turn: Turn) {
+        if self.around.talkers.is_some() {
+            self.turns.push_back(turn);
+        }
+    }
+
+    /// The next thing that the conversation has to be told. It is asked after every call, so that
+    /// no more waits than one call brings.
+    pub(crate) fn next_turn(&mut self) -> Option<Turn> {
+        self.turns.pop_front()
+    }
+
     /// The instance is gone: takes what is left in its pipes, so that its last words come before
     /// the log of its end.
-    async fn end_pumps(&mut self, service: ServiceId) {
-        let instance = self.services.get_mut(&service).and_then(|kept| kept.instance.take());
+    async fn end_pumps(&mut self, service: ServiceId, generation: Generation) {
+        let kept = self.services.get_mut(&service);
+        let instance = kept.and_then(|kept| kept.instances.remove(&generation));
         let Some(mut instance) = instance else { return };
         if timeout(DRAIN_MAX, instance.pumps.drain()).await.is_ok() {
             return;
@@ -249,119 +322,12 @@ impl Supervise {
         if kept.lingering_count > LINGERING_MAX {
             kept.lingering_count = 0;
             instance.pumps.tasks.abort_all();
-            self.around.stderr.log("output of earlier instances is dropped: nobody reads it");
         }
+        let dropped = kept.lingering_count == 0;
         kept.lingering = instance.pumps.tasks;
-    }
-
-    fn tell_remains(&self, service: ServiceId, remains: &Remains) {
-        let title = self.title(service);
-        if remains.leftovers > 0 {
-            let count = match remains.leftovers {
-                1 => "a process behind; it is ended".to_owned(),
-                count => format!("{count} processes behind; they are ended"),
-            };
-            self.around.stderr.log(&format!("{title} left {count}"));
+        if dropped {
+            self.log_about(service, "output of earlier instances is dropped: nobody reads it");
         }
-        for (pid, name) in &remains.survivors {
-            let text = format!(
-                "{title} left a process that cannot be ended: {name} (pid {pid}); end it by hand"
-            );
-            self.around.stderr.log(&text);
-            self.around.trail.append(Record {
-                level: Level::Error,
-                logger: self.around.logger.to_owned(),
-                message: text,
-                event_type: "process_survived",
-                props: vec![
-                    ("service", self.name(service).into()),
-                    ("pid", (*pid).into()),
-                    ("name", name.as_str().into()),
-                ],
-            });
-        }
-    }
-
-    async fn tell(&mut self, service: ServiceId, event: Event) {
-        let record = event.record(&self.title(service), &self.name(service), self.around.logger);
-        let message = match &event {
-            Event::SpawnFailed(failure) => match &failure.hint {
-                Some(hint) => format!("{} (hint: {hint})", record.message),
-                None => record.message.clone(),
-            },
-            _ => record.message.clone(),
-        };
-        if event.is_announcement() {
-            if let Err(error) = self.around.trail.announce(record).await {
-                self.around.stderr.log(&chain(&error));
-            }
-        } else {
-            self.around.trail.append(record);
-        }
-        // Said only once it is on record, and a request only when it is in the marker too.
-        if matches!(event, Event::RestartRequested { .. }) {
-            self.unsaid = Some(event);
-            return;
-        }
-        self.say(service, &message, event).await;
-    }
-
-    async fn say(&self, service: ServiceId, message: &str, event: Event) {
-        self.around.stderr.log(message);
-        if let Some(told) = &self.around.told {
-            told.send((service, event)).await.ok();
-        }
-    }
-
-    async fn mark_restart(&mut self, service: ServiceId, pid: Option<u32>, reason: &str) {
-        let path = self.around.marker_file.clone();
-        let mut mark = Marker::new(now(), pid.unwrap_or_default(), reason);
-        mark.service = Some(self.name(service));
-        let content = mark.to_json();
-        let failure = match timeout(TRAIL_SYNC_WAIT, marker::write_apart(path.clone(), mark)).await
-        {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(chain(&error)),
-            Err(_) => Some("the disk does not answer".to_owned()),
-        };
-        let (level, event_type, message) = match &failure {
-            None => (Level::Info, "restart_marker_written", "Restart marker written".to_owned()),
-            Some(why) => (
-                Level::Error,
-                "restart_marker_failed",
-                format!("the restart marker `{}` could not be written: {why}", path.display()),
-            ),
-        };
-        if failure.is_some() {
-            self.around.stderr.log(&message);
-        }
-        let record = Record {
-            level,
-            logger: self.around.logger.to_owned(),
-            message,
-            event_type,
-            props: vec![
-                ("service", self.name(service).into()),
-                ("path", path.display().to_string().into()),
-                ("content", content),
-            ],
-        };
-        if let Err(error) = self.around.trail.announce(record).await {
-            self.around.stderr.log(&chain(&error));
-        }
-        if let Some(event) = self.unsaid.take() {
-            let title = self.title(service);
-            let message = format!("{} for {title}: {reason}", event.message(&title));
-            self.say(service, &message, event).await;
-        }
-    }
-
-    fn name(&self, service: ServiceId) -> String {
-        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.name.clone())
-    }
-
-    fn title(&self, service: ServiceId) -> String {
-        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
     }
 }
 

@@ -5,10 +5,12 @@
     reason = "what the tests share is a test too, but clippy does not see it"
 )]
 
+mod adopt;
 mod config;
 mod doctor;
 mod help;
 mod history;
+mod running;
 
 use std::process::{Command, Stdio};
 

@@ -1,13 +1,16 @@
 //! Real, hostile processes under `afresh keep`.
 
+mod control;
 mod descriptors;
 mod keep;
 mod mcp;
+mod mcp_wires;
 mod orphans;
 mod output;
 mod restart;
 mod stop;
 mod storm;
+mod swap;
 mod traps;
 
 use afresh_tests::{Running, TestEnv};

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const SERVER: &str = env!("CARGO_BIN_EXE_mcp-server");
 
 /// A client with one connection.
-struct Client {
+pub(crate) struct Client {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -20,7 +20,7 @@ struct Client {
 }
 
 impl Client {
-    fn start(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
+    pub(crate) fn start(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
         let arguments = [&["mcp"], flags, &["--", SERVER, mode]].concat();
         let mut command = env.afresh(&arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -31,7 +31,7 @@ impl Client {
     }
 
     /// Connected and initialized.
-    fn connect(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
+    pub(crate) fn connect(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
         let mut client = Self::start(env, flags, mode);
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let answer = client.ask("initialize", &params);
@@ -40,19 +40,19 @@ impl Client {
         client
     }
 
-    fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         let stdin = self.stdin.as_mut().expect("it is open");
         writeln!(stdin, "{message}").and_then(|()| stdin.flush()).expect("afresh reads");
     }
 
-    fn hear(&mut self) -> Value {
+    pub(crate) fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("text");
         serde_json::from_str(&line)
             .unwrap_or_else(|error| panic!("not a message: {line:?}: {error}"))
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         let id = self.next_id;
         self.next_id += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
@@ -61,18 +61,29 @@ impl Client {
         answer
     }
 
-    fn call(&mut self, name: &str, arguments: &Value) -> Value {
+    pub(crate) fn call(&mut self, name: &str, arguments: &Value) -> Value {
         self.ask("tools/call", &json!({"name": name, "arguments": arguments}))
     }
 
-    fn pid(&mut self) -> i32 {
+    pub(crate) fn pid(&mut self) -> i32 {
         let answer = self.call("pid", &json!({}));
         let text = answer["result"]["content"][0]["text"].as_str();
         text.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
     }
 
+    /// Sends afresh the signal that asks for a restart.
+    pub(crate) fn restart_server(&self) {
+        let afresh = Pid::from_raw(self.child.id().cast_signed());
+        kill(afresh, Signal::SIGUSR1).expect("it runs");
+    }
+
+    /// Ends afresh without a warning.
+    pub(crate) fn kill_afresh(mut self) {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it runs");
+    }
+
     /// Hangs up, and sees that all ends.
-    fn hang_up(mut self, env: &TestEnv) {
+    pub(crate) fn hang_up(mut self, env: &TestEnv) {
         drop(self.stdin.take());
         let mut code = None;
         wait_for("afresh ends", || {
@@ -84,7 +95,7 @@ impl Client {
     }
 }
 
-const QUICK: [&str; 6] = ["--delay", "1ms", "--max-delay", "2ms", "--throttle", "1ms"];
+pub(crate) const QUICK: [&str; 6] = ["--delay", "1ms", "--max-delay", "2ms", "--throttle", "1ms"];
 
 #[test]
 fn a_server_dies_in_every_way_and_the_client_keeps_its_connection() {
@@ -188,6 +199,21 @@ fn a_server_that_never_shakes_hands_is_given_up_and_the_client_is_told() {
     let again = client.ask("initialize", &json!({"protocolVersion": "2025-11-25"}));
     assert!(again["error"]["message"].as_str().is_some(), "{again}");
     client.hang_up(&env);
+}
+
+#[test]
+fn a_server_that_dies_of_a_probe_is_started_again_and_has_not_crashed() {
+    for mode in ["dies-of-probe", "crashes-of-probe"] {
+        let env = TestEnv::new();
+        let mut client = Client::start(&env, &["--max-restarts", "1", "--delay", "1m"], mode);
+        for _ in 0..3 {
+            let answer = client.ask("server/discover", &json!({}));
+            assert_eq!(answer["error"]["code"], -32601, "{mode}: {answer}");
+        }
+        let answer = client.ask("initialize", &json!({"protocolVersion": "2025-11-25"}));
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{mode}: {answer}");
+        client.hang_up(&env);
+    }
 }
 
 #[test]

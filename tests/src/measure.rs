@@ -47,9 +47,23 @@ impl Report {
 
     /// The verdict on one target.
     pub fn target(&mut self, what: &str, measured: f64, most: f64, unit: &str) {
-        let verdict = if measured <= most { "PASS" } else { "FAIL" };
-        self.missed += usize::from(measured > most);
-        println!("{verdict}  {what}: {measured:.2}{unit}, target at most {most}{unit}");
+        self.verdict(
+            measured <= most,
+            &format!("{what}: {measured:.2}{unit}, target at most {most}{unit}"),
+        );
+    }
+
+    /// The verdict on one where more is better.
+    pub fn target_least(&mut self, what: &str, measured: f64, least: f64, unit: &str) {
+        self.verdict(
+            measured >= least,
+            &format!("{what}: {measured:.2}{unit}, target at least {least}{unit}"),
+        );
+    }
+
+    fn verdict(&mut self, met: bool, text: &str) {
+        self.missed += usize::from(!met);
+        println!("{}  {text}", if met { "PASS" } else { "FAIL" });
     }
 }
 
@@ -80,6 +94,16 @@ impl Samples {
     pub fn median(&self) -> Duration {
         self.quantile(0.5)
     }
+}
+
+/// A time as a column.
+pub fn micros(time: Duration) -> String {
+    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+}
+
+/// A time as a column.
+pub fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
 impl TestEnv {

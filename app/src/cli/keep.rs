@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::Flag;
+use afresh_core::policy::{Policy, RestartMode};
 use afresh_daemon::{Command, Keep};
 use clap::Args;
 
@@ -175,13 +176,19 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let keep = Keep {
         name: arguments.command.name(),
         command: arguments.command.command(environment, arguments.clear_env),
-        policy: config.policy,
+        policy: Policy {
+            // Nobody says when a command is ready, or has nothing left to do.
+            restart_mode: RestartMode::Replace,
+            spare: false,
+            ..config.policy
+        },
         copies: arguments.copies,
         workspace,
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         watcher: None,
         requests: None,
+        control: Some(environment.runtime_folders()),
         stdin: arguments.copies == 1,
         quiet: false,
     };

@@ -1,11 +1,12 @@
 //! `afresh mcp`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use afresh_core::config::Origin;
-use afresh_core::policy::Policy;
-use afresh_daemon::Keep;
-use clap::Args;
+use afresh_core::config::{Flag, Origin};
+use afresh_core::policy::{Policy, RestartMode};
+use afresh_daemon::{Keep, Mcp};
+use clap::{Args, ValueEnum};
 
 use crate::cli::keep::{CommandFlags, PolicyFlags};
 use crate::environment::Environment;
@@ -20,7 +21,9 @@ use crate::error::{CommandError, Exit};
                   that arrive meanwhile wait for it. What was in flight is sent again where that is \
                   safe; a tool call gets an answer that says that its outcome is unknown. No \
                   request is lost, none is answered twice. Lines of the server's stdout that are no \
-                  messages go to stderr.\n\nWhen the client closes the connection, the server and \
+                  messages go to stderr.\n\nA restart that is asked for, by SIGUSR1, starts the \
+                  new instance first. The old one goes when the new one is ready and the calls in \
+                  flight are answered; when the new one fails, the old one stays.\n\nWhen the client closes the connection, the server and \
                   all that it has started end within a second.",
     after_help = "Examples:\n  \
                   afresh mcp -- python -m my_server\n  \
@@ -31,13 +34,106 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     command: CommandFlags,
 
+    /// Which tools of afresh's own stand beside the server's, so that an agent can restart and look at
+    /// its server: all or none
+    #[arg(long, value_name = "WHICH", default_value = "all")]
+    tools: OwnTools,
+
+    /// Restart the server when something changes in this file or folder; may be given more than once.
+    /// What `.gitignore` names does not count, nor does a file that is saved as it was
+    #[arg(long, value_name = "PATH")]
+    watch: Vec<PathBuf>,
+
+    /// Record all traffic in this file, as JSON lines with times, secrets left out where known
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Write the log to this file too
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+
     #[command(flatten)]
     policy: PolicyFlags,
+
+    #[command(flatten)]
+    swap: SwapFlags,
+}
+
+/// Which tools of our own are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OwnTools {
+    /// `restart_server`, `verify_server_restarted`, `server_status`, `server_logs`
+    All,
+    /// None
+    None,
+}
+
+/// What follows a clean exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CleanExit {
+    /// afresh exits too
+    Exit,
+    /// A new instance is started
+    Restart,
+}
+
+/// How a restart looks to the client, as flags. Their values are read with those of the other
+/// layers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Restarts")]
+struct SwapFlags {
+    /// How a requested restart is done: swap (start the new instance first, stop the old one when
+    /// the new one is ready) or replace [default: swap]
+    #[arg(long, value_name = "MODE", allow_hyphen_values = true)]
+    restart_mode: Option<String>,
+    /// In a swap, how long the old instance may take to finish what it has begun [default: 10s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    drain_timeout: Option<String>,
+    /// After the server has exited with code 0: exit with it, or restart it [default: exit]
+    #[arg(long, value_name = "WHAT", conflicts_with = "restart_on_normal_exit")]
+    on_clean_exit: Option<CleanExit>,
+    /// Restart the server when its processes use more memory than this together, such as 512MiB
+    /// [default: any amount]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max_rss: Option<String>,
+    /// A server that leaves a call unanswered and is silent for this long is asked whether it lives; if
+    /// it neither answers nor works, it is restarted; 0 never asks [default: 5m]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    wedge_timeout: Option<String>,
+    /// How long watched files must be quiet before a change counts [default: 200ms]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    watch_debounce: Option<String>,
+    /// Keep an idle instance that takes over at once after a crash
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    spare: Option<String>,
+}
+
+impl SwapFlags {
+    /// The flags that were given, as a layer of the configuration.
+    fn flags(&self) -> impl Iterator<Item = Flag<'_>> {
+        let clean_exit = self.on_clean_exit.map(|what| match what {
+            CleanExit::Exit => "false",
+            CleanExit::Restart => "true",
+        });
+        [
+            ("--on-clean-exit", "defaults.restart_on_normal_exit", clean_exit),
+            ("--restart-mode", "defaults.restart_mode", self.restart_mode.as_deref()),
+            ("--drain-timeout", "defaults.drain_timeout", self.drain_timeout.as_deref()),
+            ("--max-rss", "defaults.max_rss", self.max_rss.as_deref()),
+            ("--wedge-timeout", "defaults.wedge_timeout", self.wedge_timeout.as_deref()),
+            ("--watch-debounce", "defaults.watch_debounce", self.watch_debounce.as_deref()),
+            ("--spare", "defaults.spare", self.spare.as_deref()),
+        ]
+        .into_iter()
+        .filter_map(|(name, setting, value)| value.map(|value| Flag { name, setting, value }))
+    }
 }
 
 pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
-    let config = environment.config(&workspace, &arguments.policy.flags())?;
+    let flags: Vec<Flag<'_>> =
+        arguments.policy.flags().into_iter().chain(arguments.swap.flags()).collect();
+    let config = environment.config(&workspace, &flags)?;
     let by_default =
         |key: &str| config.shown().any(|shown| shown.key == key && shown.origin == Origin::Default);
     let policy = Policy {
@@ -47,6 +143,11 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         stdin_timeout: match by_default("stdin_timeout") {
             true => Duration::from_secs(1),
             false => config.policy.stdin_timeout,
+        },
+        // A server is known to be ready when it has shaken hands.
+        restart_mode: match by_default("restart_mode") {
+            true => RestartMode::Swap,
+            false => config.policy.restart_mode,
         },
         ..config.policy.clone()
     };
@@ -60,10 +161,21 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         version: env!("CARGO_PKG_VERSION"),
         watcher: None,
         requests: None,
+        control: Some(environment.runtime_folders()),
         stdin: false,
         quiet: false,
     };
-    let code = afresh_daemon::mcp(keep)
+    let place = |path: PathBuf| environment.cwd.join(path);
+    let mcp = Mcp {
+        keep,
+        tools: arguments.tools == OwnTools::All,
+        trace: arguments.trace.map(place),
+        log_file: arguments.log_file.map(place),
+        watched: arguments.watch,
+        watch_debounce: config.watch_debounce,
+        health: config.health,
+    };
+    let code = afresh_daemon::mcp(mcp)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
 }

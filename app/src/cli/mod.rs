@@ -1,5 +1,6 @@
 //! The command line: one file for each command.
 
+pub(crate) mod adopt;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -7,8 +8,11 @@ pub(crate) mod doctor;
 pub(crate) mod exit_codes;
 pub(crate) mod history;
 pub(crate) mod keep;
+pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod restart;
+pub(crate) mod status;
 
 use clap::{Parser, Subcommand};
 
@@ -22,8 +26,11 @@ use clap::{Parser, Subcommand};
                   around your agents alive: it restarts what crashes, backs off from crash loops, \
                   leaves no process behind, and keeps a trail of all of it.",
     after_help = "Examples:\n  \
-                  afresh demo                                see what it does, in a second\n  \
+                  afresh demo                                see what it does, in some seconds\n  \
+                  afresh mcp -- python -m my_server          an MCP server that may crash and change\n  \
                   afresh keep -- node server.js              keep a server alive\n  \
+                  afresh adopt                               put it in front of your MCP servers\n  \
+                  afresh status                              what runs here\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
                   `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.",
@@ -41,7 +48,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Mcp(Box<mcp::Arguments>),
+    Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
+    Status(status::Arguments),
+    Restart(restart::Arguments),
+    Logs(logs::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -50,7 +61,7 @@ pub(crate) enum Command {
     Man(man::Arguments),
     #[command(visible_alias = "codes")]
     ExitCodes(exit_codes::Arguments),
-    /// The service that `demo` keeps alive
-    #[command(name = "__demo-service", hide = true)]
-    DemoService(demo::ServeArguments),
+    /// The server that `demo` calls
+    #[command(name = "__demo-server", hide = true)]
+    DemoServer(demo::ServeArguments),
 }

@@ -1,10 +1,14 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 20] = [
+pub const EVENT_TYPES: [&str; 24] = [
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
+    "server_candidate_started",
+    "server_spare_started",
+    "server_swap_failed",
+    "server_replacing",
     "server_exited",
     "server_crashed",
     "server_spawn_failed",

@@ -53,20 +53,20 @@ impl Excerpt {
 }
 
 /// A text with the starts of its lines.
-pub(super) struct Lines<'a> {
+pub(crate) struct Lines<'a> {
     pub(super) text: &'a str,
     starts: Vec<usize>,
 }
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(starts).collect();
         Self { text, starts }
     }
 
     /// The line and column (in characters) where the span begins, both from 1, and the line quoted.
-    pub(super) fn locate(&self, span: &Range<usize>) -> (usize, usize, Excerpt) {
+    pub(crate) fn locate(&self, span: &Range<usize>) -> (usize, usize, Excerpt) {
         let start = self.border(span.start);
         let line = self.starts.partition_point(|at| *at <= start);
         let begin = self.starts[line - 1];

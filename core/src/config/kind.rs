@@ -212,6 +212,7 @@ impl fmt::Display for Value {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Word(word) => f.write_str(word),
             Self::Path(path) => f.write_str(path),
+            Self::Size(0) => f.write_str("0B"),
             Self::Size(bytes) => {
                 let unit = SIZE_UNITS.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
                 let (name, unit) = unit.unwrap_or(&("B", 1));
@@ -335,6 +336,7 @@ mod tests {
         let cases = [
             (Value::Duration(Duration::from_secs(90)), "90s", "\"90s\""),
             (Value::Float(2.0), "2.0", "2.0"),
+            (Value::Size(0), "0B", "\"0B\""),
             (Value::Size(5000), "5000B", "\"5000B\""),
             (Value::Size(16 << 20), "16MiB", "\"16MiB\""),
             (Value::Path("a\"b".into()), "a\"b", "'a\"b'"),

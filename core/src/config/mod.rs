@@ -11,17 +11,20 @@ mod error;
 mod excerpt;
 mod file;
 mod kind;
+mod made;
 mod reference;
 mod schema;
 pub mod settings;
 mod suggest;
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::time::Duration;
 
 pub use self::error::{ConfigError, ErrorKind, Origin};
+pub(crate) use self::excerpt::Lines;
 pub use self::excerpt::{Excerpt, harmless};
 pub use self::kind::{Kind, Value};
+pub use self::made::{HealthSettings, TrailSettings};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub use self::suggest::nearest;
@@ -29,7 +32,7 @@ pub use self::suggest::nearest;
 use self::error::value_hint;
 use self::excerpt::printable;
 use self::settings::{SETTINGS, Setting, position};
-use crate::policy::{Backoff, Policy, Restart};
+use crate::policy::Policy;
 
 /// A configuration file.
 #[derive(Clone, Copy, Debug)]
@@ -68,24 +71,15 @@ pub struct Flag<'a> {
 pub struct Config {
     /// From `[defaults]`.
     pub policy: Policy,
+    /// From `[defaults]`: what a service that runs has to hold to.
+    pub health: HealthSettings,
+    /// From `[defaults]`: how long watched files must be quiet before a change counts.
+    pub watch_debounce: Duration,
     /// From `[trail]`.
     pub trail: TrailSettings,
     /// What looks like a mistake, but stops nothing.
     pub warnings: Vec<ConfigError>,
     values: Vec<Given>,
-}
-
-/// Where the audit trail is written, and how much of it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrailSettings {
-    /// The trail; none is `.afresh/audit.jsonl` of the workspace.
-    pub audit_file: Option<PathBuf>,
-    /// The marker; none is `.afresh/restart_marker.json` of the workspace.
-    pub marker_file: Option<PathBuf>,
-    /// The trail is rotated at this size.
-    pub file_bytes_max: u64,
-    /// Rotated files that are kept.
-    pub files_kept: u32,
 }
 
 /// One setting as it is in force.
@@ -266,15 +260,9 @@ impl Draft {
         }
         Ok(Config {
             policy: self.policy(),
-            trail: TrailSettings {
-                audit_file: self.path("audit_file"),
-                marker_file: self.path("marker_file"),
-                file_bytes_max: match self.given("trail", "max_size").value {
-                    Value::Size(bytes) => bytes,
-                    _ => unreachable!("{KIND_HOLDS}"),
-                },
-                files_kept: self.integer("trail", "keep"),
-            },
+            health: self.health(),
+            watch_debounce: self.duration("watch_debounce"),
+            trail: self.trail(),
             warnings: self.warnings,
             values: self.values,
         })
@@ -304,81 +292,7 @@ impl Draft {
         };
         self.errors.push(error);
     }
-
-    fn policy(&self) -> Policy {
-        let backoff = match self.word("backoff") {
-            "stepped" => Backoff::Stepped,
-            _ => Backoff::Exponential {
-                base: self.duration("delay"),
-                factor: match self.given("defaults", "factor").value {
-                    Value::Float(factor) => factor,
-                    _ => unreachable!("{KIND_HOLDS}"),
-                },
-                cap: self.duration("max_delay"),
-                jitter_percent: match self.given("defaults", "jitter").value {
-                    Value::Percent(percent) => percent,
-                    _ => unreachable!("{KIND_HOLDS}"),
-                },
-            },
-        };
-        Policy {
-            restart: match self.word("policy") {
-                "always" => Restart::Always,
-                "never" => Restart::Never,
-                _ => Restart::OnCrash,
-            },
-            restart_on_normal_exit: self.given("defaults", "restart_on_normal_exit").value
-                == Value::Bool(true),
-            restart_code: self.integer("defaults", "restart_code"),
-            backoff,
-            throttle: self.duration("throttle"),
-            crash_loop_count: self.integer("defaults", "crash_loop_count"),
-            crash_loop_window: self.duration("crash_loop_window"),
-            stable_after: self.duration("stable_after"),
-            max_restarts: self.integer("defaults", "max_restarts"),
-            stdin_timeout: self.duration("stdin_timeout"),
-            stop_timeout: self.duration("stop_timeout"),
-            ..Policy::default()
-        }
-    }
-
-    fn given(&self, section: &str, key: &str) -> &Given {
-        let index = position(section, key);
-        &self.values[index.expect("the key is in the table: every load asks for all of them")]
-    }
-
-    fn duration(&self, key: &str) -> Duration {
-        match self.given("defaults", key).value {
-            Value::Duration(duration) => duration,
-            _ => unreachable!("{KIND_HOLDS}"),
-        }
-    }
-
-    fn integer<T: TryFrom<i64>>(&self, section: &str, key: &str) -> T {
-        match self.given(section, key).value {
-            Value::Integer(number) => T::try_from(number).ok(),
-            _ => None,
-        }
-        .expect(KIND_HOLDS)
-    }
-
-    fn word(&self, key: &str) -> &str {
-        match self.given("defaults", key).value {
-            Value::Word(word) => word,
-            _ => unreachable!("{KIND_HOLDS}"),
-        }
-    }
-
-    /// None where the place of the file is left to the app.
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        match self.given("trail", key) {
-            Given { origin: Origin::Default, .. } => None,
-            given => Some(given.value.to_string().into()),
-        }
-    }
 }
-
-const KIND_HOLDS: &str = "the kind and range in the table were checked when the value was read";
 
 /// Variables that afresh itself hands to its children, without their `AFRESH_`.
 const OWN_VARIABLES: [&str; 3] = ["COPY", "SERVICE", "GENERATION"];

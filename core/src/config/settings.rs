@@ -57,7 +57,7 @@ pub static SECTIONS: [Section; 2] = [
 ];
 
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 19] = [
+pub static SETTINGS: [Setting; 25] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
@@ -144,6 +144,46 @@ pub static SETTINGS: [Setting; 19] = [
         "A stop closes stdin, waits this long, then sends SIGTERM.",
     ),
     defaults("stop_timeout", Kind::Duration, seconds(5), "The time between SIGTERM and SIGKILL."),
+    defaults(
+        "restart_mode",
+        Kind::Word(&["replace", "swap"]),
+        Value::Word("replace"),
+        "How `afresh mcp` carries out a requested restart: `replace` stops the old instance first, \
+         `swap` starts the new one first and stops the old one when the new one is ready. Where \
+         nothing is set, `afresh mcp` swaps; `afresh keep` always replaces.",
+    ),
+    defaults(
+        "drain_timeout",
+        Kind::Duration,
+        seconds(10),
+        "In a swap, how long the old instance may take to finish what it has begun.",
+    ),
+    defaults(
+        "spare",
+        Kind::Bool,
+        Value::Bool(false),
+        "Whether `afresh mcp` keeps an idle instance that takes over at once after a crash.",
+    ),
+    defaults(
+        "wedge_timeout",
+        Kind::Duration,
+        Value::Duration(limits::WEDGE_TIMEOUT),
+        "An MCP server that leaves a call unanswered and says nothing for this long is asked whether \
+         it lives; if it neither answers nor works, it is restarted. 0 never asks.",
+    ),
+    defaults(
+        "max_rss",
+        Kind::Size { min: 0, max: 1 << 50 },
+        Value::Size(0),
+        "A service whose processes hold more memory than this together is restarted; 0B is any \
+         amount.",
+    ),
+    defaults(
+        "watch_debounce",
+        Kind::Duration,
+        Value::Duration(limits::WATCH_DEBOUNCE),
+        "How long watched files must be quiet before a change of theirs restarts the server.",
+    ),
     trail(
         "audit_file",
         Kind::Path,

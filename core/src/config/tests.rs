@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
+use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
 fn file(kind: FileKind, text: &str) -> Source<'_> {
     let path = match kind {
@@ -43,6 +44,12 @@ fn without_files_the_defaults_are_those_of_the_policy() {
         files_kept: crate::limits::TRAIL_FILES_KEPT,
     };
     assert_eq!(config.trail, trail);
+    let health = HealthSettings {
+        memory_bytes_max: None,
+        wedge_timeout: Some(crate::limits::WEDGE_TIMEOUT),
+    };
+    assert_eq!(config.health, health);
+    assert_eq!(config.watch_debounce, crate::limits::WATCH_DEBOUNCE);
     assert!(config.shown().all(|shown| shown.origin == Origin::Default));
     assert_eq!(config.shown().count(), SETTINGS.len());
 }
@@ -76,6 +83,12 @@ stable_after = "10m"
 max_restarts = 0
 stdin_timeout = "2s"
 stop_timeout = "1m30s"
+restart_mode = "swap"
+drain_timeout = "3s"
+spare = true
+wedge_timeout = "0"
+max_rss = "512MiB"
+watch_debounce = "1s"
 
 [trail]
 audit_file = "logs/audit.jsonl"
@@ -106,6 +119,9 @@ fn every_setting_reaches_its_place() {
         max_restarts: 0,
         stdin_timeout: seconds(2),
         stop_timeout: seconds(90),
+        restart_mode: RestartMode::Swap,
+        drain_timeout: seconds(3),
+        spare: true,
     };
     assert_eq!(config.policy, policy);
     let trail = TrailSettings {
@@ -115,6 +131,9 @@ fn every_setting_reaches_its_place() {
         files_kept: 3,
     };
     assert_eq!(config.trail, trail);
+    let health = HealthSettings { memory_bytes_max: Some(512 << 20), wedge_timeout: None };
+    assert_eq!(config.health, health);
+    assert_eq!(config.watch_debounce, seconds(1));
     assert!(config.shown().all(|shown| shown.origin != Origin::Default));
     // What is shown can be written into a file again.
     let lines = config.values.iter().zip(&SETTINGS).map(|(given, setting)| {

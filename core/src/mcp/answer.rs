@@ -18,6 +18,8 @@ pub(super) enum Why {
     Full,
     /// The message was longer than allowed.
     TooLong(usize),
+    /// The request itself was.
+    RequestTooLong(usize),
     /// A probe for the modern era killed a server that does not know it.
     NoSuchMethod,
 }
@@ -28,7 +30,7 @@ impl Why {
             Self::Restarted(_) => "server_restarted",
             Self::Down(_) => "server_down",
             Self::Full => "queue_full",
-            Self::TooLong(_) => "message_too_long",
+            Self::TooLong(_) | Self::RequestTooLong(_) => "message_too_long",
             Self::NoSuchMethod => "method_not_found",
         }
     }
@@ -51,6 +53,9 @@ impl Why {
             Self::TooLong(limit) => {
                 format!("the answer is longer than the limit of {limit} bytes; ask for less")
             }
+            Self::RequestTooLong(limit) => format!(
+                "the request is longer than the limit of {limit} bytes; nothing was done; send less"
+            ),
             Self::NoSuchMethod => "method not found".to_owned(),
         }
     }
@@ -70,8 +75,12 @@ pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
         ("result", result)
     } else {
         // The codes from -32099 to -32000 are the SDKs' own or reserved.
-        let code = if *why == Why::NoSuchMethod { -32601 } else { -32603 };
-        let retryable = !matches!(why, Why::TooLong(_) | Why::NoSuchMethod);
+        let code = match why {
+            Why::NoSuchMethod => -32601,
+            Why::RequestTooLong(_) => -32600,
+            Why::Restarted(_) | Why::Down(_) | Why::Full | Why::TooLong(_) => -32603,
+        };
+        let retryable = matches!(why, Why::Restarted(_) | Why::Down(_) | Why::Full);
         let data = json!({"reason": why.reason(), "retryable": retryable});
         ("error", json!({"code": code, "message": why.text(), "data": data}))
     };

@@ -11,6 +11,7 @@
 //! ```
 
 mod client;
+mod health;
 mod instances;
 mod lists;
 mod own;
@@ -19,6 +20,7 @@ mod server;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use self::health::Health;
 use self::lists::Settling;
 use self::own::RestartCall;
 use super::envelope::Id;
@@ -34,6 +36,13 @@ use crate::time::Time;
 pub enum Input {
     /// A line of the client's.
     Client(Vec<u8>),
+    /// The client sent a line that is too long; these are its two ends.
+    ClientTooLong {
+        /// How it began.
+        beginning: Vec<u8>,
+        /// How it ended.
+        ending: Vec<u8>,
+    },
     /// A line of an instance's.
     Server {
         /// Which instance.
@@ -74,6 +83,13 @@ pub enum Input {
     RestartFailed {
         /// Why, with its last words.
         why: String,
+    },
+    /// The answer to `Sample`; `None` where it cannot be known.
+    Worked {
+        /// Which instance.
+        generation: Generation,
+        /// The processor time of its processes so far.
+        time: Option<Duration>,
     },
     /// One of our own tools has its answer.
     Said {
@@ -139,6 +155,18 @@ pub enum Effect {
         /// What is asked.
         asked: Asked,
     },
+    /// Find out how much processor time the instance's processes have used.
+    Sample {
+        /// Which instance.
+        generation: Generation,
+    },
+    /// The instance hangs: it must go, and counts as crashed.
+    Wedged {
+        /// Which instance.
+        generation: Generation,
+        /// In words.
+        why: String,
+    },
     /// A new instance offers something else than the one before.
     ListChanged {
         /// What has changed.
@@ -174,6 +202,7 @@ pub struct Conversation {
     trouble: Option<String>,
     patience: Duration,
     now: Time,
+    health: Health,
     tools: Tools,
     /// What the client has seen of each list, or was told to look at again.
     known: BTreeMap<Kind, List>,
@@ -193,6 +222,9 @@ pub struct Settings {
     pub patience: Duration,
     /// Whether tools of our own stand beside the server's.
     pub tools: bool,
+    /// A server that leaves a call unanswered and says nothing for this long is suspected to hang;
+    /// `None` for never.
+    pub wedge_timeout: Option<Duration>,
 }
 
 /// What can be said of a conversation.
@@ -212,6 +244,8 @@ pub struct Report {
 #[derive(Debug)]
 struct Instance {
     pid: u32,
+    /// It has had the session.
+    has_served: bool,
     /// Lines that it was sent.
     sent: u64,
     stage: Stage,
@@ -263,6 +297,7 @@ impl Conversation {
             trouble: None,
             patience: settings.patience,
             now: Time::ZERO,
+            health: Health::new(settings.wedge_timeout),
             tools: Tools::new(settings.tools),
             known: BTreeMap::new(),
             reading: BTreeMap::new(),
@@ -279,6 +314,9 @@ impl Conversation {
         self.now = now;
         match input {
             Input::Client(line) => self.client(line, &mut effects),
+            Input::ClientTooLong { beginning, ending } => {
+                self.client_too_long(beginning, &ending, &mut effects);
+            }
             Input::Server { generation, line } => self.server(generation, line, &mut effects),
             Input::ServerTooLong { generation, beginning } => {
                 self.too_long(generation, &beginning, &mut effects);
@@ -294,6 +332,7 @@ impl Conversation {
                 self.ended(generation, read, &how, &mut effects);
             }
             Input::RestartFailed { why } => self.restart_failed(&why, &mut effects),
+            Input::Worked { generation, time } => self.worked(generation, time, &mut effects),
             Input::Said { id, said } => self.say(&id, &said, &mut effects),
             Input::Down { why } => {
                 self.restart_failed(&why, &mut effects);
@@ -304,6 +343,7 @@ impl Conversation {
                 self.expire(Some(now), &mut effects);
                 self.settle_late(&mut effects);
                 self.expire_restart_calls(&mut effects);
+                self.look(&mut effects);
             }
         }
         effects
@@ -317,7 +357,9 @@ impl Conversation {
         };
         let settling = self.settling.as_ref().map(|settling| settling.until);
         let restarts = self.restart_calls.iter().map(|call| call.until);
-        self.flights.values().filter_map(until).chain(settling).chain(restarts).min()
+        let health = self.next_health_wakeup();
+        let waiting = self.flights.values().filter_map(until);
+        waiting.chain(settling).chain(restarts).chain(health).min()
     }
 
     /// What can be said of it now.

@@ -48,30 +48,67 @@ pub enum Message {
 
 /// Looks at a line; `None` where it is no JSON-RPC message.
 pub fn look(line: &[u8]) -> Option<Message> {
-    let Some(members) = json::members(line) else {
+    let [mut id, mut method, mut result, mut error] = [const { None }; 4];
+    let whole = json::each_member(line, |member| {
+        // Where a key stands twice, the last counts.
+        let place = match &line[member.key] {
+            br#""id""# => &mut id,
+            br#""method""# => &mut method,
+            br#""result""# => &mut result,
+            br#""error""# => &mut error,
+            _ => return,
+        };
+        *place = Some(&line[member.value]);
+    });
+    if whole.is_none() {
         return json::elements(line).map(|_| Message::Batch);
-    };
-    let value = |key: &str| {
-        let quoted =
-            |member: &&json::Member| line[member.key.clone()] == *format!("\"{key}\"").as_bytes();
-        members.iter().rev().find(quoted).map(|member| &line[member.value.clone()])
-    };
-    let id = value("id").filter(|raw| *raw != b"null").map(Id::new);
-    match (value("method").and_then(json::text), id) {
+    }
+    let id = id.filter(|raw| *raw != b"null").map(Id::new);
+    match (method.and_then(json::text), id) {
         (Some(method), Some(id)) => Some(Message::Request { id, method }),
         (Some(method), None) => Some(Message::Notification { method }),
         (None, id) => {
-            let is_error = value("error").is_some();
-            (is_error || value("result").is_some()).then_some(Message::Response { id, is_error })
+            let is_error = error.is_some();
+            (is_error || result.is_some()).then_some(Message::Response { id, is_error })
         }
     }
 }
 
+/// Whose a request is of which only the two ends are left: its id and its method. `None` where it is
+/// something else, or they stood between.
+pub fn look_at_ends(beginning: &[u8], ending: &[u8]) -> Option<(Id, String)> {
+    let (mut id, mut method) = (None, None);
+    let mut note = |bytes: &[u8], member: json::Member| {
+        let value = &bytes[member.value];
+        match &bytes[member.key] {
+            br#""id""# => id = Some(value.to_vec()),
+            br#""method""# => method = json::text(value),
+            _ => {}
+        }
+    };
+    // The members that are whole are shown before it turns out that the object is not.
+    json::each_member(beginning, |member| note(beginning, member));
+    // The rest of an object from some comma on is its last members, with one brace.
+    for comma in memchr::memchr_iter(b',', ending) {
+        let object = [b"{", &ending[comma + 1..]].concat();
+        if json::each_member(&object, |_| {}).is_some() {
+            json::each_member(&object, |member| note(&object, member))?;
+            break;
+        }
+    }
+    let id = id.filter(|raw| raw != b"null")?;
+    Some((Id::new(&id), method?))
+}
+
 /// The line with another id; everything else as it was.
 pub fn with_id(line: &[u8], id: &[u8]) -> Option<Vec<u8>> {
-    let members = json::members(line)?;
-    let member = members.into_iter().rev().find(|member| &line[member.key.clone()] == b"\"id\"")?;
-    Some(splice(line, member.value, id))
+    let mut found = None;
+    json::each_member(line, |member| {
+        if &line[member.key] == br#""id""# {
+            found = Some(member.value);
+        }
+    })?;
+    Some(splice(line, found?, id))
 }
 
 /// The bytes with a part replaced.
@@ -81,7 +118,11 @@ pub fn splice(bytes: &[u8], part: Range<usize>, by: &[u8]) -> Vec<u8> {
 
 /// A parameter of a message, by its path.
 pub fn param<'a>(line: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-    get(get(line, &["params"])?, path)
+    match path {
+        [key] => get(line, &["params", key]),
+        [key, inner] => get(line, &["params", key, inner]),
+        _ => get(get(line, &["params"])?, path),
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +149,24 @@ mod tests {
         for bad in [&b"hello"[..], b"{}", b"7", b"{\"id\":1}", b"{\"method\":7}"] {
             assert_eq!(look(bad), None);
         }
+    }
+
+    #[test]
+    fn the_two_ends_of_a_request_tell_whose_it_is() {
+        let first = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"a":"xxx"#;
+        let call = |id: &str| Some((Id::new(id.as_bytes()), "tools/call".to_owned()));
+        assert_eq!(look_at_ends(first, br#"xx, "id":8}}}"#), call("7"));
+        let last = br#"{"method":"tools/call","params":{"a":"xxx"#;
+        for ending in [
+            &br#"x, y","b":[1,{"id":1,"c":2}]},"jsonrpc":"2.0","id":"s,"}"#[..],
+            br#"\",\"id\":1}"}},"id" : "s,", "jsonrpc":"2.0"}"#,
+        ] {
+            assert_eq!(look_at_ends(last, ending), call("\"s,\""));
+        }
+        assert_eq!(look_at_ends(last, br#"","id":9}}"#), None);
+        assert_eq!(look_at_ends(br#"{"id":1,"result":{"a":"x"#, b"x\"}}"), None);
+        assert_eq!(look_at_ends(b"", b""), None);
+        assert_eq!(look_at_ends(b"xxxx", b"xxx"), None);
     }
 
     #[test]

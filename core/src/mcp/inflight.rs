@@ -18,6 +18,8 @@ pub(super) struct Flight {
     pub(super) cancelled: bool,
     /// The raw token by which its progress is told.
     pub(super) progress_token: Option<Vec<u8>>,
+    /// When it was given to an instance.
+    pub(super) given_at: Time,
     /// The order in which requests came.
     pub(super) number: u64,
 }

@@ -1,40 +1,11 @@
 //! Just enough JSON to find members of an object and to leave everything else as it is.
 //!
 //! Works on bytes and gives ranges into them. Strings are skipped with two needles, numbers and
-//! words are not looked into: a payload of ten megabytes costs one pass and no allocation.
+//! words are not looked into: a payload of ten megabytes costs one pass and no allocation. The pass
+//! always goes to the end, also where all that matters stood at the beginning: half an object must
+//! not be taken for a whole one, and the last of two members with one key counts.
 
 use std::ops::Range;
-
-/// The members of an object: raw key (quotes included) and the range of the value.
-///
-/// `None` where the bytes are no object. Nested values are skipped, not checked.
-pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
-    let mut at = skip_blank(bytes, 0);
-    if bytes.get(at) != Some(&b'{') {
-        return None;
-    }
-    at = skip_blank(bytes, at + 1);
-    let mut found = Vec::new();
-    if bytes.get(at) == Some(&b'}') {
-        return ends(bytes, at + 1).then_some(found);
-    }
-    loop {
-        let key = at..skip_string(bytes, at)?;
-        at = skip_blank(bytes, key.end);
-        if bytes.get(at) != Some(&b':') {
-            return None;
-        }
-        let start = skip_blank(bytes, at + 1);
-        let value = start..skip_value(bytes, start)?;
-        at = skip_blank(bytes, value.end);
-        found.push(Member { key, value });
-        match bytes.get(at) {
-            Some(b',') => at = skip_blank(bytes, at + 1),
-            Some(b'}') => return ends(bytes, at + 1).then_some(found),
-            _ => return None,
-        }
-    }
-}
 
 /// Where a member stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +14,27 @@ pub struct Member {
     pub key: Range<usize>,
     /// The value.
     pub value: Range<usize>,
+}
+
+/// The members of an object: raw key (quotes included) and the range of the value.
+///
+/// `None` where the bytes are no object. Nested values are skipped, not checked.
+pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
+    let mut found = Vec::new();
+    each_member(bytes, |member| found.push(member))?;
+    Some(found)
+}
+
+/// Shows each member of an object, without collecting them.
+///
+/// `None` where the bytes are no object; what was shown before that is worth nothing.
+pub fn each_member(bytes: &[u8], mut show: impl FnMut(Member)) -> Option<()> {
+    let end = skip_object(bytes, skip_blank(bytes, 0), |key, start| {
+        let end = skip_value(bytes, start)?;
+        show(Member { key, value: start..end });
+        Some(end)
+    })?;
+    ends(bytes, end).then_some(())
 }
 
 /// The elements of an array; `None` where the bytes are none.
@@ -70,13 +62,35 @@ pub fn elements(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
 
 /// The value of a member, by a path of keys; keys with escapes in them are not found.
 pub fn get<'a>(bytes: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
-    path.iter().try_fold(bytes, |object, key| {
-        let all = members(object)?;
+    let (end, found) = find(bytes, skip_blank(bytes, 0), path)?;
+    ends(bytes, end).then_some(())?;
+    found.map(|value| &bytes[value])
+}
+
+/// The end of the object that begins at `at`, and where in it the value at a path stands: in one pass,
+/// however long the path is.
+fn find(bytes: &[u8], at: usize, path: &[&str]) -> Option<(usize, Option<Range<usize>>)> {
+    let (key, further) = path.split_first()?;
+    let mut found = None;
+    let end = skip_object(bytes, at, |raw, start| {
+        if !is_key(&bytes[raw], key) {
+            return skip_value(bytes, start);
+        }
         // Where a key stands twice, the last counts, as it does for most readers.
-        let member =
-            all.into_iter().rev().find(|member| is_key(&object[member.key.clone()], key))?;
-        Some(&object[member.value])
-    })
+        if further.is_empty() {
+            let end = skip_value(bytes, start)?;
+            found = Some(start..end);
+            return Some(end);
+        }
+        if bytes.get(start) != Some(&b'{') {
+            found = None;
+            return skip_value(bytes, start);
+        }
+        let (end, inner) = find(bytes, start, further)?;
+        found = inner;
+        Some(end)
+    })?;
+    Some((end, found))
 }
 
 /// The text of a string value; `None` for anything else.
@@ -130,27 +144,69 @@ fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// The end of the object that begins at `at`. `skip` is given each key and the place where its value
+/// begins, and says where that ends.
+fn skip_object(
+    bytes: &[u8],
+    at: usize,
+    mut skip: impl FnMut(Range<usize>, usize) -> Option<usize>,
+) -> Option<usize> {
+    if bytes.get(at) != Some(&b'{') {
+        return None;
+    }
+    let mut at = skip_blank(bytes, at + 1);
+    if bytes.get(at) == Some(&b'}') {
+        return Some(at + 1);
+    }
+    loop {
+        let key = at..skip_string(bytes, at)?;
+        at = skip_blank(bytes, key.end);
+        if bytes.get(at) != Some(&b':') {
+            return None;
+        }
+        at = skip(key, skip_blank(bytes, at + 1))?;
+        at = skip_blank(bytes, at);
+        match bytes.get(at) {
+            Some(b',') => at = skip_blank(bytes, at + 1),
+            Some(b'}') => return Some(at + 1),
+            _ => return None,
+        }
+    }
+}
+
+/// The end of the object or array that begins at `at`.
 fn skip_nested(bytes: &[u8], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     let mut next = at;
     loop {
-        match bytes.get(next)? {
+        next += bytes.get(next..)?.iter().position(|byte| MATTERS[usize::from(*byte)])?;
+        match bytes[next] {
             b'"' => {
                 next = skip_string(bytes, next)?;
                 continue;
             }
             b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
+            _ => {
                 depth -= 1;
                 if depth == 0 {
                     return Some(next + 1);
                 }
             }
-            _ => {}
         }
         next += 1;
     }
 }
+
+/// The bytes that begin or end something; all others are passed over.
+const MATTERS: [bool; 256] = {
+    let mut table = [false; 256];
+    table[b'"' as usize] = true;
+    table[b'{' as usize] = true;
+    table[b'}' as usize] = true;
+    table[b'[' as usize] = true;
+    table[b']' as usize] = true;
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -71,14 +71,14 @@ impl Memory {
         if is_error {
             return;
         }
-        let params = get(&flight.line, &["params"]).map(<[u8]>::to_vec);
-        let uri = param(&flight.line, &["uri"]).map(<[u8]>::to_vec);
+        let params = || get(&flight.line, &["params"]).map(<[u8]>::to_vec);
+        let uri = || param(&flight.line, &["uri"]).map(<[u8]>::to_vec);
         match flight.method.as_str() {
             "initialize" => self.session = agreed(&flight.line, answer),
-            "logging/setLevel" => self.level = params,
-            "resources/subscribe" => self.subscribed.extend(uri.zip(params)),
+            "logging/setLevel" => self.level = params(),
+            "resources/subscribe" => self.subscribed.extend(uri().zip(params())),
             "resources/unsubscribe" => {
-                uri.map(|uri| self.subscribed.remove(&uri));
+                uri().map(|uri| self.subscribed.remove(&uri));
             }
             _ => {}
         }

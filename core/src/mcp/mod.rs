@@ -3,7 +3,9 @@
 //! Messages are forwarded as the bytes that came: `json.rs` finds the few members that matter,
 //! `envelope.rs` says what a message is, `frame.rs` makes lines of bytes. `memory.rs` keeps what a
 //! new instance must be told, `inflight.rs` what is owed to the client, `answer.rs` writes answers
-//! of our own, `lists.rs` compares what two instances offer, `tools.rs` has the tools that we add, and `conversation.rs` is the machine that uses them all.
+//! of our own, `lists.rs` compares what two instances offer, `tools.rs` has the tools that we add,
+//! and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a server that
+//! owes an answer is still alive.
 
 mod answer;
 mod conversation;
@@ -14,6 +16,7 @@ pub mod json;
 mod lists;
 mod memory;
 mod tools;
+pub mod wedge;
 
 pub use self::conversation::{Conversation, Effect, Input, Report, Settings};
 pub use self::lists::{Changes, Kind};

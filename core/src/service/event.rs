@@ -21,6 +21,34 @@ pub enum Event {
         /// Restarts of every kind so far.
         restarts: u64,
     },
+    /// A process runs that is to take the place of the current one when it is ready.
+    CandidateStarted {
+        /// Its id.
+        pid: u32,
+        /// Which instance it is.
+        generation: Generation,
+    },
+    /// A process runs that takes over when the current one crashes.
+    SpareStarted {
+        /// Its id.
+        pid: u32,
+        /// Which instance it is.
+        generation: Generation,
+    },
+    /// The new instance did not become ready: the old one stays.
+    SwapFailed {
+        /// The new one, where it ran.
+        pid: Option<u32>,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The instance is spoiled, and replaced.
+    Replacing {
+        /// Its id, where its start had been reported.
+        pid: Option<u32>,
+        /// Why.
+        reason: String,
+    },
     /// The process is gone, and all that it had started.
     Exited {
         /// Its id, where its start had been reported.
@@ -173,6 +201,10 @@ impl Event {
                 vec![("uptime_ms", millis(*uptime))],
             ),
             Self::Stopped(reason) => stopped(title, reason),
+            Self::CandidateStarted { .. }
+            | Self::SpareStarted { .. }
+            | Self::SwapFailed { .. }
+            | Self::Replacing { .. } => self.parts_of_others(title),
             Self::Throttled { .. }
             | Self::Restarting { .. }
             | Self::CrashLoop { .. }
@@ -221,6 +253,44 @@ impl Event {
                 "server_stop_escalated",
                 format!("{title} has not ended within {}, now {step}", show_duration(*waited)),
                 vec![("pid", json!(pid)), ("waited_ms", millis(*waited)), ("step", json!(step))],
+            ),
+            _ => unreachable!("parts() handles all other events"),
+        }
+    }
+
+    /// Of instances beside the current one.
+    fn parts_of_others(&self, title: &str) -> Parts {
+        let ids = |pid: u32, generation: Generation| {
+            vec![("pid", json!(pid)), ("generation", json!(generation.0))]
+        };
+        match self {
+            Self::CandidateStarted { pid, generation } => (
+                Level::Info,
+                "server_candidate_started",
+                format!(
+                    "{title} has a new instance (pid {pid}); the old one serves until it is ready"
+                ),
+                ids(*pid, *generation),
+            ),
+            Self::SpareStarted { pid, generation } => (
+                Level::Info,
+                "server_spare_started",
+                format!("{title} has a spare instance (pid {pid})"),
+                ids(*pid, *generation),
+            ),
+            Self::SwapFailed { pid, why } => (
+                Level::Error,
+                "server_swap_failed",
+                format!(
+                    "{title} was not restarted, the old instance stays: the new one failed: {why}"
+                ),
+                vec![("pid", json!(pid)), ("error", json!(why))],
+            ),
+            Self::Replacing { pid, reason } => (
+                Level::Info,
+                "server_replacing",
+                format!("{title} is given a new instance: {reason}"),
+                vec![("pid", json!(pid)), ("reason", json!(reason))],
             ),
             _ => unreachable!("parts() handles all other events"),
         }

@@ -39,6 +39,10 @@ pub enum Ending {
     StoppedByUser,
     /// We ended it to start it again.
     Replaced,
+    /// It went before it served anybody: a candidate that failed, or a spare.
+    Unused,
+    /// A client's probe ended it: no fault of its own.
+    DiedOfProbe,
     /// It could not be started.
     SpawnFailed(SpawnFailure),
     /// It ran, but did not open its session as it must.
@@ -93,6 +97,8 @@ impl Ending {
             Self::Killed { .. } => "killed",
             Self::StoppedByUser => "stopped_by_user",
             Self::Replaced => "replaced",
+            Self::Unused => "unused",
+            Self::DiedOfProbe => "died_of_probe",
             Self::SpawnFailed(_) => "spawn_failed",
             Self::HandshakeFailed(_) => "handshake_failed",
             Self::HealthFailed(_) => "health_failed",
@@ -122,6 +128,8 @@ impl fmt::Display for Ending {
             Self::Killed { .. } => f.write_str("killed"),
             Self::StoppedByUser => f.write_str("stopped by user"),
             Self::Replaced => f.write_str("stopped for a restart"),
+            Self::Unused => f.write_str("it has not served anybody"),
+            Self::DiedOfProbe => f.write_str("it died of the client's probe"),
             Self::SpawnFailed(failure) => f.write_str(&failure.message),
             Self::HandshakeFailed(why) => write!(f, "handshake failed: {why}"),
             Self::HealthFailed(why) => write!(f, "health check failed: {why}"),

@@ -11,24 +11,42 @@
 //!    │         Waiting ──┘         Stopping   close stdin → SIGTERM → SIGKILL → abandon
 //!    │            ▲  spawn_at         │ Exited
 //!    └────────────┴───────────────────┴── after_exit: policy, backoff, throttle
+//!    ╰ Closing: down, but for instances that are still being stopped
+//! ```
+//!
+//! That is the *current* instance. Others may live beside it:
+//!
+//! ```text
+//!   Restart, by a swap ──▶ candidate ──Ready──▶ current     fails: SwapFailed, the current one stays
+//!   current ready, spare wanted ──▶ spare ──the current one crashed──▶ current
+//!   replaced ──▶ leaving: draining ──Drained, drain_timeout──▶ stopping, by the same ladder ──▶ gone
 //! ```
 
 mod after;
 mod event;
 mod exit;
+mod leaving;
+mod replace;
+mod reports;
 mod restart;
+mod snapshot;
+mod spare;
 mod state;
 mod stop;
+mod swap;
 
 use std::time::Duration;
 
 pub use self::event::{Event, StopReason};
 pub use self::exit::{Ending, Exit, SpawnFailure, signal_name};
+use self::leaving::{Leaver, is_crowded};
 use self::restart::Restarts;
+pub use self::snapshot::{Snapshot, State};
 pub use self::state::{Effect, Input, Rest};
-use self::state::{Goal, Process, Want};
+use self::state::{Goal, Instance, Process, Role, Want};
+use self::swap::Candidate;
 use crate::id::Generation;
-use crate::policy::Policy;
+use crate::policy::{Policy, RestartMode};
 use crate::time::Time;
 
 /// The restart machine of one service.
@@ -37,11 +55,24 @@ pub struct Service {
     policy: Policy,
     want: Want,
     process: Process,
+    /// Only while the current instance is `Running`, with no other restart planned.
+    candidate: Option<Candidate>,
+    spare: Option<Instance>,
+    /// No spare is started before this.
+    spare_at: Time,
+    /// Spares in a row that ended by themselves.
+    spare_failures: u32,
+    /// The oldest first.
+    leaving: Vec<Leaver>,
     restarts: Restarts,
     generation: Generation,
     /// An instance has run at some time: a command that is missing now may be back soon.
     has_run: bool,
     last_exit: Option<Exit>,
+    /// The last instance that ended by itself, as the current one; none after a stop.
+    last_ended: Option<Generation>,
+    /// Instances in a row that died of a probe before one served.
+    probe_deaths: u32,
 }
 
 impl Service {
@@ -51,63 +82,78 @@ impl Service {
             policy,
             want: Want::Down,
             process: Process::Down(Rest::NotStarted),
+            candidate: None,
+            spare: None,
+            spare_at: Time::ZERO,
+            spare_failures: 0,
+            leaving: Vec::new(),
             restarts: Restarts::new(seed),
             generation: Generation::default(),
             has_run: false,
             last_exit: None,
+            last_ended: None,
+            probe_deaths: 0,
         }
     }
 
-    /// Records one input, and returns what has to be done now.
+    /// Records one input, and returns what has to be done now. Late word of an instance that is
+    /// gone changes nothing.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        let mut effects = Vec::new();
+        let mut all = Vec::new();
+        let effects = &mut all;
         match input {
             Input::Start => self.start(now),
-            Input::Stop => self.stop(now, Want::Down, &mut effects),
-            Input::Shutdown { within } => self.stop(now, Want::Shutdown { within }, &mut effects),
-            Input::Restart { reason } => self.restart(now, reason, &mut effects),
+            Input::Stop => self.stop(now, Want::Down, effects),
+            Input::Shutdown { within } => self.stop(now, Want::Shutdown { within }, effects),
+            Input::Restart { reason } => self.restart(now, reason, effects),
             Input::HurryUp => self.hurry_up(now),
-            Input::Spawned { generation, pid } if generation == self.generation => {
-                self.spawned(pid, &mut effects);
+            Input::Spawned { generation, pid } => self.spawned(generation, pid, effects),
+            Input::SpawnFailed { generation, failure } => {
+                self.spawn_failed(now, generation, failure, effects);
             }
-            Input::SpawnFailed { generation, failure } if generation == self.generation => {
-                self.spawn_failed(now, failure, &mut effects);
+            Input::Ready { generation } => self.ready(now, generation, effects),
+            Input::Drained { generation } => self.drained(now, generation, effects),
+            Input::Exited { generation, exit } => self.exited(now, generation, exit, effects),
+            Input::HandshakeFailed { generation, why } => {
+                self.fail(now, generation, Ending::HandshakeFailed(why), effects);
             }
-            Input::Exited { generation, exit } if generation == self.generation => {
-                self.exited(now, exit, &mut effects);
+            Input::Unhealthy { generation, why } => {
+                self.fail(now, generation, Ending::HealthFailed(why), effects);
             }
-            Input::HandshakeFailed { generation, why } if generation == self.generation => {
-                self.fail(now, Ending::HandshakeFailed(why), &mut effects);
+            Input::Replace { generation, reason } => {
+                self.replace(now, generation, reason, effects);
             }
-            Input::Unhealthy { generation, why } if generation == self.generation => {
-                self.fail(now, Ending::HealthFailed(why), &mut effects);
-            }
-            // Wakeups only step; late word of an instance that is gone changes nothing.
-            Input::Wakeup
-            | Input::Spawned { .. }
-            | Input::SpawnFailed { .. }
-            | Input::Exited { .. }
-            | Input::HandshakeFailed { .. }
-            | Input::Unhealthy { .. } => {}
+            Input::DiedOfProbe { generation } => self.died_of_probe(now, generation),
+            Input::RenewSpare => self.renew_spare(now, effects),
+            Input::Wakeup => {}
         }
         // Each step leads to a state that waits for something else, so this ends.
         while self.next_wakeup().is_some_and(|at| at <= now) {
-            self.step(now, &mut effects);
+            self.step(now, effects);
         }
-        effects
+        all
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
+        let leaving = self.leaving.iter().map(Leaver::next_at);
+        leaving.chain(self.current_wakeup()).chain(self.spare_due()).min()
+    }
+
+    fn current_wakeup(&self) -> Option<Time> {
         match &self.process {
-            Process::Down(_) | Process::Starting { .. } => None,
+            Process::Down(_) | Process::Closing { .. } | Process::Starting(_) => None,
             Process::Waiting { spawn_at, .. } => Some(*spawn_at),
-            Process::Running { since, restart_at, .. } => {
-                let stable_at = (self.restarts.consecutive > 0).then(|| self.stable_at(*since));
-                let restart_at = restart_at.as_ref().map(|(at, _)| *at);
+            Process::Running { instance, restart_at } => {
+                let stable_at =
+                    (self.restarts.consecutive > 0).then(|| self.stable_at(instance.since));
+                // A swap waits for a place; the end of one that leaves brings it.
+                let swap = self.policy.restart_mode == RestartMode::Swap;
+                let may_restart = !swap || !is_crowded(&self.leaving);
+                let restart_at = restart_at.as_ref().map(|(at, _)| *at).filter(|_| may_restart);
                 [stable_at, restart_at].into_iter().flatten().min()
             }
-            Process::Stopping { next_at, .. } => Some(*next_at),
+            Process::Stopping { ladder, .. } => Some(ladder.next_at()),
         }
     }
 
@@ -119,7 +165,7 @@ impl Service {
         }
     }
 
-    /// How the last instance ended.
+    /// How the last current instance ended.
     pub fn last_exit(&self) -> Option<Exit> {
         self.last_exit
     }
@@ -135,13 +181,13 @@ impl Service {
         }
         self.want = Want::Up;
         match &mut self.process {
-            Process::Down(_) => {
+            Process::Down(_) | Process::Closing { .. } => {
                 self.restarts.forget();
                 self.process = Process::Waiting { spawn_at: now, requested: false };
             }
             Process::Waiting { spawn_at, .. } => *spawn_at = now,
             Process::Stopping { goal: goal @ Goal::Down, .. } => *goal = Goal::NewInstance,
-            Process::Starting { .. } | Process::Running { .. } | Process::Stopping { .. } => {}
+            Process::Starting(_) | Process::Running { .. } | Process::Stopping { .. } => {}
         }
     }
 
@@ -149,21 +195,22 @@ impl Service {
         if !matches!(self.want, Want::Shutdown { .. }) || matches!(want, Want::Shutdown { .. }) {
             self.want = want;
         }
+        self.last_ended = None;
+        let times = self.times();
         match &mut self.process {
-            Process::Down(_) => {}
-            Process::Waiting { .. } => self.rest_stopped(effects),
-            Process::Starting { since } => {
-                let since = *since;
-                self.begin_stop(now, None, since, Goal::Down, effects);
+            Process::Down(_) | Process::Closing { .. } | Process::Waiting { .. } => {}
+            Process::Starting(instance) | Process::Running { instance, .. } => {
+                let instance = instance.clone();
+                self.begin_stop(now, instance, Goal::Down, effects);
             }
-            Process::Running { pid, since, .. } => {
-                let (pid, since) = (*pid, *since);
-                self.begin_stop(now, Some(pid), since, Goal::Down, effects);
-            }
-            Process::Stopping { goal, .. } => {
+            Process::Stopping { goal, ladder, .. } => {
                 *goal = Goal::Down;
-                self.shorten_stop(now);
+                ladder.shorten(now, times);
             }
+        }
+        self.stop_others(now, effects);
+        if matches!(self.process, Process::Waiting { .. }) {
+            self.rest_stopped(now, effects);
         }
     }
 
@@ -172,14 +219,12 @@ impl Service {
             return;
         }
         self.want = Want::Up;
-        effects.push(Effect::Tell(Event::RestartRequested {
-            pid: self.pid(),
-            reason: reason.clone(),
-        }));
-        effects.push(Effect::MarkRestart { pid: self.pid(), reason: reason.clone() });
+        let pid = self.process.instance().and_then(|instance| instance.pid);
+        effects.push(Effect::Tell(Event::RestartRequested { pid, reason: reason.clone() }));
+        effects.push(Effect::MarkRestart { pid, reason: reason.clone() });
         let at = self.restarts.requested_restart_at(now, &self.policy);
         match &mut self.process {
-            Process::Down(_) => {
+            Process::Down(_) | Process::Closing { .. } => {
                 self.restarts.forget();
                 self.wait_for_requested(now, at, effects);
             }
@@ -188,75 +233,35 @@ impl Service {
                 let at = at.min(*spawn_at);
                 self.wait_for_requested(now, at, effects);
             }
-            Process::Starting { since } => {
-                let since = *since;
-                self.exit_for_restart(now, None, since, reason, effects);
+            Process::Starting(instance) => {
+                let instance = instance.clone();
+                self.exit_for_restart(now, instance, reason, effects);
             }
-            Process::Running { pid, since, restart_at } => {
+            // Carried out by the step that follows, or when its time has come.
+            Process::Running { restart_at, .. } => {
+                let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
+                *restart_at = Some((at, reason));
                 if at > now {
-                    let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
-                    *restart_at = Some((at, reason));
                     effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
-                } else {
-                    let (pid, since) = (*pid, *since);
-                    self.exit_for_restart(now, Some(pid), since, reason, effects);
                 }
+                self.drop_candidate(now, effects);
             }
             // The instance that comes next is new enough for this request too.
             Process::Stopping { goal, .. } => *goal = Goal::NewInstance,
         }
     }
 
-    fn spawned(&mut self, new_pid: u32, effects: &mut Vec<Effect>) {
-        self.has_run = true;
-        match &mut self.process {
-            Process::Starting { since } => {
-                let since = *since;
-                self.process = Process::Running { pid: new_pid, since, restart_at: None };
-            }
-            // A stop overtook the start; its steps were sent after the spawn and reach the process.
-            Process::Stopping { pid, .. } => *pid = Some(new_pid),
-            Process::Down(_) | Process::Waiting { .. } | Process::Running { .. } => return,
-        }
-        effects.push(Effect::Tell(Event::Started {
-            pid: new_pid,
-            generation: self.generation,
-            restarts: self.restarts.total,
-        }));
-    }
-
-    /// The instance is unusable.
-    fn fail(&mut self, now: Time, ending: Ending, effects: &mut Vec<Effect>) {
-        match &mut self.process {
-            Process::Starting { since } => {
-                let since = *since;
-                self.begin_stop(now, None, since, Goal::Failure(ending), effects);
-            }
-            Process::Running { pid, since, restart_at } => {
-                let (pid, since) = (*pid, *since);
-                match restart_at.take() {
-                    // It was to be replaced anyway.
-                    Some((_, reason)) => {
-                        self.exit_for_restart(now, Some(pid), since, reason, effects);
-                    }
-                    None => self.begin_stop(now, Some(pid), since, Goal::Failure(ending), effects),
-                }
-            }
-            Process::Down(_) | Process::Waiting { .. } | Process::Stopping { .. } => {}
-        }
-    }
-
     fn exit_for_restart(
         &mut self,
         now: Time,
-        pid: Option<u32>,
-        since: Time,
+        instance: Instance,
         reason: String,
         effects: &mut Vec<Effect>,
     ) {
         let exit_code = self.policy.restart_code;
+        let pid = instance.pid;
         effects.push(Effect::Tell(Event::ExitingForRestart { pid, reason, exit_code }));
-        self.begin_stop(now, pid, since, Goal::NewInstance, effects);
+        self.begin_stop(now, instance, Goal::NewInstance, effects);
     }
 
     fn plan_requested(&mut self, now: Time, effects: &mut Vec<Effect>) {
@@ -269,52 +274,70 @@ impl Service {
             effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
         }
         self.process = Process::Waiting { spawn_at: at, requested: true };
+        self.drop_spare(now, effects);
     }
 
-    /// Takes the steps whose time has come.
+    /// Takes one step whose time has come.
     fn step(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if self.step_leaving(now, effects) {
+            return;
+        }
+        if self.current_wakeup().is_some_and(|at| at <= now) {
+            self.step_current(now, effects);
+        } else if self.spare_due().is_some_and(|at| at <= now) {
+            self.spawn_spare(now, effects);
+        }
+    }
+
+    fn step_current(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let times = self.times();
         match &mut self.process {
-            Process::Waiting { spawn_at, requested } if *spawn_at <= now => {
+            Process::Waiting { requested, .. } => {
                 if *requested {
                     self.restarts.requested(now);
                 }
                 self.spawn(now, effects);
             }
-            Process::Running { pid, since, restart_at } => {
-                let (pid, since) = (*pid, *since);
-                if let Some((_, reason)) = restart_at.take_if(|(at, _)| *at <= now) {
-                    self.exit_for_restart(now, Some(pid), since, reason, effects);
-                } else if self.restarts.consecutive > 0 && self.stable_at(since) <= now {
-                    if self.restarts.looping {
-                        let uptime = now.since(since);
-                        effects.push(Effect::Tell(Event::Recovered { uptime }));
+            Process::Running { instance, restart_at } => {
+                let since = instance.since;
+                let swap = self.policy.restart_mode == RestartMode::Swap;
+                let may_restart = !swap || !is_crowded(&self.leaving);
+                match restart_at.take_if(|(at, _)| *at <= now && may_restart) {
+                    Some((_, reason)) if swap => self.begin_swap(now, reason, effects),
+                    Some((_, reason)) => {
+                        let instance = instance.clone();
+                        self.exit_for_restart(now, instance, reason, effects);
                     }
-                    self.restarts.forget();
+                    None => self.count_as_well(now, since, effects),
                 }
             }
-            Process::Stopping { next_at, .. } if *next_at <= now => self.escalate(now, effects),
-            Process::Down(_)
-            | Process::Starting { .. }
-            | Process::Waiting { .. }
-            | Process::Stopping { .. } => {}
+            Process::Stopping { instance, ladder, .. } => {
+                ladder.escalate(now, instance.pid, times, effects);
+            }
+            Process::Down(_) | Process::Closing { .. } | Process::Starting(_) => {}
         }
+    }
+
+    /// It has run long enough: the crashes are forgotten.
+    fn count_as_well(&mut self, now: Time, since: Time, effects: &mut Vec<Effect>) {
+        if self.restarts.looping {
+            effects.push(Effect::Tell(Event::Recovered { uptime: now.since(since) }));
+        }
+        self.restarts.forget();
     }
 
     fn spawn(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if self.generation != Generation::default() {
             self.restarts.total += 1;
         }
-        self.generation = self.generation.next();
-        self.process = Process::Starting { since: now };
-        effects.push(Effect::Spawn { generation: self.generation });
+        let instance = self.spawn_as(Role::Current, now, effects);
+        self.process = Process::Starting(instance);
     }
 
-    fn pid(&self) -> Option<u32> {
-        match self.process {
-            Process::Running { pid, .. } => Some(pid),
-            Process::Stopping { pid, .. } => pid,
-            Process::Down(_) | Process::Waiting { .. } | Process::Starting { .. } => None,
-        }
+    fn spawn_as(&mut self, role: Role, now: Time, effects: &mut Vec<Effect>) -> Instance {
+        self.generation = self.generation.next();
+        effects.push(Effect::Spawn { generation: self.generation });
+        Instance::new(self.generation, now, role)
     }
 
     /// More than the stable time has to pass, so that one clock tick decides alike everywhere.

@@ -18,6 +18,8 @@ pub(super) struct Restarts {
     pub(super) looping: bool,
     /// Crashes within the sliding window; never more than the loop's count.
     recent: VecDeque<Time>,
+    /// What the counts were before the last crash.
+    before: Option<(u32, bool, VecDeque<Time>)>,
     /// When the last requested restart was carried out.
     last_requested: Option<Time>,
     random: Random,
@@ -43,6 +45,7 @@ impl Restarts {
             total: 0,
             looping: false,
             recent: VecDeque::new(),
+            before: None,
             last_requested: None,
             random: Random(seed),
         }
@@ -53,6 +56,14 @@ impl Restarts {
         self.consecutive = 0;
         self.looping = false;
         self.recent.clear();
+        self.before = None;
+    }
+
+    /// The last crash was none.
+    pub(super) fn uncount(&mut self) {
+        if let Some((consecutive, looping, recent)) = self.before.take() {
+            (self.consecutive, self.looping, self.recent) = (consecutive, looping, recent);
+        }
     }
 
     /// Counts a crash of an instance that ran for `uptime`.
@@ -60,6 +71,7 @@ impl Restarts {
         if uptime > policy.stable_after {
             self.forget();
         }
+        self.before = Some((self.consecutive, self.looping, self.recent.clone()));
         self.consecutive = self.consecutive.saturating_add(1);
         if policy.max_restarts > 0 && self.consecutive > policy.max_restarts {
             return Verdict::GiveUp;
@@ -117,6 +129,19 @@ impl Restarts {
                 _ => 10,
             }),
         }
+    }
+}
+
+impl Backoff {
+    /// The wait before the next spare, by those in a row that have failed. Never none: a spare that
+    /// does not stay must not keep the machine busy.
+    pub(super) fn spare_delay(&self, failures: u32) -> Duration {
+        let (base, factor, cap) = match self {
+            Self::Exponential { base, factor, cap, .. } => (*base, *factor, *cap),
+            Self::Stepped => (Duration::from_secs(1), 2.0, Duration::from_secs(10)),
+        };
+        let base = base.max(CRASH_LOOP_DELAY_MIN);
+        grown(base, factor.max(2.0), failures.saturating_sub(1), cap.max(base))
     }
 }
 

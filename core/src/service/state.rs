@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
+use super::stop::Ladder;
 use crate::id::Generation;
 use crate::time::Time;
 
@@ -40,6 +41,16 @@ pub enum Input {
         /// Why.
         failure: SpawnFailure,
     },
+    /// The instance serves.
+    Ready {
+        /// Which instance.
+        generation: Generation,
+    },
+    /// The instance, which another has replaced, owes nothing any more.
+    Drained {
+        /// Which instance.
+        generation: Generation,
+    },
     /// The process of this generation is gone, and all that it had started.
     Exited {
         /// Which instance.
@@ -61,6 +72,21 @@ pub enum Input {
         /// Why.
         why: String,
     },
+    /// The instance is spoiled, by no fault of its own: replace it. This is neither a restart that
+    /// somebody asked for nor a crash.
+    Replace {
+        /// Which instance.
+        generation: Generation,
+        /// Why, for the record.
+        reason: String,
+    },
+    /// The end of this instance, told before or after this, is a client's doing and no crash.
+    DiedOfProbe {
+        /// Which instance.
+        generation: Generation,
+    },
+    /// The code has changed: a spare has to be of the new one.
+    RenewSpare,
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
 }
@@ -73,14 +99,31 @@ pub enum Effect {
         /// The generation that the answer must carry.
         generation: Generation,
     },
-    /// Close the process's stdin.
-    CloseStdin,
+    /// The instance is to be given the session now. Nothing is given to one before this.
+    Open {
+        /// Which instance.
+        generation: Generation,
+    },
+    /// Close the process's stdin: its stop begins.
+    CloseStdin {
+        /// Which instance.
+        generation: Generation,
+    },
     /// Send SIGTERM to the process and its group.
-    Terminate,
+    Terminate {
+        /// Which instance.
+        generation: Generation,
+    },
     /// Send SIGKILL to the whole tree.
-    Kill,
+    Kill {
+        /// Which instance.
+        generation: Generation,
+    },
     /// The guardian has not reported the end of a killed tree: replace it and sweep what it left.
-    Abandon,
+    Abandon {
+        /// Which instance.
+        generation: Generation,
+    },
     /// Put the restart into the marker, on disk.
     MarkRestart {
         /// The process that is being replaced.
@@ -102,31 +145,85 @@ pub(super) enum Want {
     },
 }
 
-/// What is true. Deadlines live inside the state that needs them, so they cannot outlive it.
+/// What is true of the current instance. Deadlines live inside the state that needs them, so they
+/// cannot outlive it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Process {
     Down(Rest),
+    /// Down for good, but for instances that are still being stopped.
+    Closing {
+        rest: Rest,
+        /// Told when the last of them is gone.
+        last_word: Option<Event>,
+    },
     Waiting {
         spawn_at: Time,
         /// The start is one that somebody asked for.
         requested: bool,
     },
-    Starting {
-        since: Time,
-    },
+    Starting(Instance),
     Running {
-        pid: u32,
-        since: Time,
+        instance: Instance,
+        /// A restart that was asked for and is not carried out yet.
         restart_at: Option<(Time, String)>,
     },
     Stopping {
-        pid: Option<u32>,
-        since: Time,
+        instance: Instance,
         goal: Goal,
-        step: Step,
-        step_since: Time,
-        next_at: Time,
+        ladder: Ladder,
     },
+}
+
+impl Process {
+    /// The current instance.
+    pub(super) const fn instance(&self) -> Option<&Instance> {
+        match self {
+            Self::Starting(instance)
+            | Self::Running { instance, .. }
+            | Self::Stopping { instance, .. } => Some(instance),
+            Self::Down(_) | Self::Closing { .. } | Self::Waiting { .. } => None,
+        }
+    }
+
+    pub(super) const fn instance_mut(&mut self) -> Option<&mut Instance> {
+        match self {
+            Self::Starting(instance)
+            | Self::Running { instance, .. }
+            | Self::Stopping { instance, .. } => Some(instance),
+            Self::Down(_) | Self::Closing { .. } | Self::Waiting { .. } => None,
+        }
+    }
+}
+
+/// One process of the service.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Instance {
+    pub(super) generation: Generation,
+    /// Known once its start was reported.
+    pub(super) pid: Option<u32>,
+    pub(super) since: Time,
+    pub(super) role: Role,
+    /// It has been said to serve.
+    pub(super) ready: bool,
+    /// Its end is a client's doing.
+    pub(super) died_of_probe: bool,
+}
+
+impl Instance {
+    pub(super) const fn new(generation: Generation, since: Time, role: Role) -> Self {
+        Self { generation, pid: None, since, role, ready: false, died_of_probe: false }
+    }
+}
+
+/// What an instance was started for, and so what its start is told as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// To be the current one.
+    Current,
+    /// To become it, when it is ready.
+    Candidate,
+    /// To become it, when the current one has crashed.
+    Spare,
 }
 
 /// Why nothing runs and nothing is planned.
@@ -147,14 +244,8 @@ pub enum Rest {
 pub(super) enum Goal {
     Down,
     NewInstance,
+    /// A new instance too, but nobody asked for a restart.
+    Quietly,
     /// The instance is unusable: its end counts as this.
     Failure(Ending),
-}
-
-/// The last step of the stop that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    ClosedStdin,
-    Terminated,
-    Killed,
 }

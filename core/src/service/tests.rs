@@ -4,26 +4,26 @@ use super::*;
 use crate::policy::{Backoff, Restart};
 
 /// A machine with a clock; `tell` keeps what is told, `does` what has to be done.
-struct Bench {
-    service: Service,
-    now: Time,
-    told: Vec<Event>,
+pub(super) struct Bench {
+    pub(super) service: Service,
+    pub(super) now: Time,
+    pub(super) told: Vec<Event>,
 }
 
 impl Bench {
-    fn new(policy: Policy) -> Self {
+    pub(super) fn new(policy: Policy) -> Self {
         Self { service: Service::new(policy, 1), now: Time::ZERO, told: Vec::new() }
     }
 
     /// Started, with a running instance.
-    fn running(policy: Policy) -> Self {
+    pub(super) fn running(policy: Policy) -> Self {
         let mut bench = Self::new(policy);
         assert_eq!(bench.does(Input::Start), [bench.spawn()]);
         bench.spawned();
         bench
     }
 
-    fn does(&mut self, input: Input) -> Vec<Effect> {
+    pub(super) fn does(&mut self, input: Input) -> Vec<Effect> {
         let effects = self.service.handle(self.now, input);
         let (told, done): (Vec<_>, Vec<_>) =
             effects.into_iter().partition(|effect| matches!(effect, Effect::Tell(_)));
@@ -34,39 +34,58 @@ impl Bench {
         done
     }
 
-    fn after(&mut self, millis: u64, input: Input) -> Vec<Effect> {
+    pub(super) fn after(&mut self, millis: u64, input: Input) -> Vec<Effect> {
         self.now = self.now + Duration::from_millis(millis);
         self.does(input)
     }
 
-    fn spawn(&self) -> Effect {
+    pub(super) fn spawn(&self) -> Effect {
         Effect::Spawn { generation: self.service.generation }
     }
 
-    fn spawned(&mut self) {
+    pub(super) fn spawned(&mut self) {
         let generation = self.service.generation;
-        assert_eq!(self.does(Input::Spawned { generation, pid: 100 + generation.0 as u32 }), []);
+        let effects = self.does(Input::Spawned { generation, pid: 100 + generation.0 as u32 });
+        let stopped = matches!(self.service.process, Process::Stopping { .. });
+        let expected = [Effect::Open { generation }];
+        assert_eq!(effects, if stopped { &[][..] } else { &expected });
     }
 
-    fn exit(&mut self, exit: Exit) -> Vec<Effect> {
+    pub(super) fn exit(&mut self, exit: Exit) -> Vec<Effect> {
         let generation = self.service.generation;
         self.does(Input::Exited { generation, exit })
     }
 
-    fn wait_ms(&self) -> Option<u128> {
+    pub(super) fn wait_ms(&self) -> Option<u128> {
         self.service.next_wakeup().map(|at| at.since(self.now).as_millis())
     }
 
-    fn words(&self) -> Vec<&'static str> {
+    pub(super) fn words(&self) -> Vec<&'static str> {
         self.told.iter().map(|event| event.record("T", "t", "l").event_type).collect()
     }
 
-    fn failed(&self) -> bool {
+    pub(super) fn failed(&self) -> bool {
         matches!(self.service.rest(), Some(Rest::Failed(_)))
     }
 }
 
-fn exact() -> Policy {
+pub(super) fn close(generation: u64) -> Effect {
+    Effect::CloseStdin { generation: Generation(generation) }
+}
+
+pub(super) fn terminate(generation: u64) -> Effect {
+    Effect::Terminate { generation: Generation(generation) }
+}
+
+pub(super) fn kill(generation: u64) -> Effect {
+    Effect::Kill { generation: Generation(generation) }
+}
+
+fn abandon(generation: u64) -> Effect {
+    Effect::Abandon { generation: Generation(generation) }
+}
+
+pub(super) fn exact() -> Policy {
     Policy {
         backoff: Backoff::Exponential {
             base: Duration::from_secs(1),
@@ -78,11 +97,11 @@ fn exact() -> Policy {
     }
 }
 
-fn restart(reason: &str) -> Input {
+pub(super) fn restart(reason: &str) -> Input {
     Input::Restart { reason: reason.to_owned() }
 }
 
-fn not_found() -> SpawnFailure {
+pub(super) fn not_found() -> SpawnFailure {
     SpawnFailure { message: "no such command".to_owned(), hint: None, permanent: true, code: 127 }
 }
 
@@ -222,8 +241,8 @@ fn a_requested_restart_is_on_record_before_anything_stops() {
             reason: "code changes".to_owned(),
             exit_code: 42,
         }),
-        Effect::CloseStdin,
-        Effect::Terminate,
+        close(1),
+        terminate(1),
     ];
     assert_eq!(effects, expected);
     for announcement in [&expected[0], &expected[2]] {
@@ -276,7 +295,7 @@ fn a_restart_that_is_throttled_leaves_the_instance_running_until_then() {
     let effects = bench.after(400, restart("two"));
     assert!(matches!(effects[..], [Effect::MarkRestart { .. }]), "{effects:?}");
     assert_eq!(bench.wait_ms(), Some(600));
-    assert_eq!(bench.after(600, Input::Wakeup), [Effect::CloseStdin, Effect::Terminate]);
+    assert_eq!(bench.after(600, Input::Wakeup), [close(2), terminate(2)]);
 }
 
 #[test]
@@ -321,13 +340,13 @@ fn a_stop_climbs_the_ladder() {
     // W9 G6
     let policy = Policy { stdin_timeout: Duration::from_secs(1), ..exact() };
     let mut bench = Bench::running(policy);
-    assert_eq!(bench.does(Input::Stop), [Effect::CloseStdin]);
-    assert_eq!(bench.after(1000, Input::Wakeup), [Effect::Terminate]);
+    assert_eq!(bench.does(Input::Stop), [close(1)]);
+    assert_eq!(bench.after(1000, Input::Wakeup), [terminate(1)]);
     assert_eq!(bench.after(4999, Input::Wakeup), []);
-    assert_eq!(bench.after(1, Input::Wakeup), [Effect::Kill]);
+    assert_eq!(bench.after(1, Input::Wakeup), [kill(1)]);
     // A kill is a request: only its exit ends the stop.
-    assert_eq!(bench.after(2000, Input::Wakeup), [Effect::Abandon]);
-    assert_eq!(bench.after(2000, Input::Wakeup), [Effect::Abandon]);
+    assert_eq!(bench.after(2000, Input::Wakeup), [abandon(1)]);
+    assert_eq!(bench.after(2000, Input::Wakeup), [abandon(1)]);
     assert_eq!(bench.exit(Exit::Signal(9)), []);
     assert_eq!(bench.service.rest(), Some(&Rest::Stopped));
 }
@@ -342,7 +361,7 @@ fn a_shutdown_fits_into_its_time_in_every_state() {
         while bench.service.rest().is_none() {
             let wait = u64::try_from(bench.wait_ms().unwrap()).unwrap();
             waited += wait;
-            if bench.after(wait, Input::Wakeup).contains(&Effect::Kill) {
+            if bench.after(wait, Input::Wakeup).contains(&kill(1)) {
                 bench.exit(Exit::Signal(9));
             }
         }
@@ -379,12 +398,12 @@ fn hurrying_up_kills_at_once() {
     let mut bench = Bench::running(exact());
     assert_eq!(bench.does(Input::HurryUp), []);
     bench.does(Input::Stop);
-    assert_eq!(bench.does(Input::HurryUp), [Effect::Kill]);
+    assert_eq!(bench.does(Input::HurryUp), [kill(1)]);
     assert_eq!(bench.does(Input::HurryUp), []);
 
     let mut bench = Bench::running(Policy { stdin_timeout: Duration::from_secs(1), ..exact() });
-    assert_eq!(bench.does(Input::Stop), [Effect::CloseStdin]);
-    assert_eq!(bench.does(Input::HurryUp), [Effect::Kill]);
+    assert_eq!(bench.does(Input::Stop), [close(1)]);
+    assert_eq!(bench.does(Input::HurryUp), [kill(1)]);
 }
 
 #[test]
@@ -418,7 +437,7 @@ fn a_stop_during_a_backoff_ends_it() {
 fn a_stop_during_a_start_reaches_the_process() {
     let mut bench = Bench::new(exact());
     bench.does(Input::Start);
-    assert_eq!(bench.does(Input::Stop), [Effect::CloseStdin, Effect::Terminate]);
+    assert_eq!(bench.does(Input::Stop), [close(1), terminate(1)]);
     bench.spawned();
     bench.exit(Exit::Signal(15));
     assert_eq!(bench.service.rest(), Some(&Rest::Stopped));
@@ -468,7 +487,7 @@ fn a_failed_handshake_is_killed_and_counts_as_a_crash() {
     let mut bench = Bench::running(exact());
     let generation = bench.service.generation;
     let effects = bench.does(Input::HandshakeFailed { generation, why: "silence".to_owned() });
-    assert_eq!(effects, [Effect::CloseStdin, Effect::Kill]);
+    assert_eq!(effects, [close(1), kill(1)]);
     bench.exit(Exit::Signal(9));
     assert_eq!(bench.wait_ms(), Some(1000));
     assert!(bench.words().contains(&"server_crashed"));
@@ -480,7 +499,7 @@ fn failed_health_is_stopped_in_order_and_counts_as_a_crash() {
     let mut bench = Bench::running(exact());
     let generation = bench.service.generation;
     let effects = bench.does(Input::Unhealthy { generation, why: "3 in a row".to_owned() });
-    assert_eq!(effects, [Effect::CloseStdin, Effect::Terminate]);
+    assert_eq!(effects, [close(1), terminate(1)]);
     bench.exit(Exit::Code(0));
     assert_eq!(bench.wait_ms(), Some(1000));
 }

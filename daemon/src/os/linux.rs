@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::resource::Resource;
 
 use super::system::limit;
-use super::{Limit, Sink, WatchLimits};
+use super::{Limit, PipeWriter, Sink, WatchLimits};
 
 /// Lets the kernel say that something changed in a folder.
 pub(crate) struct Watch {
@@ -83,4 +83,14 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
         fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
     };
     Some(WatchLimits { files: read("max_user_watches"), watchers: read("max_user_instances") })
+}
+
+/// Bytes in a pipe that nobody has read.
+pub(crate) fn unread(pipe: &PipeWriter) -> Option<usize> {
+    let mut bytes: nix::libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the kernel writes one integer.
+    #[expect(unsafe_code, reason = "there is no other way to ask")]
+    let asked =
+        unsafe { nix::libc::ioctl(pipe.as_fd().as_raw_fd(), nix::libc::FIONREAD, &raw mut bytes) };
+    (asked == 0).then(|| usize::try_from(bytes).ok()).flatten()
 }

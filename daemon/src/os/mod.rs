@@ -1,9 +1,16 @@
 //! What differs between operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
-//! `linux.rs`; `polling.rs` does without. Nothing outside of here and `process/` names a system, and
+//! `linux.rs` and `inotify.rs`; `polling.rs` and `no_folders.rs` do without. `streams.rs` has our own
+//! stdin and stdout on Unix. Nothing outside of here and `process/` names a system, and
 //! nothing in here decides.
 
+#[cfg(target_os = "linux")]
+#[path = "inotify.rs"]
+mod folders;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_folders.rs"]
+mod folders;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod kernel;
@@ -18,12 +25,33 @@ mod system;
 #[path = "windows.rs"]
 mod system;
 
-pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
+#[cfg(unix)]
+mod streams;
+#[cfg(windows)]
+use self::system as streams;
+
+#[cfg(unix)]
+#[path = "unix_socket.rs"]
+mod socket;
+#[cfg(windows)]
+#[path = "windows_socket.rs"]
+mod socket;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
+pub(crate) use self::kernel::{Watch, processes_limit, unread, watch_limits};
+pub(crate) use self::socket::{
+    SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
+};
+pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
-    is_at_path, is_open_to_all, leave_session, make_private, not_ours_alone, open_files_limit,
-    open_to_append, open_to_read, own_temporary_folder, program_in, read_exact_at, stderr, stdout,
-    sync_folder, wait_for_stdin,
+    is_at_path, is_open_to_all, keep_owner, leave_session, make_private, not_ours_alone,
+    open_files_limit, open_to_append, open_to_read, own_temporary_folder, program_in,
+    read_exact_at, settings_folder, stderr, stdout, sync_folder, wait_for_stdin,
 };
 pub use self::system::{HOME_VARIABLE, detach, is_variable};
 
@@ -63,4 +91,40 @@ pub(crate) struct Limit {
 pub(crate) struct WatchLimits {
     pub(crate) files: Option<u64>,
     pub(crate) watchers: Option<u64>,
+}
+
+/// What to be told about a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Whatever happens to what is in it, and to the folder itself.
+    Entries,
+    /// That it is moved or removed.
+    Itself,
+}
+
+/// Something happened in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is watched"))]
+pub(crate) enum Stir {
+    /// To what has this name in it.
+    Entry { folder: PathBuf, name: OsString, is_folder: bool },
+    /// To the folder itself: it is gone, or somewhere else.
+    Folder(PathBuf),
+    /// Too much happened: nobody knows what.
+    Lost,
+}
+
+/// Why a folder is not watched.
+#[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is watched"))]
+pub(crate) enum Refusal {
+    /// It is not there, or is no folder.
+    Gone,
+    /// The system grants no more; with what to do about it.
+    Limit { what: &'static str, hint: String },
+    /// The system watches nothing for us.
+    #[cfg_attr(target_os = "linux", expect(dead_code, reason = "Linux does"))]
+    Unsupported,
+    /// Something else.
+    Failed(io::Error),
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use afresh_core::limits::FOLLOW_POLL_INTERVAL;
 
-use super::{Limit, Sink, WatchLimits};
+use super::{Limit, PipeWriter, Sink, WatchLimits};
 
 /// Waits for the next time to look.
 pub(crate) struct Watch;
@@ -33,5 +33,10 @@ pub(crate) fn processes_limit() -> Option<io::Result<Limit>> {
 
 /// Nothing is watched.
 pub(crate) fn watch_limits() -> Option<WatchLimits> {
+    None
+}
+
+/// Bytes in a pipe that nobody has read: not told by its writing end here.
+pub(crate) fn unread(_pipe: &PipeWriter) -> Option<usize> {
     None
 }

@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{
-    DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+    DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
 };
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -186,6 +186,23 @@ pub(crate) fn not_ours_alone(metadata: &Metadata) -> Option<&'static str> {
         return Some("belongs to another user");
     }
     (metadata.permissions().mode() & 0o077 != 0).then_some("is open to other users")
+}
+
+/// Gives a file the owner and the group of another one: root may edit what is a user's.
+pub(crate) fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
+    let new = file.metadata()?;
+    if (new.uid(), new.gid()) == (old.uid(), old.gid()) {
+        return Ok(());
+    }
+    fchown(file, Some(old.uid()), Some(old.gid()))
+}
+
+/// Where programs with windows keep the user's settings.
+pub(crate) fn settings_folder(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
+    match cfg!(target_os = "macos") {
+        true => home.join("Library/Application Support"),
+        false => variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+    }
 }
 
 /// Whether every user can create files in a folder, but not remove those of others, as in `/tmp`.

@@ -26,6 +26,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use super::{Asked, FileKind, Limit};
+use crate::wires::{Moment, Pipe, Reader, Writer};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "USERPROFILE";
@@ -79,6 +80,21 @@ pub(crate) fn stdout() -> io::Result<File> {
 pub(crate) fn stderr() -> io::Result<File> {
     Ok(io::stderr().as_handle().try_clone_to_owned()?.into())
 }
+
+/// Only a thread can wait for our stdin here.
+pub(crate) fn own_stdin() -> Option<Reader> {
+    None
+}
+
+/// Only a thread can wait for our stdout here.
+pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
+    None
+}
+
+impl Pipe for NamedPipeServer {}
+
+/// What is freed is kept by the system's own rules here.
+pub(crate) fn keep_freed_memory() {}
 
 /// Reads block here: there is nothing to wait for.
 pub(crate) fn wait_for_stdin() {}
@@ -192,6 +208,16 @@ pub(crate) fn can_write(path: &Path) -> io::Result<()> {
         options.append(true);
     }
     options.open(path).map(drop)
+}
+
+/// A file is its folder's: there is nothing to give it.
+pub(crate) fn keep_owner(_file: &File, _old: &Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+/// Where programs with windows keep the user's settings.
+pub(crate) fn settings_folder(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
+    variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
 }
 
 /// A folder in the user's temporary one.

@@ -1,4 +1,4 @@
-//! The guardian of one service: parent and subreaper of its processes, one after another.
+//! A guardian: parent and subreaper of the processes of one instance, and of the next when that is gone.
 //!
 //! A small single-threaded process, forked by the warden. It starts what it is told, reports the
 //! end once the *whole* tree is gone, and when its socket closes, because the supervisor is gone

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    GUARDIAN_ORDERS_MAX, GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN,
+    GUARDIAN_WORDS_MAX, IDLE_GUARDIANS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN,
     WARDEN_ORDERS_MAX,
 };
 use afresh_core::service::{Exit, SpawnFailure};
@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::explain::explain;
-use super::frames::{self, End, Launch, Order, Survivor, WardenOrder, WardenReport};
+use super::frames::{self, End, Launch, Order, Survivor, WardenReport};
 use super::post::Correspondent;
 use super::tree::{self, Change, Remaining};
 use super::{Command, Remains, Report, os};
@@ -63,7 +63,8 @@ pub(crate) struct Stdio {
 pub(crate) struct Processes {
     pub(super) exe: PathBuf,
     pub(super) warden: Option<Correspondent>,
-    pub(super) guardians: BTreeMap<ServiceId, Guardian>,
+    /// By service and number: a service has one for each instance, and one that is idle at most.
+    pub(super) guardians: BTreeMap<(ServiceId, u64), Guardian>,
     /// Guardians that were lost, and whose tree is being swept.
     pub(super) burials: BTreeMap<u64, (ServiceId, Generation)>,
     pub(super) next_guardian: u64,
@@ -88,7 +89,7 @@ pub(super) struct Guardian {
     pub(super) warden: Option<Pid>,
     pub(super) pid: Option<Pid>,
     pub(super) post: Correspondent,
-    /// What it runs.
+    /// What it runs; none where it is idle.
     pub(super) current: Option<(Generation, Command)>,
 }
 
@@ -138,7 +139,7 @@ impl Processes {
     ) -> Result<Stdio, SpawnFailure> {
         let failed = |error: io::Error| explain(command, &error);
         let (ours, theirs) = pipes().map_err(failed)?;
-        let guardian = self.guardian(service).map_err(failed)?;
+        let key = self.idle_guardian(service).map_err(failed)?;
         let launch = Launch {
             generation: generation.0,
             argv: command.argv.clone(),
@@ -147,27 +148,27 @@ impl Processes {
             open_files: self.open_files,
         };
         let order = Order::Launch(Box::new(launch));
-        let post = &mut self.guardians.get_mut(&service).filter(|g| g.number == guardian);
-        if let Some(guardian) = post {
+        if let Some(guardian) = self.guardians.get_mut(&key) {
             guardian.current = Some((generation, command.clone()));
             guardian.post.send(&order, theirs);
         }
         Ok(ours)
     }
 
-    /// SIGTERM to the service's process and its group.
-    pub(crate) fn terminate(&self, service: ServiceId) {
-        self.order(service, &Order::Terminate);
+    /// SIGTERM to the instance's process and its group.
+    pub(crate) fn terminate(&self, service: ServiceId, generation: Generation) {
+        self.order(service, generation, &Order::Terminate);
     }
 
-    /// SIGKILL to the service's whole tree.
-    pub(crate) fn kill(&self, service: ServiceId) {
-        self.order(service, &Order::Kill);
+    /// SIGKILL to the instance's whole tree.
+    pub(crate) fn kill(&self, service: ServiceId, generation: Generation) {
+        self.order(service, generation, &Order::Kill);
     }
 
-    /// Gives up on the service's guardian: it is killed, and its tree swept.
-    pub(crate) fn abandon(&mut self, service: ServiceId) {
-        if let Some(guardian) = self.guardians.remove(&service) {
+    /// Gives up on the instance's guardian: it is killed, and its tree swept.
+    pub(crate) fn abandon(&mut self, service: ServiceId, generation: Generation) {
+        let key = self.guardian_of(service, generation).map(|(key, _)| key);
+        if let Some(guardian) = key.and_then(|key| self.guardians.remove(&key)) {
             self.bury(service, guardian);
         }
     }
@@ -218,42 +219,7 @@ impl Processes {
         }
     }
 
-    fn order(&self, service: ServiceId, order: &Order) {
-        if let Some(guardian) = self.guardians.get(&service) {
-            guardian.post.send(order, Vec::new());
-        }
-    }
-
-    /// The number of the service's guardian; made, if there is none.
-    fn guardian(&mut self, service: ServiceId) -> io::Result<u64> {
-        if self.warden.is_none() {
-            self.start_warden()?;
-        }
-        let warden = self.warden.as_ref().and_then(|warden| warden.pid);
-        // One whose warden was killed has nobody above it but us: it is let go when it is idle.
-        let guardian = self.guardians.get(&service).filter(|guardian| guardian.warden == warden);
-        if let Some(guardian) = guardian {
-            return Ok(guardian.number);
-        }
-        let number = self.next_guardian;
-        self.next_guardian += 1;
-        let (ours, theirs) = StdStream::pair()?;
-        let post = Correspondent::open(
-            ours,
-            GUARDIAN_ORDERS_MAX,
-            &mut self.tasks,
-            self.words_sender.clone(),
-            move |report| Word::Guardian { service, number, report },
-            Word::GuardianGone { service, number },
-        )?;
-        if let Some(warden) = &self.warden {
-            warden.send(&WardenOrder::Fork { guardian: number }, vec![theirs.into()]);
-        }
-        self.guardians.insert(service, Guardian { number, warden, pid: None, post, current: None });
-        Ok(number)
-    }
-
-    fn start_warden(&mut self) -> io::Result<()> {
+    pub(super) fn start_warden(&mut self) -> io::Result<()> {
         let (ours, theirs) = StdStream::pair()?;
         let mut command = StdCommand::new(&self.exe);
         command.arg0("afresh").arg(super::WARDEN_COMMAND).env_clear().current_dir("/");
@@ -280,14 +246,10 @@ impl Processes {
     fn hear(&mut self, word: Word) {
         match word {
             Word::Guardian { service, number, report } => {
-                if self.guardians.get(&service).is_some_and(|g| g.number == number) {
-                    self.hear_guardian(service, report);
-                }
+                self.hear_guardian((service, number), report);
             }
             Word::GuardianGone { service, number } => {
-                if self.guardians.get(&service).is_some_and(|g| g.number == number)
-                    && let Some(guardian) = self.guardians.remove(&service)
-                {
+                if let Some(guardian) = self.guardians.remove(&(service, number)) {
                     self.bury(service, guardian);
                 }
             }
@@ -320,10 +282,11 @@ impl Processes {
         }
     }
 
-    fn hear_guardian(&mut self, service: ServiceId, report: frames::Report) {
-        let Some(guardian) = self.guardians.get_mut(&service) else {
+    fn hear_guardian(&mut self, key: (ServiceId, u64), report: frames::Report) {
+        let Some(guardian) = self.guardians.get_mut(&key) else {
             return;
         };
+        let service = key.0;
         let ready = match report {
             frames::Report::Hello { pid } => {
                 guardian.pid = Some(Pid::from_raw(pid.cast_signed()));
@@ -350,18 +313,12 @@ impl Processes {
             }
         };
         self.ready.push_back(ready);
-    }
-
-    fn fork_failed(&mut self, number: u64, errno: i32) {
-        let found = self.guardians.iter().find(|(_, guardian)| guardian.number == number);
-        let Some(service) = found.map(|(service, _)| *service) else {
-            return;
-        };
-        let lost = self.guardians.remove(&service).and_then(|guardian| guardian.current);
-        if let Some((generation, command)) = lost {
-            let failure = explain(&command, &io::Error::from_raw_os_error(errno));
-            self.ready.push_back(Report::SpawnFailed { service, generation, failure });
-        }
+        // The first idle one is kept for the next start, which is the faster for it.
+        let mut kept = 0;
+        self.let_go(service, |_| {
+            kept += 1;
+            kept > IDLE_GUARDIANS_MAX
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::libc::{SYS_clone3, SYS_close_range, clone_args, syscall};
@@ -12,10 +13,11 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::MsgFlags;
-use nix::unistd::{ForkResult, Pid, fork, getpid, getppid, pipe2};
+use nix::unistd::{ForkResult, Pid, SysconfVar, fork, getpid, getppid, pipe2, sysconf};
 
 pub(super) use super::birth::start;
 pub(super) use super::cgroup::Cgroup;
+use super::usage::Usage;
 
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -185,6 +187,37 @@ pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
     (!matches!(state, 'Z' | 'X')).then(|| name.to_owned())
 }
 
+/// What one process uses; none where it is gone.
+///
+/// Memory is what is resident. Pages that processes share are counted for each of them: to find out
+/// their parts, the kernel would walk through all of their memory.
+pub(super) fn usage(pid: Pid) -> Option<Usage> {
+    if !can_list() {
+        return None;
+    }
+    parse_usage(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_usage(stat: &str) -> Option<Usage> {
+    let (_, after) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = after.split_whitespace().collect();
+    // Counted from the state, which is the third field of proc_pid_stat(5): utime, stime, and the
+    // same of the children that were waited for; then the resident pages.
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    let ticks = [11, 12, 13, 14]
+        .into_iter()
+        .try_fold(0_u64, |sum, index| Some(sum.saturating_add(number(index)?)))?;
+    let per_second = sysconf_or(SysconfVar::CLK_TCK, 100);
+    let cpu_time = Duration::from_millis(ticks.saturating_mul(1_000) / per_second);
+    let memory_bytes = number(21)?.saturating_mul(sysconf_or(SysconfVar::PAGE_SIZE, 4_096));
+    Some(Usage { memory_bytes, cpu_time })
+}
+
+fn sysconf_or(variable: SysconfVar, usual: u64) -> u64 {
+    let found = sysconf(variable).ok().flatten().and_then(|value| u64::try_from(value).ok());
+    found.filter(|value| *value > 0).unwrap_or(usual)
+}
+
 /// Whether the kernel was built without `/proc/PID/task/TID/children`.
 fn kernel_hides_children() -> bool {
     let me = getpid();
@@ -221,6 +254,19 @@ mod tests {
     fn a_name_with_brackets_does_not_confuse() {
         assert_eq!(parse_stat("7 (a) b) R 3 x"), Some(("a) b", 'R', 3)));
         assert_eq!(parse_stat("7 (a"), None);
+    }
+
+    #[test]
+    fn usage_is_read_from_the_right_fields() {
+        let stat = "7 (a) b) R 3 4 5 6 7 8 9 10 11 12 100 50 30 20 17 18 19 20 21 22 23 24";
+        let found = parse_usage(stat).unwrap();
+        let page = sysconf_or(SysconfVar::PAGE_SIZE, 0);
+        let ticks = sysconf_or(SysconfVar::CLK_TCK, 0);
+        assert_eq!(found.memory_bytes, 23 * page);
+        assert_eq!(found.cpu_time, Duration::from_millis(200 * 1_000 / ticks));
+        for bad in ["", "7 (a) R", &stat.replace(" 23", " -1"), &stat.replace("100", "x")] {
+            assert!(parse_usage(bad).is_none(), "{bad}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
@@ -20,6 +21,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use super::dispositions;
 use super::frames::Launch;
+use super::usage::Usage;
 
 /// How descriptors are received; there is no flag to close them on exec here.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();
@@ -196,4 +198,28 @@ pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
     path.truncate(usize::try_from(length).ok().filter(|length| *length > 0)?);
     let path = String::from_utf8_lossy(&path).into_owned();
     Some(Path::new(&path).file_name()?.to_string_lossy().into_owned())
+}
+
+/// What one process uses; none where it is gone, or is another user's.
+#[expect(deprecated, reason = "a crate for one call is one too many")]
+pub(super) fn usage(pid: Pid) -> Option<Usage> {
+    // SAFETY: all zero is a valid value of this plain struct.
+    #[expect(unsafe_code, reason = "libc gives no other way to make one")]
+    let mut found: nix::libc::proc_taskinfo = unsafe { std::mem::zeroed() };
+    let bytes = i32::try_from(size_of_val(&found)).expect("a small number");
+    let (kind, place) = (nix::libc::PROC_PIDTASKINFO, (&raw mut found).cast());
+    // SAFETY: the kernel writes at most `bytes` into the struct that lives until after the call.
+    #[expect(unsafe_code, reason = "libproc has no safe face")]
+    let length = unsafe { nix::libc::proc_pidinfo(pid.as_raw(), kind, 0, place, bytes) };
+    let mut scale = nix::libc::mach_timebase_info { numer: 0, denom: 0 };
+    // SAFETY: the kernel writes two numbers, into a struct that outlives the call.
+    #[expect(unsafe_code, reason = "the times are in units that only the kernel knows")]
+    let failed = unsafe { nix::libc::mach_timebase_info(&raw mut scale) } != 0;
+    if length != bytes || failed || scale.denom == 0 {
+        return None;
+    }
+    let units = u128::from(found.pti_total_user) + u128::from(found.pti_total_system);
+    let nanos = units * u128::from(scale.numer) / u128::from(scale.denom);
+    let cpu_time = Duration::from_nanos(u64::try_from(nanos).ok()?);
+    Some(Usage { memory_bytes: found.pti_resident_size, cpu_time })
 }

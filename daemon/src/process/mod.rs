@@ -7,7 +7,7 @@
 //!      │  socket          sockets          │
 //!   warden ─── subreaper ──────────┐       │  sweeps when a guardian was killed
 //!      │ fork                      │       │
-//!   guardian (one a service) ── subreaper  │  reports the end when the whole tree is gone
+//!   guardian (one an instance) ─ subreaper │  reports the end when the whole tree is gone
 //!      │ fork, exec, parent-death signal
 //!   the service's process, its children, and whatever they start, setsid or not
 //! ```
@@ -19,6 +19,7 @@
 //! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
 mod explain;
+mod usage;
 
 #[cfg(target_os = "linux")]
 mod birth;
@@ -32,6 +33,8 @@ mod dispositions;
 mod frames;
 #[cfg(unix)]
 mod guardian;
+#[cfg(unix)]
+mod guardians;
 #[cfg(unix)]
 mod host;
 #[cfg(unix)]
@@ -66,6 +69,7 @@ pub(crate) use self::host::{Processes, StartError, Stdio};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
+pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]

@@ -55,8 +55,11 @@ pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> Remaining {
 
 /// All descendants of ours but `spared` and theirs, parents before their children.
 pub(super) fn descendants(spared: &[Pid]) -> Vec<Pid> {
-    let mut found: Vec<Pid> =
-        os::children(getpid()).into_iter().filter(|pid| !spared.contains(pid)).collect();
+    below(os::children(getpid()).into_iter().filter(|pid| !spared.contains(pid)).collect())
+}
+
+/// These and all their descendants, parents before their children.
+pub(super) fn below(mut found: Vec<Pid>) -> Vec<Pid> {
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {
         next += 1;

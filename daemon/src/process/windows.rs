@@ -39,6 +39,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::explain::explain;
+use super::usage::Usage;
 use super::{Command, Remains, Report};
 
 /// What keeps processes from outliving us, in words.
@@ -64,14 +65,13 @@ pub(crate) struct Stdio {
 
 /// All processes that afresh has started.
 pub(crate) struct Processes {
-    instances: BTreeMap<ServiceId, Instance>,
+    instances: BTreeMap<(ServiceId, Generation), Instance>,
     /// One for each instance: waits for its end.
     tasks: JoinSet<Ended>,
     ready: VecDeque<Report>,
 }
 
 struct Instance {
-    generation: Generation,
     leader: u32,
     job: Arc<Job>,
     /// We did it: the exit code is not its own.
@@ -103,32 +103,33 @@ impl Processes {
             launch(command).map_err(|error| explain(command, &error))?;
         let job = Arc::new(job);
         let task = self.tasks.spawn(guard(service, generation, child, leader, job.clone()));
-        let instance = Instance { generation, leader, job, killed: false, task };
-        self.instances.insert(service, instance);
+        let instance = Instance { leader, job, killed: false, task };
+        self.instances.insert((service, generation), instance);
         self.ready.push_back(Report::Spawned { service, generation, pid: leader });
         Ok(ours)
     }
 
-    /// Ctrl+Break to the service's process group. One that is not at our console does not hear it:
+    /// Ctrl+Break to the instance's process group. One that is not at our console does not hear it:
     /// the kill that follows does for it.
-    pub(crate) fn terminate(&self, service: ServiceId) {
-        if let Some(instance) = self.instances.get(&service) {
+    pub(crate) fn terminate(&self, service: ServiceId, generation: Generation) {
+        if let Some(instance) = self.instances.get(&(service, generation)) {
             // SAFETY: takes numbers. The leader is a group of its own, so that we are spared.
             unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, instance.leader) };
         }
     }
 
-    /// Ends everything in the service's job.
-    pub(crate) fn kill(&mut self, service: ServiceId) {
-        if let Some(instance) = self.instances.get_mut(&service) {
+    /// Ends everything in the instance's job.
+    pub(crate) fn kill(&mut self, service: ServiceId, generation: Generation) {
+        if let Some(instance) = self.instances.get_mut(&(service, generation)) {
             instance.killed = true;
             instance.job.kill();
         }
     }
 
     /// Gives up on what a kill has not ended: its end is told, with the names of the living.
-    pub(crate) fn abandon(&mut self, service: ServiceId) {
-        if let Some(Instance { generation, job, task, .. }) = self.instances.remove(&service) {
+    pub(crate) fn abandon(&mut self, service: ServiceId, generation: Generation) {
+        let instance = self.instances.remove(&(service, generation));
+        if let Some(Instance { job, task, .. }) = instance {
             task.abort();
             job.kill();
             let remains = Remains { leftovers: 0, survivors: named(job.processes()) };
@@ -160,15 +161,14 @@ impl Processes {
 
     fn hear(&mut self, ended: Ended) {
         let Ended { service, generation, code, remains } = ended;
-        let instance = self.instances.get(&service).filter(|it| it.generation == generation);
+        let instance = self.instances.remove(&(service, generation));
         let Some(Instance { killed, .. }) = instance else { return };
         let exit = match code {
-            Some(KILLED) if *killed => Exit::Signal(SIGKILL),
+            Some(KILLED) if killed => Exit::Signal(SIGKILL),
             Some(STATUS_CONTROL_C_EXIT) => Exit::Signal(SIGINT),
             Some(code) => Exit::Code(code),
             None => Exit::Unknown,
         };
-        self.instances.remove(&service);
         self.ready.push_back(Report::Exited { service, generation, exit, remains });
     }
 }
@@ -334,6 +334,12 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     let process = unsafe { owned(OpenProcess(PROCESS_SYNCHRONIZE, 0, pid)) };
     // SAFETY: the handle is open, with the right to do this.
     process.is_ok_and(|it| unsafe { WaitForSingleObject(it.as_raw_handle(), 0) } == WAIT_TIMEOUT)
+}
+
+/// What a process and its descendants use. Not found out yet: the job of an instance knows it, and a
+/// process id does not lead there.
+pub(crate) fn usage_of_tree(_pid: u32) -> Option<Usage> {
+    None
 }
 
 /// The caller makes sure that the handle is nobody else's, or none.

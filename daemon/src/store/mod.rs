@@ -1,12 +1,16 @@
-//! What afresh keeps on disk: the trail, the restart marker, and the folder for both.
+//! What afresh keeps on disk: the trail, the restart marker, and the folder for both. And the files
+//! of others that it edits when asked: the configurations of MCP clients.
 //!
 //! Everything here expects to be killed at any moment and to share its files with other afresh
 //! processes. Nothing here decides: a failure is reported, and supervision goes on.
 
+pub mod clients;
 pub mod follow;
 pub mod history;
 pub mod marker;
 mod replace;
+pub mod rotating;
+pub(crate) mod trace;
 pub mod trail;
 pub mod workspace;
 
@@ -36,6 +40,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
-pub(crate) use self::testing::TempDir;
+pub(crate) use self::testing::{TempDir, wait_for};

@@ -1,6 +1,6 @@
 //! Replaces a small file at once: readers, and a machine that dies, find the old or the new one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,6 +23,20 @@ pub struct ReplaceFileError {
 /// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder,
 /// which is created if need be.
 pub(super) fn replace_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
+    replace(path, content, None)
+}
+
+/// The same, for a file of the user's: the new one has the owner and the rights of the old one, and
+/// has them before anything is in it.
+pub(super) fn replace_file_like(
+    path: &Path,
+    content: &[u8],
+    old: &Metadata,
+) -> Result<(), ReplaceFileError> {
+    replace(path, content, Some(old))
+}
+
+fn replace(path: &Path, content: &[u8], old: Option<&Metadata>) -> Result<(), ReplaceFileError> {
     let error = |step: &'static str, path: &Path| {
         let path = path.to_owned();
         move |source| ReplaceFileError { step, path, source }
@@ -38,8 +52,16 @@ pub(super) fn replace_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFil
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{name}.{}.{count}.tmp", std::process::id()));
+    let write = |mut file: File| {
+        if let Some(old) = old {
+            os::keep_owner(&file, old)?;
+            file.set_permissions(old.permissions())?;
+        }
+        file.write_all(content)?;
+        file.sync_all()
+    };
     let written = File::create_new(&temporary)
-        .and_then(|mut file| file.write_all(content).and_then(|()| file.sync_all()))
+        .and_then(write)
         .map_err(error("write", &temporary))
         .and_then(|()| fs::rename(&temporary, path).map_err(error("replace", path)));
     if written.is_err() {

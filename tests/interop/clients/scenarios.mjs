@@ -133,7 +133,9 @@ async function kill(client, report) {
     await served_anew(client, before, report);
 }
 
+/** Restarts the server by the tool, which a client sees among the server's own. */
 async function restart(client, report) {
+    check(client.tools.includes('restart_server'), '`restart_server` is not in the list');
     const before = await pid(client);
     const since = Date.now() / 1000;
     await succeed(client, 'restart_server', { reason: 'interop' });
@@ -150,7 +152,7 @@ async function restart(client, report) {
     if (!client.tools.includes('verify_server_restarted')) return;
     const verdict = value(await client.call('verify_server_restarted', { since_timestamp: since }));
     report.verified = verdict.restarted ?? null;
-    check(report.verified !== false, `\`verify_server_restarted\` denies it: ${verdict.error}`);
+    check(report.verified === true, `\`verify_server_restarted\` denies it: ${verdict.error}`);
 }
 
 /** Makes the server report a change until it arrives; the server of npm can only be asked once. */
@@ -168,11 +170,11 @@ async function touched(client, events) {
     return false;
 }
 
-async function subscription(client, report) {
+async function subscription(client, report, restart_by) {
     const events = await client.subscribe({ resource: true });
     check(await touched(client, events), 'no update arrives even before the restart');
     report.before = true;
-    await kill(client, report);
+    await restart_by(client, report);
     check(await touched(client, events), `no update arrives after the restart (ended: ${events.ended})`);
     report.after = true;
 }
@@ -182,7 +184,7 @@ async function list_change(client, report) {
     const events = await client.subscribe({ tools: true });
     events.forget();
     writeFileSync(process.env.INTEROP_VERSION_FILE, '2\n');
-    await succeed(client, 'restart_server', { reason: 'interop: version 2' });
+    await restart(client, report);
     check(await events.has('tools', STEP_MS), `no list_changed arrives (ended: ${events.ended})`);
     report.tools = await client.list();
     check(report.tools.includes('new_tool'), '`new_tool` is not in the list');
@@ -200,7 +202,8 @@ const SCENARIOS = {
     'exit-1': (client, report) => exit(client, report, 1),
     kill,
     'restart-tool': restart,
-    subscription,
+    subscription: (client, report) => subscription(client, report, kill),
+    'subscription-tool': (client, report) => subscription(client, report, restart),
     'list-change': list_change
 };
 

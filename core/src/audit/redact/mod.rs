@@ -167,7 +167,7 @@ enum Joint {
     Space,
 }
 
-/// `NAME=value`, `Name: value`, `"name": "value"`, `?name=value&` and `--name value`.
+/// `NAME=value`, `name = "value"`, `Name: value`, `"name": "value"`, `?name=value&` and `--name value`.
 fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
     for run in runs(text, is_name_byte) {
         let name = &text[run.clone()];
@@ -196,6 +196,11 @@ fn joint_after(text: &str, name: &Range<usize>) -> Option<(Joint, usize)> {
     let bytes = text.as_bytes();
     let after_quotes = skip(bytes, name.end, |b| matches!(b, b'"' | b'\'' | b'\\'));
     let spaced = |at: usize| skip(bytes, at, |b| b == b' ');
+    // `name = "value"`, as TOML has it.
+    let equals = spaced(after_quotes);
+    if equals > after_quotes && bytes.get(equals) == Some(&b'=') {
+        return Some((Joint::Equals, spaced(equals + 1)));
+    }
     match bytes.get(after_quotes)? {
         b'=' => Some((Joint::Equals, after_quotes + 1)),
         b':' if !text[after_quotes..].starts_with("://") => {

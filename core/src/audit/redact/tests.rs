@@ -110,6 +110,7 @@ fn named_values_in_text_are_redacted() {
         (r#"{"token": "a b", "x": 1}"#, r#"{"token": "[redacted]", "x": 1}"#),
         (r#"{"secret":"a\"b","x":"y"}"#, r#"{"secret":"[redacted]","x":"y"}"#),
         (r#"{\"secret\":\"a b\",\"x\":\"y\"}"#, r#"{\"secret\":\"[redacted]\",\"x\":\"y\"}"#),
+        ("API_TOKEN = \"a b\" # x", "API_TOKEN = \"[redacted]\" # x"),
         ("run `x --token abc`", "run `x --token [redacted]`"),
         ("Authorization: Basic dTpw\nHost: h", "Authorization: [redacted]\nHost: h"),
         ("sent Bearer abc123def", "sent Bearer [redacted]"),

@@ -5,7 +5,7 @@ use super::super::envelope::{self, Id, Message, look, param};
 use super::super::inflight::{Class, Flight, Place};
 use super::super::json;
 use super::{Conversation, Effect, Heard, Waiting};
-use crate::limits::{QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
+use crate::limits::{MESSAGE_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
 use crate::time::Time;
 
 impl Conversation {
@@ -61,6 +61,7 @@ impl Conversation {
             },
             was_sent_again: false,
             cancelled: false,
+            given_at: self.now,
             number: self.next_number,
         };
         self.next_number += 1;
@@ -77,6 +78,34 @@ impl Conversation {
             }
             (None, None) => self.wait(id, effects),
         }
+    }
+
+    /// A message of the client's that is longer than allowed: a request is answered, anything else
+    /// is for the log.
+    pub(super) fn client_too_long(
+        &mut self,
+        beginning: Vec<u8>,
+        ending: &[u8],
+        effects: &mut Vec<Effect>,
+    ) {
+        let found = envelope::look_at_ends(&beginning, ending);
+        let Some((id, method)) = found.filter(|(id, _)| !self.flights.contains_key(id)) else {
+            return effects.push(Effect::Divert { generation: None, line: beginning });
+        };
+        let flight = Flight {
+            class: Class::of(&method, b"{}"),
+            progress_token: None,
+            method,
+            line: Vec::new(),
+            place: Place::Ours,
+            was_sent_again: false,
+            cancelled: false,
+            given_at: self.now,
+            number: self.next_number,
+        };
+        self.next_number += 1;
+        self.flights.insert(id.clone(), flight);
+        self.answer(&id, &Why::RequestTooLong(MESSAGE_BYTES_MAX), effects);
     }
 
     /// A notification of the client's.

@@ -7,6 +7,7 @@ use super::super::envelope::Id;
 use super::super::inflight::{Class, Flight, Place};
 use super::super::json;
 use super::super::memory::Era;
+use super::own::RestartCall;
 use super::{Conversation, Effect, Heard, Instance, Stage, Waiting};
 use crate::id::Generation;
 
@@ -16,6 +17,7 @@ impl Conversation {
         self.newest = self.newest.max(generation);
         let mut instance = Instance {
             pid,
+            has_served: false,
             sent: 0,
             stage: Stage::Opening,
             heard: Heard::Nothing,
@@ -78,9 +80,11 @@ impl Conversation {
             instance.stage = Stage::Draining;
         }
         self.trouble = None;
+        self.health_begins(effects);
         let replayed = self.memory.opening().is_some();
         if let Some(instance) = self.instances.get_mut(&generation) {
             instance.stage = Stage::Serving;
+            instance.has_served = true;
         }
         if replayed && self.memory.era == Era::Legacy {
             if let Some(line) = self.memory.initialized() {
@@ -125,6 +129,7 @@ impl Conversation {
         let number = self.instances.get(&generation).map_or(0, |instance| instance.sent);
         let Some(flight) = self.flights.get_mut(id) else { return };
         flight.place = Place::With { generation, number };
+        flight.given_at = self.now;
         let line = flight.line.clone();
         let class = flight.class;
         let again = flight.is_listen() && self.memory.acknowledged.contains(id);
@@ -138,6 +143,7 @@ impl Conversation {
             }
         }
         self.tell_server(generation, line, effects);
+        self.watch_health();
     }
 
     /// Writes to an instance; lines are counted, so that it can be told later which ones it has read.
@@ -167,6 +173,10 @@ impl Conversation {
             self.trouble = Some(how.to_owned());
         }
         self.own.retain(|_, of| *of != generation);
+        let awaited = |call: &RestartCall| call.newest < generation;
+        if !instance.has_served && self.restart_calls.iter().any(awaited) {
+            self.restart_failed(&format!("the new instance {how}"), effects);
+        }
         let asked: Vec<Id> = self
             .asked
             .iter()

@@ -21,7 +21,7 @@ pub(super) struct RestartCall {
     asked_at: Time,
     pub(super) until: Time,
     /// The newest instance at that time: only a newer one will do.
-    newest: Generation,
+    pub(super) newest: Generation,
     old_pid: Option<u32>,
     before: Option<List>,
 }

@@ -16,6 +16,7 @@ impl Conversation {
         effects: &mut Vec<Effect>,
     ) {
         let Some(instance) = self.instances.get_mut(&generation) else { return };
+        self.health.was_heard |= self.serving == Some(generation);
         match look(&line) {
             Some(Message::Request { id, method }) => {
                 if instance.stage == Stage::Opening && method == "ping" {
@@ -120,8 +121,8 @@ impl Conversation {
         if leaving && (says_closed || flight.is_listen()) {
             return;
         }
-        let flight = flight.clone();
-        self.flights.remove(id);
+        self.health.has_answered |= self.serving == Some(generation);
+        let Some(flight) = self.flights.remove(id) else { return };
         self.memory.answered(id, &flight, &line, is_error);
         let line = match flight.method.as_str() {
             "initialize" | "server/discover" if !is_error => self.advertised(line),
@@ -143,11 +144,14 @@ impl Conversation {
         is_error: bool,
         effects: &mut Vec<Effect>,
     ) {
-        if self.page_answered(id, line, is_error, effects) {
+        if self.probe_answered(id, effects) || self.page_answered(id, line, is_error, effects) {
             return;
         }
         let Some(instance) = self.instances.get_mut(&generation) else { return };
-        if instance.opening.take_if(|opening| opening == id).is_none() {
+        // One that is on its way out comes too late with its answer.
+        if instance.opening.take_if(|opening| opening == id).is_none()
+            || instance.stage == Stage::Leaving
+        {
             return;
         }
         if is_error {

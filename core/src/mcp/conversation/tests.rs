@@ -3,6 +3,7 @@
 use super::super::json;
 use super::*;
 
+mod health;
 mod tools;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,7 +24,11 @@ enum Done {
 impl Bench {
     fn new() -> Self {
         Self {
-            conversation: Conversation::new(&Settings { patience: PATIENCE, tools: false }),
+            conversation: Conversation::new(&Settings {
+                patience: PATIENCE,
+                tools: false,
+                wedge_timeout: None,
+            }),
             now: Time::ZERO,
         }
     }
@@ -274,6 +279,15 @@ fn a_server_on_its_way_out_is_not_believed() {
     assert_eq!(bench.server(1, lie), []);
     assert_eq!(bench.end(1), []);
     assert!(bench.revive(2).contains(&Done::Server(2, LIST.to_owned())));
+}
+
+#[test]
+fn one_that_is_on_its_way_out_does_not_get_the_session_any_more() {
+    let mut bench = Bench::legacy();
+    let id = bench.opening_id(2);
+    bench.handle(Input::Leaving { generation: Generation(2) });
+    assert_eq!(bench.server(2, &format!(r#"{{"id":{id},"result":{{}}}}"#)), []);
+    assert_eq!(bench.client(LIST), [Done::Server(1, LIST.to_owned())]);
 }
 
 #[test]

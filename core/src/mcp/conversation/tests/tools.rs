@@ -9,7 +9,8 @@ impl Bench {
     /// A legacy session with tools of our own, whose client has seen the tool `a`.
     fn with_tools() -> Self {
         let mut bench = Self::new();
-        bench.conversation = Conversation::new(&Settings { patience: PATIENCE, tools: true });
+        bench.conversation =
+            Conversation::new(&Settings { patience: PATIENCE, tools: true, wedge_timeout: None });
         bench.start(1);
         bench.client(INITIALIZE);
         bench.server(1, INITIALIZED_RESULT);
@@ -75,7 +76,8 @@ fn our_tools_stand_at_the_end_of_the_last_page() {
 #[test]
 fn a_server_without_tools_shows_ours() {
     let mut bench = Bench::new();
-    bench.conversation = Conversation::new(&Settings { patience: PATIENCE, tools: true });
+    bench.conversation =
+        Conversation::new(&Settings { patience: PATIENCE, tools: true, wedge_timeout: None });
     bench.start(1);
     bench.client(INITIALIZE);
     let done = bench.server(1, r#"{"jsonrpc":"2.0","id":0,"result":{"capabilities":{}}}"#);

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const URI: &str = "interop://counter";
-const SCENARIOS: [&str; 9] = [
+const SCENARIOS: [&str; 10] = [
     "connect",
     "list",
     "call",
@@ -37,6 +37,7 @@ const SCENARIOS: [&str; 9] = [
     "kill",
     "restart-tool",
     "subscription",
+    "subscription-tool",
     "list-change",
 ];
 
@@ -309,9 +310,12 @@ impl Client {
         self.served_anew(before).await
     }
 
+    /// Restarts the server by the tool, which a client sees among the server's own.
     async fn restart(&mut self) -> Result<()> {
+        check(self.has("restart_server"), || "`restart_server` is not in the list".to_owned())?;
         let before = self.pid().await?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
+        // In whole milliseconds: the marker has no more.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as f64 / 1000.0;
         self.succeed("restart_server", json!({ "reason": "interop" })).await?;
         // The answer may come before the old instance goes. No call may fail meanwhile.
         let started = Instant::now();
@@ -330,7 +334,7 @@ impl Client {
         let since = json!({ "since_timestamp": since });
         let verdict = value(&call(self.running.peer(), "verify_server_restarted", since).await?);
         self.report["verified"] = verdict["restarted"].clone();
-        check(verdict["restarted"] != false, || {
+        check(verdict["restarted"] == true, || {
             format!("`verify_server_restarted` denies it: {}", verdict["error"])
         })
     }
@@ -352,11 +356,15 @@ impl Client {
         Ok(false)
     }
 
-    async fn subscription(&mut self) -> Result<()> {
+    async fn subscription(&mut self, by_tool: bool) -> Result<()> {
         self.subscribe(SubscriptionFilter::builder().resource_subscription(URI).build()).await?;
         check(self.touched().await?, || "no update arrives even before the restart".to_owned())?;
         self.report["before"] = json!(true);
-        self.kill().await?;
+        if by_tool {
+            self.restart().await?;
+        } else {
+            self.kill().await?;
+        }
         check(self.touched().await?, || {
             format!("no update arrives after the restart (ended: {:?})", self.events.ended())
         })?;
@@ -369,7 +377,7 @@ impl Client {
         self.subscribe(SubscriptionFilter::builder().tools_list_changed().build()).await?;
         self.events.forget();
         std::fs::write(std::env::var("INTEROP_VERSION_FILE")?, "2\n")?;
-        self.succeed("restart_server", json!({ "reason": "interop: version 2" })).await?;
+        self.restart().await?;
         check(self.events.has("tools", step()).await, || {
             format!("no list_changed arrives (ended: {:?})", self.events.ended())
         })?;
@@ -396,7 +404,8 @@ impl Client {
             "exit-1" => self.exit(1).await,
             "kill" => self.kill().await,
             "restart-tool" => self.restart().await,
-            "subscription" => self.subscription().await,
+            "subscription" => self.subscription(false).await,
+            "subscription-tool" => self.subscription(true).await,
             _ => self.list_change().await,
         }
     }

@@ -1,0 +1,128 @@
+//! The services that run now, as commands choose from them: here or everywhere, by name.
+
+use std::path::PathBuf;
+
+use afresh_core::config::{harmless, nearest};
+use afresh_core::control::ServiceStatus;
+use afresh_daemon::control::{self, ControlError, Reached};
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output;
+
+/// Which services a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of the workspace that we are in.
+    Here,
+    /// All of this user.
+    Everywhere,
+}
+
+impl Scope {
+    pub(crate) fn of(all: bool) -> Self {
+        if all { Self::Everywhere } else { Self::Here }
+    }
+}
+
+/// What runs.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// In scope.
+    pub(crate) services: Vec<Reached>,
+    /// Out of scope.
+    pub(crate) elsewhere: Vec<Reached>,
+}
+
+impl Running {
+    /// Asks every afresh of this user. Those that do not answer are named on stderr.
+    pub(crate) fn find(environment: &Environment, scope: Scope) -> Result<Self, CommandError> {
+        let found = control::find(&environment.runtime_folders()).map_err(failed)?;
+        for pid in &found.silent {
+            output::warn(&format!(
+                "warning: afresh with pid {pid} does not answer: it is stopped, or very busy"
+            ));
+        }
+        let here = workspace(environment).map(|root| root.display().to_string());
+        let in_scope =
+            |reached: &Reached| scope == Scope::Everywhere || reached.status.workspace == here;
+        let (services, elsewhere) = found.services.into_iter().partition(in_scope);
+        Ok(Self { services, elsewhere })
+    }
+
+    /// The services of this name, or copies of it: two editors may run the same one. An error that
+    /// helps where there is none.
+    pub(crate) fn named(&self, name: &str) -> Result<Vec<&Reached>, CommandError> {
+        let found: Vec<&Reached> =
+            self.services.iter().filter(|reached| is_called(&reached.status, name)).collect();
+        if found.is_empty() { Err(self.unknown(name)) } else { Ok(found) }
+    }
+
+    fn unknown(&self, name: &str) -> CommandError {
+        let shown = harmless(name);
+        let error = CommandError::new(
+            Exit::NotFound,
+            format!("no service `{shown}` runs in this workspace"),
+        );
+        if let Some(other) = self.elsewhere.iter().find(|reached| is_called(&reached.status, name))
+        {
+            let place =
+                other.status.workspace.as_deref().map_or("outside of projects", |place| place);
+            return error
+                .hint(format!("one runs in `{}`: go there, or add `--all`", harmless(place)));
+        }
+        let names: Vec<&str> =
+            self.services.iter().map(|reached| reached.status.name.as_str()).collect();
+        if names.is_empty() {
+            return error.hint(self.nothing_here());
+        }
+        let error = match nearest(name, names.iter().copied()) {
+            Some(near) => error.hint(format!("did you mean `{}`?", harmless(near))),
+            None => error,
+        };
+        let listed: Vec<String> = names.iter().take(20).map(|name| harmless(name)).collect();
+        let more = if names.len() > 20 { ", …" } else { "" };
+        error.hint(format!("here run: {}{more}", listed.join(", ")))
+    }
+
+    /// That nothing runs in scope, and where something does.
+    pub(crate) fn nothing_here(&self) -> String {
+        match self.elsewhere.len() {
+            0 => "nothing runs under afresh; `afresh keep -- CMD` or `afresh mcp -- CMD` begins"
+                .to_owned(),
+            1 => {
+                "nothing runs here under afresh; one service runs elsewhere: `afresh status --all`"
+                    .to_owned()
+            }
+            count => format!(
+                "nothing runs here under afresh; {count} services run elsewhere: `afresh status --all`"
+            ),
+        }
+    }
+}
+
+/// What went wrong with a control socket, for people.
+pub(crate) fn failed(error: ControlError) -> CommandError {
+    match error {
+        ControlError::Print(error) => error.into(),
+        ControlError::Refused { ref what, ref hint } => {
+            let refused = CommandError::new(Exit::Failed, harmless(what));
+            match hint {
+                Some(hint) => refused.hint(harmless(hint)),
+                None => refused,
+            }
+        }
+        error @ ControlError::Unsupported => CommandError::new(Exit::Unavailable, error),
+        error => CommandError::new(Exit::Unavailable, error).hint("run `afresh status --all`"),
+    }
+}
+
+fn is_called(status: &ServiceStatus, name: &str) -> bool {
+    status.name == name || status.group.as_deref() == Some(name)
+}
+
+/// The workspace that we are in, as a running afresh would say it.
+fn workspace(environment: &Environment) -> Option<PathBuf> {
+    let workspace = environment.workspace();
+    workspace.root().map(|root| std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()))
+}

@@ -1,0 +1,55 @@
+//! From the start to the answer to `initialize`, directly and through `afresh mcp`.
+
+#![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use afresh_tests::TestEnv;
+use afresh_tests::mcp::{Peer, Way, echo_server, node_server};
+use afresh_tests::measure::{Report, Samples, bench, millis};
+
+const ROUNDS: usize = 40;
+
+fn main() -> ExitCode {
+    bench("mcp_start: start to the answer to initialize", run)
+}
+
+fn run(report: &mut Report) {
+    report.row("", &["median", "p90"]);
+    measure(report, "the least server", &echo_server(), ROUNDS);
+    match node_server() {
+        Some(node) => measure(report, "Node", &node, ROUNDS / 2),
+        None => report.note("no node on PATH: a server in JavaScript is not measured"),
+    }
+}
+
+fn measure(report: &mut Report, name: &str, server: &[OsString], rounds: usize) {
+    let env = TestEnv::new();
+    let mut sides = [Way::Direct, Way::Afresh].map(|way| (way, Samples::default()));
+    for _ in 0..rounds {
+        for (way, samples) in &mut sides {
+            samples.push(start(&env, *way, server));
+        }
+    }
+    for (way, samples) in &sides {
+        report.row(
+            &format!("{name}, {}", way.name()),
+            &[&millis(samples.median()), &millis(samples.quantile(0.9))],
+        );
+    }
+    let [(_, direct), (_, afresh)] = &sides;
+    let added = afresh.median().as_secs_f64() - direct.median().as_secs_f64();
+    report.target(&format!("what a start takes more, {name}"), added * 1e3, 10.0, " ms");
+    env.assert_nothing_left();
+}
+
+fn start(env: &TestEnv, way: Way, server: &[OsString]) -> Duration {
+    let start = Instant::now();
+    let mut peer = Peer::start(env, way, server);
+    peer.initialize();
+    let took = start.elapsed();
+    peer.end();
+    took
+}

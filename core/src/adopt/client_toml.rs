@@ -1,0 +1,82 @@
+//! Where Codex keeps its servers: `[mcp_servers.NAME]` in TOML.
+
+use std::ops::Range;
+
+use toml_edit::{Array, Document, Item, Key, TableLike, Value};
+
+use super::server::{Args, Launch, List, Server, Split, Word};
+use super::wrap::line_break;
+
+/// What is wrong with a text, and where.
+#[derive(Debug)]
+pub(super) struct TomlMistake {
+    pub(super) message: String,
+    pub(super) span: Range<usize>,
+}
+
+pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
+    let document = Document::parse(text).map_err(|error| TomlMistake {
+        message: error.message().to_owned(),
+        span: error.span().unwrap_or(0..0),
+    })?;
+    let server = |(name, item): (&str, &Item)| {
+        let entry = item.as_table_like()?;
+        let launch = launch(text, entry, item.is_inline_table());
+        Some(Server {
+            name: name.to_owned(),
+            project: None,
+            disabled: entry.get("enabled").and_then(Item::as_bool) == Some(false),
+            launch: launch.unwrap_or(Launch::Odd("its place cannot be told")),
+        })
+    };
+    let all = document.get("mcp_servers").and_then(Item::as_table_like);
+    Ok(all.map(|all| all.iter().filter_map(server).collect()).unwrap_or_default())
+}
+
+/// None where the parser says no place, which it does for all that stands in a file.
+fn launch(text: &str, entry: &dyn TableLike, is_inline: bool) -> Option<Launch> {
+    let Some((key, command)) = entry.get_key_value("command") else {
+        return Some(match entry.contains_key("url") {
+            true => Launch::Remote,
+            false => Launch::Odd("it has neither a command nor an address"),
+        });
+    };
+    let Some(program) = command.as_str() else {
+        return Some(Launch::Odd("its command is no text"));
+    };
+    let args = match entry.get_key_value("args") {
+        None => None,
+        Some((key, args)) => match args.as_array() {
+            Some(array) => Some(Args { key: key.span()?, list: list(array)? }),
+            None => return Some(Launch::Odd("its `args` are no list")),
+        },
+    };
+    let lead = match args.is_none() && !entry.is_dotted() {
+        true => lead(text, key, command, is_inline),
+        false => None,
+    };
+    let command = Word { range: command.span()?, text: program.to_owned() };
+    Some(Launch::Split(Split { command, args, lead }))
+}
+
+fn list(array: &Array) -> Option<List> {
+    let word = |value: &Value| {
+        Some(Word { range: value.span()?, text: value.as_str().unwrap_or_default().to_owned() })
+    };
+    let words = array.iter().map(word).collect::<Option<Vec<Word>>>()?;
+    Some(List { range: array.span()?, words, ends_with_comma: array.trailing_comma() })
+}
+
+/// The key of a list of arguments after the command, written as the command is: on a line of its
+/// own in a table, behind a comma in an inline one.
+fn lead(text: &str, key: &Key, command: &Item, is_inline: bool) -> Option<String> {
+    let (key, value) = (key.span()?, command.span()?);
+    let equals = &text[key.end..value.start];
+    let comma = if is_inline { "," } else { "" };
+    let space = match line_break(&text[..key.start]) {
+        Some(line_break) => line_break,
+        None if is_inline => " ",
+        None => return None,
+    };
+    Some(format!("{comma}{space}args{equals}"))
+}

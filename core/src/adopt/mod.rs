@@ -1,0 +1,158 @@
+//! Puts `afresh mcp --` in front of the servers in the configuration of an MCP client, and takes it
+//! away again: a text in, the changes to it out.
+//!
+//! Knows no file and no client by name. [`File::read`] finds the servers wherever one of the known
+//! clients keeps them, as ranges of the text; a change is a splice, so that comments, order, spelling
+//! and line ends stay. Nothing is remembered anywhere: the text after adopting says all that undoing
+//! needs, and undoing gives the same bytes again.
+
+mod client_json;
+mod client_toml;
+mod diff;
+mod jsonc;
+mod server;
+mod wrap;
+
+use std::ops::Range;
+
+pub use self::diff::{Line, Mark};
+pub use self::server::{Server, State};
+pub use self::wrap::{Wrapper, is_afresh};
+
+use crate::audit::redact::redact_text;
+use crate::config::{ConfigError, ErrorKind, Lines, Origin, harmless};
+use crate::limits::ADOPT_FILE_BYTES_MAX;
+
+/// How a configuration is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syntax {
+    /// JSON, with comments and trailing commas where the client takes them.
+    Json,
+    /// TOML, as Codex has it.
+    Toml,
+}
+
+impl Syntax {
+    /// By the name of the file: whatever does not end in `.toml` is JSON.
+    pub fn of(path: &str) -> Self {
+        match path.to_ascii_lowercase().ends_with(".toml") {
+            true => Self::Toml,
+            false => Self::Json,
+        }
+    }
+}
+
+/// A configuration of an MCP client, with the servers in it.
+#[derive(Debug)]
+pub struct File<'a> {
+    text: &'a str,
+    servers: Vec<Server>,
+}
+
+/// One change to a text: what stands in the range gives way to the new text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// In bytes.
+    pub range: Range<usize>,
+    /// What comes there.
+    pub text: String,
+}
+
+impl<'a> File<'a> {
+    /// Finds the servers in a configuration. Of a larger file than [`ADOPT_FILE_BYTES_MAX`], one byte
+    /// more is enough.
+    ///
+    /// The path is named in the error, and nothing else is done with it.
+    pub fn read(path: &str, bytes: &'a [u8]) -> Result<Self, Box<ConfigError>> {
+        let error = |kind, message: String, excerpt_of: Option<(&str, Range<usize>)>| {
+            let (line, column, excerpt) = match excerpt_of {
+                Some((text, span)) => {
+                    let (line, column, excerpt) = Lines::new(text).locate(&span);
+                    // The line of a mistake can be that of a password.
+                    let is_safe = redact_text(&excerpt.text) == excerpt.text;
+                    (line, column, is_safe.then_some(excerpt))
+                }
+                None => (1, 1, None),
+            };
+            let origin = Origin::File { path: harmless(path), line, column };
+            let hint =
+                Some("correct it, or name the other files; this one is as it was".to_owned());
+            Box::new(ConfigError { kind, message, origin, excerpt, hint })
+        };
+        if bytes.len() > ADOPT_FILE_BYTES_MAX {
+            let mib = ADOPT_FILE_BYTES_MAX / 1024 / 1024;
+            let message = format!("the file is larger than {mib}MiB");
+            return Err(error(ErrorKind::TooLarge, message, None));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|wrong| {
+            let known = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
+            let span = known.len()..known.len();
+            let message = "the file is not UTF-8 text from here on".to_owned();
+            error(ErrorKind::Encoding, message, Some((&known, span)))
+        })?;
+        let servers = match Syntax::of(path) {
+            Syntax::Json => client_json::servers(text).map_err(|wrong| {
+                let span = wrong.at..wrong.at + 1;
+                error(ErrorKind::Syntax, wrong.message.to_owned(), Some((text, span)))
+            }),
+            Syntax::Toml => client_toml::servers(text).map_err(|wrong| {
+                let message = harmless(&wrong.message).replace('\n', "; ");
+                error(ErrorKind::Syntax, message, Some((text, wrong.span)))
+            }),
+        };
+        Ok(Self { text, servers: servers? })
+    }
+
+    /// The servers, in the order of the text.
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    /// The changes that put the wrapper in front of those servers that have none and are wanted.
+    pub fn adopt(&self, wrapper: &Wrapper<'_>, wanted: &dyn Fn(&Server) -> bool) -> Vec<Edit> {
+        let all = self.servers.iter().filter(|server| wanted(server));
+        self.sorted(all.flat_map(|server| wrap::wrap(self.text, server, wrapper)))
+    }
+
+    /// The changes that take the wrapper away from those servers that have one and are wanted.
+    pub fn undo(&self, wanted: &dyn Fn(&Server) -> bool) -> Vec<Edit> {
+        let all = self.servers.iter().filter(|server| wanted(server));
+        self.sorted(all.flat_map(|server| wrap::unwrap(self.text, server)))
+    }
+
+    /// The text with the changes made.
+    pub fn with(&self, edits: &[Edit]) -> String {
+        apply(self.text, edits)
+    }
+
+    /// The changes as people read them, line by line: safe to print, and without the secrets that
+    /// stand in and around the changed lines.
+    pub fn diff(&self, edits: &[Edit]) -> Vec<Line> {
+        let (text, edits) = diff::without_secrets(self.text, &self.servers, edits);
+        diff::lines(&text, &edits)
+    }
+
+    /// Splices in the order of the text. Where the same server is found twice, once counts.
+    fn sorted(&self, edits: impl Iterator<Item = Edit>) -> Vec<Edit> {
+        let mut edits: Vec<Edit> = edits.collect();
+        edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+        edits.dedup();
+        debug_assert!(edits.is_sorted_by(|a, b| a.range.end <= b.range.start), "{edits:?}");
+        edits
+    }
+}
+
+fn apply(text: &str, edits: &[Edit]) -> String {
+    let mut changed = String::with_capacity(text.len());
+    let mut done = 0;
+    for edit in edits {
+        changed.push_str(&text[done..edit.range.start]);
+        changed.push_str(&edit.text);
+        done = edit.range.end;
+    }
+    changed.push_str(&text[done..]);
+    changed
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The making of a checked configuration out of the values of the table.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::error::Origin;
+use super::kind::Value;
+use super::settings::position;
+use super::{Draft, Given};
+use crate::policy::{Backoff, Policy, Restart, RestartMode};
+
+/// Where the audit trail is written, and how much of it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrailSettings {
+    /// The trail; none is `.afresh/audit.jsonl` of the workspace.
+    pub audit_file: Option<PathBuf>,
+    /// The marker; none is `.afresh/restart_marker.json` of the workspace.
+    pub marker_file: Option<PathBuf>,
+    /// The trail is rotated at this size.
+    pub file_bytes_max: u64,
+    /// Rotated files that are kept.
+    pub files_kept: u32,
+}
+
+/// What a service that runs has to hold to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// A service whose processes hold more memory than this is restarted; none is any amount.
+    pub memory_bytes_max: Option<u64>,
+    /// A server that is silent for this long with a call unanswered is suspected to be wedged; none
+    /// never suspects.
+    pub wedge_timeout: Option<Duration>,
+}
+
+impl Draft {
+    pub(super) fn trail(&self) -> TrailSettings {
+        TrailSettings {
+            audit_file: self.path("audit_file"),
+            marker_file: self.path("marker_file"),
+            file_bytes_max: self.size("trail", "max_size"),
+            files_kept: self.integer("trail", "keep"),
+        }
+    }
+
+    pub(super) fn health(&self) -> HealthSettings {
+        HealthSettings {
+            memory_bytes_max: Some(self.size("defaults", "max_rss")).filter(|bytes| *bytes > 0),
+            wedge_timeout: Some(self.duration("wedge_timeout")).filter(|time| !time.is_zero()),
+        }
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        let backoff = match self.word("backoff") {
+            "stepped" => Backoff::Stepped,
+            _ => Backoff::Exponential {
+                base: self.duration("delay"),
+                factor: match self.given("defaults", "factor").value {
+                    Value::Float(factor) => factor,
+                    _ => unreachable!("{KIND_HOLDS}"),
+                },
+                cap: self.duration("max_delay"),
+                jitter_percent: match self.given("defaults", "jitter").value {
+                    Value::Percent(percent) => percent,
+                    _ => unreachable!("{KIND_HOLDS}"),
+                },
+            },
+        };
+        Policy {
+            restart: match self.word("policy") {
+                "always" => Restart::Always,
+                "never" => Restart::Never,
+                _ => Restart::OnCrash,
+            },
+            restart_on_normal_exit: self.given("defaults", "restart_on_normal_exit").value
+                == Value::Bool(true),
+            restart_code: self.integer("defaults", "restart_code"),
+            backoff,
+            throttle: self.duration("throttle"),
+            crash_loop_count: self.integer("defaults", "crash_loop_count"),
+            crash_loop_window: self.duration("crash_loop_window"),
+            stable_after: self.duration("stable_after"),
+            max_restarts: self.integer("defaults", "max_restarts"),
+            stdin_timeout: self.duration("stdin_timeout"),
+            stop_timeout: self.duration("stop_timeout"),
+            restart_mode: match self.word("restart_mode") {
+                "swap" => RestartMode::Swap,
+                _ => RestartMode::Replace,
+            },
+            drain_timeout: self.duration("drain_timeout"),
+            spare: self.given("defaults", "spare").value == Value::Bool(true),
+            ..Policy::default()
+        }
+    }
+
+    pub(super) fn given(&self, section: &str, key: &str) -> &Given {
+        let index = position(section, key);
+        &self.values[index.expect("the key is in the table: every load asks for all of them")]
+    }
+
+    pub(super) fn duration(&self, key: &str) -> Duration {
+        match self.given("defaults", key).value {
+            Value::Duration(duration) => duration,
+            _ => unreachable!("{KIND_HOLDS}"),
+        }
+    }
+
+    fn integer<T: TryFrom<i64>>(&self, section: &str, key: &str) -> T {
+        match self.given(section, key).value {
+            Value::Integer(number) => T::try_from(number).ok(),
+            _ => None,
+        }
+        .expect(KIND_HOLDS)
+    }
+
+    fn size(&self, section: &str, key: &str) -> u64 {
+        match self.given(section, key).value {
+            Value::Size(bytes) => bytes,
+            _ => unreachable!("{KIND_HOLDS}"),
+        }
+    }
+
+    fn word(&self, key: &str) -> &str {
+        match self.given("defaults", key).value {
+            Value::Word(word) => word,
+            _ => unreachable!("{KIND_HOLDS}"),
+        }
+    }
+
+    /// None where the place of the file is left to the app.
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        match self.given("trail", key) {
+            Given { origin: Origin::Default, .. } => None,
+            given => Some(given.value.to_string().into()),
+        }
+    }
+}
+
+const KIND_HOLDS: &str = "the kind and range in the table were checked when the value was read";

@@ -1,0 +1,88 @@
+//! What is told about one service, made from its machine.
+
+use serde::{Deserialize, Serialize};
+
+use super::Face;
+use crate::service::{Exit, State};
+
+/// One service: `GET /v1/services/NAME`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// Its name in the log, in the trail and in commands.
+    pub name: String,
+    /// What it is a copy of, where there are several.
+    pub group: Option<String>,
+    /// Which command keeps it.
+    pub face: Face,
+    /// What is true of it.
+    #[serde(flatten)]
+    pub state: State,
+    /// The process that runs.
+    pub pid: Option<u32>,
+    /// The afresh process that keeps it.
+    pub supervisor_pid: u32,
+    /// The how-manieth instance it is.
+    pub generation: u64,
+    /// When the process was started, RFC 3339 in UTC.
+    pub started_at: Option<String>,
+    /// How long the process has run.
+    pub uptime_ms: Option<u64>,
+    /// What has become of the instances before.
+    pub restarts: Restarts,
+    /// The process that is to take the place of this one when it is ready.
+    pub candidate_pid: Option<u32>,
+    /// The process that takes over when this one crashes.
+    pub spare_pid: Option<u32>,
+    /// Why the last restart by a swap failed.
+    pub swap_failed: Option<RestartNote>,
+    /// How the last instance ended.
+    pub last_exit: Option<LastExit>,
+    /// The project's folder; none outside of one.
+    pub workspace: Option<String>,
+    /// What is run, without what looks like a secret.
+    pub command: String,
+    /// How processes are kept from outliving it.
+    pub mechanism: String,
+    /// The version of the afresh that keeps it.
+    pub version: String,
+}
+
+/// Restarts of every kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Restarts {
+    /// All of them.
+    pub total: u64,
+    /// The last few, oldest first.
+    pub last: Vec<RestartNote>,
+}
+
+/// Why an instance was followed by another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RestartNote {
+    /// When that was known, RFC 3339 in UTC.
+    pub time: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// How an instance ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LastExit {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// As a sentence.
+    pub text: String,
+}
+
+impl From<Exit> for LastExit {
+    fn from(exit: Exit) -> Self {
+        let (code, signal) = match exit {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+            Exit::Unknown => (None, None),
+        };
+        Self { code, signal, text: exit.to_string() }
+    }
+}

@@ -1,0 +1,152 @@
+//! What is true of a service at one moment, for whoever shows it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Service;
+use super::state::{Goal, Process, Rest, Want};
+use crate::time::{Time, show_duration};
+
+/// A service at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// How it is.
+    #[serde(flatten)]
+    pub state: State,
+    /// The current process.
+    pub pid: Option<u32>,
+    /// Which instance that is.
+    pub generation: Option<u64>,
+    /// For how long the current instance has been there, in milliseconds.
+    pub uptime_ms: Option<u64>,
+    /// Restarts of every kind so far.
+    pub restarts: u64,
+    /// How the last current instance ended, in words.
+    pub last_exit: Option<String>,
+    /// The process that is to take the place of the current one when it is ready.
+    pub candidate_pid: Option<u32>,
+    /// The process that takes over when the current one crashes.
+    pub spare_pid: Option<u32>,
+}
+
+/// How a service is, in one word; its `Display` is for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state")]
+pub enum State {
+    /// A process is being started.
+    #[serde(rename = "starting")]
+    Starting,
+    /// It serves.
+    #[serde(rename = "ready")]
+    Ready,
+    /// A process runs; whether it serves is not known.
+    #[serde(rename = "running")]
+    Running,
+    /// Somebody asked for a new instance, and it is on its way.
+    #[serde(rename = "restarting")]
+    Restarting,
+    /// It has crashed, and waits for the next try.
+    #[serde(rename = "backing off")]
+    BackingOff {
+        /// The time until then.
+        next_try_ms: u64,
+    },
+    /// It crashes again and again, and waits for the next try.
+    #[serde(rename = "crash loop")]
+    CrashLoop {
+        /// The time until then.
+        next_try_ms: u64,
+    },
+    /// It is being stopped.
+    #[serde(rename = "stopping")]
+    Stopping,
+    /// It could not be kept alive.
+    #[serde(rename = "failed")]
+    Failed {
+        /// The last failure.
+        why: String,
+    },
+    /// Nobody has started it, or somebody has stopped it.
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// It ended, and the policy says to leave it at that.
+    #[serde(rename = "finished")]
+    Finished,
+}
+
+impl Service {
+    /// How it is now.
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let current = self.process.instance();
+        let candidate = self.candidate.as_ref();
+        Snapshot {
+            state: self.state(now),
+            pid: current.and_then(|instance| instance.pid),
+            generation: current.map(|instance| instance.generation.0),
+            uptime_ms: current.map(|instance| millis(now.since(instance.since))),
+            restarts: self.restarts.total,
+            last_exit: self.last_exit.map(|exit| exit.to_string()),
+            candidate_pid: candidate.and_then(|candidate| candidate.instance.pid),
+            spare_pid: self.spare.as_ref().and_then(|spare| spare.pid),
+        }
+    }
+
+    /// Whether afresh ends, and no start will be heard any more.
+    pub fn is_shutting_down(&self) -> bool {
+        matches!(self.want, Want::Shutdown { .. })
+    }
+
+    fn state(&self, now: Time) -> State {
+        match &self.process {
+            Process::Down(rest) => match rest {
+                Rest::NotStarted | Rest::Stopped => State::Stopped,
+                Rest::Finished(_) => State::Finished,
+                Rest::Failed(ending) => State::Failed { why: ending.to_string() },
+            },
+            Process::Closing { rest: Rest::Failed(ending), .. } => {
+                State::Failed { why: ending.to_string() }
+            }
+            Process::Closing { .. } => State::Stopping,
+            Process::Waiting { requested: true, .. } => State::Restarting,
+            Process::Waiting { spawn_at, .. } => {
+                let next_try_ms = millis(spawn_at.since(now));
+                match self.restarts.looping {
+                    true => State::CrashLoop { next_try_ms },
+                    false => State::BackingOff { next_try_ms },
+                }
+            }
+            Process::Starting(_) => State::Starting,
+            Process::Running { .. } if self.candidate.is_some() => State::Restarting,
+            Process::Running { instance, .. } if instance.ready => State::Ready,
+            Process::Running { .. } => State::Running,
+            Process::Stopping { goal: Goal::Down, .. } => State::Stopping,
+            Process::Stopping { .. } => State::Restarting,
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next_try = |f: &mut fmt::Formatter<'_>, word: &str, millis: &u64| {
+            write!(f, "{word} (next try in {})", show_duration(Duration::from_millis(*millis)))
+        };
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Ready => f.write_str("ready"),
+            Self::Running => f.write_str("running"),
+            Self::Restarting => f.write_str("restarting"),
+            Self::BackingOff { next_try_ms } => next_try(f, "backing off", next_try_ms),
+            Self::CrashLoop { next_try_ms } => next_try(f, "crash loop", next_try_ms),
+            Self::Stopping => f.write_str("stopping"),
+            Self::Failed { why } => write!(f, "failed: {why}"),
+            Self::Stopped => f.write_str("stopped"),
+            Self::Finished => f.write_str("finished"),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

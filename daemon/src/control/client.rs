@@ -1,0 +1,377 @@
+//! The other end of control sockets: what the commands ask of running afresh processes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use afresh_core::control::{
+    LogLine, LogPage, Refusal, RestartAnswer, RestartAsked, ServiceList, ServiceStatus,
+};
+use afresh_core::limits::{
+    CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_ASKS_MAX, CONTROL_QUESTIONS_MAX,
+    CONTROL_REQUEST_WAIT, FOLLOW_POLL_INTERVAL,
+};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Request, Response};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::place::{RuntimeFolders, owner_of};
+use super::wire::{Wire, all_bytes, escape, json, next_bytes};
+use crate::os::{self, Asked, Signals, Sink};
+
+/// Why something could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The event loop or the signals could not be set up.
+    #[error("cannot set up the event loop")]
+    Runtime(#[source] io::Error),
+    /// There are no control sockets on this system yet.
+    #[error("afresh has no control sockets on this system yet")]
+    Unsupported,
+    /// Nobody listens any more, or it is somebody else.
+    #[error("cannot connect to `{path}`")]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The conversation broke off.
+    #[error("the afresh behind `{path}` broke the connection off")]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// How.
+        #[source]
+        source: hyper::Error,
+    },
+    /// No answer in time.
+    #[error("the afresh behind `{path}` does not answer")]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// It does not want to.
+    #[error("{what}")]
+    Refused {
+        /// In its own words.
+        what: String,
+        /// What it says to do about it.
+        hint: Option<String>,
+    },
+    /// An answer that is none: another version, or another program.
+    #[error("the afresh behind `{path}` says something that is not understood")]
+    Strange {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// What came could not be passed on.
+    #[error("cannot print")]
+    Print(#[source] io::Error),
+}
+
+/// A service that runs, and where it can be asked.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    /// The socket of its afresh.
+    pub socket: PathBuf,
+    /// What that says.
+    pub status: ServiceStatus,
+}
+
+impl Reached {
+    /// The service as something to be asked.
+    pub fn target(&self) -> Target {
+        Target { socket: self.socket.clone(), name: self.status.name.clone() }
+    }
+}
+
+/// A service to be asked.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The socket of its afresh.
+    pub socket: PathBuf,
+    /// Its name there.
+    pub name: String,
+}
+
+impl Target {
+    fn path(&self, rest: &str) -> String {
+        format!("/v1/services/{}/{rest}", escape(&self.name))
+    }
+}
+
+/// What was found on this machine.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The services, by name.
+    pub services: Vec<Reached>,
+    /// afresh processes that do not answer.
+    pub silent: Vec<u32>,
+}
+
+/// Finds all services of this user that run under an afresh. Sockets of processes that are gone are
+/// removed on the way.
+pub fn find(folders: &RuntimeFolders) -> Result<Found, ControlError> {
+    if !folders.is_supported() {
+        return Err(ControlError::Unsupported);
+    }
+    block_on(async {
+        let questions = folders.sockets().into_iter().map(|socket| async move {
+            let answer = services_at(&socket).await;
+            (answer, socket)
+        });
+        let mut found = Found::default();
+        for (answer, socket) in all(questions).await {
+            match answer {
+                Ok(services) => {
+                    let reached = |status| Reached { socket: socket.clone(), status };
+                    found.services.extend(services.into_iter().map(reached));
+                }
+                // It ended before it could be asked.
+                Err(ControlError::Broken { .. }) => {}
+                Err(ControlError::Connect { source, .. }) if is_gone(&source) => {}
+                Err(_) => found.silent.extend(owner_of(&socket)),
+            }
+        }
+        let order = |reached: &Reached| {
+            let ServiceStatus { workspace, name, supervisor_pid, .. } = &reached.status;
+            (workspace.clone(), name.clone(), *supervisor_pid)
+        };
+        found.services.sort_by_cached_key(order);
+        found.silent.sort_unstable();
+        Ok(found)
+    })
+}
+
+/// Asks for restarts, all at once. The answers have the order of the services.
+pub fn restart(
+    targets: &[Target],
+    reason: &str,
+    waits: bool,
+) -> Result<Vec<Result<RestartAnswer, ControlError>>, ControlError> {
+    let body = json(&RestartAsked { reason: Some(reason.to_owned()) });
+    block_on(async {
+        let questions = targets.iter().map(|target| {
+            let path = target.path(if waits { "restart?wait=true" } else { "restart" });
+            let (socket, body) = (target.socket.clone(), body.clone());
+            async move { ask(&socket, "POST", &path, body, CONTROL_REQUEST_WAIT).await }
+        });
+        Ok(all(questions).await)
+    })
+}
+
+/// The last lines of a service.
+pub fn logs(target: &Target, lines_max: Option<usize>) -> Result<LogPage, ControlError> {
+    let query = lines_max.map_or_else(String::new, |lines| format!("?lines={lines}"));
+    let path = target.path(&format!("logs{query}"));
+    block_on(ask(&target.socket, "GET", &path, String::new(), CONTROL_ANSWER_WAIT))
+}
+
+/// Follows the lines of services, each from a number on, until all of them have ended, the reader of
+/// our stdout has gone, or somebody wants us to end.
+pub fn follow(
+    targets: Vec<(Target, u64)>,
+    mut print: impl FnMut(usize, LogLine) -> io::Result<()>,
+) -> Result<(), ControlError> {
+    block_on(async {
+        let mut signals = Signals::listen().map_err(ControlError::Runtime)?;
+        let sink = Sink::stdout();
+        let (sender, mut lines) = mpsc::channel(CONTROL_ASKS_MAX);
+        let mut followers = JoinSet::new();
+        for (at, (target, since)) in targets.into_iter().enumerate() {
+            let sender = sender.clone();
+            followers.spawn(async move {
+                if let Err(error) = follow_one(&target, since, |line| (at, Ok(line)), &sender).await
+                {
+                    sender.send((at, Err(error))).await.ok();
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            tokio::select! {
+                line = lines.recv() => match line {
+                    None => return Ok(()),
+                    Some((at, Ok(line))) => print(at, line).map_err(ControlError::Print)?,
+                    // The end of an afresh is the end of its log, however it ended.
+                    Some((_, Err(ControlError::Broken { .. }))) => {}
+                    Some((_, Err(error))) => return Err(error),
+                },
+                asked = signals.next() => if !matches!(asked, Asked::Restart(_)) {
+                    return Ok(());
+                },
+                // Nothing tells us that the reader of a quiet log has gone.
+                () = sleep(FOLLOW_POLL_INTERVAL) => {
+                    if sink.as_ref().is_none_or(Sink::is_closed) {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    })
+}
+
+async fn follow_one<T>(
+    target: &Target,
+    since: u64,
+    wrap: impl Fn(LogLine) -> T,
+    lines: &mpsc::Sender<T>,
+) -> Result<(), ControlError> {
+    let path = target.path(&format!("logs?follow=true&since={since}"));
+    let answer = request(&target.socket, "GET", &path, String::new(), async |response| {
+        if !response.status().is_success() {
+            return Err(refused(&target.socket, response).await);
+        }
+        let mut body = response.into_body();
+        let mut text = Vec::new();
+        while let Some(bytes) = next_bytes(&mut body).await {
+            let bytes = bytes.map_err(|source| broken(&target.socket, source))?;
+            text.extend_from_slice(&bytes);
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                let event = line.strip_prefix(b"data: ").map(serde_json::from_slice::<LogLine>);
+                let Some(event) = event else { continue };
+                let event = event.map_err(|_| strange(&target.socket))?;
+                if lines.send(wrap(event)).await.is_err() {
+                    return Ok(());
+                }
+            }
+            if text.len() > CONTROL_ANSWER_BYTES_MAX {
+                return Err(strange(&target.socket));
+            }
+        }
+        Ok(())
+    });
+    answer.await
+}
+
+/// Asks many questions, some at once. The answers have the order of the questions.
+async fn all<T: Send + 'static>(
+    questions: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let mut asked = JoinSet::new();
+    let mut answers = Vec::new();
+    for (at, question) in questions.enumerate() {
+        if asked.len() >= CONTROL_QUESTIONS_MAX {
+            // A question that panicked has no answer.
+            answers.extend(asked.join_next().await.and_then(Result::ok));
+        }
+        asked.spawn(async move { (at, question.await) });
+    }
+    answers.extend(asked.join_all().await);
+    answers.sort_by_key(|(at, _)| *at);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+/// Whether nobody listens to a socket any more; then it is removed. A socket has its name only while
+/// somebody listens, and no two have the same, so nobody else's is removed.
+pub(super) async fn is_dead(socket: &Path) -> bool {
+    let dead = os::connect(socket).await.is_err_and(|error| is_gone(&error));
+    if dead {
+        fs::remove_file(socket).ok();
+    }
+    dead
+}
+
+/// Whether a connection failed because nobody is there, and not because somebody is busy.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+}
+
+async fn services_at(socket: &Path) -> Result<Vec<ServiceStatus>, ControlError> {
+    let list: ServiceList =
+        ask(socket, "GET", "/v1/services", String::new(), CONTROL_ANSWER_WAIT).await?;
+    Ok(list.services)
+}
+
+/// Asks for a value, within a time.
+async fn ask<T: DeserializeOwned>(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: String,
+    wait_max: std::time::Duration,
+) -> Result<T, ControlError> {
+    let answer = request(socket, method, path, body, async |response| {
+        if !response.status().is_success() {
+            return Err(refused(socket, response).await);
+        }
+        let bytes = all_bytes(response.into_body(), CONTROL_ANSWER_BYTES_MAX)
+            .await
+            .map_err(|source| broken(socket, source))?;
+        serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|_| strange(socket))
+    });
+    timeout(wait_max, answer).await.map_err(|_| ControlError::Silent { path: socket.to_owned() })?
+}
+
+/// Sends a request and hands its response on, while the connection is driven.
+async fn request<T>(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: String,
+    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, ControlError>,
+) -> Result<T, ControlError> {
+    let refused = |source| ControlError::Connect { path: socket.to_owned(), source };
+    let stream = match os::connect(socket).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            is_dead(socket).await;
+            return Err(refused(error));
+        }
+    };
+    if !os::is_own_peer(&stream) {
+        return Err(refused(io::Error::other("another user listens there")));
+    }
+    let broken = |source| broken(socket, source);
+    let (mut sender, connection) = http1::handshake(Wire(stream)).await.map_err(broken)?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "afresh")
+        .header("content-type", "application/json")
+        .body(body)
+        .map_err(|_| strange(socket))?;
+    let exchange = async {
+        let response = sender.send_request(request).await.map_err(broken)?;
+        read(response).await
+    };
+    let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
+    tokio::select! {
+        answer = &mut exchange => return answer,
+        // What it has brought is with the exchange.
+        _ = &mut connection => {}
+    }
+    exchange.await
+}
+
+async fn refused(socket: &Path, response: Response<Incoming>) -> ControlError {
+    let body = all_bytes(response.into_body(), CONTROL_ANSWER_BYTES_MAX).await;
+    let body = body.ok().flatten().unwrap_or_default();
+    match serde_json::from_slice::<Refusal>(&body) {
+        Ok(Refusal { error }) => ControlError::Refused { what: error.what, hint: error.hint },
+        Err(_) => strange(socket),
+    }
+}
+
+fn broken(socket: &Path, source: hyper::Error) -> ControlError {
+    ControlError::Broken { path: socket.to_owned(), source }
+}
+
+fn strange(socket: &Path) -> ControlError {
+    ControlError::Strange { path: socket.to_owned() }
+}
+
+fn block_on<T>(question: impl Future<Output = Result<T, ControlError>>) -> Result<T, ControlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ControlError::Runtime)?;
+    runtime.block_on(question)
+}

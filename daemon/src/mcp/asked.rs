@@ -1,0 +1,170 @@
+//! Our own tools: what is done when an agent calls one.
+
+use afresh_core::audit::redact::redact_text;
+use afresh_core::audit::verify::verify;
+use afresh_core::audit::{Level, Record};
+use afresh_core::control::{LogLine, Stream};
+use afresh_core::id::Generation;
+use afresh_core::limits::{LAST_WORDS_CHARS, LAST_WORDS_LINES, LOGS_LINES_MAX};
+use afresh_core::mcp::envelope::Id;
+use afresh_core::mcp::{Asked, Changes, Input, Kind, Said};
+use afresh_core::service::{Input as ServiceInput, Snapshot};
+use serde_json::{Value, json};
+
+use super::front::Front;
+use crate::output::now;
+use crate::store::{chain, marker};
+
+impl Front {
+    pub(super) async fn asked(&mut self, id: Id, asked: Asked) {
+        let said = match asked {
+            // Answered by the conversation, when the new instance serves.
+            Asked::Restart { reason } => {
+                return self.tell_service(ServiceInput::Restart { reason }).await;
+            }
+            Asked::Verify { since } => self.verified(since),
+            Asked::Status => self.status(),
+            Asked::Logs { lines, filter } => self.logs(lines, filter.as_deref()),
+        };
+        // A call of ours never calls one of ours: this goes no deeper.
+        Box::pin(self.converse(Input::Said { id, said })).await;
+    }
+
+    /// R6
+    fn verified(&self, since: f64) -> Said {
+        let read = marker::read(self.supervise.marker_file());
+        let read = read.as_ref().map_err(|error| chain(error));
+        let pid = self.snapshot().and_then(|snapshot| snapshot.pid);
+        let verification = verify(read, since, now(), pid);
+        self.supervise.record(Record {
+            level: Level::Info,
+            logger: "afresh.mcp".to_owned(),
+            message: match &verification.error {
+                None => "Server restart verified".to_owned(),
+                Some(error) => format!("Server restart not verified: {error}"),
+            },
+            event_type: "server_restart_verified",
+            props: vec![
+                ("service", self.supervise.name(self.service).into()),
+                ("since_timestamp", since.into()),
+                ("result", verification.data.clone()),
+            ],
+        });
+        let is_error = false;
+        Said { text: verification.data.to_string(), data: Some(verification.data), is_error }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        self.supervise.snapshot(self.service)
+    }
+
+    fn status(&self) -> Said {
+        let snapshot = self.snapshot();
+        let report = self.conversation.report();
+        let mut data = serde_json::to_value(&snapshot).unwrap_or_default();
+        data["requests_in_flight"] = report.owed.into();
+        data["requests_waiting"] = report.waiting.into();
+        data["tools"] = report.tools.into();
+        data["last_restart_tools"] = report.last_changes.as_ref().map_or(Value::Null, told);
+        Said { text: format!("{data:#}"), data: Some(data), is_error: false }
+    }
+
+    fn logs(&self, lines: usize, filter: Option<&str>) -> Said {
+        let filter = filter.map(str::to_lowercase);
+        let matches = |line: &LogLine| {
+            let text = || line.text.to_lowercase();
+            line.stream == Stream::Stderr && filter.as_ref().is_none_or(|f| text().contains(f))
+        };
+        let remembered = self.supervise.logs(self.service).map(|logs| logs.tail(LOGS_LINES_MAX));
+        let found: Vec<LogLine> =
+            remembered.unwrap_or_default().into_iter().filter(matches).collect();
+        let found = &found[found.len().saturating_sub(lines)..];
+        let shown = |line: &LogLine| {
+            let text = redact_text(&line.text);
+            format!("{} [instance {}] {text}", line.time, line.generation)
+        };
+        let text = match found.len() {
+            0 if filter.is_some() => "no line on stderr has that in it".to_owned(),
+            0 => "the server has written nothing to stderr".to_owned(),
+            _ => found.iter().map(shown).collect::<Vec<_>>().join("\n"),
+        };
+        Said { text, data: Some(json!({"lines": found.len()})), is_error: false }
+    }
+
+    /// How an instance ended, with the last lines that it wrote to its stderr.
+    pub(super) fn last_words(&self, generation: Generation, how: &str) -> String {
+        let logs = self.supervise.logs(self.service);
+        let remembered = logs.map(|logs| logs.tail(LOGS_LINES_MAX)).unwrap_or_default();
+        let its =
+            |line: &&LogLine| line.generation == generation.0 && line.stream == Stream::Stderr;
+        let lines: Vec<&LogLine> = remembered.iter().filter(its).collect();
+        let lines = &lines[lines.len().saturating_sub(LAST_WORDS_LINES)..];
+        if lines.is_empty() {
+            return format!("{how}; it wrote nothing to stderr");
+        }
+        let words: Vec<String> = lines.iter().map(|line| shortened(&line.text)).collect();
+        let words = words.join("\n");
+        let hint = match hint_of(&words) {
+            Some(hint) => format!("\n{hint}"),
+            None => String::new(),
+        };
+        format!("{how}; the last lines of its stderr:\n{words}{hint}")
+    }
+
+    /// A new instance offers something else: for the log.
+    pub(super) fn tell_changes(&self, kind: Kind, changes: &Changes) {
+        let what = match kind {
+            Kind::Tools => "tools",
+            Kind::Prompts => "prompts",
+            Kind::Resources => "resources",
+            Kind::Templates => "resource templates",
+        };
+        let told = [
+            ("added", &changes.added),
+            ("removed", &changes.removed),
+            ("changed", &changes.changed),
+        ];
+        let told: Vec<String> = told
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(word, names)| format!("{word} {}", names.join(", ")))
+            .collect();
+        self.supervise.log(&format!("its {what} have changed: {}", told.join("; ")));
+    }
+}
+
+/// A line for a model: without secrets, and not endless.
+fn shortened(text: &str) -> String {
+    let text = redact_text(text);
+    match text.char_indices().nth(LAST_WORDS_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+/// What to do about a server that cannot live beside its older self.
+fn hint_of(words: &str) -> Option<&'static str> {
+    let words = words.to_lowercase();
+    let held = ["eaddrinuse", "address already in use", "address in use", "is locked", "lock file"];
+    held.iter().any(|word| words.contains(word)).then_some(
+        "It seems to need a port or a lock that the old instance holds: `--restart-mode replace` \
+         stops the old one first.",
+    )
+}
+
+fn told(changes: &Changes) -> Value {
+    json!({"added": changes.added, "removed": changes.removed, "changed": changes.changed})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_there_twice_is_told_apart() {
+        assert!(hint_of("Error: listen EADDRINUSE: address already in use :::8080").is_some());
+        assert!(hint_of("sqlite3.OperationalError: database is locked").is_some());
+        assert!(hint_of("SyntaxError: invalid syntax").is_none());
+        assert!(shortened(&"x".repeat(10_000)).chars().count() <= LAST_WORDS_CHARS + 1);
+    }
+}

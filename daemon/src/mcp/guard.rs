@@ -1,0 +1,156 @@
+//! What restarts a server without anybody asking: files that changed, too much memory, and silence
+//! where an answer is owed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use afresh_core::id::Generation;
+use afresh_core::limits::MEMORY_LOOK_INTERVAL;
+use afresh_core::mcp::Input;
+use afresh_core::service::Input as ServiceInput;
+use afresh_core::watch::reason;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
+
+use super::front::Front;
+use crate::process::{cpu_time_of_tree, memory_of_tree};
+use crate::watch::{Watch, WatchError};
+
+/// What is looked at.
+pub(super) struct Guard {
+    watch: Option<Watch>,
+    base: PathBuf,
+    memory_bytes_max: Option<u64>,
+    memory_at: Instant,
+    /// Looks that are under way; each reads files of the kernel's, in a thread of its own.
+    memory: Option<JoinHandle<(Generation, Option<u64>)>>,
+    processor: Option<JoinHandle<(Generation, Option<Duration>)>>,
+}
+
+/// What was found.
+pub(super) enum Found {
+    Changed(Vec<PathBuf>),
+    /// It is time to look at the memory.
+    MemoryDue,
+    Memory(Generation, Option<u64>),
+    Processor(Generation, Option<Duration>),
+}
+
+impl Guard {
+    pub(super) fn new(
+        watched: &[PathBuf],
+        base: &Path,
+        debounce: Duration,
+        memory_bytes_max: Option<u64>,
+        say: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self, WatchError> {
+        let watch = match watched {
+            [] => None,
+            watched => Some(Watch::start(watched, base, debounce, say)?),
+        };
+        Ok(Self {
+            watch,
+            base: base.to_owned(),
+            memory_bytes_max,
+            memory_at: Instant::now() + MEMORY_LOOK_INTERVAL,
+            memory: None,
+            processor: None,
+        })
+    }
+
+    /// Waits for something to act on. Cancel safe.
+    pub(super) async fn next(&mut self) -> Found {
+        let Self { watch, memory, processor, .. } = self;
+        let looks_at_memory = self.memory_bytes_max.is_some() && memory.is_none();
+        tokio::select! {
+            changed = changed(watch) => Found::Changed(changed),
+            (generation, bytes) = looked(memory) => Found::Memory(generation, bytes),
+            (generation, time) = looked(processor) => Found::Processor(generation, time),
+            () = sleep_until(self.memory_at), if looks_at_memory => Found::MemoryDue,
+        }
+    }
+}
+
+async fn changed(watch: &mut Option<Watch>) -> Vec<PathBuf> {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a look has found, once; one that came to grief finds nothing, and is not waited for again.
+async fn looked<T>(
+    look: &mut Option<JoinHandle<(Generation, Option<T>)>>,
+) -> (Generation, Option<T>) {
+    let Some(handle) = look else { return std::future::pending().await };
+    let found = handle.await;
+    *look = None;
+    match found {
+        Ok(found) => found,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+impl Front {
+    pub(super) async fn found(&mut self, found: Found) {
+        match found {
+            Found::Changed(paths) => {
+                let reason = reason(&paths, &self.guard.base);
+                self.tell_service(ServiceInput::Restart { reason }).await;
+            }
+            Found::MemoryDue => {
+                self.guard.memory_at = Instant::now() + MEMORY_LOOK_INTERVAL;
+                if let Some((generation, pid)) = self.current() {
+                    let look = spawn_blocking(move || (generation, memory_of_tree(pid)));
+                    self.guard.memory = Some(look);
+                }
+            }
+            Found::Memory(generation, bytes) => self.weighed(generation, bytes).await,
+            Found::Processor(generation, time) => {
+                self.converse(Input::Worked { generation, time }).await;
+            }
+        }
+    }
+
+    /// Begins to find out how much an instance works.
+    pub(super) fn sample(&mut self, generation: Generation) {
+        if let Some((current, pid)) = self.current()
+            && current == generation
+        {
+            let look = spawn_blocking(move || (generation, cpu_time_of_tree(pid)));
+            self.guard.processor = Some(look);
+        }
+    }
+
+    async fn weighed(&mut self, generation: Generation, bytes: Option<u64>) {
+        let (Some(bytes), Some(bytes_max)) = (bytes, self.guard.memory_bytes_max) else { return };
+        let snapshot = self.supervise.snapshot(self.service);
+        let Some(snapshot) = snapshot.filter(|s| s.generation == Some(generation.0)) else {
+            return;
+        };
+        if bytes <= bytes_max || snapshot.candidate_pid.is_some() {
+            return;
+        }
+        let mebibytes = |bytes: u64| bytes.div_ceil(1024 * 1024);
+        let reason = format!(
+            "its processes use {} MiB of memory, more than the {} MiB that they may",
+            mebibytes(bytes),
+            mebibytes(bytes_max)
+        );
+        // Over it time and again soon after the start, it counts as crashed: there is no use in
+        // going on at that pace.
+        let young = snapshot.uptime_ms.is_some_and(|uptime| {
+            Duration::from_millis(uptime) < self.stable_after && snapshot.restarts > 0
+        });
+        self.tell_service(match young {
+            true => ServiceInput::Unhealthy { generation, why: reason },
+            false => ServiceInput::Restart { reason },
+        })
+        .await;
+    }
+
+    fn current(&self) -> Option<(Generation, u32)> {
+        let snapshot = self.supervise.snapshot(self.service)?;
+        Some((Generation(snapshot.generation?), snapshot.pid?))
+    }
+}

@@ -1,0 +1,218 @@
+//! Our own stdin and stdout without a thread, where the system lets us wait for them.
+//!
+//! The open file behind them is shared with whoever started us, and so are its flags: none is ever
+//! changed. A pipe is opened once more, for ourselves; a socket is told with each call not to block.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use afresh_core::limits::TALK_CHUNK_BYTES;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, SockType, getsockopt, recv, send, sockopt};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use super::{PipeReader, PipeWriter, unread};
+use crate::wires::{Moment, Pipe, Reader, Writer};
+
+/// Our stdin; `None` where only a thread can wait for it.
+pub(crate) fn own_stdin() -> Option<Reader> {
+    let stdin = io::stdin();
+    if is_stream(stdin.as_fd()) {
+        return Some(Box::new(Socket::new(stdin.as_fd(), Interest::READABLE).ok()?));
+    }
+    pipes::open_to_read(stdin.as_fd())
+}
+
+/// Our stdout, and the moment when nobody reads it any more; `None` where only a thread can wait
+/// for it.
+pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
+    let stdout = io::stdout();
+    let writer: Writer = match is_stream(stdout.as_fd()) {
+        true => Box::new(Socket::new(stdout.as_fd(), Interest::WRITABLE).ok()?),
+        false => pipes::open_to_write(stdout.as_fd())?,
+    };
+    let interest = Interest::READABLE.add(Interest::ERROR);
+    let watched = watch(stdout.as_fd(), interest).ok()?;
+    Some((writer, Box::pin(abandoned(watched, interest))))
+}
+
+/// Waits until the other end is closed: the kernel says so without being asked for an event.
+async fn abandoned(stream: AsyncFd<OwnedFd>, interest: Interest) {
+    while let Ok(mut ready) = stream.ready(interest).await {
+        let mut polled = [PollFd::new(stream.as_fd(), PollFlags::empty())];
+        if poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0) {
+            return;
+        }
+        ready.clear_ready();
+    }
+    // Nothing can be seen: who writes will learn it.
+    std::future::pending().await
+}
+
+fn watch(stream: BorrowedFd<'_>, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    let stream = stream.try_clone_to_owned()?;
+    // SAFETY: an owned descriptor is open, and the same, until it is dropped.
+    #[expect(unsafe_code, reason = "others could have a descriptor that changes")]
+    Ok(unsafe { AsyncFd::register_with_interest(stream, interest) }?)
+}
+
+fn is_stream(stream: BorrowedFd<'_>) -> bool {
+    // An error is anything that is no socket.
+    getsockopt(&stream, sockopt::SockType).is_ok_and(|kind| kind == SockType::Stream)
+}
+
+impl Pipe for Socket {}
+
+impl Pipe for PipeReader {
+    fn widen(&self) {
+        pipes::widen(self.as_fd());
+    }
+}
+
+impl Pipe for PipeWriter {
+    fn widen(&self) {
+        pipes::widen(self.as_fd());
+    }
+
+    fn unread(&self) -> Option<usize> {
+        unread(self)
+    }
+}
+
+/// A socket that others may use too.
+struct Socket {
+    socket: AsyncFd<OwnedFd>,
+    /// What was just received; empty where it is only written to.
+    buffer: Vec<u8>,
+}
+
+impl Socket {
+    fn new(socket: BorrowedFd<'_>, interest: Interest) -> io::Result<Self> {
+        let length = if interest.is_readable() { TALK_CHUNK_BYTES } else { 0 };
+        Ok(Self { socket: watch(socket, interest)?, buffer: vec![0; length] })
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { socket, buffer } = &mut *self;
+        let room = buffer.len().min(into.remaining());
+        loop {
+            let mut ready = ready!(socket.poll_read_ready(context))?;
+            let number = socket.as_raw_fd();
+            match ready.try_io(|_| Ok(recv(number, &mut buffer[..room], MsgFlags::MSG_DONTWAIT)?)) {
+                Ok(Ok(length)) => {
+                    // Less than there is room for is all there was.
+                    if 0 < length && length < room {
+                        ready.clear_ready();
+                    }
+                    into.put_slice(&buffer[..length]);
+                    return Poll::Ready(Ok(()));
+                }
+                Ok(Err(error)) => return Poll::Ready(Err(error)),
+                Err(_would_block) => {}
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.socket.poll_write_ready(context))?;
+            let number = self.socket.as_raw_fd();
+            // Rust's runtime ignores SIGPIPE: a reader who is gone is an error.
+            match ready.try_io(|_| Ok(send(number, bytes, MsgFlags::MSG_DONTWAIT)?)) {
+                Ok(sent) => return Poll::Ready(sent),
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // It is shared: whoever holds it last ends it.
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod pipes {
+    use std::os::fd::{AsRawFd, BorrowedFd};
+    use std::path::PathBuf;
+
+    use afresh_core::limits::WIDE_PIPE_BYTES;
+    use nix::fcntl::{FcntlArg, fcntl};
+    use tokio::net::unix::pipe;
+
+    use super::{Reader, Writer};
+
+    pub(super) fn open_to_read(stream: BorrowedFd<'_>) -> Option<Reader> {
+        let receiver = pipe::OpenOptions::new().open_receiver(path(stream)?).ok()?;
+        Some(Box::new(receiver))
+    }
+
+    pub(super) fn open_to_write(stream: BorrowedFd<'_>) -> Option<Writer> {
+        let sender = pipe::OpenOptions::new().open_sender(path(stream)?).ok()?;
+        Some(Box::new(sender))
+    }
+
+    pub(super) fn widen(pipe: BorrowedFd<'_>) {
+        // Beyond what the kernel grants this user it stays as it is.
+        fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES)).ok();
+    }
+
+    /// Where a pipe can be opened again. Not so one with a name: what is opened does not know that
+    /// its other end is closed already.
+    fn path(stream: BorrowedFd<'_>) -> Option<PathBuf> {
+        let path = PathBuf::from(format!("/proc/self/fd/{}", stream.as_raw_fd()));
+        let target = std::fs::read_link(&path).ok()?;
+        target.to_str().is_some_and(|name| name.starts_with("pipe:[")).then_some(path)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod pipes {
+    use std::os::fd::BorrowedFd;
+
+    use super::{Reader, Writer};
+
+    /// A pipe cannot be opened again here.
+    pub(super) fn open_to_read(_stream: BorrowedFd<'_>) -> Option<Reader> {
+        None
+    }
+
+    /// See [`open_to_read`].
+    pub(super) fn open_to_write(_stream: BorrowedFd<'_>) -> Option<Writer> {
+        None
+    }
+
+    /// Pipes widen by themselves here.
+    pub(super) fn widen(_pipe: BorrowedFd<'_>) {}
+}
+
+/// Keeps what is freed for the next message, up to a bound in `limits.rs`. A message of some hundred
+/// kilobytes would else be returned to the kernel and asked for again, page by page, each time.
+pub(crate) fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    for option in [nix::libc::M_TRIM_THRESHOLD, nix::libc::M_MMAP_THRESHOLD] {
+        // SAFETY: sets a number in the allocator, under its own lock.
+        #[expect(unsafe_code, reason = "the allocator has no other interface")]
+        // Refused, it is only slower.
+        let _set = unsafe { nix::libc::mallopt(option, afresh_core::limits::FREED_BYTES_KEPT) };
+    }
+}

@@ -1,0 +1,93 @@
+//! Which guardian is whose: one for each instance that runs, and one of a service's that is idle.
+
+use std::io;
+use std::os::unix::net::UnixStream as StdStream;
+
+use afresh_core::id::{Generation, ServiceId};
+use afresh_core::limits::GUARDIAN_ORDERS_MAX;
+
+use super::Report;
+use super::explain::explain;
+use super::frames::{Order, WardenOrder};
+use super::host::{Guardian, Processes, Word};
+use super::post::Correspondent;
+
+impl Processes {
+    pub(super) fn order(&self, service: ServiceId, generation: Generation, order: &Order) {
+        if let Some((_, guardian)) = self.guardian_of(service, generation) {
+            guardian.post.send(order, Vec::new());
+        }
+    }
+
+    fn guardians_of(
+        &self,
+        service: ServiceId,
+    ) -> impl Iterator<Item = ((ServiceId, u64), &Guardian)> {
+        let all = self.guardians.range((service, 0)..=(service, u64::MAX));
+        all.map(|(key, guardian)| (*key, guardian))
+    }
+
+    pub(super) fn guardian_of(
+        &self,
+        service: ServiceId,
+        generation: Generation,
+    ) -> Option<((ServiceId, u64), &Guardian)> {
+        let runs = |guardian: &Guardian| {
+            guardian.current.as_ref().is_some_and(|(current, _)| *current == generation)
+        };
+        self.guardians_of(service).find(|(_, guardian)| runs(guardian))
+    }
+
+    /// Where to find a guardian of the service's that is idle; one is made, if there is none.
+    pub(super) fn idle_guardian(&mut self, service: ServiceId) -> io::Result<(ServiceId, u64)> {
+        if self.warden.is_none() {
+            self.start_warden()?;
+        }
+        let warden = self.warden.as_ref().and_then(|warden| warden.pid);
+        // One whose warden was killed has nobody above it but us: it is let go when it is idle.
+        self.let_go(service, |guardian| guardian.warden != warden);
+        let idle = self.guardians_of(service).find(|(_, guardian)| guardian.current.is_none());
+        if let Some((key, _)) = idle {
+            return Ok(key);
+        }
+        let number = self.next_guardian;
+        self.next_guardian += 1;
+        let (ours, theirs) = StdStream::pair()?;
+        let post = Correspondent::open(
+            ours,
+            GUARDIAN_ORDERS_MAX,
+            &mut self.tasks,
+            self.words_sender.clone(),
+            move |report| Word::Guardian { service, number, report },
+            Word::GuardianGone { service, number },
+        )?;
+        if let Some(warden) = &self.warden {
+            warden.send(&WardenOrder::Fork { guardian: number }, vec![theirs.into()]);
+        }
+        let key = (service, number);
+        self.guardians.insert(key, Guardian { number, warden, pid: None, post, current: None });
+        Ok(key)
+    }
+
+    /// Lets idle guardians of the service's go: without us they end.
+    pub(super) fn let_go(&mut self, service: ServiceId, mut which: impl FnMut(&Guardian) -> bool) {
+        let idle = self.guardians_of(service).filter(|(_, guardian)| guardian.current.is_none());
+        let gone: Vec<_> = idle.filter(|(_, it)| which(it)).map(|(key, _)| key).collect();
+        for key in gone {
+            self.guardians.remove(&key);
+        }
+    }
+
+    pub(super) fn fork_failed(&mut self, number: u64, errno: i32) {
+        let found = self.guardians.iter().find(|(_, guardian)| guardian.number == number);
+        let Some(key) = found.map(|(key, _)| *key) else {
+            return;
+        };
+        let service = key.0;
+        let lost = self.guardians.remove(&key).and_then(|guardian| guardian.current);
+        if let Some((generation, command)) = lost {
+            let failure = explain(&command, &io::Error::from_raw_os_error(errno));
+            self.ready.push_back(Report::SpawnFailed { service, generation, failure });
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The configurations of MCP clients: where they are, and how one is read and replaced.
+//!
+//! Knows nothing of what is in them. They are the user's: a file keeps its rights and its owner, a
+//! link stays a link, and what has changed since it was read is left alone.
+
+use std::fs::{self, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use afresh_core::limits::ADOPT_FILE_BYTES_MAX;
+
+use super::replace::{ReplaceFileError, replace_file_like};
+use crate::os;
+
+/// A file in which a client keeps its servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFile {
+    /// Who reads it.
+    pub client: &'static str,
+    /// Whose it is.
+    pub whose: Whose,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The folder that it may not lead out of.
+    within: Option<PathBuf>,
+}
+
+/// Whose a configuration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The project's, for everybody who works on it.
+    Project,
+    /// The person's, for all projects.
+    User,
+    /// The one that was named.
+    Named,
+}
+
+/// In each folder of a project.
+const PROJECT_FILES: [(&str, &str); 9] = [
+    ("VS Code", ".vscode/mcp.json"),
+    ("VS Code", ".vscode/settings.json"),
+    ("Claude Code", ".mcp.json"),
+    ("Cursor", ".cursor/mcp.json"),
+    ("Codex", ".codex/config.toml"),
+    ("opencode", "opencode.json"),
+    ("opencode", "opencode.jsonc"),
+    ("opencode", ".opencode/opencode.json"),
+    ("opencode", ".opencode/opencode.jsonc"),
+];
+
+/// Why a configuration could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadClientFileError {
+    /// There is none.
+    #[error("there is no file `{path}`")]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// It is a folder, a pipe or a device.
+    #[error("`{path}` is not a file")]
+    NotAFile {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// It is a link, and what it leads to is not the project's.
+    #[error("`{path}` leads out of the project, to `{target}`; name it to change it all the same")]
+    Outside {
+        /// The link.
+        path: PathBuf,
+        /// What it leads to.
+        target: PathBuf,
+    },
+    /// The system does not let us.
+    #[error("cannot read `{path}`")]
+    Io {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Why a configuration could not be replaced.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteClientFileError {
+    /// Somebody says that it should not be.
+    #[error("`{path}` is read-only")]
+    ReadOnly {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Somebody else was faster.
+    #[error("`{path}` was changed meanwhile, and is left as it is; run the command again")]
+    Changed {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// The system does not let us.
+    #[error("cannot change `{path}`")]
+    Replace {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: ReplaceFileError,
+    },
+}
+
+impl ClientFile {
+    /// A file that somebody named.
+    pub fn named(path: PathBuf) -> Self {
+        Self { client: "", whose: Whose::Named, path, within: None }
+    }
+
+    /// The files that exist: the project's, from `cwd` up to its root, then the user's.
+    ///
+    /// `variable` gives those variables that are absolute paths; `home` is the user's folder.
+    pub fn find(
+        cwd: &Path,
+        root: Option<&Path>,
+        home: Option<&Path>,
+        variable: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Vec<Self> {
+        let user: Vec<Self> = home.map(|home| of_user(home, variable)).unwrap_or_default();
+        let root = root.unwrap_or(cwd);
+        let folders = cwd.ancestors().take_while(|folder| folder.starts_with(root));
+        let project = folders.flat_map(|folder| {
+            PROJECT_FILES.map(|(client, path)| Self {
+                client,
+                whose: Whose::Project,
+                path: folder.join(path),
+                within: Some(root.to_owned()),
+            })
+        });
+        let is_users = |file: &Self| user.iter().any(|other| other.path == file.path);
+        let mut found: Vec<Self> = project.filter(|file| !is_users(file)).collect();
+        found.extend(user);
+        // What can't be told is told when it is read.
+        found.retain(|file| file.path.try_exists().unwrap_or(true));
+        found
+    }
+
+    /// Reads it; of a file that is too large, one byte more than is allowed.
+    pub fn read(&self) -> Result<ClientText, ReadClientFileError> {
+        let path = || self.path.clone();
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => ReadClientFileError::Missing { path: path() },
+            _ => ReadClientFileError::Io { path: path(), source },
+        };
+        let target = self.path.canonicalize().map_err(failed)?;
+        if let Some(within) = &self.within {
+            let within = within.canonicalize().map_err(failed)?;
+            if !target.starts_with(within) {
+                return Err(ReadClientFileError::Outside { path: path(), target });
+            }
+        }
+        let metadata = fs::metadata(&target).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(ReadClientFileError::NotAFile { path: path() });
+        }
+        let bytes = read_bytes(&target).map_err(failed)?;
+        Ok(ClientText { path: target, bytes, metadata })
+    }
+}
+
+fn of_user(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<ClientFile> {
+    let settings = os::settings_folder(home, variable);
+    let or_home = |name: &str, usual: &str| variable(name).unwrap_or_else(|| home.join(usual));
+    let opencode = or_home("XDG_CONFIG_HOME", ".config").join("opencode");
+    let files = [
+        ("Claude Code", or_home("CLAUDE_CONFIG_DIR", "").join(".claude.json")),
+        ("Claude Desktop", settings.join("Claude/claude_desktop_config.json")),
+        ("Cursor", home.join(".cursor/mcp.json")),
+        ("VS Code", settings.join("Code/User/mcp.json")),
+        ("VS Code", settings.join("Code/User/settings.json")),
+        ("VS Code Insiders", settings.join("Code - Insiders/User/mcp.json")),
+        ("Codex", or_home("CODEX_HOME", ".codex").join("config.toml")),
+        ("opencode", opencode.join("opencode.json")),
+        ("opencode", opencode.join("opencode.jsonc")),
+        ("Copilot", or_home("COPILOT_HOME", ".copilot").join("mcp-config.json")),
+    ];
+    let file = |(client, path)| ClientFile { client, whose: Whose::User, path, within: None };
+    files.into_iter().map(file).collect()
+}
+
+/// A configuration as it was read.
+#[derive(Debug)]
+pub struct ClientText {
+    /// What the links lead to.
+    path: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    metadata: Metadata,
+}
+
+impl ClientText {
+    /// Whether both are the same file, be it by different names.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+
+    /// Replaces the file, if it is still as it was read.
+    pub fn replace(&self, content: &str) -> Result<(), WriteClientFileError> {
+        let path = || self.path.clone();
+        if self.metadata.permissions().readonly() {
+            return Err(WriteClientFileError::ReadOnly { path: path() });
+        }
+        if read_bytes(&self.path).ok().as_ref() != Some(&self.bytes) {
+            return Err(WriteClientFileError::Changed { path: path() });
+        }
+        replace_file_like(&self.path, content.as_bytes(), &self.metadata)
+            .map_err(|source| WriteClientFileError::Replace { path: path(), source })
+    }
+}
+
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(ADOPT_FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+    os::open_to_read(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// How this program is called: `afresh`, if that is what PATH leads to, or by its whole path.
+pub fn own_command(path_variable: Option<&std::ffi::OsStr>) -> io::Result<PathBuf> {
+    const NAME: &str = "afresh";
+    let own = std::env::current_exe()?;
+    let folders = path_variable.into_iter().flat_map(std::env::split_paths);
+    let first = folders
+        .filter(|folder| folder.is_absolute())
+        .find_map(|folder| os::program_in(&folder, NAME));
+    let is_own = |found: PathBuf| match (found.canonicalize(), own.canonicalize()) {
+        (Ok(found), Ok(own)) => found == own,
+        _ => false,
+    };
+    Ok(if first.is_some_and(is_own) { NAME.into() } else { own })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    fn put(path: PathBuf) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "{}").unwrap();
+    }
+
+    #[test]
+    fn files_are_found_up_to_the_root_and_no_further() {
+        let dir = TempDir::new();
+        let home = dir.join("home");
+        for path in [
+            "home/.mcp.json",
+            "home/repo/.mcp.json",
+            "home/repo/sub/.vscode/mcp.json",
+            "home/repo/sub/deep/opencode.jsonc",
+            "home/.cursor/mcp.json",
+            "home/codex/config.toml",
+        ] {
+            put(dir.join(path));
+        }
+        let variable = |name: &str| (name == "CODEX_HOME").then(|| home.join("codex"));
+        let find = |cwd: &str, root: Option<&str>| -> Vec<(Whose, PathBuf)> {
+            let root = root.map(|root| home.join(root));
+            let all = ClientFile::find(&home.join(cwd), root.as_deref(), Some(&home), &variable);
+            let from_home = |path: &Path| path.strip_prefix(&home).unwrap().to_owned();
+            all.iter().map(|file| (file.whose, from_home(&file.path))).collect()
+        };
+        let users = [(Whose::User, ".cursor/mcp.json"), (Whose::User, "codex/config.toml")];
+        let wanted = |project: &[&str]| -> Vec<(Whose, PathBuf)> {
+            let project = project.iter().map(|path| (Whose::Project, *path));
+            project.chain(users).map(|(whose, path)| (whose, path.into())).collect()
+        };
+        assert_eq!(
+            find("repo/sub/deep", Some("repo")),
+            wanted(&[
+                "repo/sub/deep/opencode.jsonc",
+                "repo/sub/.vscode/mcp.json",
+                "repo/.mcp.json"
+            ])
+        );
+        assert_eq!(find("repo/sub", None), wanted(&["repo/sub/.vscode/mcp.json"]));
+        // At home, what is the user's is not the project's.
+        assert_eq!(find("", None), wanted(&[".mcp.json"]));
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_rights_and_its_link() {
+        let dir = TempDir::new();
+        fs::write(dir.join("real.json"), "old").unwrap();
+        fs::set_permissions(dir.join("real.json"), PermissionsExt::from_mode(0o640)).unwrap();
+        symlink("real.json", dir.join("link.json")).unwrap();
+        let text = ClientFile::named(dir.join("link.json")).read().unwrap();
+        assert_eq!(text.bytes, b"old");
+        text.replace("new").unwrap();
+        assert!(dir.join("link.json").is_symlink());
+        assert_eq!(fs::read(dir.join("real.json")).unwrap(), b"new");
+        let mode = fs::metadata(dir.join("real.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read_dir(dir.join("")).unwrap().count(), 2, "nothing else is left");
+        // It has changed since it was read.
+        let error = text.replace("newer").unwrap_err();
+        assert!(matches!(error, WriteClientFileError::Changed { .. }), "{error}");
+        assert_eq!(fs::read(dir.join("real.json")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_is_not_ours_to_change_is_refused() {
+        let dir = TempDir::new();
+        put(dir.join("outside.json"));
+        fs::create_dir_all(dir.join("repo/.vscode/mcp.json")).unwrap();
+        symlink("../outside.json", dir.join("repo/.mcp.json")).unwrap();
+        let found = ClientFile::find(&dir.join("repo"), None, None, &|_| None);
+        let errors: Vec<String> =
+            found.iter().map(|file| file.read().unwrap_err().to_string()).collect();
+        assert!(errors[0].ends_with("mcp.json` is not a file"), "{errors:?}");
+        assert!(errors[1].contains("leads out of the project"), "{errors:?}");
+        assert_eq!(errors.len(), 2);
+
+        fs::set_permissions(dir.join("outside.json"), PermissionsExt::from_mode(0o444)).unwrap();
+        let text = ClientFile::named(dir.join("outside.json")).read().unwrap();
+        let error = text.replace("x").unwrap_err();
+        assert!(matches!(error, WriteClientFileError::ReadOnly { .. }), "{error}");
+        let missing = ClientFile::named(dir.join("nowhere")).read().unwrap_err();
+        assert!(matches!(missing, ReadClientFileError::Missing { .. }), "{missing}");
+    }
+}

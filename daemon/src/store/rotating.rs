@@ -1,0 +1,142 @@
+//! A file that is appended to and never grows without end: when it is full it becomes `FILE.1`, and
+//! what was there before is gone.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::os::open_to_append;
+
+/// One that is open.
+#[derive(Debug)]
+pub(crate) struct RotatingFile {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+/// Why it could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write to `{path}`")]
+pub struct OpenFileError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl RotatingFile {
+    pub(crate) fn open(path: &Path, bytes_max: u64) -> Result<Self, OpenFileError> {
+        let open = || {
+            let file = open_to_append(path)?;
+            let bytes = file.metadata()?.len();
+            Ok(Self { path: path.to_owned(), file, bytes, bytes_max })
+        };
+        open().map_err(|source| OpenFileError { path: path.to_owned(), source })
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let mut older = OsString::from(&self.path);
+        older.push(".1");
+        fs::rename(&self.path, older)?;
+        self.file = open_to_append(&self.path)?;
+        self.bytes = 0;
+        Ok(())
+    }
+}
+
+impl Write for RotatingFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes > 0 && self.bytes + bytes.len() as u64 > self.bytes_max {
+            self.rotate()?;
+        }
+        let written = self.file.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes to a stream, and the same to a file. The file goes on when the stream's reader is gone, and
+/// the stream when the disk is full.
+#[derive(Debug)]
+pub(crate) struct Tee<S> {
+    stream: Option<S>,
+    file: Option<RotatingFile>,
+}
+
+impl<S> Tee<S> {
+    pub(crate) fn new(stream: S, file: Option<RotatingFile>) -> Self {
+        Self { stream: Some(stream), file }
+    }
+}
+
+impl<S: Write> Write for Tee<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = Ok(bytes.len());
+        if let Some(stream) = &mut self.stream {
+            written = stream.write(bytes);
+            let gone = |error: &io::Error| {
+                error.kind() == io::ErrorKind::BrokenPipe && self.file.is_some()
+            };
+            if written.as_ref().is_err_and(gone) {
+                self.stream = None;
+                written = Ok(bytes.len());
+            }
+        }
+        if let (Ok(count), Some(file)) = (&written, &mut self.file) {
+            // A full disk must not stop the log that people see.
+            file.write_all(&bytes[..*count]).ok();
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn a_full_file_makes_room() {
+        let folder = TempDir::new();
+        let path = folder.join("log");
+        let mut file = RotatingFile::open(&path, 10).expect("it opens");
+        for text in ["12345\n", "1234\n", "x\n", "a line that is longer than the file may be\n"] {
+            file.write_all(text.as_bytes()).expect("it is written");
+        }
+        let older = fs::read_to_string(folder.join("log.1")).expect("there is one");
+        assert_eq!(older, "1234\nx\n");
+        let now = fs::read_to_string(&path).expect("there is one");
+        assert!(now.starts_with("a line"), "{now}");
+        assert!(RotatingFile::open(&folder.join("no/such/folder"), 10).is_err());
+    }
+
+    #[test]
+    fn the_file_goes_on_when_the_reader_is_gone() {
+        struct Gone;
+        impl Write for Gone {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let folder = TempDir::new();
+        let path = folder.join("log");
+        let mut tee = Tee::new(Gone, RotatingFile::open(&path, 1_000).ok());
+        tee.write_all(b"one\n").expect("the file takes it");
+        tee.write_all(b"two\n").expect("the file takes it");
+        assert_eq!(fs::read_to_string(&path).expect("there is one"), "one\ntwo\n");
+        assert!(Tee::new(Gone, None).write_all(b"x").is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! `--trace FILE`: all traffic of a conversation as JSON lines, for whoever looks for a fault in a
+//! client or a server. A thread of its own writes them; the conversation never waits for it.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use afresh_core::audit::redact::{redact_text, redact_value};
+use afresh_core::id::Generation;
+use afresh_core::limits::{
+    TRACE_FILE_BYTES_MAX, TRACE_MESSAGE_BYTES_MAX, TRACE_QUEUE_BYTES_MAX, TRACE_QUEUE_LEN_MAX,
+};
+use afresh_core::time::Stamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::rotating::{OpenFileError, RotatingFile};
+use crate::output::now;
+
+/// Where a message came from, or went to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    FromClient,
+    ToClient,
+    FromServer(Generation),
+    ToServer(Generation),
+}
+
+/// An open trace.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    sender: mpsc::SyncSender<Entry>,
+    queued: Arc<AtomicUsize>,
+    lost: AtomicU64,
+    start: Instant,
+}
+
+#[derive(Debug)]
+struct Entry {
+    time: Stamp,
+    /// Since the trace began, in microseconds.
+    micros: u64,
+    way: Way,
+    line: Vec<u8>,
+    bytes: usize,
+    /// Entries that were left out before this one.
+    lost: u64,
+}
+
+impl Trace {
+    pub(crate) fn open(path: &std::path::Path) -> Result<Self, OpenFileError> {
+        let file = RotatingFile::open(path, TRACE_FILE_BYTES_MAX)?;
+        let (sender, entries) = mpsc::sync_channel(TRACE_QUEUE_LEN_MAX);
+        let queued = Arc::new(AtomicUsize::new(0));
+        let done = Arc::clone(&queued);
+        // Without the thread nothing takes entries: they are counted as lost.
+        std::thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(move || write(file, &entries, &done))
+            .ok();
+        Ok(Self { sender, queued, lost: AtomicU64::new(0), start: Instant::now() })
+    }
+
+    /// Records a message. Never waits: what the disk does not take in time is left out, and counted.
+    pub(crate) fn note(&self, way: Way, line: &[u8]) {
+        let kept = &line[..line.len().min(TRACE_MESSAGE_BYTES_MAX)];
+        if self.queued.load(Ordering::Relaxed) + kept.len() > TRACE_QUEUE_BYTES_MAX {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let entry = Entry {
+            time: now(),
+            micros: u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX),
+            way,
+            line: kept.to_vec(),
+            bytes: line.len(),
+            lost: self.lost.swap(0, Ordering::Relaxed),
+        };
+        let lost = entry.lost;
+        match self.sender.try_send(entry) {
+            Ok(()) => drop(self.queued.fetch_add(kept.len(), Ordering::Relaxed)),
+            Err(_) => drop(self.lost.fetch_add(lost + 1, Ordering::Relaxed)),
+        }
+    }
+}
+
+fn write(mut file: RotatingFile, entries: &mpsc::Receiver<Entry>, queued: &AtomicUsize) {
+    while let Ok(entry) = entries.recv() {
+        queued.fetch_sub(entry.line.len(), Ordering::AcqRel);
+        let mut line = render(&entry).to_string();
+        line.push('\n');
+        // A trace on a full disk has a gap; the conversation goes on.
+        file.write_all(line.as_bytes()).ok();
+    }
+}
+
+fn render(entry: &Entry) -> Value {
+    let (way, generation) = match entry.way {
+        Way::FromClient => ("from client", None),
+        Way::ToClient => ("to client", None),
+        Way::FromServer(generation) => ("from server", Some(generation)),
+        Way::ToServer(generation) => ("to server", Some(generation)),
+    };
+    let mut value = json!({"time": entry.time.to_string(), "micros": entry.micros, "way": way});
+    if let Some(generation) = generation {
+        value["generation"] = generation.0.into();
+    }
+    value["bytes"] = entry.bytes.into();
+    if entry.lost > 0 {
+        value["lost_before"] = entry.lost.into();
+    }
+    match serde_json::from_slice::<Value>(&entry.line) {
+        Ok(mut message) => {
+            redact_value(&mut message);
+            value["message"] = message;
+        }
+        Err(_) => value["text"] = redact_text(&String::from_utf8_lossy(&entry.line)).into(),
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{TempDir, wait_for};
+
+    #[test]
+    fn messages_are_recorded_without_secrets() {
+        let folder = TempDir::new();
+        let path = folder.join("trace.jsonl");
+        let trace = Trace::open(&path).expect("it opens");
+        trace.note(Way::FromClient, br#"{"id":1,"params":{"api_key":"hush"}}"#);
+        trace.note(Way::FromServer(Generation(2)), b"password=hush and junk");
+        trace.note(Way::ToClient, &vec![b'x'; TRACE_MESSAGE_BYTES_MAX + 1]);
+        let read = || std::fs::read_to_string(&path).unwrap_or_default();
+        wait_for("three lines", || read().lines().count() == 3);
+        let text = read();
+        assert!(!text.contains("hush"), "{}", &text[..400]);
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines[0]["way"], "from client");
+        assert_eq!(lines[0]["message"]["id"], 1);
+        assert_eq!(lines[1]["generation"], 2);
+        assert_eq!(lines[2]["bytes"], TRACE_MESSAGE_BYTES_MAX + 1);
+        assert!(lines[0]["micros"].as_u64() <= lines[2]["micros"].as_u64());
+    }
+}

@@ -1,0 +1,141 @@
+//! What can be seen of the services from outside the loop, and what they remember for it.
+
+use std::collections::VecDeque;
+
+use afresh_core::control::{RestartNote, Stream};
+use afresh_core::id::{Generation, ServiceId};
+use afresh_core::limits::RESTARTS_TOLD_MAX;
+use afresh_core::service::{Ending, Event, Exit};
+use afresh_core::time::{Stamp, Time};
+use tokio::sync::watch;
+
+use super::Supervise;
+use crate::definition::Definition;
+use crate::logs::{Logs, Tee};
+use crate::output::{Output, now, presentable};
+
+/// What is remembered of a service, besides its machine.
+#[derive(Debug)]
+pub(crate) struct Past {
+    pub(crate) logs: Logs,
+    /// The newest instance whose start was ordered.
+    generation: Generation,
+    last_exit: Option<Exit>,
+    /// When the newest instance was started.
+    pub(crate) started_at: Option<Stamp>,
+    /// Why the last restart by a swap failed.
+    pub(crate) swap_failed: Option<RestartNote>,
+    /// The last restarts, oldest first.
+    pub(crate) restarts: VecDeque<RestartNote>,
+}
+
+impl Past {
+    pub(crate) fn new(logs: Logs) -> Self {
+        let generation = Generation::default();
+        Self {
+            logs,
+            generation,
+            last_exit: None,
+            started_at: None,
+            swap_failed: None,
+            restarts: VecDeque::new(),
+        }
+    }
+
+    /// Where the output of a new instance is remembered: its stdout and its stderr.
+    pub(super) fn tees(&mut self, generation: Generation) -> [Tee; 2] {
+        self.generation = generation;
+        [Stream::Stdout, Stream::Stderr].map(|stream| Tee::new(&self.logs, generation, stream))
+    }
+
+    fn note(&mut self, event: &Event) {
+        let reason = match event {
+            Event::Started { .. } => {
+                self.started_at = Some(now());
+                return;
+            }
+            Event::Exited { exit, .. } => {
+                self.last_exit = Some(*exit);
+                return;
+            }
+            Event::SwapFailed { why, .. } => {
+                let reason = presentable(why);
+                self.swap_failed = Some(RestartNote { time: now().to_string(), reason });
+                return;
+            }
+            Event::RestartRequested { reason, .. } => reason.clone(),
+            Event::Restarting { after: after @ Ending::SpawnFailed(_), .. } => after.to_string(),
+            Event::Restarting { after, .. } => match self.last_exit {
+                Some(exit) => format!("it {exit}: {after}"),
+                None => after.to_string(),
+            },
+            _ => return,
+        };
+        if self.restarts.len() == RESTARTS_TOLD_MAX {
+            self.restarts.pop_front();
+        }
+        let reason = presentable(&reason);
+        self.restarts.push_back(RestartNote { time: now().to_string(), reason });
+    }
+}
+
+impl Supervise {
+    /// The last lines of a service.
+    pub(crate) fn logs(&self, service: ServiceId) -> Option<&Logs> {
+        self.services.get(&service).map(|kept| &kept.past.logs)
+    }
+
+    /// A service as it was defined, and what is remembered of it.
+    pub(crate) fn known(&self, service: ServiceId) -> Option<(&Definition, &Past)> {
+        self.services.get(&service).map(|kept| (&kept.definition, &kept.past))
+    }
+
+    /// The service of this name.
+    pub(crate) fn named(&self, name: &str) -> Option<ServiceId> {
+        self.services.iter().find(|(_, kept)| kept.definition.name == name).map(|(id, _)| *id)
+    }
+
+    /// Changes whenever something was told about a service.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The time by which the machines go.
+    pub(crate) fn now(&self) -> Time {
+        Time::after_start(self.start.elapsed())
+    }
+
+    /// Remembers an event, for those who ask later.
+    pub(super) fn remember(&mut self, service: ServiceId, event: &Event) {
+        if let Some(kept) = self.services.get_mut(&service) {
+            kept.past.note(event);
+        }
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Where the log is written.
+    pub(crate) fn stderr(&self) -> Output {
+        self.around.stderr.clone()
+    }
+
+    /// Writes a line of the log about one service.
+    pub(super) fn log_about(&self, service: ServiceId, message: &str) {
+        self.around.stderr.log(message);
+        self.remember_line(service, message);
+    }
+
+    /// Puts a line of the log beside the service's own.
+    pub(super) fn remember_line(&self, service: ServiceId, message: &str) {
+        if let Some(kept) = self.services.get(&service) {
+            kept.past.logs.say(kept.past.generation, &presentable(message));
+        }
+    }
+
+    pub(crate) fn name(&self, service: ServiceId) -> String {
+        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.name.clone())
+    }
+
+    pub(super) fn title(&self, service: ServiceId) -> String {
+        self.services.get(&service).map_or_else(String::new, |kept| kept.definition.title.clone())
+    }
+}

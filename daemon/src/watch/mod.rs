@@ -1,0 +1,233 @@
+//! Watches files for changes of what is in them.
+//!
+//! Costs nothing while nothing happens: the kernel tells of touches, `core::watch` decides when to
+//! look, and a look runs on a thread that ends with it. Where the kernel cannot tell, all files are
+//! looked at every so often.
+
+mod file;
+mod look;
+mod notice;
+mod route;
+mod rules;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use afresh_core::limits::WATCH_POLL_INTERVAL;
+use afresh_core::time::Time;
+use afresh_core::watch::{Effect, Input, Scope, Watcher};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use self::file::stamp;
+use self::look::{Looker, Outcome};
+use self::notice::Notice;
+use crate::os::{Alarm, FolderAlarms, Folders, Refusal, watch_folders};
+
+/// Why a path cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WatchError {
+    /// What was given is no path.
+    #[error("`{path}` cannot be watched")]
+    Path {
+        /// As it was given.
+        path: String,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The files and folders that are watched for one service.
+pub(crate) struct Watch {
+    machine: Watcher,
+    start: Instant,
+    /// None where the kernel watches nothing for us.
+    alarms: Option<FolderAlarms>,
+    look: Look,
+    /// When to look without having been told.
+    poll_at: Option<Instant>,
+    cancelled: Arc<AtomicBool>,
+    said: Vec<Notice>,
+    say: Box<dyn Fn(&str) + Send>,
+}
+
+/// The one who looks is here, or away to look.
+enum Look {
+    Idle(Box<Looker>),
+    Running(JoinHandle<(Box<Looker>, Outcome)>),
+    /// It has come to grief, and that was said.
+    Lost,
+}
+
+impl Watch {
+    /// Begins to watch paths, which count from `base`. They need not exist. Changes are told from now
+    /// on; notices about what cannot be watched go to `say`. Must be called in a runtime.
+    pub(crate) fn start(
+        paths: &[PathBuf],
+        base: &Path,
+        debounce: Duration,
+        say: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self, WatchError> {
+        Self::start_with(watch_folders(), paths, base, debounce, say)
+    }
+
+    fn start_with(
+        watched: Result<(FolderAlarms, Folders), Refusal>,
+        paths: &[PathBuf],
+        base: &Path,
+        debounce: Duration,
+        say: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self, WatchError> {
+        let began = stamp(SystemTime::now());
+        let named: Vec<PathBuf> =
+            paths.iter().map(|path| named_path(path, base)).collect::<Result<_, _>>()?;
+        let (alarms, folders, refusal) = match watched {
+            Ok((alarms, folders)) => (Some(alarms), Some(folders), None),
+            Err(refusal) => (None, None, Some(refusal)),
+        };
+        let looker = Looker::new(named, base.to_owned(), folders, began);
+        let mut watch = Self {
+            machine: Watcher::new(debounce),
+            start: Instant::now(),
+            alarms,
+            cancelled: looker.cancelled.clone(),
+            look: Look::Idle(Box::new(looker)),
+            poll_at: None,
+            said: Vec::new(),
+            say: Box::new(say),
+        };
+        watch.tell(refusal.iter().map(|refusal| Notice::refused(base, refusal)).collect());
+        // The first look finds nothing to tell, but for what is written while it lasts.
+        watch.handle(Input::Due);
+        Ok(watch)
+    }
+
+    /// Waits until files have changed, and returns their paths. Cancel safe.
+    pub(crate) async fn changed(&mut self) -> Vec<PathBuf> {
+        loop {
+            let input = self.next().await;
+            let changed = self.handle(input);
+            if !changed.is_empty() {
+                return changed;
+            }
+        }
+    }
+
+    /// What happens next. Cancel safe: nothing is taken before it is certain to be returned.
+    async fn next(&mut self) -> Input {
+        if let Look::Running(look) = &mut self.look {
+            // What happens meanwhile waits in the kernel.
+            let joined = look.await;
+            return self.looked(joined.ok());
+        }
+        let wakeup = self.machine.next_wakeup().map(|at| self.start + at.since_start());
+        let alarms = self.alarms.as_ref().filter(|_| matches!(self.look, Look::Idle(_)));
+        let heard = tokio::select! {
+            heard = heard(alarms) => heard,
+            () = until(wakeup) => return Input::Wakeup,
+            () = until(self.poll_at) => {
+                self.poll_at = None;
+                return Input::Due;
+            }
+        };
+        let Look::Idle(looker) = &mut self.look else { return Input::Wakeup };
+        let Some(folders) = &mut looker.folders else { return Input::Wakeup };
+        let Ok(heard) = heard else {
+            // Nobody tells any more: all is looked at every so often.
+            (self.alarms, looker.folders) = (None, None);
+            return Input::Lost;
+        };
+        let stirs: Vec<_> = heard.into_iter().flat_map(|alarm| folders.hear(alarm)).collect();
+        let touched: Option<Vec<Vec<PathBuf>>> =
+            stirs.into_iter().map(|stir| looker.touched(stir)).collect();
+        touched.map_or(Input::Lost, |paths| Input::Touched(paths.concat()))
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<PathBuf> {
+        let now = Time::after_start(self.start.elapsed());
+        let mut told = Vec::new();
+        for effect in self.machine.handle(now, input) {
+            match effect {
+                Effect::Look(scope) => self.begin(scope),
+                Effect::Tell(changed) => told = changed,
+            }
+        }
+        told
+    }
+
+    fn begin(&mut self, scope: Scope) {
+        let Look::Idle(mut looker) = std::mem::replace(&mut self.look, Look::Lost) else { return };
+        self.look = Look::Running(tokio::task::spawn_blocking(move || {
+            let outcome = looker.look(&scope);
+            (looker, outcome)
+        }));
+    }
+
+    fn looked(&mut self, done: Option<(Box<Looker>, Outcome)>) -> Input {
+        let Some((looker, outcome)) = done else {
+            self.look = Look::Lost;
+            (self.say)("files are not watched any more: looking at them failed; restart afresh");
+            return Input::Looked { changed: Vec::new() };
+        };
+        self.look = Look::Idle(looker);
+        if outcome.must_poll {
+            self.poll_at = Some(Instant::now() + WATCH_POLL_INTERVAL);
+        }
+        self.tell(outcome.notices);
+        Input::Looked { changed: outcome.changed }
+    }
+
+    /// Says each kind of notice once.
+    fn tell(&mut self, notices: Vec<Notice>) {
+        for notice in notices {
+            if !self.said.iter().any(|said| said.is_like(&notice)) {
+                let text = notice.text();
+                if !text.is_empty() {
+                    (self.say)(&text);
+                }
+                self.said.push(notice);
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // A look that is under way ends soon: the runtime waits for it.
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The absolute path of what is to be watched. It need not exist; but it must not be hidden from us.
+fn named_path(path: &Path, base: &Path) -> Result<PathBuf, WatchError> {
+    let failed = |source| WatchError::Path { path: path.display().to_string(), source };
+    if path.as_os_str().is_empty() {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    }
+    let named = std::path::absolute(base.join(path)).map_err(failed)?;
+    match named.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(failed(error)),
+        Ok(_) | Err(_) => Ok(named),
+    }
+}
+
+async fn heard(alarms: Option<&FolderAlarms>) -> io::Result<Vec<Alarm>> {
+    match alarms {
+        Some(alarms) => alarms.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

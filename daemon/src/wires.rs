@@ -1,0 +1,271 @@
+//! The pipes of a conversation, read and written in the loop's own thread: a message goes from one
+//! peer to another without waking anybody in between.
+//!
+//! Nothing here waits for a peer. What one does not take stands in a line of its own, and while that
+//! is over its bound, whoever causes it is not read from; the bounds are in `limits.rs`.
+
+mod memory;
+mod sent;
+mod wire;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use afresh_core::id::Generation;
+use afresh_core::limits::{LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX};
+use afresh_core::mcp::frame::Frame;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use self::memory::Buffers;
+use self::wire::Wire;
+use crate::definition::Talker;
+
+/// Where a peer's bytes come from.
+pub(crate) type Reader = Box<dyn Source>;
+
+/// Where bytes for a peer go.
+pub(crate) type Writer = Box<dyn Sink>;
+
+/// See [`Reader`].
+pub(crate) trait Source: AsyncRead + Pipe + Send + Unpin {}
+
+impl<S: AsyncRead + Pipe + Send + Unpin> Source for S {}
+
+/// See [`Writer`].
+pub(crate) trait Sink: AsyncWrite + Pipe + Send + Unpin {}
+
+impl<S: AsyncWrite + Pipe + Send + Unpin> Sink for S {}
+
+/// What a pipe can do besides.
+pub(crate) trait Pipe {
+    /// Makes it hold more at once where that can be: fewer and larger steps take a long line through.
+    fn widen(&self) {}
+
+    /// Bytes in it that were written and not read; `None` where that cannot be known.
+    fn unread(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Something that happens once.
+pub(crate) type Moment = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What came over the wires.
+pub(crate) enum Heard {
+    Client(Frame),
+    /// The client says nothing more, or cannot be told anything any more.
+    ClientGone,
+    Instance(Generation, Frame),
+    /// An instance that lives has closed its output, and all of it was told.
+    InstanceSilent(Generation),
+    /// An instance is gone, and all of its output was told.
+    InstanceGone {
+        generation: Generation,
+        /// How many of its lines it has read; `None` where that cannot be known.
+        read: Option<u64>,
+    },
+}
+
+/// All pipes of one conversation.
+pub(crate) struct Wires {
+    client: Wire,
+    /// There are few: the one that serves, one that comes, some that go.
+    instances: Vec<Instance>,
+    buffers: Buffers,
+}
+
+struct Instance {
+    generation: Generation,
+    wire: Wire,
+    /// It is known to run: nothing of it is told before that.
+    has_begun: bool,
+    /// Comes when the process is gone.
+    gone: Option<Moment>,
+    /// How much of its last words may still be taken; set when the process is gone.
+    last_words: Option<usize>,
+    /// How many lines it had read when it was gone.
+    read: Option<u64>,
+}
+
+impl Wires {
+    /// The client's wire, and none yet of an instance.
+    pub(crate) fn new(input: Reader, output: Writer) -> Self {
+        let client = Wire::new(input, output);
+        Self { client, instances: Vec::new(), buffers: Buffers::default() }
+    }
+
+    /// The pipes of an instance that is being started.
+    pub(crate) fn welcome(&mut self, talker: Talker) {
+        let Talker { generation, stdin, stdout, mut gone } = talker;
+        let gone: Moment = Box::pin(async move {
+            // Whoever would say it lives as long as the instance.
+            gone.wait_for(|gone| *gone).await.ok();
+        });
+        let wire = Wire::new(Box::new(stdout), Box::new(stdin));
+        self.instances.push(Instance {
+            generation,
+            wire,
+            has_begun: false,
+            gone: Some(gone),
+            last_words: None,
+            read: None,
+        });
+    }
+
+    /// The instance runs.
+    pub(crate) fn begin(&mut self, generation: Generation) {
+        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
+            instance.has_begun = true;
+        }
+    }
+
+    /// Whether an instance may still have something to say.
+    pub(crate) fn has(&self, generation: Generation) -> bool {
+        self.instances.iter().any(|instance| instance.generation == generation)
+    }
+
+    /// Whether no instance has anything left to say.
+    pub(crate) fn are_alone(&self) -> bool {
+        self.instances.is_empty()
+    }
+
+    /// Puts a line in front of the client.
+    pub(crate) fn tell_client(&mut self, line: Vec<u8>) {
+        self.client.send(line);
+    }
+
+    /// Puts a line in front of an instance; one that is gone gets nothing.
+    pub(crate) fn tell_instance(&mut self, generation: Generation, line: Vec<u8>) {
+        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
+            instance.wire.send(line);
+        }
+    }
+
+    /// An instance is told nothing more than what waits for it; then its input ends.
+    pub(crate) fn end(&mut self, generation: Generation) {
+        if let Some(instance) = self.instances.iter_mut().find(|i| i.generation == generation) {
+            instance.wire.end();
+        }
+    }
+
+    /// The client is not listened to any more, and each instance's input ends after what waits for
+    /// it.
+    pub(crate) fn leave(&mut self) {
+        self.client.reader = None;
+        for instance in &mut self.instances {
+            instance.wire.end();
+        }
+    }
+
+    /// Writes what waits, as far as it is taken, and reads each pipe once, as far as there is
+    /// something and room for it. Ready when something was read, be it only a part of a line.
+    pub(crate) fn poll_heard(
+        &mut self,
+        context: &mut Context<'_>,
+        heard: &mut Vec<Heard>,
+    ) -> Poll<()> {
+        let was_broken = self.client.is_broken();
+        self.client.write(context, &mut self.buffers);
+        if self.client.is_broken() && !was_broken {
+            heard.push(Heard::ClientGone);
+        }
+        for instance in &mut self.instances {
+            instance.wire.write(context, &mut self.buffers);
+        }
+        let mut was_read = !heard.is_empty();
+        if self.instances.iter().all(|instance| instance.wire.waiting.bytes < TALK_BYTES_MAX) {
+            let give = |frame| heard.push(Heard::Client(frame));
+            match self.client.read(context, &mut self.buffers, give) {
+                Poll::Pending => {}
+                Poll::Ready(0) => {
+                    was_read = true;
+                    heard.push(Heard::ClientGone);
+                }
+                Poll::Ready(_) => was_read = true,
+            }
+        }
+        if self.client.waiting.bytes < OUTBOX_BYTES_MAX {
+            for instance in &mut self.instances {
+                was_read |= instance.read(context, &mut self.buffers, heard);
+            }
+            self.instances
+                .retain(|instance| instance.wire.reader.is_some() || instance.gone.is_some());
+        }
+        if was_read { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Whether the memory of a long line is kept for the next one.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.buffers.spare.capacity() > 0
+    }
+
+    /// Gives that memory back.
+    pub(crate) fn drop_spare(&mut self) {
+        self.buffers.spare = Vec::new();
+    }
+
+    /// Waits until the client has taken all, or is gone.
+    pub(crate) async fn flush(&mut self) {
+        std::future::poll_fn(|context| {
+            self.client.write(context, &mut self.buffers);
+            match &mut self.client.writer {
+                Some(writer) if self.client.waiting.bytes == 0 => {
+                    Pin::new(writer).poll_flush(context).map(drop)
+                }
+                Some(_) => Poll::Pending,
+                None => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+}
+
+impl Instance {
+    /// Returns whether there was something, be it the end.
+    fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut Buffers,
+        heard: &mut Vec<Heard>,
+    ) -> bool {
+        if let Some(gone) = &mut self.gone
+            && gone.as_mut().poll(context).is_ready()
+        {
+            self.gone = None;
+            self.last_words = Some(LAST_WORDS_BYTES_MAX);
+            self.read = self.wire.lines_read();
+            // Nobody is there to read it.
+            self.wire.break_off();
+        }
+        if !self.has_begun && self.last_words.is_none() {
+            return false;
+        }
+        let generation = self.generation;
+        let give = |frame| heard.push(Heard::Instance(generation, frame));
+        let ended = match (self.wire.read(context, buffers, give), &mut self.last_words) {
+            (Poll::Ready(length), Some(left)) => {
+                *left = left.saturating_sub(length);
+                length == 0 || *left == 0
+            }
+            (Poll::Ready(length), None) => length == 0,
+            // It said nothing more since it was silent.
+            (Poll::Pending, Some(_)) if self.wire.reader.is_none() => {
+                heard.push(Heard::InstanceGone { generation, read: self.read });
+                return true;
+            }
+            // A process that could not be killed may hold the other end for ever.
+            (Poll::Pending, Some(_)) => true,
+            (Poll::Pending, None) => return false,
+        };
+        if ended {
+            // Half a line of an instance that is gone is nobody's.
+            self.wire.reader = None;
+            let is_alive = self.gone.is_some();
+            heard.push(match is_alive {
+                true => Heard::InstanceSilent(generation),
+                false => Heard::InstanceGone { generation, read: self.read },
+            });
+        }
+        true
+    }
+}

@@ -1,0 +1,117 @@
+//! The memory of the wires: what waits for a peer, and what is used again.
+
+use std::collections::VecDeque;
+
+use afresh_core::limits::{JOINED_BYTES_MAX, LONG_LINE_BYTES, SPARE_BYTES_MAX};
+
+/// Memory that all wires share.
+#[derive(Default)]
+pub(super) struct Buffers {
+    /// What was just read.
+    pub(super) chunk: Vec<u8>,
+    /// That of the last long line, for the next one.
+    pub(super) spare: Vec<u8>,
+}
+
+impl Buffers {
+    pub(super) fn keep(&mut self, part: Option<Vec<u8>>) {
+        let fits = LONG_LINE_BYTES + 1..=SPARE_BYTES_MAX;
+        if let Some(part) = part.filter(|part| fits.contains(&part.capacity()))
+            && part.capacity() > self.spare.capacity()
+        {
+            self.spare = part;
+        }
+    }
+
+    /// Lets a long line grow in memory that is there already.
+    pub(super) fn give_spare(&mut self, line: &mut Vec<u8>) {
+        if line.capacity() < self.spare.capacity() {
+            self.spare.clear();
+            self.spare.extend_from_slice(line);
+            std::mem::swap(line, &mut self.spare);
+            self.spare = Vec::new();
+        }
+    }
+}
+
+/// Lines that a peer has not taken yet.
+#[derive(Default)]
+pub(super) struct Waiting {
+    parts: VecDeque<Vec<u8>>,
+    /// How much of the first part is taken.
+    taken: usize,
+    /// How much waits in all.
+    pub(super) bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn push(&mut self, mut line: Vec<u8>) {
+        self.bytes += line.len() + 1;
+        match self.parts.back_mut() {
+            Some(last) if last.len() + line.len() < JOINED_BYTES_MAX => {
+                last.extend_from_slice(&line);
+                last.push(b'\n');
+            }
+            _ => {
+                line.push(b'\n');
+                self.parts.push_back(line);
+            }
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<&[u8]> {
+        self.parts.front().map(|part| &part[self.taken..])
+    }
+
+    /// Returns the part that is taken whole by that.
+    pub(super) fn advance(&mut self, written: usize) -> Option<Vec<u8>> {
+        self.bytes -= written;
+        self.taken += written;
+        let is_taken = self.parts.front().is_some_and(|part| self.taken == part.len());
+        if is_taken {
+            self.taken = 0;
+        }
+        is_taken.then(|| self.parts.pop_front())?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_lines_are_joined_and_long_ones_are_moved() {
+        let mut waiting = Waiting::default();
+        let long = vec![b'x'; JOINED_BYTES_MAX];
+        let place = long.as_ptr();
+        for line in [b"one".to_vec(), b"two".to_vec(), long, b"three".to_vec()] {
+            waiting.push(line);
+        }
+        assert_eq!(waiting.bytes, 4 + 4 + JOINED_BYTES_MAX + 1 + 6);
+        assert_eq!(waiting.next(), Some(&b"one\ntwo\n"[..]));
+        assert_eq!(waiting.advance(5), None);
+        assert_eq!(waiting.next(), Some(&b"wo\n"[..]));
+        assert_eq!(waiting.advance(3).map(|part| part.len()), Some(8));
+        let length = waiting.next().map_or(0, <[u8]>::len);
+        assert_eq!(length, JOINED_BYTES_MAX + 1);
+        let part = waiting.advance(length).expect("it is taken whole");
+        // Only the end of the line may have made it move.
+        assert!(part.as_ptr() == place || part.capacity() > JOINED_BYTES_MAX);
+        assert_eq!(waiting.next(), Some(&b"three\n"[..]));
+        waiting.advance(6);
+        assert!(waiting.next().is_none() && waiting.bytes == 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_long_line_is_used_for_the_next_one() {
+        let mut buffers = Buffers::default();
+        buffers.keep(Some(vec![0; 10]));
+        buffers.keep(Some(Vec::with_capacity(SPARE_BYTES_MAX * 2)));
+        assert_eq!(buffers.spare.capacity(), 0);
+        buffers.keep(Some(vec![0; LONG_LINE_BYTES * 3]));
+        let mut line = vec![b'y'; LONG_LINE_BYTES];
+        buffers.give_spare(&mut line);
+        assert!(line.capacity() >= LONG_LINE_BYTES * 3 && line == vec![b'y'; LONG_LINE_BYTES]);
+        assert_eq!(buffers.spare.capacity(), 0);
+    }
+}

@@ -1,0 +1,152 @@
+//! The pipes of one peer.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use afresh_core::limits::{LONG_LINE_BYTES, TALK_CHUNK_BYTES};
+use afresh_core::mcp::frame::{Frame, Lines};
+use tokio::io::{AsyncReadExt, AsyncWrite};
+
+use super::memory::{Buffers, Waiting};
+use super::sent::Sent;
+use super::{Reader, Writer};
+
+/// The pipes of one peer.
+pub(super) struct Wire {
+    /// None after its end.
+    pub(super) reader: Option<Reader>,
+    pub(super) lines: Lines,
+    /// None after its end, and when the peer does not take anything any more.
+    pub(super) writer: Option<Writer>,
+    pub(super) waiting: Waiting,
+    /// Nothing more will be written than what waits.
+    pub(super) is_ending: bool,
+    sent: Sent,
+    /// What was in the pipe when the peer was found not to read it any more.
+    unread: Option<usize>,
+    /// Bytes that could not be written after that.
+    lost: usize,
+    /// Long lines come, or go.
+    is_wide_in: bool,
+    is_wide_out: bool,
+}
+
+impl Wire {
+    pub(super) fn new(reader: Reader, writer: Writer) -> Self {
+        Self {
+            reader: Some(reader),
+            lines: Lines::default(),
+            writer: Some(writer),
+            waiting: Waiting::default(),
+            is_ending: false,
+            sent: Sent::default(),
+            unread: None,
+            lost: 0,
+            is_wide_in: false,
+            is_wide_out: false,
+        }
+    }
+
+    pub(super) fn send(&mut self, line: Vec<u8>) {
+        if !self.is_ending {
+            self.sent.push(line.len() + 1, self.waiting.bytes);
+            if self.writer.is_some() {
+                self.waiting.push(line);
+            } else {
+                self.lost += line.len() + 1;
+            }
+        }
+    }
+
+    /// How many lines the peer has read.
+    pub(super) fn lines_read(&self) -> Option<u64> {
+        let in_pipe = match &self.writer {
+            Some(writer) => writer.unread()?,
+            None => self.unread?,
+        };
+        Some(self.sent.read(in_pipe + self.waiting.bytes + self.lost))
+    }
+
+    pub(super) fn end(&mut self) {
+        self.is_ending = true;
+        if self.waiting.bytes == 0 {
+            self.writer = None;
+        }
+    }
+
+    pub(super) fn break_off(&mut self) {
+        self.unread = self.writer.take().and_then(|writer| writer.unread());
+        self.lost += self.waiting.bytes;
+        self.waiting = Waiting::default();
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.writer.is_none()
+    }
+
+    /// Writes as much as is taken, and asks to be woken for the rest.
+    pub(super) fn write(&mut self, context: &mut Context<'_>, buffers: &mut Buffers) {
+        while let Some(writer) = &mut self.writer
+            && let Some(bytes) = self.waiting.next()
+        {
+            if bytes.len() > LONG_LINE_BYTES && !std::mem::replace(&mut self.is_wide_out, true) {
+                writer.widen();
+            }
+            match Pin::new(writer).poll_write(context, bytes) {
+                Poll::Pending => return,
+                Poll::Ready(Ok(written)) if written > 0 => {
+                    buffers.keep(self.waiting.advance(written));
+                }
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What is meant for it is settled by the conversation.
+                Poll::Ready(_) => return self.break_off(),
+            }
+        }
+        if self.is_ending {
+            self.writer = None;
+        }
+    }
+
+    /// Reads once, and gives the lines that are complete. Ready with the number of bytes; with 0 at
+    /// the end, once. Asks to be woken where there is nothing.
+    pub(super) fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut Buffers,
+        give: impl FnMut(Frame),
+    ) -> Poll<usize> {
+        let Some(reader) = &mut self.reader else { return Poll::Pending };
+        let long = self.lines.long();
+        let is_long = long.is_some();
+        let place = match long {
+            Some(line) => {
+                buffers.give_spare(line);
+                line
+            }
+            None => {
+                buffers.chunk.clear();
+                &mut buffers.chunk
+            }
+        };
+        let before = place.len();
+        place.reserve(TALK_CHUNK_BYTES);
+        let length = loop {
+            match pin!(reader.read_buf(place)).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(length)) => break length,
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Poll::Ready(Err(_)) => break 0,
+            }
+        };
+        if length >= LONG_LINE_BYTES && !std::mem::replace(&mut self.is_wide_in, true) {
+            reader.widen();
+        }
+        match is_long {
+            _ if length == 0 => self.reader = None,
+            true => self.lines.pushed(before, give),
+            false => self.lines.push(&buffers.chunk, give),
+        }
+        Poll::Ready(length)
+    }
+}

@@ -1,0 +1,179 @@
+//! A client of an MCP server for the benches: it writes prepared lines and looks only for their ends.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::{TestEnv, afresh_binary};
+
+/// How a client reaches a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As its parent.
+    Direct,
+    /// Through two threads that copy bytes.
+    Pump,
+    /// Through `afresh mcp`, without waits between restarts.
+    Afresh,
+}
+
+impl Way {
+    /// Its name in a table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Pump => "a bare byte pump",
+            Self::Afresh => "afresh mcp",
+        }
+    }
+}
+
+/// The least server.
+pub fn echo_server() -> Vec<OsString> {
+    vec![afresh_binary().with_file_name("mcp-echo").into()]
+}
+
+/// A server as most are written; `None` where there is no node.
+pub fn node_server() -> Option<Vec<OsString>> {
+    let folders = std::env::var_os("PATH")?;
+    let node = std::env::split_paths(&folders).map(|folder| folder.join("node"));
+    let node = node.into_iter().find(|path| path.is_file())?;
+    let script: PathBuf =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/fixtures/mcp_server.mjs");
+    Some(vec![node.into(), script.into()])
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    line: Vec<u8>,
+    next_id: u64,
+}
+
+impl Peer {
+    /// Starts a server, and what is between; nothing is said yet.
+    pub fn start(env: &TestEnv, way: Way, server: &[OsString]) -> Self {
+        let mut command = match way {
+            Way::Direct => Command::new(&server[0]),
+            Way::Pump => Command::new(afresh_binary().with_file_name("mcp-pump")),
+            Way::Afresh => Command::new(afresh_binary()),
+        };
+        match way {
+            Way::Direct => command.args(&server[1..]),
+            Way::Pump => command.args(server),
+            Way::Afresh => command.args(AFRESH_WORDS).args(server),
+        };
+        env.furnish(&mut command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take().expect("it is piped");
+        let stdout = BufReader::with_capacity(256 * 1024, stdout);
+        Self { child, stdin, stdout, line: Vec::new(), next_id: 1 }
+    }
+
+    /// Starts a server and opens the session.
+    pub fn connect(env: &TestEnv, way: Way, server: &[OsString]) -> Self {
+        let mut peer = Self::start(env, way, server);
+        peer.initialize();
+        peer
+    }
+
+    /// Opens the session.
+    pub fn initialize(&mut self) {
+        let params = r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#;
+        let line = self.request("initialize", params);
+        self.send(&line);
+        let answer = self.hear();
+        assert!(answer.contains("protocolVersion"), "{answer}");
+        self.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+    }
+
+    /// The process that was started.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// A call of a tool as a line.
+    pub fn call_line(&mut self, name: &str, arguments: &str) -> Vec<u8> {
+        self.request("tools/call", &format!(r#"{{"name":"{name}","arguments":{arguments}}}"#))
+    }
+
+    fn request(&mut self, method: &str, params: &str) -> Vec<u8> {
+        let id = self.next_id;
+        self.next_id += 1;
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
+            .into_bytes()
+    }
+
+    /// Writes lines.
+    pub fn send(&mut self, lines: &[u8]) {
+        self.stdin.as_mut().expect("it is open").write_all(lines).expect("it reads");
+    }
+
+    /// Waits for a line, and returns how long it is.
+    pub fn skip(&mut self) -> usize {
+        self.line.clear();
+        let length = self.stdout.read_until(b'\n', &mut self.line).expect("it is readable");
+        assert!(length > 0, "an answer, and not the end");
+        length
+    }
+
+    /// Waits for a line.
+    pub fn hear(&mut self) -> String {
+        self.skip();
+        String::from_utf8_lossy(&self.line).into_owned()
+    }
+
+    /// Whether a part of another line is there already.
+    pub fn has_more(&self) -> bool {
+        !self.stdout.buffer().is_empty()
+    }
+
+    /// Sends a line, and returns how long the answer took.
+    pub fn time(&mut self, line: &[u8]) -> Duration {
+        let start = Instant::now();
+        self.send(line);
+        self.skip();
+        start.elapsed()
+    }
+
+    /// The process id that the server tells; `None` where it was just lost.
+    pub fn server_pid(&mut self) -> Option<i32> {
+        let line = self.call_line("pid", "{}");
+        self.send(&line);
+        let answer: serde_json::Value = serde_json::from_str(&self.hear()).expect("JSON");
+        answer["result"]["content"][0]["text"].as_str()?.parse().ok()
+    }
+
+    /// Hangs up, and waits for the end.
+    pub fn end(mut self) {
+        drop(self.stdin.take());
+        self.child.wait().expect("it is our child");
+    }
+}
+
+const AFRESH_WORDS: [&str; 10] = [
+    "mcp",
+    "--delay",
+    "0s",
+    "--stable-after",
+    "0s",
+    "--max-restarts",
+    "0",
+    "--crash-loop-count",
+    "0",
+    "--",
+];
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
