@@ -173,13 +173,6 @@ pub const PROCESSES_MIN: u64 = 512;
 /// Less free space than this is gone before anybody looks.
 pub const FREE_BYTES_MIN: u64 = 100 * 1024 * 1024;
 
-/// Requests that wait for the loop; who asks more waits.
-pub const REQUESTS_MAX: usize = 16;
-
-/// Events that wait for a watcher in the same process. The loop waits for one that is slow, so a
-/// watcher must only take and pass on.
-pub const EVENTS_MAX: usize = 256;
-
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
 /// several signals.
 pub const HURRY_GAP: Duration = Duration::from_millis(200);

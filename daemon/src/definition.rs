@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use afresh_core::id::{Generation, ServiceId};
+use afresh_core::id::Generation;
 use afresh_core::policy::Policy;
-use afresh_core::service::Event;
 use tokio::sync::{mpsc, watch};
 
 use crate::os::{PipeReader, PipeWriter};
@@ -35,9 +34,6 @@ pub(crate) struct Talker {
     pub(crate) gone: watch::Receiver<bool>,
 }
 
-/// Told to whoever wants to watch: the same events that go to the trail.
-pub(crate) type Told = (ServiceId, Event);
-
 /// The streams and files that the loop writes to.
 pub(crate) struct Surroundings {
     pub(crate) stdout: Output,
@@ -50,5 +46,4 @@ pub(crate) struct Surroundings {
     pub(crate) talkers: Option<mpsc::Sender<Talker>>,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
     pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
-    pub(crate) told: Option<mpsc::Sender<Told>>,
 }

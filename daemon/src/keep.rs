@@ -8,9 +8,9 @@ use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
-use afresh_core::limits::{EVENTS_MAX, HURRY_GAP, OUTPUT_FLUSH_MAX, REQUESTS_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
-use afresh_core::service::{Ending, Event, Input, Rest, Service};
+use afresh_core::service::{Ending, Input, Rest, Service};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -44,47 +44,10 @@ pub struct Keep {
     pub trail: TrailSettings,
     /// afresh's version, for the log.
     pub version: &'static str,
-    /// Who is told of every event.
-    pub watcher: Option<mpsc::Sender<Told>>,
-    /// Where requests come from, besides signals.
-    pub requests: Option<mpsc::Receiver<Request>>,
     /// Where the control socket may be; none for none.
     pub control: Option<RuntimeFolders>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
-    /// Shows neither the log nor the command's output.
-    pub quiet: bool,
-}
-
-/// What can be asked of a supervisor that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// Stop in order, and end.
-    Stop,
-    /// Replace the instances by new ones.
-    Restart {
-        /// Why, for the record.
-        reason: String,
-    },
-}
-
-/// An event, and which of the copies it is about.
-pub type Told = (afresh_core::id::ServiceId, Event);
-
-/// Takes requests.
-pub type RequestSender = mpsc::Sender<Request>;
-
-/// Gives events.
-pub type ToldReceiver = mpsc::Receiver<Told>;
-
-/// A queue of requests; who sends more than it holds waits.
-pub fn requests() -> (RequestSender, mpsc::Receiver<Request>) {
-    mpsc::channel(REQUESTS_MAX)
-}
-
-/// A queue of events; the supervisor waits for a watcher who does not take them.
-pub fn watcher() -> (mpsc::Sender<Told>, ToldReceiver) {
-    mpsc::channel(EVENTS_MAX)
 }
 
 /// Why nothing could be supervised at all.
@@ -140,8 +103,8 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let mut signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
-    let (stderr, stderr_thread) = output("stderr", keep.quiet, os::stderr, |_| {})?;
-    let (stdout, stdout_thread) = output("stdout", keep.quiet, os::stdout, {
+    let (stderr, stderr_thread) = output("stderr", os::stderr, |_| {})?;
+    let (stdout, stdout_thread) = output("stdout", os::stdout, {
         let stderr = stderr.clone();
         move |loss: &str| stderr.log(loss)
     })?;
@@ -156,8 +119,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let OutputThread { broken, done } = stdout_thread;
     let about = About::new(&keep, Face::Keep);
     let mut control = Control::start(keep.control.take(), about, supervise.stderr());
-    let requests = keep.requests.take();
-    let stopped_by_us = drive(&mut supervise, &mut signals, requests, &mut control, broken).await;
+    let stopped_by_us = drive(&mut supervise, &mut signals, &mut control, broken).await;
 
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
@@ -200,7 +162,6 @@ async fn flush(written: impl Future<Output = ()>, signals: &mut Signals, stopped
 async fn drive(
     supervise: &mut Supervise,
     signals: &mut Signals,
-    mut requests: Option<mpsc::Receiver<Request>>,
     control: &mut Control,
     mut stdout_broken: oneshot::Receiver<()>,
 ) -> bool {
@@ -217,10 +178,6 @@ async fn drive(
                 continue;
             }
             asked = signals.next() => wish_of(asked, stopping_since),
-            request = next_request(&mut requests) => match request {
-                Request::Restart { reason } => Some(Wish::Restart(reason)),
-                Request::Stop => stopping_since.is_none().then_some(Wish::Stop("asked to stop")),
-            },
             _ = &mut stdout_broken, if stdout_works => {
                 // As in `afresh keep … | head`: without us the command would have met the same end.
                 stdout_works = false;
@@ -263,27 +220,12 @@ fn wish_of(asked: Asked, stopping_since: Option<Instant>) -> Option<Wish> {
     }
 }
 
-async fn next_request(requests: &mut Option<mpsc::Receiver<Request>>) -> Request {
-    let request = match requests {
-        Some(requests) => requests.recv().await,
-        None => None,
-    };
-    match request {
-        Some(request) => request,
-        None => std::future::pending().await,
-    }
-}
-
 pub(crate) fn output(
     name: &str,
-    quiet: bool,
     stream: impl FnOnce() -> io::Result<File>,
     complain: impl Fn(&str) + Send + 'static,
 ) -> Result<(Output, OutputThread), KeepError> {
-    let started = match quiet {
-        true => Output::start(name, io::sink(), complain),
-        false => stream().and_then(|stream| Output::start(name, stream, complain)),
-    };
+    let started = stream().and_then(|stream| Output::start(name, stream, complain));
     started.map_err(KeepError::Output)
 }
 
@@ -324,7 +266,6 @@ pub(crate) fn surroundings(
         logger: "afresh.keep",
         talkers: None,
         stdin,
-        told: keep.watcher.take(),
     }
 }
 

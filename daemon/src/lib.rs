@@ -18,9 +18,7 @@ mod watch;
 mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
-pub use self::keep::{
-    Keep, KeepError, Request, RequestSender, Told, ToldReceiver, keep, requests, watcher,
-};
+pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::os::{HOME_VARIABLE, detach, is_variable};
 pub use self::process::Command;

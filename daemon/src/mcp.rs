@@ -151,7 +151,7 @@ fn stdout(stderr: &Output) -> Result<Stdout, KeepError> {
     }
     let stderr = stderr.clone();
     let complain = move |loss: &str| stderr.log(loss);
-    let (output, thread) = keep::output("stdout", false, os::stdout, complain)?;
+    let (output, thread) = keep::output("stdout", os::stdout, complain)?;
     let abandoned = Box::pin(async move { thread.broken.await.unwrap_or(()) });
     Ok(Stdout { writer: Box::new(output.into_writer()), abandoned, done: thread.done })
 }

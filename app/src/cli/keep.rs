@@ -186,11 +186,8 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         workspace,
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
-        watcher: None,
-        requests: None,
         control: Some(environment.runtime_folders()),
         stdin: arguments.copies == 1,
-        quiet: false,
     };
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;

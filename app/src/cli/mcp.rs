@@ -159,11 +159,8 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         workspace,
         trail: config.trail.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        watcher: None,
-        requests: None,
         control: Some(environment.runtime_folders()),
         stdin: false,
-        quiet: false,
     };
     let place = |path: PathBuf| environment.cwd.join(path);
     let mcp = Mcp {

@@ -64,14 +64,7 @@ impl Supervise {
             self.unsaid = Some(event);
             return;
         }
-        self.say(service, &message, event).await;
-    }
-
-    async fn say(&self, service: ServiceId, message: &str, event: Event) {
-        self.log_about(service, message);
-        if let Some(told) = &self.around.told {
-            told.send((service, event)).await.ok();
-        }
+        self.log_about(service, &message);
     }
 
     pub(super) async fn mark_restart(
@@ -118,7 +111,7 @@ impl Supervise {
         if let Some(event) = self.unsaid.take() {
             let title = self.title(service);
             let message = format!("{} for {title}: {reason}", event.message(&title));
-            self.say(service, &message, event).await;
+            self.log_about(service, &message);
         }
     }
 }

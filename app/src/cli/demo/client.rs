@@ -82,7 +82,8 @@ impl Caller {
             });
         }
         if let Some(stderr) = child.stderr.take() {
-            std::thread::spawn(move || narrate(BufReader::new(stderr), screen));
+            let screen = screen.clone();
+            std::thread::spawn(move || narrate(BufReader::new(stderr), &screen));
         }
         let mut caller = Self {
             stdin: child.stdin.take(),
@@ -201,7 +202,7 @@ impl Caller {
             self.tally.longest = self.tally.longest.max(took);
             self.tally.pids.insert(pid);
             self.last_pid = pid;
-            self.screen.say("·");
+            self.screen.dot();
         }
         Ok(Some(answer))
     }
@@ -224,9 +225,9 @@ impl Caller {
 }
 
 /// Shows what afresh says, without the time: the dots are the clock.
-fn narrate(stderr: impl BufRead, screen: Screen) {
+fn narrate(stderr: impl BufRead, screen: &Screen) {
     for line in stderr.lines().map_while(Result::ok) {
         let text = line.split_once("[SUPERVISOR] ").map_or(line.as_str(), |(_, text)| text);
-        screen.say(&format!("\n  {}\n", screen.paint.dim(text)));
+        screen.line(&screen.paint.dim(text));
     }
 }

@@ -5,9 +5,11 @@ mod client;
 mod server;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use afresh_core::time::show_duration;
+use afresh_daemon::monotonic;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -66,38 +68,30 @@ const ACTS: [Act; 4] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
-    let screen = Screen { shown: !arguments.json, paint: Paint::stdout() };
-    let mut stage = Stage::build(screen)?;
-    screen.say(&format!(
-        "{}\n",
-        screen
-            .paint
-            .bold("▶ one client, one connection, ten calls a second; each dot is an answer")
-    ));
+    let screen = Screen::new(!arguments.json);
+    screen.act("one client, one connection, ten calls a second; each dot is an answer");
+    let mut stage = Stage::build(screen.clone())?;
     stage.caller.watch(WATCHED)?;
     let mut outcomes = Vec::new();
     for act in &ACTS {
-        screen.say(&format!("\n\n{}\n", screen.paint.bold(&format!("▶ {}", act.said))));
+        screen.act(act.said);
         stage.caller.take_pause();
         let told = (act.play)(&mut stage)?;
         stage.caller.watch(WATCHED)?;
         let pause = stage.caller.take_pause();
-        screen.say(&format!("\n{}", screen.paint.green(&indented(&told))));
-        screen.say(&format!("\n  the longest that a call took: {}", show_duration(pause)));
+        for line in told.lines().take(8) {
+            screen.line(&screen.paint.green(line));
+        }
+        screen.line(&format!("the longest that a call took: {}", show_duration(pause)));
         outcomes.push((act.name, pause));
     }
     let left = stage.end()?;
-    summarise(arguments, screen, &outcomes, stage.caller.tally(), left)
-}
-
-fn indented(text: &str) -> String {
-    let lines: Vec<String> = text.lines().take(8).map(|line| format!("  {line}")).collect();
-    lines.join("\n")
+    summarise(arguments, &screen, &outcomes, stage.caller.tally(), left)
 }
 
 fn summarise(
     arguments: &Arguments,
-    screen: Screen,
+    screen: &Screen,
     outcomes: &[(&str, Duration)],
     tally: &Tally,
     left: usize,
@@ -139,28 +133,54 @@ fn summarise(
             0 => "  no process left behind\n".to_owned(),
             left => format!("  {left} PROCESSES LEFT BEHIND\n"),
         };
+        screen.act("the client hangs up");
         output::print(&format!(
-            "\n\n{}\n  {verdict}\n{unknown}{left}\n\
+            "  {verdict}\n{unknown}{left}\n\
              Next: put `afresh mcp --` in front of your own server, or let `afresh adopt` do it.\n",
-            screen.paint.bold("▶ the client hangs up"),
         ))?;
     }
     Ok(if all_well { Exit::Success } else { Exit::Failed })
 }
 
-/// Where lines go.
-#[derive(Clone, Copy)]
+/// Where lines go: those of the story, those of afresh, and the dots between them.
+#[derive(Clone)]
 struct Screen {
     shown: bool,
     paint: Paint,
+    /// Dots stand in the line that was begun last.
+    in_dots: Arc<Mutex<bool>>,
 }
 
 impl Screen {
-    fn say(self, text: &str) {
-        if self.shown {
-            // The demo goes on without its audience, and ends like any other.
-            output::print(text).ok();
+    fn new(shown: bool) -> Self {
+        Self { shown, paint: Paint::stdout(), in_dots: Arc::default() }
+    }
+
+    fn act(&self, said: &str) {
+        self.print(&format!("\n{}\n", self.paint.bold(&format!("▶ {said}"))), false);
+    }
+
+    fn line(&self, text: &str) {
+        self.print(&format!("  {text}\n"), false);
+    }
+
+    fn dot(&self) {
+        self.print("·", true);
+    }
+
+    fn print(&self, text: &str, is_dot: bool) {
+        if !self.shown {
+            return;
         }
+        let mut in_dots = self.in_dots.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match (*in_dots, is_dot) {
+            (true, false) => "\n",
+            (false, true) => "  ",
+            _ => "",
+        };
+        *in_dots = is_dot;
+        // The demo goes on without its audience, and ends like any other.
+        output::print(&format!("{before}{text}")).ok();
     }
 }
 
@@ -204,8 +224,15 @@ impl Stage {
         self.write("v2")?;
         let pid = self.caller.server_pid()?;
         afresh_daemon::kill_process(pid).map_err(|error| CommandError::new(Exit::Failed, error))?;
-        let next = self.caller.server_pid()?;
-        Ok(format!("pid {pid} is gone, pid {next} answers"))
+        // The first call may have been on its way when it happened.
+        let until = monotonic() + PATIENCE;
+        while monotonic() < until {
+            let next = self.caller.server_pid()?;
+            if next != pid {
+                return Ok(format!("pid {pid} is gone, pid {next} answers"));
+            }
+        }
+        Err(CommandError::new(Exit::Failed, "no other instance answers"))
     }
 
     /// Hangs up. Returns how many of the processes that were seen are still there.
