@@ -15,19 +15,19 @@ use crate::error::{CommandError, Exit};
 /// Stand in front of an MCP server: it may crash and be restarted, the client never notices
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Stands in front of an MCP server on stdio, so that it may crash, exit with code \
-                  42 or be killed while the client keeps its connection.\n\nA new instance is told \
-                  what the old one knew: the handshake, the log level, the subscriptions. Requests \
-                  that arrive meanwhile wait for it. What was in flight is sent again where that is \
-                  safe; a tool call gets an answer that says that its outcome is unknown. No \
-                  request is lost, none is answered twice. Lines of the server's stdout that are no \
-                  messages go to stderr.\n\nA restart that is asked for, by SIGUSR1, starts the \
-                  new instance first. The old one goes when the new one is ready and the calls in \
-                  flight are answered; when the new one fails, the old one stays.\n\nWhen the client closes the connection, the server and \
-                  all that it has started end within a second.",
+    long_about = "Stands in front of an MCP server on stdio, so that it may crash, be restarted by its \
+                  agent or be swapped for new code while the client keeps its connection.\n\nA new \
+                  instance is told what the old one knew: the handshake, the log level, the \
+                  subscriptions. Requests that arrive meanwhile wait for it. What was in flight is sent \
+                  again where that is safe; a tool call gets an answer that says that its outcome is \
+                  unknown. No request is lost, none is answered twice.\n\nFour tools stand beside the \
+                  server's own: restart_server, verify_server_restarted, server_status and \
+                  server_logs. A restart that is asked for starts the new instance first; code that \
+                  does not start never takes a working server away.\n\nWhen the client closes the \
+                  connection, the server and all that it has started end within a second.",
     after_help = "Examples:\n  \
                   afresh mcp -- python -m my_server\n  \
-                  afresh mcp --max-restarts 0 -- npx -y @modelcontextprotocol/server-everything\n\n\
+                  afresh mcp --watch src --spare -- npx -y @modelcontextprotocol/server-everything\n\n\
                   In mcp.json: \"command\": \"afresh\", \"args\": [\"mcp\", \"--\", \"python\", \"-m\", \"my_server\"]"
 )]
 pub(crate) struct Arguments {
