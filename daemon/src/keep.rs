@@ -121,6 +121,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let mut control = Control::start(keep.control.take(), about, supervise.stderr());
     let stopped_by_us = drive(&mut supervise, &mut signals, &mut control, broken).await;
 
+    supervise.finish().await;
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
     control.close().await;

@@ -116,7 +116,8 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let about = About::new(&keep, Face::Mcp);
     let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
     front.drive(signals, arrivals, &mut control, abandoned).await;
-    let (supervise, mut wires) = front.end();
+    let (mut supervise, mut wires) = front.end();
+    supervise.finish().await;
     let code = keep::exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(keep::stopped(&keep.name, code));
     control.close().await;

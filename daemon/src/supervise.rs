@@ -14,11 +14,13 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX};
 use afresh_core::service::{Effect, Event, Input, Service, Snapshot};
 use afresh_core::supervisor::Supervisor;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub(crate) use self::look::Past;
+pub(crate) use self::record::Written;
+use self::record::{Writing, written};
 use crate::definition::{Definition, Surroundings, Talker};
 use crate::logs::Logs;
 use crate::os::PipeWriter;
@@ -33,6 +35,13 @@ pub(crate) struct Supervise {
     services: BTreeMap<ServiceId, Kept>,
     processes: Processes,
     around: Surroundings,
+    /// Effects that are to be performed, in this order.
+    queue: VecDeque<(ServiceId, Effect)>,
+    /// What has to be on disk before the next of them. The loop goes on meanwhile: neither messages nor
+    /// signals wait for a disk.
+    writing: Option<Writing>,
+    /// Who waits until all of that is done.
+    waiting: Vec<oneshot::Sender<()>>,
     /// Inputs that came from performing an effect.
     follow_ups: VecDeque<(ServiceId, Input)>,
     /// A request that is on record, and is acknowledged when it is in the marker too.
@@ -81,6 +90,9 @@ impl Supervise {
             services: BTreeMap::new(),
             processes,
             around,
+            queue: VecDeque::new(),
+            writing: None,
+            waiting: Vec::new(),
             follow_ups: VecDeque::new(),
             unsaid: None,
             turns: VecDeque::new(),
@@ -126,6 +138,7 @@ impl Supervise {
             }
         };
         tokio::select! {
+            written = written(&mut self.writing) => Happened::Written(written),
             report = self.processes.next() => Happened::Report(report),
             () = rest => Happened::Wakeup,
         }
@@ -137,6 +150,10 @@ impl Supervise {
             Happened::Wakeup => {
                 let effects = self.core.wake(self.now());
                 self.perform(effects).await;
+            }
+            Happened::Written(written) => {
+                self.written(written);
+                self.advance().await;
             }
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
             Happened::Report(Report::Spawned { service, generation, pid }) => {
@@ -190,6 +207,23 @@ impl Supervise {
         self.around.trail.append(record);
     }
 
+    /// Does what is still to be done, in order.
+    pub(crate) async fn finish(&mut self) {
+        while let Some(writing) = self.writing.take() {
+            self.written(writing.await);
+            self.advance().await;
+        }
+    }
+
+    /// Resolves when all that was asked so far is on record and done.
+    pub(crate) fn done(&mut self) -> oneshot::Receiver<()> {
+        let (sender, done) = oneshot::channel();
+        if self.writing.is_some() {
+            self.waiting.push(sender);
+        }
+        done
+    }
+
     /// Ends the process layer. Returns what is around it, and the pumps that still have output for
     /// our reader.
     pub(crate) async fn shutdown(mut self) -> (Surroundings, Vec<JoinSet<()>>) {
@@ -205,15 +239,23 @@ impl Supervise {
     }
 
     async fn perform(&mut self, effects: Vec<(ServiceId, Effect)>) {
-        let mut effects = VecDeque::from(effects);
-        loop {
-            while let Some((service, effect)) = effects.pop_front() {
+        self.queue.extend(effects);
+        self.advance().await;
+    }
+
+    /// Performs what is next, up to what has to wait for the disk.
+    async fn advance(&mut self) {
+        while self.writing.is_none() {
+            if let Some((service, effect)) = self.queue.pop_front() {
                 self.perform_one(service, effect).await;
-            }
-            let Some((service, input)) = self.follow_ups.pop_front() else {
+            } else if let Some((service, input)) = self.follow_ups.pop_front() {
+                let effects = self.core.handle(self.now(), service, input);
+                self.queue.extend(effects);
+            } else {
+                // Dropping them is the word.
+                self.waiting.clear();
                 return;
-            };
-            effects.extend(self.core.handle(self.now(), service, input));
+            }
         }
     }
 
@@ -230,8 +272,8 @@ impl Supervise {
             Effect::Terminate { generation } => self.processes.terminate(service, generation),
             Effect::Kill { generation } => self.processes.kill(service, generation),
             Effect::Abandon { generation } => self.processes.abandon(service, generation),
-            Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, &reason).await,
-            Effect::Tell(event) => self.tell(service, event).await,
+            Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, reason),
+            Effect::Tell(event) => self.tell(service, event),
         }
     }
 
@@ -332,9 +374,9 @@ impl Supervise {
 }
 
 /// What `wait` brought.
-#[derive(Debug)]
 pub(crate) enum Happened {
     Report(Report),
+    Written(Written),
     Wakeup,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Ask {
     Logs { name: String, answer: oneshot::Sender<Option<Logs>> },
 }
 
-/// A restart that is on record.
+/// A restart that is under way.
 pub(crate) struct Begun {
     pub(super) old_pid: Option<u32>,
     /// The newest instance there was.
@@ -33,6 +33,8 @@ pub(crate) struct Begun {
     pub(super) swap_failed: Option<RestartNote>,
     /// Changes whenever something was told about a service.
     pub(super) changes: watch::Receiver<u64>,
+    /// Resolves when it is on disk that it was asked for.
+    pub(super) recorded: oneshot::Receiver<()>,
 }
 
 /// Why there is no restart.
@@ -134,7 +136,8 @@ async fn restart(supervise: &mut Supervise, name: &str, reason: String) -> Resul
     let swap_failed = supervise.known(id).and_then(|(_, past)| past.swap_failed.clone());
     let changes = supervise.changes();
     supervise.input_to(id, Input::Restart { reason }).await;
-    Ok(Begun { old_pid, old, swap_failed, changes })
+    let recorded = supervise.done();
+    Ok(Begun { old_pid, old, swap_failed, changes, recorded })
 }
 
 impl NotBegun {

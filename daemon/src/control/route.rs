@@ -91,6 +91,7 @@ async fn restart(
         };
         (status, refused.refusal(&name))
     })?;
+    let begun = on_record(begun).await;
     if !waits {
         let answer = RestartAnswer {
             name,
@@ -104,9 +105,15 @@ async fn restart(
     Ok(reply(StatusCode::OK, &wait_for_restart(host, name, begun).await?))
 }
 
+/// Waits until the request is on disk; the loop does not wait for a disk that hangs, and neither do we.
+async fn on_record(mut begun: Begun) -> Begun {
+    (&mut begun.recorded).await.ok();
+    begun
+}
+
 /// Looks at the service whenever something was told, until its new instance is up or gone.
 async fn wait_for_restart(host: &Host, name: String, begun: Begun) -> Refusing<RestartAnswer> {
-    let Begun { old_pid, old, swap_failed, mut changes } = begun;
+    let Begun { old_pid, old, swap_failed, mut changes, .. } = begun;
     let deadline = Instant::now() + RESTART_WAIT_MAX;
     loop {
         let status = status(host, &name).await?;

@@ -1,5 +1,7 @@
 //! What the loop records and says of what happens.
 
+use std::pin::Pin;
+
 use afresh_core::audit::marker::Marker;
 use afresh_core::audit::{Level, Record};
 use afresh_core::id::ServiceId;
@@ -42,7 +44,7 @@ impl Supervise {
         }
     }
 
-    pub(super) async fn tell(&mut self, service: ServiceId, event: Event) {
+    pub(super) fn tell(&mut self, service: ServiceId, event: Event) {
         let record = event.record(&self.title(service), &self.name(service), self.around.logger);
         let message = match &event {
             Event::SpawnFailed(failure) => match &failure.hint {
@@ -52,66 +54,92 @@ impl Supervise {
             _ => record.message.clone(),
         };
         if event.is_announcement() {
-            if let Err(error) = self.around.trail.announce(record).await {
-                self.around.stderr.log(&chain(&error));
-            }
+            let announced = self.around.trail.announce(record);
+            self.writing = Some(Box::pin(async move {
+                let failure = announced.await.err().map(|error| chain(&error));
+                Written { service, event: Some(event), message, failures: Vec::from_iter(failure) }
+            }));
         } else {
             self.around.trail.append(record);
-        }
-        self.remember(service, &event);
-        // Said only once it is on record, and a request only when it is in the marker too.
-        if matches!(event, Event::RestartRequested { .. }) {
-            self.unsaid = Some(event);
-            return;
-        }
-        self.log_about(service, &message);
-    }
-
-    pub(super) async fn mark_restart(
-        &mut self,
-        service: ServiceId,
-        pid: Option<u32>,
-        reason: &str,
-    ) {
-        let path = self.around.marker_file.clone();
-        let mut mark = Marker::new(now(), pid.unwrap_or_default(), reason);
-        mark.service = Some(self.name(service));
-        let content = mark.to_json();
-        let failure = match timeout(TRAIL_SYNC_WAIT, marker::write_apart(path.clone(), mark)).await
-        {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(chain(&error)),
-            Err(_) => Some("the disk does not answer".to_owned()),
-        };
-        let (level, event_type, message) = match &failure {
-            None => (Level::Info, "restart_marker_written", "Restart marker written".to_owned()),
-            Some(why) => (
-                Level::Error,
-                "restart_marker_failed",
-                format!("the restart marker `{}` could not be written: {why}", path.display()),
-            ),
-        };
-        if failure.is_some() {
-            self.around.stderr.log(&message);
-        }
-        let record = Record {
-            level,
-            logger: self.around.logger.to_owned(),
-            message,
-            event_type,
-            props: vec![
-                ("service", self.name(service).into()),
-                ("path", path.display().to_string().into()),
-                ("content", content),
-            ],
-        };
-        if let Err(error) = self.around.trail.announce(record).await {
-            self.around.stderr.log(&chain(&error));
-        }
-        if let Some(event) = self.unsaid.take() {
-            let title = self.title(service);
-            let message = format!("{} for {title}: {reason}", event.message(&title));
+            self.remember(service, &event);
             self.log_about(service, &message);
         }
     }
+
+    pub(super) fn mark_restart(&mut self, service: ServiceId, pid: Option<u32>, reason: String) {
+        let path = self.around.marker_file.clone();
+        let mut mark = Marker::new(now(), pid.unwrap_or_default(), &reason);
+        mark.service = Some(self.name(service));
+        let (name, logger) = (self.name(service), self.around.logger);
+        let trail = self.around.trail.clone();
+        self.writing = Some(Box::pin(async move {
+            let content = mark.to_json();
+            let write = marker::write_apart(path.clone(), mark);
+            let mut failures = match timeout(TRAIL_SYNC_WAIT, write).await {
+                Ok(Ok(())) => Vec::new(),
+                Ok(Err(error)) => vec![chain(&error)],
+                Err(_) => vec!["the disk does not answer".to_owned()],
+            };
+            let path = path.display().to_string();
+            let (level, event_type, message) = match failures.first_mut() {
+                None => {
+                    (Level::Info, "restart_marker_written", "Restart marker written".to_owned())
+                }
+                Some(why) => {
+                    *why = format!("the restart marker `{path}` could not be written: {why}");
+                    (Level::Error, "restart_marker_failed", why.clone())
+                }
+            };
+            let props = vec![("service", name.into()), ("path", path.into()), ("content", content)];
+            let record = Record { level, logger: logger.to_owned(), message, event_type, props };
+            failures.extend(trail.announce(record).await.err().map(|error| chain(&error)));
+            Written { service, event: None, message: reason, failures }
+        }));
+    }
+
+    /// Says what is on disk now, or that it is not.
+    pub(super) fn written(&mut self, written: Written) {
+        let Written { service, event, message, failures } = written;
+        for failure in failures {
+            self.around.stderr.log(&failure);
+        }
+        match event {
+            Some(event) => {
+                self.remember(service, &event);
+                // A request is said only when it is in the marker too.
+                match event {
+                    Event::RestartRequested { .. } => self.unsaid = Some(event),
+                    _ => self.log_about(service, &message),
+                }
+            }
+            None => {
+                if let Some(event) = self.unsaid.take() {
+                    let title = self.title(service);
+                    let message = format!("{} for {title}: {message}", event.message(&title));
+                    self.log_about(service, &message);
+                }
+            }
+        }
+    }
+}
+
+/// Something that is on its way to the disk.
+pub(super) type Writing = Pin<Box<dyn Future<Output = Written> + Send>>;
+
+/// Something that has got there, or could not.
+pub(crate) struct Written {
+    service: ServiceId,
+    /// What was announced; none where a restart was marked.
+    event: Option<Event>,
+    /// What is said about it: the message, or the reason of the restart.
+    message: String,
+    failures: Vec<String>,
+}
+
+/// Waits until it is there. Cancel safe.
+pub(super) async fn written(writing: &mut Option<Writing>) -> Written {
+    let Some(future) = writing else { return std::future::pending().await };
+    let written = future.await;
+    *writing = None;
+    written
 }
