@@ -4,6 +4,8 @@ mod control;
 mod descriptors;
 mod keep;
 mod mcp;
+mod mcp_hostile;
+mod mcp_storm;
 mod mcp_wires;
 mod orphans;
 mod output;

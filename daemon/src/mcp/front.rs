@@ -128,6 +128,11 @@ impl Front {
             }
             turns = 0;
         }
+        // Who still listens is owed an answer.
+        if !self.leaving {
+            let why = "it has ended, and it is not started again".to_owned();
+            self.converse(Input::Down { why }).await;
+        }
     }
 
     /// Over when the server is down for good and nobody is left to be told about it.
@@ -138,9 +143,8 @@ impl Front {
             // After giving up the connection stays, and every call gets a clear error.
             Some(Rest::Failed(Ending::SpawnFailed(_))) => true,
             Some(Rest::Failed(_)) => self.leaving,
-            Some(Rest::Stopped) => true,
             // Its last words may be answers, or tell that it ended by no will of its own.
-            Some(Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
+            Some(Rest::Stopped | Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
         }
     }
 

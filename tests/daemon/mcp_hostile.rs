@@ -1,0 +1,1 @@
+//! Clients and servers of `afresh mcp` that do what they must not.
