@@ -5,6 +5,7 @@ mod descriptors;
 mod keep;
 mod mcp;
 mod mcp_hostile;
+mod mcp_rogue;
 mod mcp_storm;
 mod mcp_wires;
 mod orphans;

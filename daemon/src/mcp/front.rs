@@ -214,16 +214,23 @@ impl Front {
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
             Heard::InstanceSilent(generation) => {
-                // A server that closes its stdout and lives on is of no use. Most are simply about
-                // to exit, with a code that matters.
-                if !self.leaving {
-                    let until = Instant::now() + CLOSED_STDOUT_MAX;
-                    self.deadlines.insert(generation, (until, "it closed its stdout"));
-                }
-                self.converse(Input::Leaving { generation }).await;
+                self.turned_away(generation, "it closed its stdout").await;
+            }
+            Heard::InstanceDeaf(generation) => {
+                self.turned_away(generation, "it closed its stdin").await;
             }
             Heard::InstanceGone { generation, read } => self.gone(generation, read).await,
         }
+    }
+
+    /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
+    /// that matters.
+    async fn turned_away(&mut self, generation: Generation, why: &'static str) {
+        if !self.leaving {
+            let until = Instant::now() + CLOSED_STDOUT_MAX;
+            self.deadlines.insert(generation, (until, why));
+        }
+        self.converse(Input::Leaving { generation }).await;
     }
 
     async fn gone(&mut self, generation: Generation, read: Option<u64>) {
