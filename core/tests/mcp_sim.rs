@@ -15,19 +15,26 @@ use afresh_core::time::Time;
 /// `AFRESH_TEST_HISTORIES` asks for more.
 const HISTORIES: u64 = 500;
 const STEPS: usize = 300;
+/// The default histories cover many times this in simulated time, and all others each a share of it.
+const SIMULATED_MIN: Duration = Duration::from_secs(3_600);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long to try is for whoever runs the test")]
 fn every_request_is_answered_exactly_once() {
     let asked = std::env::var("AFRESH_TEST_HISTORIES").ok().and_then(|count| count.parse().ok());
-    for seed in 1..=asked.unwrap_or(HISTORIES) {
+    let histories = asked.unwrap_or(HISTORIES);
+    let mut simulated = Duration::ZERO;
+    for seed in 1..=histories {
         let mut world = World::new(seed);
         for _ in 0..STEPS {
             world.step();
         }
         world.end();
+        simulated += world.now.since_start();
     }
+    let share = SIMULATED_MIN * u32::try_from(histories).unwrap_or(u32::MAX) / HISTORIES as u32;
+    assert!(simulated >= share, "only {simulated:?} of simulated time");
 }
 
 struct Random(u64);

@@ -12,7 +12,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use afresh_core::id::Generation;
-use afresh_core::limits::{LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX};
+use afresh_core::limits::{
+    CLIENT_BYTES_MAX, LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX,
+};
 use afresh_core::mcp::frame::Frame;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -58,6 +60,8 @@ pub(crate) enum Heard {
     Instance(Generation, Frame),
     /// An instance that lives has closed its output, and all of it was told.
     InstanceSilent(Generation),
+    /// An instance does not take anything any more.
+    InstanceDeaf(Generation),
     /// An instance is gone, and all of its output was told.
     InstanceGone {
         generation: Generation,
@@ -170,10 +174,16 @@ impl Wires {
             heard.push(Heard::ClientGone);
         }
         for instance in &mut self.instances {
+            let was_broken = instance.wire.is_broken();
             instance.wire.write(context, &mut self.buffers);
+            let is_broken = instance.wire.is_broken() && !instance.wire.is_ending;
+            if is_broken && !was_broken {
+                heard.push(Heard::InstanceDeaf(instance.generation));
+            }
         }
         let mut was_read = !heard.is_empty();
-        if self.instances.iter().all(|instance| instance.wire.waiting.bytes < TALK_BYTES_MAX) {
+        let has_room = |instance: &Instance| instance.wire.waiting.bytes < TALK_BYTES_MAX;
+        if self.instances.iter().all(has_room) && self.client.waiting.bytes < CLIENT_BYTES_MAX {
             let give = |frame| heard.push(Heard::Client(frame));
             match self.client.read(context, &mut self.buffers, give) {
                 Poll::Pending => {}

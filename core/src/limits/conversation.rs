@@ -17,6 +17,21 @@ pub const QUEUE_LEN_MAX: usize = 1_000;
 /// The same, in bytes.
 pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Requests of the client's that have no answer yet, with an instance or waiting for one. Clients have
+/// some ten; one more is answered at once, with an error.
+pub const FLIGHTS_MAX: usize = 10_000;
+
+/// The same, in bytes: each is kept until it is answered, as it may have to be sent again.
+pub const FLIGHTS_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Requests of servers that the client has not answered. More are not passed on, and said: whoever
+/// asks so many does not wait for the answers.
+pub const ASKED_MAX: usize = 1_000;
+
+/// Pings of an instance that we answer before it has the session. It may send some, and need not read
+/// the answers.
+pub const PONGS_MAX: usize = 100;
+
 /// How long a request waits for an instance: well below the 60 s after which clients give up.
 pub const QUEUE_WAIT: Duration = Duration::from_secs(20);
 
@@ -46,6 +61,10 @@ pub const OUTBOX_BYTES_MAX: usize = 1024 * 1024;
 /// waits; all instances are still read, so that one that does not read holds up no answer of another.
 pub const TALK_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes that wait for the client before nothing more is read from it either. No answer of an instance
+/// comes so far; what does is answers of our own to a client that asks and asks and never reads.
+pub const CLIENT_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 16 * OUTBOX_BYTES_MAX;
+
 /// What is taken from the pipe of an instance that is gone: all that it can have left there. Whoever
 /// else holds the pipe and goes on writing is not listened to.
 pub const LAST_WORDS_BYTES_MAX: usize = 1024 * 1024;
@@ -60,7 +79,7 @@ pub const TALK_TURNS_MAX: u32 = 32;
 /// else: two may be started at once, a candidate and a spare. One more would hold up the loop.
 pub const TALKERS_MAX: usize = 16;
 
-/// How long a server may live on after it has closed its stdout; then it counts as crashed.
+/// How long a server may live on after it has closed its stdout or its stdin; then it counts as crashed.
 pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 
 /// Pages of one list that are read to compare it; a longer one is not compared.

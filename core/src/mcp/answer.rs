@@ -16,6 +16,8 @@ pub(super) enum Why {
     Down(String),
     /// The queue is full.
     Full,
+    /// Too many requests have no answer yet.
+    TooMany,
     /// The message was longer than allowed.
     TooLong(usize),
     /// The request itself was.
@@ -30,6 +32,7 @@ impl Why {
             Self::Restarted(_) => "server_restarted",
             Self::Down(_) => "server_down",
             Self::Full => "queue_full",
+            Self::TooMany => "too_many_requests",
             Self::TooLong(_) | Self::RequestTooLong(_) => "message_too_long",
             Self::NoSuchMethod => "method_not_found",
         }
@@ -48,6 +51,10 @@ impl Why {
             Self::Down(why) => format!("nothing was done, the server is not running: {why}"),
             Self::Full => {
                 "the server is not running and too many requests wait for it; nothing was done"
+                    .to_owned()
+            }
+            Self::TooMany => {
+                "too many requests have no answer yet; nothing was done; wait for some of them"
                     .to_owned()
             }
             Self::TooLong(limit) => {
@@ -78,9 +85,9 @@ pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
         let code = match why {
             Why::NoSuchMethod => -32601,
             Why::RequestTooLong(_) => -32600,
-            Why::Restarted(_) | Why::Down(_) | Why::Full | Why::TooLong(_) => -32603,
+            Why::Restarted(_) | Why::Down(_) | Why::Full | Why::TooMany | Why::TooLong(_) => -32603,
         };
-        let retryable = matches!(why, Why::Restarted(_) | Why::Down(_) | Why::Full);
+        let retryable = matches!(why, Why::Restarted(_) | Why::Down(_) | Why::Full | Why::TooMany);
         let data = json!({"reason": why.reason(), "retryable": retryable});
         ("error", json!({"code": code, "message": why.text(), "data": data}))
     };
@@ -110,6 +117,11 @@ pub(super) fn only_tools(id: &Id, era: Era, definitions: &str) -> Vec<u8> {
     line.extend_from_slice(id.raw());
     line.extend_from_slice(format!(r#","result":{{"tools":[{definitions}]{more}}}}}"#).as_bytes());
     line
+}
+
+/// The answer to something that wants one and is no request, or none that can be passed on.
+pub(super) fn invalid(id: &Id, why: &str) -> Vec<u8> {
+    line(id, "error", &json!({"code": -32600, "message": why}))
 }
 
 /// `{}` for a ping that nobody else can answer now.

@@ -24,7 +24,7 @@ use self::health::Health;
 use self::lists::Settling;
 use self::own::RestartCall;
 use super::envelope::Id;
-use super::inflight::{Flight, Place};
+use super::inflight::{Flight, Flights, Place};
 use super::lists::{Changes, Kind, List, Pages};
 use super::memory::Memory;
 use super::tools::{Asked, Said, Tools};
@@ -189,7 +189,7 @@ pub struct Conversation {
     memory: Memory,
     instances: BTreeMap<Generation, Instance>,
     serving: Option<Generation>,
-    flights: BTreeMap<Id, Flight>,
+    flights: Flights,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
     /// Requests of servers that the client has not answered: our id for them, and theirs.
@@ -248,6 +248,8 @@ struct Instance {
     has_served: bool,
     /// Lines that it was sent.
     sent: u64,
+    /// Pings of its own that we have answered before it had the session.
+    pongs: usize,
     stage: Stage,
     heard: Heard,
     /// Our request that opens the session.
@@ -287,7 +289,7 @@ impl Conversation {
             memory: Memory::default(),
             instances: BTreeMap::new(),
             serving: None,
-            flights: BTreeMap::new(),
+            flights: Flights::default(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             asked: BTreeMap::new(),

@@ -4,19 +4,25 @@ use std::ops::Range;
 
 use super::json::{self, get};
 
-/// An id as the raw JSON that came: `7`, `"a"`. Never compared as a number: 7 and "7" are two ids.
+/// An id as raw JSON: `7`, `"a"`. 7 and "7" are two ids; `"\u0061"` and `"a"`, or `7.0` and `7`, are one,
+/// because a peer may well give back the other form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(Box<[u8]>);
 
 impl Id {
     /// The id of this raw JSON.
     pub fn new(raw: &[u8]) -> Self {
-        Self(raw.into())
+        Self(plain(raw).map_or_else(|| raw.into(), |plain| plain.into_bytes().into()))
     }
 
-    /// The raw JSON.
+    /// The raw JSON, in its plainest form.
     pub fn raw(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Whether it is a text or a number, as the protocol has it.
+    fn is_proper(&self) -> bool {
+        matches!(self.0.first(), Some(b'"' | b'-' | b'0'..=b'9'))
     }
 }
 
@@ -44,6 +50,12 @@ pub enum Message {
     },
     /// Several messages in one line.
     Batch,
+    /// Wants an answer, but is no request: it has no method, or an id that is neither a text nor a
+    /// number.
+    Invalid {
+        /// Its id.
+        id: Id,
+    },
 }
 
 /// Looks at a line; `None` where it is no JSON-RPC message.
@@ -65,12 +77,30 @@ pub fn look(line: &[u8]) -> Option<Message> {
     }
     let id = id.filter(|raw| *raw != b"null").map(Id::new);
     match (method.and_then(json::text), id) {
-        (Some(method), Some(id)) => Some(Message::Request { id, method }),
+        (Some(method), Some(id)) if id.is_proper() => Some(Message::Request { id, method }),
+        (Some(_), Some(id)) => Some(Message::Invalid { id }),
         (Some(method), None) => Some(Message::Notification { method }),
         (None, id) => {
             let is_error = error.is_some();
-            (is_error || result.is_some()).then_some(Message::Response { id, is_error })
+            match is_error || result.is_some() {
+                true => Some(Message::Response { id, is_error }),
+                false => id.map(|id| Message::Invalid { id }),
+            }
         }
+    }
+}
+
+/// The plainest form of an id that has others; `None` where it stands there already, or has none.
+fn plain(raw: &[u8]) -> Option<String> {
+    match raw.first()? {
+        b'"' if raw.contains(&b'\\') => serde_json::to_string(&json::text(raw)?).ok(),
+        b'-' | b'0'..=b'9' if raw == b"-0" || raw.iter().any(|byte| b".eE".contains(byte)) => {
+            let number: f64 = std::str::from_utf8(raw).ok()?.parse().ok()?;
+            // Beyond this, not every number has a form of its own.
+            let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
+            is_whole.then(|| format!("{}", number as i64))
+        }
+        _ => None,
     }
 }
 
@@ -146,8 +176,38 @@ mod tests {
         assert_eq!(look(br#"{"result":{"id":5},"id":1}"#), response(Some(b"1"), false));
         assert_eq!(look(br#"{"error":{}}"#), response(None, true));
         assert_eq!(look(b"[]"), Some(Message::Batch));
-        for bad in [&b"hello"[..], b"{}", b"7", b"{\"id\":1}", b"{\"method\":7}"] {
+        for bad in [&b"hello"[..], b"{}", b"7", b"{\"id\":null}", b"{\"method\":7}"] {
             assert_eq!(look(bad), None);
+        }
+        for (id, line) in [
+            ("1", r#"{"id":1}"#),
+            ("1", r#"{"id":1,"method":7}"#),
+            ("true", r#"{"id":true,"method":"ping"}"#),
+            ("{\"a\":1}", r#"{"id":{"a":1},"method":"ping"}"#),
+        ] {
+            let id = Id::new(id.as_bytes());
+            assert_eq!(look(line.as_bytes()), Some(Message::Invalid { id }), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_the_same_however_it_is_written() {
+        for (one, other) in [
+            (r#""\u0061\/b""#, r#""a/b""#),
+            (r#""\u00e9""#, "\"é\""),
+            ("1.0", "1"),
+            ("1e3", "1000"),
+            ("-0", "0"),
+            ("-2.5E1", "-25"),
+        ] {
+            assert_eq!(Id::new(one.as_bytes()), Id::new(other.as_bytes()), "{one}");
+        }
+        for (one, other) in [("7", "\"7\""), ("1.5", "1"), ("1e300", "1e301"), ("\"\\n\"", "\"n\"")]
+        {
+            assert_ne!(Id::new(one.as_bytes()), Id::new(other.as_bytes()), "{one}");
+        }
+        for odd in [&b"\"\\\xff\""[..], b"", b"1.0.0", b"12345678901234567890123456789"] {
+            assert_eq!(Id::new(odd).raw(), odd);
         }
     }
 

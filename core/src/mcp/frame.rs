@@ -35,6 +35,8 @@ const BEGINNING_BYTES: usize = 64 * 1024;
 /// And this much of its end.
 const ENDING_BYTES: usize = 256;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 impl Lines {
     /// Takes bytes as they came, and gives the lines that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut give: impl FnMut(Frame)) {
@@ -98,6 +100,10 @@ impl Lines {
         if line.last() == Some(&b'\r') {
             line.pop();
         }
+        // Some shells begin a stream with it; no JSON does.
+        if line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         let blank = line.iter().all(u8::is_ascii_whitespace);
         (!blank).then_some(Frame::Line(line))
     }
@@ -139,6 +145,7 @@ mod tests {
         assert_eq!(lines.unfinished(), 4);
         assert_eq!(lines.take(b":1}\r\n\n  \n{}\n{"), [line("{\"a\":1}"), line("{}")]);
         assert_eq!(lines.take(b"}\n"), [line("{}")]);
+        assert_eq!(lines.take(b"\xef\xbb\xbf{}\n\xef\xbb\xbf\n"), [line("{}")]);
         let mut by_byte = Lines::default();
         let all: Vec<Frame> =
             b"one\ntwo\n".iter().flat_map(|byte| by_byte.take(&[*byte])).collect();

@@ -1,8 +1,54 @@
 //! What is owed to the client: every request that has not been answered.
 
-use super::envelope::param;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+
+use super::envelope::{Id, param};
 use crate::id::Generation;
+use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX};
 use crate::time::Time;
+
+/// All of them, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    all: BTreeMap<Id, Flight>,
+    bytes: usize,
+}
+
+impl Flights {
+    pub(super) fn insert(&mut self, id: Id, flight: Flight) {
+        self.bytes += flight.line.len();
+        if let Some(old) = self.all.insert(id, flight) {
+            self.bytes -= old.line.len();
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &Id) -> Option<Flight> {
+        let flight = self.all.remove(id)?;
+        self.bytes -= flight.line.len();
+        Some(flight)
+    }
+
+    /// Whether there are more than may be. One alone may have any length.
+    pub(super) fn are_too_many(&self) -> bool {
+        let too_long = self.bytes > FLIGHTS_BYTES_MAX && self.all.len() > 1;
+        self.all.len() > FLIGHTS_MAX || too_long
+    }
+}
+
+impl Deref for Flights {
+    type Target = BTreeMap<Id, Flight>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl DerefMut for Flights {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.all
+    }
+}
 
 /// A request of the client's that wants an answer.
 #[derive(Clone, Debug)]

@@ -128,6 +128,11 @@ impl Front {
             }
             turns = 0;
         }
+        // Who still listens is owed an answer.
+        if !self.leaving {
+            let why = "it has ended, and it is not started again".to_owned();
+            self.converse(Input::Down { why }).await;
+        }
     }
 
     /// Over when the server is down for good and nobody is left to be told about it.
@@ -138,9 +143,8 @@ impl Front {
             // After giving up the connection stays, and every call gets a clear error.
             Some(Rest::Failed(Ending::SpawnFailed(_))) => true,
             Some(Rest::Failed(_)) => self.leaving,
-            Some(Rest::Stopped) => true,
             // Its last words may be answers, or tell that it ended by no will of its own.
-            Some(Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
+            Some(Rest::Stopped | Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
         }
     }
 
@@ -210,16 +214,23 @@ impl Front {
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
             Heard::InstanceSilent(generation) => {
-                // A server that closes its stdout and lives on is of no use. Most are simply about
-                // to exit, with a code that matters.
-                if !self.leaving {
-                    let until = Instant::now() + CLOSED_STDOUT_MAX;
-                    self.deadlines.insert(generation, (until, "it closed its stdout"));
-                }
-                self.converse(Input::Leaving { generation }).await;
+                self.turned_away(generation, "it closed its stdout").await;
+            }
+            Heard::InstanceDeaf(generation) => {
+                self.turned_away(generation, "it closed its stdin").await;
             }
             Heard::InstanceGone { generation, read } => self.gone(generation, read).await,
         }
+    }
+
+    /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
+    /// that matters.
+    async fn turned_away(&mut self, generation: Generation, why: &'static str) {
+        if !self.leaving {
+            let until = Instant::now() + CLOSED_STDOUT_MAX;
+            self.deadlines.insert(generation, (until, why));
+        }
+        self.converse(Input::Leaving { generation }).await;
     }
 
     async fn gone(&mut self, generation: Generation, read: Option<u64>) {

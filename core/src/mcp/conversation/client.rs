@@ -8,6 +8,10 @@ use super::{Conversation, Effect, Heard, Waiting};
 use crate::limits::{MESSAGE_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
 use crate::time::Time;
 
+const NO_REQUEST: &str = "this is no request: it needs a method, and a text or a number as its id";
+const TAKEN: &str =
+    "a request of afresh's own has this id; ids that begin with `afresh:` are reserved";
+
 impl Conversation {
     pub(super) fn client(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
         match look(&line) {
@@ -16,10 +20,22 @@ impl Conversation {
             Some(Message::Response { id, .. }) => self.reply(id, &line, effects),
             Some(Message::Batch) => {
                 for element in json::elements(&line).unwrap_or_default() {
-                    self.client(line[element].to_vec(), effects);
+                    let line = line[element].to_vec();
+                    match look(&line) {
+                        // A batch of batches is nothing, and a stack ends.
+                        Some(Message::Batch) => {
+                            effects.push(Effect::Divert { generation: None, line });
+                        }
+                        _ => self.client(line, effects),
+                    }
                 }
             }
-            None => effects.push(Effect::Divert { generation: None, line }),
+            Some(Message::Invalid { id }) if !self.flights.contains_key(&id) => {
+                effects.push(Effect::ToClient(answer::invalid(&id, NO_REQUEST)));
+            }
+            Some(Message::Invalid { .. }) | None => {
+                effects.push(Effect::Divert { generation: None, line })
+            }
         }
     }
 
@@ -28,6 +44,10 @@ impl Conversation {
         if self.flights.contains_key(&id) {
             // Two requests with one id cannot be answered apart: the first one is.
             effects.push(Effect::Divert { generation: None, line });
+            return;
+        }
+        if self.own.contains_key(&id) {
+            effects.push(Effect::ToClient(answer::invalid(&id, TAKEN)));
             return;
         }
         self.memory.request(&id, &method, &line);
@@ -66,6 +86,9 @@ impl Conversation {
         };
         self.next_number += 1;
         self.flights.insert(id.clone(), flight);
+        if self.flights.are_too_many() {
+            return self.answer(&id, &Why::TooMany, effects);
+        }
         if let Some(tool) = ours {
             return self.call_own(tool, id, effects);
         }

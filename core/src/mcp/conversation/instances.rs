@@ -19,6 +19,7 @@ impl Conversation {
             pid,
             has_served: false,
             sent: 0,
+            pongs: 0,
             stage: Stage::Opening,
             heard: Heard::Nothing,
             opening: None,
@@ -275,9 +276,15 @@ impl Conversation {
         method: &str,
         params: &[u8],
     ) -> (Id, Vec<u8>) {
-        let name = format!("afresh:{generation}:{}", self.next_number);
-        self.next_number += 1;
-        let id = Id::new(format!("\"{name}\"").as_bytes());
+        let (name, id) = loop {
+            let name = format!("afresh:{generation}:{}", self.next_number);
+            self.next_number += 1;
+            let id = Id::new(format!("\"{name}\"").as_bytes());
+            // The client may have taken it, by chance or to confuse us.
+            if !self.flights.contains_key(&id) {
+                break (name, id);
+            }
+        };
         self.own.insert(id.clone(), generation);
         (id, answer::request(&name, method, Some(params)))
     }

@@ -18,13 +18,21 @@ pub(super) struct Settling {
     pub(super) until: Time,
     /// Our requests for pages.
     requests: BTreeMap<Id, (Kind, Pages)>,
+    /// Lists of these that have changed since they were asked for.
+    stale: BTreeSet<Kind>,
     /// Lists that are whole and have changed.
     changed: BTreeMap<Kind, Changes>,
 }
 
 impl Settling {
     const fn new(generation: Generation, until: Time) -> Self {
-        Self { generation, until, requests: BTreeMap::new(), changed: BTreeMap::new() }
+        Self {
+            generation,
+            until,
+            requests: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            changed: BTreeMap::new(),
+        }
     }
 }
 
@@ -159,6 +167,10 @@ impl Conversation {
         let Some(settling) = &mut self.settling else { return false };
         let generation = settling.generation;
         let Some((kind, mut pages)) = settling.requests.remove(id) else { return false };
+        if settling.stale.remove(&kind) {
+            self.ask_for_page(generation, kind, Pages::default(), effects);
+            return true;
+        }
         match pages.add(kind, line) {
             _ if is_error => {}
             Some(list) => {
@@ -190,30 +202,32 @@ impl Conversation {
         })
     }
 
-    /// The list changed while it was read: once more, from the first page.
-    pub(super) fn compare_again(
-        &mut self,
-        generation: Generation,
-        method: &str,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// The list changed while it was read: once more from the first page, when what was asked for is
+    /// there. Who says it a thousand times is asked once.
+    pub(super) fn compare_again(&mut self, method: &str) {
         let Some(settling) = &mut self.settling else { return };
-        let mut kinds = BTreeSet::new();
-        settling.requests.retain(|_, (kind, _)| {
-            let affected = kind.notification() == method;
-            kinds.extend(affected.then_some(*kind));
-            !affected
-        });
-        for kind in kinds {
-            self.ask_for_page(generation, kind, Pages::default(), effects);
-        }
+        let asked = settling.requests.values().map(|(kind, _)| *kind);
+        settling.stale.extend(asked.filter(|kind| kind.notification() == method));
     }
 
-    /// An instance that does not answer in time is not waited for.
+    /// An instance that does not answer in time is not waited for. What it has said to be changed is
+    /// passed on now: it was kept back in favour of the comparison.
     pub(super) fn settle_late(&mut self, effects: &mut Vec<Effect>) {
         if let Some(settling) = self.settling.as_mut().filter(|s| s.until <= self.now) {
             settling.requests.clear();
+            let stale = std::mem::take(&mut settling.stale);
+            let told: BTreeSet<_> = stale.iter().map(|k| (k.notification(), k.filter())).collect();
+            for (notification, filter) in told {
+                self.tell_list_changed(notification, filter, effects);
+            }
             self.settle_if_done(effects);
+        }
+    }
+
+    fn tell_list_changed(&self, notification: &str, filter: &str, effects: &mut Vec<Effect>) {
+        for params in self.memory.list_listeners(filter) {
+            let line = answer::notification(notification, params.as_deref());
+            effects.push(Effect::ToClient(line));
         }
     }
 
@@ -224,10 +238,7 @@ impl Conversation {
         let mut told = BTreeSet::new();
         for (kind, changes) in settling.changed.into_iter().filter(|(_, c)| !c.is_empty()) {
             if told.insert(kind.notification()) {
-                for params in self.memory.list_listeners(kind.filter()) {
-                    let line = answer::notification(kind.notification(), params.as_deref());
-                    effects.push(Effect::ToClient(line));
-                }
+                self.tell_list_changed(kind.notification(), kind.filter(), effects);
             }
             effects.push(Effect::ListChanged { kind, changes });
         }

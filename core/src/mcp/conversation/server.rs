@@ -6,7 +6,7 @@ use super::super::inflight::Flight;
 use super::super::json;
 use super::{Conversation, Effect, Stage};
 use crate::id::Generation;
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{ASKED_MAX, MESSAGE_BYTES_MAX, PONGS_MAX};
 
 impl Conversation {
     pub(super) fn server(
@@ -20,8 +20,14 @@ impl Conversation {
         match look(&line) {
             Some(Message::Request { id, method }) => {
                 if instance.stage == Stage::Opening && method == "ping" {
-                    self.tell_server(generation, answer::pong(&id), effects);
+                    instance.pongs += 1;
+                    if instance.pongs <= PONGS_MAX {
+                        self.tell_server(generation, answer::pong(&id), effects);
+                    }
                     return;
+                }
+                if self.asked.len() >= ASKED_MAX {
+                    return effects.push(Effect::Divert { generation: Some(generation), line });
                 }
                 // A text, and never a bare number: some clients take those for ids of their own.
                 let ours = format!("\"s{generation}:{}\"", self.next_number);
@@ -39,10 +45,17 @@ impl Conversation {
             }
             Some(Message::Batch) => {
                 for element in json::elements(&line).unwrap_or_default() {
-                    self.server(generation, line[element].to_vec(), effects);
+                    let line = line[element].to_vec();
+                    match look(&line) {
+                        // A batch of batches is nothing, and a stack ends.
+                        Some(Message::Batch) => {
+                            effects.push(Effect::Divert { generation: Some(generation), line });
+                        }
+                        _ => self.server(generation, line, effects),
+                    }
                 }
             }
-            Some(Message::Response { id: None, .. }) | None => {
+            Some(Message::Response { id: None, .. } | Message::Invalid { .. }) | None => {
                 effects.push(Effect::Divert { generation: Some(generation), line });
             }
         }
@@ -92,7 +105,7 @@ impl Conversation {
             // The whole list is compared when it serves; what it says before that is noise.
             _ if instance.stage == Stage::Opening && method.ends_with("/list_changed") => return,
             _ if self.is_being_compared(generation, method) => {
-                return self.compare_again(generation, method, effects);
+                return self.compare_again(method);
             }
             _ => {}
         }
@@ -107,7 +120,8 @@ impl Conversation {
         is_error: bool,
         effects: &mut Vec<Effect>,
     ) {
-        if self.own.remove(id) == Some(generation) {
+        if self.own.get(id) == Some(&generation) {
+            self.own.remove(id);
             return self.own_answered(generation, id, &line, is_error, effects);
         }
         let leaving = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Leaving);

@@ -4,6 +4,7 @@ use super::super::json;
 use super::*;
 
 mod health;
+mod hostile;
 mod tools;
 
 const PATIENCE: Duration = Duration::from_secs(20);
