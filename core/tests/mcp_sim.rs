@@ -304,6 +304,7 @@ impl World {
             generation: Generation(generation),
             read: Some(read as u64),
             how: "ended".to_owned(),
+            superseded: false,
         });
     }
 

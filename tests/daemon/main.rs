@@ -4,6 +4,8 @@ mod control;
 mod descriptors;
 mod keep;
 mod mcp;
+mod mcp_guard;
+mod mcp_tools;
 mod mcp_wires;
 mod orphans;
 mod output;

@@ -84,6 +84,7 @@ impl Supervise {
         let mut mark = Marker::new(now(), pid.unwrap_or_default(), reason);
         mark.service = Some(self.name(service));
         let content = mark.to_json();
+        let written = mark.clone();
         let failure = match timeout(TRAIL_SYNC_WAIT, marker::write_apart(path.clone(), mark)).await
         {
             Ok(Ok(())) => None,
@@ -100,6 +101,8 @@ impl Supervise {
         };
         if failure.is_some() {
             self.around.stderr.log(&message);
+        } else if let Some(kept) = self.services.get_mut(&service) {
+            kept.past.mark = Some(written);
         }
         let record = Record {
             level,

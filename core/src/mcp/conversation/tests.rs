@@ -74,6 +74,7 @@ impl Bench {
             generation: Generation(generation),
             read: None,
             how: String::new(),
+            superseded: false,
         })
     }
 
