@@ -21,11 +21,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
+        Self::start_with(env, flags, mode, Stdio::null())
+    }
+
+    /// With another stderr; nobody reads a pipe.
+    fn start_with(env: &TestEnv, flags: &[&str], mode: &str, stderr: Stdio) -> Self {
         let arguments = [&["mcp"], flags, &["--", SERVER, mode]].concat();
         let mut command = env.afresh(&arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("it starts");
         let stdin = child.stdin.take();
+        drop(child.stderr.take());
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, stdin, stdout, next_id: 1 }
     }
@@ -33,11 +39,22 @@ impl Client {
     /// Connected and initialized.
     pub(crate) fn connect(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
         let mut client = Self::start(env, flags, mode);
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let answer = client.ask("initialize", &params);
-        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
-        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client.initialize();
         client
+    }
+
+    /// Connected and initialized, with a stderr that nobody reads.
+    pub(crate) fn connect_unread(env: &TestEnv, flags: &[&str]) -> Self {
+        let mut client = Self::start_with(env, flags, "", Stdio::piped());
+        client.initialize();
+        client
+    }
+
+    fn initialize(&mut self) {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let answer = self.ask("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
     pub(crate) fn send(&mut self, message: &Value) {

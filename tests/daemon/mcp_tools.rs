@@ -19,7 +19,7 @@ fn signal(pid: i32, signal: Signal) {
 }
 
 /// Stops a process; it does nothing more when this returns.
-fn stop_short(pid: i32) {
+pub(crate) fn stop_short(pid: i32) {
     signal(pid, Signal::SIGSTOP);
     wait_for("it stands still", || {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");

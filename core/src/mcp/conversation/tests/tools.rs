@@ -184,6 +184,22 @@ fn a_restart_whose_instance_is_superseded_waits_for_the_next_one() {
 }
 
 #[test]
+fn what_has_waited_long_enough_hears_how_the_last_instance_ended() {
+    let mut bench = Bench::with_tools();
+    let how = "exited with code 1; the last lines of its stderr:\nNameError".to_owned();
+    let generation = Generation(1);
+    bench.handle(Input::Ended { generation, read: None, how, superseded: false });
+    assert!(heard(&bench.client(&call(40, "a", "{}"))).is_empty());
+    assert_eq!(bench.conversation.next_wakeup(), Some(bench.now + PATIENCE));
+    bench.now = bench.now + PATIENCE;
+    let done = heard(&bench.handle(Input::Wakeup));
+    assert_eq!((&done[0]["id"], &done[0]["result"]["isError"]), (&40.into(), &true.into()));
+    let text = done[0]["result"]["content"][0]["text"].as_str().expect("text");
+    assert!(text.contains("nothing was done") && text.contains("NameError"), "{text}");
+    assert!(text.contains("code 1") && bench.conversation.owed() == 0, "{text}");
+}
+
+#[test]
 fn a_list_that_is_the_same_is_not_told() {
     let mut bench = Bench::with_tools();
     bench.end(1);
