@@ -35,17 +35,17 @@ fn a_change_of_watched_code_brings_a_new_instance_and_nothing_else_does() {
     let env = project(&[("a.py", "1"), ("b.py", "1"), ("same.py", "1"), (".gitignore", "*.log\n")]);
     let mut client = Client::connect(&env, &[&QUICK[..], &WATCHING].concat(), "");
     let old = client.pid();
-    // Saved as it was, touched, ignored: none of it is a change.
-    env.write("src/same.py", "1");
-    let touched = fs::File::options().append(true).open(env.work().join("src/b.py"));
-    touched.and_then(|file| file.set_modified(std::time::SystemTime::now())).expect("it is ours");
-    env.write("src/x.log", "noise");
     env.write("src/a.py", "2");
     let new = env.wait_for_pid("server_started", 2);
     assert!(new != old && client.pid() == new);
     assert_eq!(reasons(&env), ["src/a.py changed"]);
     // By a swap: the old one was there until the new one was.
     assert_eq!(env.events("server_candidate_started").len(), 1);
+    // Now it is known what the files are like. Saved as it was, touched, ignored: no change of any.
+    env.write("src/same.py", "1");
+    let touched = fs::File::options().append(true).open(env.work().join("src/b.py"));
+    touched.and_then(|file| file.set_modified(std::time::SystemTime::now())).expect("it is ours");
+    env.write("src/x.log", "noise");
     // A file that is new, and one that goes.
     env.write("src/c.py", "1");
     assert_eq!(env.wait_for_pid("server_started", 3), client.pid());

@@ -369,6 +369,8 @@ fn the_status_has_the_pid_the_restarts_with_reasons_and_the_last_exit() {
     assert_eq!((&status["last_exit"], &status["tools"]), (&Value::Null, &json!(1)));
     client.call("crash", &json!({"text": "oh no"}));
     client.pid();
+    // What this one offers was asked for before the second of these calls.
+    client.pid();
     env.write("tools", "pid Tells\nmore Comes\n");
     client.send_call(700, "restart_server", &json!({"reason": "new parser"}));
     assert_eq!(client.hear()["method"], "notifications/tools/list_changed");
@@ -566,4 +568,29 @@ fn the_log_is_followed_across_a_swap() {
     client.hang_up_alone();
     assert_eq!(follower.wait().code(), Some(0), "{}", follower.stderr());
     env.assert_nothing_left();
+}
+
+#[test]
+fn a_command_that_is_missing_for_a_while_does_not_cost_the_connection() {
+    // R7 G3
+    let env = TestEnv::new();
+    let (place, away) = (env.work().join("build"), env.work().join("away"));
+    fs::create_dir(&place).expect("the workspace is writable");
+    let flags = ["--cwd", "build", "--delay", "1ms", "--max-restarts", "1", "--throttle", "1ms"];
+    let mut client = Client::connect(&env, &flags, "");
+    fs::rename(&place, &away).expect("it is there");
+    // The old one goes on.
+    let old = client.pid();
+    let (answer, _) = restart(&mut client);
+    assert!(text_of(&answer).contains("could not be started"), "{answer}");
+    assert_eq!(client.pid(), old);
+    client.call("exit", &json!({"code": 1}));
+    wait_for("it is given up", || !env.events("server_gave_up").is_empty());
+    let (answer, _) = restart(&mut client);
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(text_of(&answer).contains("could not be started"), "{answer}");
+    fs::rename(&away, &place).expect("it is there");
+    let (answer, _) = restart(&mut client);
+    assert_eq!(answer["result"]["structuredContent"]["new_pid"], client.pid(), "{answer}");
+    client.hang_up(&env);
 }

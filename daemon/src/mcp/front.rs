@@ -270,17 +270,25 @@ impl Front {
     }
 
     async fn react(&mut self, happened: Happened) {
-        let ended = match &happened {
+        let (ended, never_came) = match &happened {
             Happened::Report(Report::Exited { generation, exit, .. }) => {
-                Some((*generation, exit.to_string()))
+                (Some((*generation, exit.to_string())), false)
             }
             Happened::Report(Report::SpawnFailed { generation, failure, .. }) => {
-                Some((*generation, format!("could not be started: {}", failure.message)))
+                let how = format!("could not be started: {}", failure.message);
+                let service = self.supervise.core().service(self.service);
+                let awaited = service.is_some_and(|service| service.awaits(*generation));
+                (Some((*generation, how)), awaited)
             }
-            _ => None,
+            _ => (None, false),
         };
         self.supervise.react(happened).await;
         if let Some((generation, how)) = ended {
+            if never_came {
+                // The conversation has never heard of it.
+                let why = format!("the new instance {how}");
+                self.converse(Input::RestartFailed { why }).await;
+            }
             let known = self.supervise.known(self.service);
             let ending = known.and_then(|(_, past)| past.last_ending.as_ref());
             let superseded = ending == Some(&Ending::Replaced);
@@ -300,6 +308,9 @@ impl Front {
         let exit = service.and_then(|service| service.last_exit());
         let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
         let why = match service.and_then(|service| service.rest()) {
+            Some(Rest::Failed(ending @ Ending::SpawnFailed(_))) => {
+                format!("it was given up after repeated failures (last: {ending})")
+            }
             Some(Rest::Failed(ending)) => {
                 format!("it was given up after repeated failures (last: {ending}{exit})")
             }

@@ -38,6 +38,8 @@ impl Conversation {
         match tool.asked(param(&flight.line, &["arguments"])) {
             Ok(asked) => {
                 if let Asked::Restart { .. } = asked {
+                    // An instance will come, or it will be said again that none does.
+                    self.down = None;
                     let serving = self.serving.and_then(|serving| self.instances.get(&serving));
                     self.restart_calls.push(RestartCall {
                         id: id.clone(),
