@@ -311,6 +311,7 @@ impl World {
             generation: Generation(generation),
             read: Some(read as u64),
             how: "ended".to_owned(),
+            superseded: false,
         });
     }
 

@@ -5,10 +5,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use afresh_core::audit::redact::redact_text;
 use afresh_core::control::{LogLine, Stream};
 use afresh_core::id::Generation;
 use afresh_core::limits::{
-    LOGS_ALL_BYTES_MAX, LOGS_BYTES_MAX, LOGS_LINE_BYTES_MAX, LOGS_LINE_COST, LOGS_LINES_MAX,
+    LAST_WORDS_CHARS, LAST_WORDS_LINES, LOGS_ALL_BYTES_MAX, LOGS_BYTES_MAX, LOGS_LINE_BYTES_MAX,
+    LOGS_LINE_COST, LOGS_LINES_MAX,
 };
 use afresh_core::time::Stamp;
 use tokio::sync::watch;
@@ -75,6 +77,16 @@ impl Logs {
         ring.after(number.max(oldest), lines_max)
     }
 
+    /// The last lines that such instances wrote to their stderr, as they are told to whoever waits for
+    /// one: a few, without secrets, and none of them endless.
+    pub(crate) fn last_words(&self, whose: impl Fn(Generation) -> bool) -> Vec<String> {
+        let said =
+            |line: &LogLine| line.stream == Stream::Stderr && whose(Generation(line.generation));
+        let lines: Vec<LogLine> = self.tail(LOGS_LINES_MAX).into_iter().filter(said).collect();
+        let last = &lines[lines.len().saturating_sub(LAST_WORDS_LINES)..];
+        last.iter().map(|line| shortened(&line.text)).collect()
+    }
+
     /// The number of the newest line; changes when there is a newer one.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.0.newest.subscribe()
@@ -133,6 +145,14 @@ impl Block {
                 text: text_of(line),
             }
         })
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let text = redact_text(text);
+    match text.char_indices().nth(LAST_WORDS_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
     }
 }
 

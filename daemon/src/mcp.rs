@@ -81,8 +81,10 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
         let stderr = stderr.clone();
         move |text: &str| stderr.log(text)
     };
-    let guard = Guard::new(&watched, &base, watch_debounce, health.memory_bytes_max, say)
-        .map_err(|error| KeepError::Watch(Box::new(error)))?;
+    let stable_after = keep.policy.stable_after;
+    let guard =
+        Guard::new(&watched, &base, watch_debounce, health.memory_bytes_max, stable_after, say)
+            .map_err(|error| KeepError::Watch(Box::new(error)))?;
     let Stdout { writer, abandoned, done } = stdout(&stderr)?;
     let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
     let around = Surroundings {
@@ -110,15 +112,20 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     };
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
     let conversation = Conversation::new(&settings);
-    let stable_after = keep.policy.stable_after;
     let wires = Wires::new(reader, writer);
-    let mut front = Front::new(conversation, supervise, service, wires, guard, stable_after, trace);
     let about = About::new(&keep, Face::Mcp);
+    let mut front =
+        Front::new(conversation, supervise, service, wires, guard, about.clone(), trace);
     let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
     front.drive(signals, arrivals, &mut control, abandoned).await;
-    let (mut supervise, mut wires) = front.end();
+    let was_left = front.leaving;
+    let (mut supervise, mut wires, trace) = front.end();
     supervise.finish().await;
-    let code = keep::exit_code(supervise.core().services().map(|(_, service)| service));
+    let code = match was_left {
+        // Whoever hangs up wants no more, whatever state the server is in.
+        true => 0,
+        false => keep::exit_code(supervise.core().services().map(|(_, service)| service)),
+    };
     supervise.note(keep::stopped(&keep.name, code));
     control.close().await;
     let written = async {
@@ -129,6 +136,9 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
         }
         drop((around, wires));
         done.await.ok();
+        if let Some(trace) = trace {
+            trace.close().await;
+        }
         stderr_thread.done.await.ok();
     };
     timeout(CLIENT_GONE_WITHIN * 2, pin!(written)).await.ok();

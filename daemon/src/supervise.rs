@@ -123,8 +123,13 @@ impl Supervise {
 
     /// Hands an input to one service.
     pub(crate) async fn input_to(&mut self, service: ServiceId, input: Input) {
+        let is_news = matches!(input, Input::Ready { .. });
         let effects = self.core.handle(self.now(), service, input);
         self.perform(effects).await;
+        if is_news {
+            // No event says so, and somebody may wait for just that.
+            self.changes.send_modify(|count| *count += 1);
+        }
     }
 
     /// Deals with the next report of a process, or the next moment that the machines wait for.

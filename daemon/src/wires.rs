@@ -47,6 +47,12 @@ pub(crate) trait Pipe {
     fn unread(&self) -> Option<usize> {
         None
     }
+
+    /// Something to ask that of when the pipe is closed on our side; `None` where there is no such
+    /// thing.
+    fn far_end(&self) -> Option<Box<dyn Pipe + Send>> {
+        None
+    }
 }
 
 /// Something that happens once.

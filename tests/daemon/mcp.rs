@@ -21,11 +21,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn start(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
+        Self::start_with(env, flags, mode, Stdio::null())
+    }
+
+    /// With another stderr; nobody reads a pipe.
+    fn start_with(env: &TestEnv, flags: &[&str], mode: &str, stderr: Stdio) -> Self {
         let arguments = [&["mcp"], flags, &["--", SERVER, mode]].concat();
         let mut command = env.afresh(&arguments);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().expect("it starts");
         let stdin = child.stdin.take();
+        drop(child.stderr.take());
         let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         Self { child, stdin, stdout, next_id: 1 }
     }
@@ -33,11 +39,22 @@ impl Client {
     /// Connected and initialized.
     pub(crate) fn connect(env: &TestEnv, flags: &[&str], mode: &str) -> Self {
         let mut client = Self::start(env, flags, mode);
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        let answer = client.ask("initialize", &params);
-        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
-        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client.initialize();
         client
+    }
+
+    /// Connected and initialized, with a stderr that nobody reads.
+    pub(crate) fn connect_unread(env: &TestEnv, flags: &[&str]) -> Self {
+        let mut client = Self::start_with(env, flags, "", Stdio::piped());
+        client.initialize();
+        client
+    }
+
+    fn initialize(&mut self) {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let answer = self.ask("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
+        self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
     pub(crate) fn send(&mut self, message: &Value) {
@@ -65,6 +82,52 @@ impl Client {
         self.ask("tools/call", &json!({"name": name, "arguments": arguments}))
     }
 
+    /// Like `ask`, with what was told before the answer.
+    pub(crate) fn ask_among(&mut self, method: &str, params: &Value) -> (Value, Vec<Value>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let mut told = Vec::new();
+        loop {
+            let message = self.hear();
+            if message["id"] == id {
+                return (message, told);
+            }
+            told.push(message);
+        }
+    }
+
+    /// The answer of one of our tools, for programs.
+    #[track_caller]
+    pub(crate) fn call_ours(&mut self, name: &str, arguments: &Value) -> Value {
+        let answer = self.call(name, arguments);
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+        answer["result"]["structuredContent"].clone()
+    }
+
+    /// Sends a call without waiting for its answer.
+    pub(crate) fn send_call(&mut self, id: u64, name: &str, arguments: &Value) {
+        let params = json!({"name": name, "arguments": arguments});
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    }
+
+    /// The names in a `tools/list`.
+    pub(crate) fn tools(&mut self) -> Vec<String> {
+        let answer = self.ask("tools/list", &json!({}));
+        names(&answer)
+    }
+
+    /// Waits for the end of afresh, and returns its exit code.
+    pub(crate) fn wait(mut self, env: &TestEnv) -> Option<i32> {
+        let mut status = None;
+        wait_for("afresh ends", || {
+            status = self.child.try_wait().expect("our child");
+            status.is_some()
+        });
+        env.assert_nothing_left();
+        status.and_then(|status| status.code())
+    }
+
     pub(crate) fn pid(&mut self) -> i32 {
         let answer = self.call("pid", &json!({}));
         let text = answer["result"]["content"][0]["text"].as_str();
@@ -83,7 +146,13 @@ impl Client {
     }
 
     /// Hangs up, and sees that all ends.
-    pub(crate) fn hang_up(mut self, env: &TestEnv) {
+    pub(crate) fn hang_up(self, env: &TestEnv) {
+        self.hang_up_alone();
+        env.assert_nothing_left();
+    }
+
+    /// Hangs up, where others go on.
+    pub(crate) fn hang_up_alone(mut self) {
         drop(self.stdin.take());
         let mut code = None;
         wait_for("afresh ends", || {
@@ -91,8 +160,19 @@ impl Client {
             code.is_some()
         });
         assert_eq!(code.and_then(|status| status.code()), Some(0));
-        env.assert_nothing_left();
     }
+}
+
+/// The names of the tools in an answer.
+pub(crate) fn names(answer: &Value) -> Vec<String> {
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// What an answer says to a model.
+#[track_caller]
+pub(crate) fn text_of(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
 pub(crate) const QUICK: [&str; 6] = ["--delay", "1ms", "--max-delay", "2ms", "--throttle", "1ms"];

@@ -76,7 +76,9 @@ fn told(name: &str, answer: &Result<RestartAnswer, ControlError>) -> (String, bo
         Err(error) => return (format!("{name}: {}", whole(error)), false),
     };
     let pid = |pid: Option<u32>| pid.map_or_else(|| "none".to_owned(), |pid| pid.to_string());
-    let why = harmless(answer.detail.as_deref().unwrap_or("why is in `afresh history`"));
+    let why = answer.detail.as_deref().unwrap_or("why is in `afresh history`");
+    // The lines of a traceback stay lines.
+    let why = why.lines().map(harmless).collect::<Vec<_>>().join("\n  ");
     match answer.outcome {
         RestartOutcome::Accepted => (format!("{name}: the restart is on record"), true),
         RestartOutcome::Up => {

@@ -49,7 +49,8 @@ pub fn verify(
         "restarted": error.is_none(),
         "restart_timestamp": of(|marker| marker.timestamp.into()),
         "current_pid": current_pid,
-        "previous_pid": of(|marker| marker.pid.into()),
+        // None was running where it is 0.
+        "previous_pid": of(|marker| Some(marker.pid).filter(|pid| *pid != 0).into()),
         "reason": of(|marker| marker.reason.as_str().into()),
         "time_since_restart": elapsed.ok(),
         "iso_time": of(|marker| marker.iso_time.as_str().into()),

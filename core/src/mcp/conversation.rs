@@ -78,6 +78,8 @@ pub enum Input {
         read: Option<u64>,
         /// How it ended, with its last words.
         how: String,
+        /// A newer one was wanted in its place: whoever asked for a restart goes on waiting.
+        superseded: bool,
     },
     /// The new instance that was asked for did not come up.
     RestartFailed {
@@ -330,14 +332,17 @@ impl Conversation {
                     self.serving.take_if(|serving| *serving == generation);
                 }
             }
-            Input::Ended { generation, read, how } => {
+            Input::Ended { generation, read, how, superseded } => {
+                if !superseded {
+                    self.restart_ended(generation, &how, &mut effects);
+                }
                 self.ended(generation, read, &how, &mut effects);
             }
-            Input::RestartFailed { why } => self.restart_failed(&why, &mut effects),
+            Input::RestartFailed { why } => self.restart_failed(&why, None, &mut effects),
             Input::Worked { generation, time } => self.worked(generation, time, &mut effects),
             Input::Said { id, said } => self.say(&id, &said, &mut effects),
             Input::Down { why } => {
-                self.restart_failed(&why, &mut effects);
+                self.restart_failed(&why, None, &mut effects);
                 self.down = Some(why);
                 self.expire(None, &mut effects);
             }

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::json;
+use crate::limits::RESTART_REASON_CHARS_MAX;
 
 /// One of our tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,7 +153,9 @@ impl Tool {
         Ok(match self {
             Self::Restart => {
                 let reason = text("reason")?.filter(|reason| !reason.trim().is_empty());
-                Asked::Restart { reason: reason.unwrap_or_else(|| "code changes".to_owned()) }
+                let reason = reason.unwrap_or_else(|| "code changes".to_owned());
+                let reason = reason.chars().take(RESTART_REASON_CHARS_MAX).collect();
+                Asked::Restart { reason }
             }
             Self::Verify => {
                 let since = given("since_timestamp").and_then(Value::as_f64);
@@ -254,6 +257,8 @@ mod tests {
             reason("new parser")
         );
         assert!(asked(Tool::Restart, r#"{"reason":7}"#).is_err());
+        let long = asked(Tool::Restart, &json!({"reason": "ü".repeat(100_000)}).to_string());
+        assert_eq!(long, reason(&"ü".repeat(RESTART_REASON_CHARS_MAX)));
         assert!(asked(Tool::Restart, "[1]").is_err());
         assert_eq!(
             asked(Tool::Verify, r#"{"since_timestamp":1763196120.25}"#),

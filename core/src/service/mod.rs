@@ -175,6 +175,11 @@ impl Service {
         self.generation
     }
 
+    /// Whether an instance has run at some time.
+    pub fn has_run(&self) -> bool {
+        self.has_run
+    }
+
     fn start(&mut self, now: Time) {
         if matches!(self.want, Want::Shutdown { .. }) {
             return;

@@ -17,6 +17,15 @@ pub(super) struct Candidate {
 }
 
 impl Service {
+    /// Whether this instance is being started to serve, and no newer one is wanted yet.
+    pub fn awaits(&self, generation: Generation) -> bool {
+        let starting = match &self.process {
+            Process::Starting(instance) => Some(instance.generation),
+            _ => None,
+        };
+        starting == Some(generation) || self.is_candidate(generation)
+    }
+
     pub(super) fn is_candidate(&self, generation: Generation) -> bool {
         self.candidate.as_ref().is_some_and(|it| it.instance.generation == generation)
     }

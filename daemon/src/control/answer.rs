@@ -44,7 +44,7 @@ pub(crate) enum NotBegun {
 }
 
 /// What holds for all services of this process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct About {
     face: Face,
     group: String,
@@ -92,7 +92,8 @@ impl About {
         }
     }
 
-    fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
+    /// All that is told about one service.
+    pub(crate) fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
         let service = supervise.core().service(id)?;
         let (definition, past) = supervise.known(id)?;
         let snapshot = service.snapshot(supervise.now());

@@ -133,11 +133,32 @@ async fn wait_for_restart(host: &Host, name: String, begun: Begun) -> Refusing<R
         let new_pid = status.pid.filter(|_| outcome == RestartOutcome::Up);
         let detail = match outcome {
             RestartOutcome::Up => None,
-            _ if status.swap_failed != swap_failed => status.swap_failed.map(|note| note.reason),
-            _ => Some(why(status)),
+            _ => {
+                let why = match status.swap_failed == swap_failed {
+                    true => why(status),
+                    false => status.swap_failed.map_or_else(String::new, |note| note.reason),
+                };
+                Some(with_last_words(host, &name, old, why).await?)
+            }
         };
         return Ok(RestartAnswer { name, outcome, old_pid, new_pid, detail });
     }
+}
+
+/// Adds what instances newer than this one wrote to their stderr.
+async fn with_last_words(
+    host: &Host,
+    name: &str,
+    old: Generation,
+    why: String,
+) -> Refusing<String> {
+    let name = name.to_owned();
+    let logs = host.ask(|answer| Ask::Logs { name, answer }).await?;
+    let words = logs.map(|logs| logs.last_words(|its| its > old)).unwrap_or_default();
+    Ok(match words.is_empty() {
+        true => why,
+        false => format!("{why}; the last lines of its stderr:\n{}", words.join("\n")),
+    })
 }
 
 /// Why there is no new instance.

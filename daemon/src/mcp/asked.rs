@@ -1,14 +1,15 @@
 //! Our own tools: what is done when an agent calls one.
 
+use afresh_core::audit::marker::Marker;
 use afresh_core::audit::redact::redact_text;
 use afresh_core::audit::verify::verify;
 use afresh_core::audit::{Level, Record};
 use afresh_core::control::{LogLine, Stream};
 use afresh_core::id::Generation;
-use afresh_core::limits::{LAST_WORDS_CHARS, LAST_WORDS_LINES, LOGS_LINES_MAX};
+use afresh_core::limits::LOGS_LINES_MAX;
 use afresh_core::mcp::envelope::Id;
 use afresh_core::mcp::{Asked, Changes, Input, Kind, Said};
-use afresh_core::service::{Input as ServiceInput, Snapshot};
+use afresh_core::service::Input as ServiceInput;
 use serde_json::{Value, json};
 
 use super::front::Front;
@@ -32,10 +33,9 @@ impl Front {
 
     /// R6
     fn verified(&self, since: f64) -> Said {
-        let read = marker::read(self.supervise.marker_file());
-        let read = read.as_ref().map_err(|error| chain(error));
-        let pid = self.snapshot().and_then(|snapshot| snapshot.pid);
-        let verification = verify(read, since, now(), pid);
+        let marker = self.own_marker();
+        let pid = self.supervise.snapshot(self.service).and_then(|snapshot| snapshot.pid);
+        let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
         self.supervise.record(Record {
             level: Level::Info,
             logger: "afresh.mcp".to_owned(),
@@ -54,14 +54,34 @@ impl Front {
         Said { text: verification.data.to_string(), data: Some(verification.data), is_error }
     }
 
-    fn snapshot(&self) -> Option<Snapshot> {
-        self.supervise.snapshot(self.service)
+    /// The marker of this server's last restart. All servers of a workspace write the same file: one
+    /// that another has written says nothing of this one, even if both have the same name.
+    fn own_marker(&self) -> Result<Marker, String> {
+        let file = self.supervise.marker_file();
+        let found = marker::read(file).map_err(|error| chain(&error))?;
+        let ours = self.supervise.known(self.service).and_then(|(_, past)| past.mark.clone());
+        if let Some(ours) = ours {
+            return Ok(ours);
+        }
+        let name = self.supervise.name(self.service);
+        let is_before = found.timestamp < self.begun.unix_seconds();
+        if is_before && found.service.as_deref().is_none_or(|service| service == name) {
+            return Ok(found);
+        }
+        let whose = found.service.as_deref().unwrap_or("of no name");
+        Err(format!(
+            "no restart of this server is marked: the one in `{}` ({}) was of another server, \
+             `{whose}`, pid {}",
+            file.display(),
+            found.iso_time,
+            found.pid
+        ))
     }
 
     fn status(&self) -> Said {
-        let snapshot = self.snapshot();
+        let status = self.about.status(&self.supervise, self.service);
         let report = self.conversation.report();
-        let mut data = serde_json::to_value(&snapshot).unwrap_or_default();
+        let mut data = serde_json::to_value(&status).unwrap_or_default();
         data["requests_in_flight"] = report.owed.into();
         data["requests_waiting"] = report.waiting.into();
         data["tools"] = report.tools.into();
@@ -94,15 +114,10 @@ impl Front {
     /// How an instance ended, with the last lines that it wrote to its stderr.
     pub(super) fn last_words(&self, generation: Generation, how: &str) -> String {
         let logs = self.supervise.logs(self.service);
-        let remembered = logs.map(|logs| logs.tail(LOGS_LINES_MAX)).unwrap_or_default();
-        let its =
-            |line: &&LogLine| line.generation == generation.0 && line.stream == Stream::Stderr;
-        let lines: Vec<&LogLine> = remembered.iter().filter(its).collect();
-        let lines = &lines[lines.len().saturating_sub(LAST_WORDS_LINES)..];
-        if lines.is_empty() {
+        let words = logs.map(|logs| logs.last_words(|its| its == generation)).unwrap_or_default();
+        if words.is_empty() {
             return format!("{how}; it wrote nothing to stderr");
         }
-        let words: Vec<String> = lines.iter().map(|line| shortened(&line.text)).collect();
         let words = words.join("\n");
         let hint = match hint_of(&words) {
             Some(hint) => format!("\n{hint}"),
@@ -133,15 +148,6 @@ impl Front {
     }
 }
 
-/// A line for a model: without secrets, and not endless.
-fn shortened(text: &str) -> String {
-    let text = redact_text(text);
-    match text.char_indices().nth(LAST_WORDS_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.into_owned(),
-    }
-}
-
 /// What to do about a server that cannot live beside its older self.
 fn hint_of(words: &str) -> Option<&'static str> {
     let words = words.to_lowercase();
@@ -165,6 +171,5 @@ mod tests {
         assert!(hint_of("Error: listen EADDRINUSE: address already in use :::8080").is_some());
         assert!(hint_of("sqlite3.OperationalError: database is locked").is_some());
         assert!(hint_of("SyntaxError: invalid syntax").is_none());
-        assert!(shortened(&"x".repeat(10_000)).chars().count() <= LAST_WORDS_CHARS + 1);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
@@ -11,16 +10,17 @@ use afresh_core::limits::{
 };
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
-use afresh_core::service::{Ending, Input as ServiceInput, Rest};
-use afresh_core::time::Time;
+use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
+use afresh_core::time::{Stamp, Time};
 use tokio::sync::mpsc;
 use tokio::task::{unconstrained, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::guard::Guard;
-use crate::control::Control;
+use crate::control::{About, Control};
 use crate::definition::Talker;
 use crate::os::{Asked, Signals};
+use crate::output::now;
 use crate::process::Report;
 use crate::store::trace::{Trace, Way};
 use crate::supervise::{Happened, Supervise, Turn};
@@ -36,14 +36,23 @@ pub(super) struct Front {
     /// Instances that owe something, until when, and what it means if they do not pay.
     deadlines: BTreeMap<Generation, (Instant, &'static str)>,
     /// How instances ended whose last words have not been heard yet.
-    exits: BTreeMap<Generation, String>,
+    exits: BTreeMap<Generation, End>,
     last_wanted: Option<Instant>,
     /// The client is gone, or we were told to go.
-    leaving: bool,
+    pub(super) leaving: bool,
     trace: Option<Trace>,
     pub(super) guard: Guard,
-    /// A run longer than this was fine.
-    pub(super) stable_after: Duration,
+    pub(super) about: About,
+    /// When all of this began.
+    pub(super) begun: Stamp,
+}
+
+/// How an instance ended.
+#[derive(Default)]
+struct End {
+    how: String,
+    /// A newer one was wanted in its place.
+    superseded: bool,
 }
 
 impl Front {
@@ -53,7 +62,7 @@ impl Front {
         service: ServiceId,
         wires: Wires,
         guard: Guard,
-        stable_after: Duration,
+        about: About,
         trace: Option<Trace>,
     ) -> Self {
         Self {
@@ -68,13 +77,14 @@ impl Front {
             leaving: false,
             trace,
             guard,
-            stable_after,
+            about,
+            begun: now(),
         }
     }
 
     /// What has to be ended in order.
-    pub(super) fn end(self) -> (Supervise, Wires) {
-        (self.supervise, self.wires)
+    pub(super) fn end(self) -> (Supervise, Wires, Option<Trace>) {
+        (self.supervise, self.wires, self.trace)
     }
 
     pub(super) async fn drive(
@@ -141,11 +151,16 @@ impl Front {
         match service.and_then(|service| service.rest()) {
             None | Some(Rest::NotStarted) => false,
             // After giving up the connection stays, and every call gets a clear error.
-            Some(Rest::Failed(Ending::SpawnFailed(_))) => true,
+            Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => true,
             Some(Rest::Failed(_)) => self.leaving,
             // Its last words may be answers, or tell that it ended by no will of its own.
             Some(Rest::Stopped | Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
         }
+    }
+
+    /// A command that never ran is not there at all; one that did may be back soon.
+    fn has_run(&self) -> bool {
+        self.supervise.core().service(self.service).is_some_and(Service::has_run)
     }
 
     /// The client is gone, or we were told to go: all of it within a second.
@@ -180,9 +195,14 @@ impl Front {
 
     /// The instance is of no use.
     async fn fail(&mut self, generation: Generation, why: String) {
-        // Whoever asked for it hears why, and not only that it was ended for it.
-        self.exits.insert(generation, why.clone());
+        self.note_end(generation, &why);
         self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
+    }
+
+    /// Whoever waits for the instance hears why it ends, and not only that it was ended for it.
+    pub(super) fn note_end(&mut self, generation: Generation, why: &str) {
+        let end = End { how: format!("was ended: {why}"), superseded: false };
+        self.exits.insert(generation, end);
     }
 
     pub(super) async fn tell_service(&mut self, input: ServiceInput) {
@@ -202,6 +222,7 @@ impl Front {
                 self.converse(Input::Client(line)).await;
             }
             Heard::Client(Frame::TooLong { beginning, ending, .. }) => {
+                self.trace(Way::FromClient, &beginning);
                 self.converse(Input::ClientTooLong { beginning, ending }).await;
             }
             Heard::ClientGone if self.leaving => {}
@@ -211,6 +232,7 @@ impl Front {
                 self.converse(Input::Server { generation, line }).await;
             }
             Heard::Instance(generation, Frame::TooLong { beginning, .. }) => {
+                self.trace(Way::FromServer(generation), &beginning);
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
             Heard::InstanceSilent(generation) => {
@@ -235,8 +257,8 @@ impl Front {
 
     async fn gone(&mut self, generation: Generation, read: Option<u64>) {
         self.deadlines.remove(&generation);
-        let how = self.exits.remove(&generation).unwrap_or_default();
-        self.converse(Input::Ended { generation, read, how }).await;
+        let End { how, superseded } = self.exits.remove(&generation).unwrap_or_default();
+        self.converse(Input::Ended { generation, read, how, superseded }).await;
         self.note_failure().await;
     }
 
@@ -259,19 +281,31 @@ impl Front {
     }
 
     async fn react(&mut self, happened: Happened) {
-        let ended = match &happened {
+        let (ended, never_came) = match &happened {
             Happened::Report(Report::Exited { generation, exit, .. }) => {
-                Some((*generation, exit.to_string()))
+                (Some((*generation, exit.to_string())), false)
             }
             Happened::Report(Report::SpawnFailed { generation, failure, .. }) => {
-                Some((*generation, format!("could not be started: {}", failure.message)))
+                let how = format!("could not be started: {}", failure.message);
+                let service = self.supervise.core().service(self.service);
+                let awaited = service.is_some_and(|service| service.awaits(*generation));
+                (Some((*generation, how)), awaited)
             }
-            _ => None,
+            _ => (None, false),
         };
         self.supervise.react(happened).await;
         if let Some((generation, how)) = ended {
-            let how = self.last_words(generation, self.exits.get(&generation).unwrap_or(&how));
-            self.exits.insert(generation, how);
+            if never_came {
+                // The conversation has never heard of it.
+                let why = format!("the new instance {how}");
+                self.converse(Input::RestartFailed { why }).await;
+            }
+            let known = self.supervise.known(self.service);
+            let ending = known.and_then(|(_, past)| past.last_ending.as_ref());
+            let superseded = ending == Some(&Ending::Replaced);
+            let noted = self.exits.get(&generation).map_or(&how, |end| &end.how);
+            let how = self.last_words(generation, noted);
+            self.exits.insert(generation, End { how, superseded });
             // Else its last words come first.
             if !self.wires.has(generation) {
                 self.gone(generation, None).await;
@@ -282,14 +316,21 @@ impl Front {
     /// Tells the conversation when nothing will come by itself any more.
     async fn note_failure(&mut self) {
         let service = self.supervise.core().service(self.service);
-        if let Some(Rest::Failed(ending)) = service.and_then(|service| service.rest()) {
-            let exit = service.and_then(|service| service.last_exit());
-            let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
-            let why = format!("it was given up after repeated failures (last: {ending}{exit})");
-            let generation = service.map(|service| service.generation()).unwrap_or_default();
-            let why = self.last_words(generation, &why);
-            self.converse(Input::Down { why }).await;
-        }
+        let exit = service.and_then(|service| service.last_exit());
+        let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
+        let why = match service.and_then(|service| service.rest()) {
+            Some(Rest::Failed(ending @ Ending::SpawnFailed(_))) => {
+                format!("it was given up after repeated failures (last: {ending})")
+            }
+            Some(Rest::Failed(ending)) => {
+                format!("it was given up after repeated failures (last: {ending}{exit})")
+            }
+            Some(Rest::Finished(ending)) => format!("it has ended for good ({ending}{exit})"),
+            _ => return,
+        };
+        let generation = service.map(|service| service.generation()).unwrap_or_default();
+        let why = self.last_words(generation, &why);
+        self.converse(Input::Down { why }).await;
     }
 
     /// Hands an input to the conversation, and does what it says.
@@ -318,7 +359,7 @@ impl Front {
                 self.tell_service(ServiceInput::Drained { generation }).await;
             }
             Effect::HandshakeFailed { generation, why } => {
-                self.fail(generation, format!("refused the session: {why}")).await;
+                self.fail(generation, format!("it refused the session: {why}")).await;
             }
             Effect::Replace { generation } => {
                 let reason = "the client fell back to the older protocol".to_owned();
@@ -329,6 +370,7 @@ impl Front {
             }
             Effect::Sample { generation } => self.sample(generation),
             Effect::Wedged { generation, why } => {
+                self.note_end(generation, &why);
                 self.tell_service(ServiceInput::Unhealthy { generation, why }).await;
             }
             Effect::Asked { id, asked } => self.asked(id, asked).await,

@@ -22,6 +22,10 @@ pub(super) struct Guard {
     base: PathBuf,
     memory_bytes_max: Option<u64>,
     memory_at: Instant,
+    /// A run longer than this was fine.
+    stable_after: Duration,
+    /// When the server was last restarted for its memory.
+    memory_restart: Option<Instant>,
     /// Looks that are under way; each reads files of the kernel's, in a thread of its own.
     memory: Option<JoinHandle<(Generation, Option<u64>)>>,
     processor: Option<JoinHandle<(Generation, Option<Duration>)>>,
@@ -42,6 +46,7 @@ impl Guard {
         base: &Path,
         debounce: Duration,
         memory_bytes_max: Option<u64>,
+        stable_after: Duration,
         say: impl Fn(&str) + Send + 'static,
     ) -> Result<Self, WatchError> {
         let watch = match watched {
@@ -53,6 +58,8 @@ impl Guard {
             base: base.to_owned(),
             memory_bytes_max,
             memory_at: Instant::now() + MEMORY_LOOK_INTERVAL,
+            stable_after,
+            memory_restart: None,
             memory: None,
             processor: None,
         })
@@ -139,14 +146,14 @@ impl Front {
         );
         // Over it time and again soon after the start, it counts as crashed: there is no use in
         // going on at that pace.
-        let young = snapshot.uptime_ms.is_some_and(|uptime| {
-            Duration::from_millis(uptime) < self.stable_after && snapshot.restarts > 0
-        });
-        self.tell_service(match young {
-            true => ServiceInput::Unhealthy { generation, why: reason },
-            false => ServiceInput::Restart { reason },
-        })
-        .await;
+        let last = self.guard.memory_restart.replace(Instant::now());
+        if last.is_some_and(|last| last.elapsed() < self.guard.stable_after + MEMORY_LOOK_INTERVAL)
+        {
+            self.note_end(generation, &reason);
+            self.tell_service(ServiceInput::Unhealthy { generation, why: reason }).await;
+        } else {
+            self.tell_service(ServiceInput::Restart { reason }).await;
+        }
     }
 
     fn current(&self) -> Option<(Generation, u32)> {

@@ -1,8 +1,9 @@
 //! What Linux's kernel tells.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -86,11 +87,17 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
 }
 
 /// Bytes in a pipe that nobody has read.
-pub(crate) fn unread(pipe: &PipeWriter) -> Option<usize> {
+pub(crate) fn unread(pipe: &impl AsFd) -> Option<usize> {
     let mut bytes: nix::libc::c_int = 0;
     // SAFETY: the descriptor is open, and the kernel writes one integer.
     #[expect(unsafe_code, reason = "there is no other way to ask")]
     let asked =
         unsafe { nix::libc::ioctl(pipe.as_fd().as_raw_fd(), nix::libc::FIONREAD, &raw mut bytes) };
     (asked == 0).then(|| usize::try_from(bytes).ok()).flatten()
+}
+
+/// The reading end of a pipe, to ask how much is in it; nobody may read from it.
+pub(crate) fn far_end(pipe: &PipeWriter) -> Option<File> {
+    let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
+    File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()
 }

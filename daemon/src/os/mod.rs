@@ -42,7 +42,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
-pub(crate) use self::kernel::{Watch, processes_limit, unread, watch_limits};
+pub(crate) use self::kernel::{Watch, far_end, processes_limit, unread, watch_limits};
 pub(crate) use self::socket::{
     SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
 };

@@ -37,6 +37,11 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
 }
 
 /// Bytes in a pipe that nobody has read: not told by its writing end here.
-pub(crate) fn unread(_pipe: &PipeWriter) -> Option<usize> {
+pub(crate) fn unread<P>(_pipe: &P) -> Option<usize> {
+    None
+}
+
+/// The reading end of a pipe: of no use here.
+pub(crate) fn far_end(_pipe: &PipeWriter) -> Option<std::fs::File> {
     None
 }

@@ -14,7 +14,7 @@ use nix::sys::socket::{MsgFlags, SockType, getsockopt, recv, send, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-use super::{PipeReader, PipeWriter, unread};
+use super::{PipeReader, PipeWriter, far_end, unread};
 use crate::wires::{Moment, Pipe, Reader, Writer};
 
 /// Our stdin; `None` where only a thread can wait for it.
@@ -79,6 +79,19 @@ impl Pipe for PipeWriter {
 
     fn unread(&self) -> Option<usize> {
         unread(self)
+    }
+
+    fn far_end(&self) -> Option<Box<dyn Pipe + Send>> {
+        Some(Box::new(FarEnd(far_end(self)?)))
+    }
+}
+
+/// The reading end of a pipe that was closed on our side.
+struct FarEnd(std::fs::File);
+
+impl Pipe for FarEnd {
+    fn unread(&self) -> Option<usize> {
+        unread(&self.0)
     }
 }
 

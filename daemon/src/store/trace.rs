@@ -12,6 +12,7 @@ use afresh_core::limits::{
 };
 use afresh_core::time::Stamp;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::rotating::{OpenFileError, RotatingFile};
@@ -33,6 +34,8 @@ pub(crate) struct Trace {
     queued: Arc<AtomicUsize>,
     lost: AtomicU64,
     start: Instant,
+    /// When all is written, once nothing more comes.
+    done: oneshot::Receiver<()>,
 }
 
 #[derive(Debug)]
@@ -52,13 +55,24 @@ impl Trace {
         let file = RotatingFile::open(path, TRACE_FILE_BYTES_MAX)?;
         let (sender, entries) = mpsc::sync_channel(TRACE_QUEUE_LEN_MAX);
         let queued = Arc::new(AtomicUsize::new(0));
-        let done = Arc::clone(&queued);
+        let taken = Arc::clone(&queued);
+        let (written, done) = oneshot::channel();
         // Without the thread nothing takes entries: they are counted as lost.
         std::thread::Builder::new()
             .name("trace".to_owned())
-            .spawn(move || write(file, &entries, &done))
+            .spawn(move || {
+                write(file, &entries, &taken);
+                // Nobody waits for it where there was no time.
+                written.send(()).ok();
+            })
             .ok();
-        Ok(Self { sender, queued, lost: AtomicU64::new(0), start: Instant::now() })
+        Ok(Self { sender, queued, lost: AtomicU64::new(0), start: Instant::now(), done })
+    }
+
+    /// Waits until all is written.
+    pub(crate) async fn close(self) {
+        drop(self.sender);
+        self.done.await.ok();
     }
 
     /// Records a message. Never waits: what the disk does not take in time is left out, and counted.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use afresh_core::audit::marker::Marker;
 use afresh_core::control::{RestartNote, Stream};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::RESTARTS_TOLD_MAX;
@@ -21,6 +22,10 @@ pub(crate) struct Past {
     /// The newest instance whose start was ordered.
     generation: Generation,
     last_exit: Option<Exit>,
+    /// What the last end of an instance meant.
+    pub(crate) last_ending: Option<Ending>,
+    /// The last restart that was marked on disk.
+    pub(crate) mark: Option<Marker>,
     /// When the newest instance was started.
     pub(crate) started_at: Option<Stamp>,
     /// Why the last restart by a swap failed.
@@ -36,6 +41,8 @@ impl Past {
             logs,
             generation,
             last_exit: None,
+            last_ending: None,
+            mark: None,
             started_at: None,
             swap_failed: None,
             restarts: VecDeque::new(),
@@ -54,8 +61,9 @@ impl Past {
                 self.started_at = Some(now());
                 return;
             }
-            Event::Exited { exit, .. } => {
+            Event::Exited { exit, ending, .. } => {
                 self.last_exit = Some(*exit);
+                self.last_ending = Some(ending.clone());
                 return;
             }
             Event::SwapFailed { why, .. } => {

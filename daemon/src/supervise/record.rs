@@ -57,7 +57,8 @@ impl Supervise {
             let announced = self.around.trail.announce(record);
             self.writing = Some(Box::pin(async move {
                 let failure = announced.await.err().map(|error| chain(&error));
-                Written { service, event: Some(event), message, failures: Vec::from_iter(failure) }
+                let failures = Vec::from_iter(failure);
+                Written { service, event: Some(event), mark: None, message, failures }
             }));
         } else {
             self.around.trail.append(record);
@@ -74,12 +75,13 @@ impl Supervise {
         let trail = self.around.trail.clone();
         self.writing = Some(Box::pin(async move {
             let content = mark.to_json();
-            let write = marker::write_apart(path.clone(), mark);
+            let write = marker::write_apart(path.clone(), mark.clone());
             let mut failures = match timeout(TRAIL_SYNC_WAIT, write).await {
                 Ok(Ok(())) => Vec::new(),
                 Ok(Err(error)) => vec![chain(&error)],
                 Err(_) => vec!["the disk does not answer".to_owned()],
             };
+            let mark = failures.is_empty().then_some(mark);
             let path = path.display().to_string();
             let (level, event_type, message) = match failures.first_mut() {
                 None => {
@@ -93,13 +95,16 @@ impl Supervise {
             let props = vec![("service", name.into()), ("path", path.into()), ("content", content)];
             let record = Record { level, logger: logger.to_owned(), message, event_type, props };
             failures.extend(trail.announce(record).await.err().map(|error| chain(&error)));
-            Written { service, event: None, message: reason, failures }
+            Written { service, event: None, mark, message: reason, failures }
         }));
     }
 
     /// Says what is on disk now, or that it is not.
     pub(super) fn written(&mut self, written: Written) {
-        let Written { service, event, message, failures } = written;
+        let Written { service, event, mark, message, failures } = written;
+        if let Some(kept) = self.services.get_mut(&service).filter(|_| mark.is_some()) {
+            kept.past.mark = mark;
+        }
         for failure in failures {
             self.around.stderr.log(&failure);
         }
@@ -131,6 +136,8 @@ pub(crate) struct Written {
     service: ServiceId,
     /// What was announced; none where a restart was marked.
     event: Option<Event>,
+    /// The mark of a restart that was written.
+    mark: Option<Marker>,
     /// What is said about it: the message, or the reason of the restart.
     message: String,
     failures: Vec<String>,

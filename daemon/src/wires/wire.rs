@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::memory::{Buffers, Waiting};
 use super::sent::Sent;
-use super::{Reader, Writer};
+use super::{Pipe, Reader, Writer};
 
 /// The pipes of one peer.
 pub(super) struct Wire {
@@ -23,6 +23,8 @@ pub(super) struct Wire {
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
     sent: Sent,
+    /// What is left of the writer after its end.
+    far_end: Option<Box<dyn Pipe + Send>>,
     /// What was in the pipe when the peer was found not to read it any more.
     unread: Option<usize>,
     /// Bytes that could not be written after that.
@@ -41,6 +43,7 @@ impl Wire {
             waiting: Waiting::default(),
             is_ending: false,
             sent: Sent::default(),
+            far_end: None,
             unread: None,
             lost: 0,
             is_wide_in: false,
@@ -61,9 +64,10 @@ impl Wire {
 
     /// How many lines the peer has read.
     pub(super) fn lines_read(&self) -> Option<u64> {
-        let in_pipe = match &self.writer {
-            Some(writer) => writer.unread()?,
-            None => self.unread?,
+        let in_pipe = match (&self.writer, &self.far_end) {
+            (Some(writer), _) => writer.unread()?,
+            (None, Some(far_end)) => far_end.unread()?,
+            (None, None) => self.unread?,
         };
         Some(self.sent.read(in_pipe + self.waiting.bytes + self.lost))
     }
@@ -71,12 +75,21 @@ impl Wire {
     pub(super) fn end(&mut self) {
         self.is_ending = true;
         if self.waiting.bytes == 0 {
-            self.writer = None;
+            self.close();
+        }
+    }
+
+    /// The peer sees the end of its input; it may never read what is before it.
+    fn close(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            self.far_end = writer.far_end();
         }
     }
 
     pub(super) fn break_off(&mut self) {
-        self.unread = self.writer.take().and_then(|writer| writer.unread());
+        if let Some(writer) = self.writer.take() {
+            self.unread = writer.unread();
+        }
         self.lost += self.waiting.bytes;
         self.waiting = Waiting::default();
     }
@@ -104,7 +117,7 @@ impl Wire {
             }
         }
         if self.is_ending {
-            self.writer = None;
+            self.close();
         }
     }
 

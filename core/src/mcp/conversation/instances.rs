@@ -7,7 +7,6 @@ use super::super::envelope::Id;
 use super::super::inflight::{Class, Flight, Place};
 use super::super::json;
 use super::super::memory::Era;
-use super::own::RestartCall;
 use super::{Conversation, Effect, Heard, Instance, Stage, Waiting};
 use crate::id::Generation;
 
@@ -174,10 +173,6 @@ impl Conversation {
             self.trouble = Some(how.to_owned());
         }
         self.own.retain(|_, of| *of != generation);
-        let awaited = |call: &RestartCall| call.newest < generation;
-        if !instance.has_served && self.restart_calls.iter().any(awaited) {
-            self.restart_failed(&format!("the new instance {how}"), effects);
-        }
         let asked: Vec<Id> = self
             .asked
             .iter()

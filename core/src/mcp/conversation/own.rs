@@ -38,6 +38,8 @@ impl Conversation {
         match tool.asked(param(&flight.line, &["arguments"])) {
             Ok(asked) => {
                 if let Asked::Restart { .. } = asked {
+                    // An instance will come, or it will be said again that none does.
+                    self.down = None;
                     let serving = self.serving.and_then(|serving| self.instances.get(&serving));
                     self.restart_calls.push(RestartCall {
                         id: id.clone(),
@@ -78,9 +80,28 @@ impl Conversation {
         }
     }
 
-    /// The new instance did not come up: whoever asked for it is told why.
-    pub(super) fn restart_failed(&mut self, why: &str, effects: &mut Vec<Effect>) {
-        for call in std::mem::take(&mut self.restart_calls) {
+    /// The instance ends: if it has not served, whoever waits for it waits in vain.
+    pub(super) fn restart_ended(
+        &mut self,
+        generation: Generation,
+        how: &str,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.instances.get(&generation).is_some_and(|instance| !instance.has_served) {
+            self.restart_failed(&format!("the new instance {how}"), Some(generation), effects);
+        }
+    }
+
+    /// The new instance did not come up: whoever asked for it is told why. Where none is named, no
+    /// other will come either.
+    pub(super) fn restart_failed(
+        &mut self,
+        why: &str,
+        generation: Option<Generation>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let waits = |call: &mut RestartCall| generation.is_none_or(|failed| call.newest < failed);
+        for call in self.restart_calls.extract_if(.., waits).collect::<Vec<_>>() {
             let data = json!({"restarted": false, "old_pid": call.old_pid, "error": why});
             let text = format!("the server was not restarted: {why}");
             self.say(&call.id, &Said { text, data: Some(data), is_error: true }, effects);

@@ -75,6 +75,7 @@ impl Bench {
             generation: Generation(generation),
             read: None,
             how: String::new(),
+            superseded: false,
         })
     }
 

@@ -155,6 +155,51 @@ fn a_restart_that_fails_is_answered_with_why() {
 }
 
 #[test]
+fn a_restart_whose_instance_is_superseded_waits_for_the_next_one() {
+    let mut bench = Bench::with_tools();
+    bench.client(&call(30, "restart_server", "{}"));
+    bench.start(2);
+    bench.client(&call(31, "restart_server", "{}"));
+    let end = |superseded| Input::Ended {
+        generation: Generation(2),
+        read: None,
+        how: "exited with code 0".to_owned(),
+        superseded,
+    };
+    assert!(heard(&bench.handle(end(true))).is_empty());
+    assert_eq!(bench.conversation.owed(), 2);
+    // One that fails by itself fails only those who wait for it.
+    bench.start(3);
+    bench.client(&call(32, "restart_server", "{}"));
+    let failed = Input::Ended {
+        generation: Generation(3),
+        read: None,
+        how: "exited with code 1".to_owned(),
+        superseded: false,
+    };
+    let done = heard(&bench.handle(failed));
+    let ids: Vec<_> = done.iter().map(|answer| answer["id"].as_u64()).collect();
+    assert_eq!(ids, [Some(30), Some(31)]);
+    assert_eq!(bench.conversation.owed(), 1);
+}
+
+#[test]
+fn what_has_waited_long_enough_hears_how_the_last_instance_ended() {
+    let mut bench = Bench::with_tools();
+    let how = "exited with code 1; the last lines of its stderr:\nNameError".to_owned();
+    let generation = Generation(1);
+    bench.handle(Input::Ended { generation, read: None, how, superseded: false });
+    assert!(heard(&bench.client(&call(40, "a", "{}"))).is_empty());
+    assert_eq!(bench.conversation.next_wakeup(), Some(bench.now + PATIENCE));
+    bench.now = bench.now + PATIENCE;
+    let done = heard(&bench.handle(Input::Wakeup));
+    assert_eq!((&done[0]["id"], &done[0]["result"]["isError"]), (&40.into(), &true.into()));
+    let text = done[0]["result"]["content"][0]["text"].as_str().expect("text");
+    assert!(text.contains("nothing was done") && text.contains("NameError"), "{text}");
+    assert!(text.contains("code 1") && bench.conversation.owed() == 0, "{text}");
+}
+
+#[test]
 fn a_list_that_is_the_same_is_not_told() {
     let mut bench = Bench::with_tools();
     bench.end(1);
@@ -211,7 +256,12 @@ fn what_a_dead_instance_never_read_is_for_the_next_one() {
     bench.client(&call(40, "t", "{}"));
     // `initialize`, `initialized` and the first call were read, the second call was not.
     let how = "was ended by signal 9".to_owned();
-    let done = bench.handle(Input::Ended { generation: Generation(1), read: Some(3), how });
+    let done = bench.handle(Input::Ended {
+        generation: Generation(1),
+        read: Some(3),
+        how,
+        superseded: false,
+    });
     let answers = heard(&done);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0]["id"], 7);
