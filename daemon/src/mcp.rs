@@ -8,6 +8,7 @@
 mod asked;
 mod front;
 mod guard;
+mod instances;
 
 use std::path::PathBuf;
 use std::pin::pin;

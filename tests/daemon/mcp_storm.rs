@@ -100,9 +100,9 @@ enum Ask {
 }
 
 impl Storm {
+    #[expect(clippy::print_stdout, reason = "the seed is shown where the test fails")]
     fn new(more: &[&str], modern: bool) -> Self {
         let seed = seed();
-        // Shown where the test fails.
         println!("AFRESH_TEST_SEED={seed}");
         let env = TestEnv::new();
         let flags = [&FLAGS[..], more].concat();

@@ -69,6 +69,8 @@ pub struct Service {
     /// An instance has run at some time: a command that is missing now may be back soon.
     has_run: bool,
     last_exit: Option<Exit>,
+    /// What the end of the last instance meant, of whichever kind it was.
+    last_ending: Option<Ending>,
     /// The last instance that ended by itself, as the current one; none after a stop.
     last_ended: Option<Generation>,
     /// Instances in a row that died of a probe before one served.
@@ -91,6 +93,7 @@ impl Service {
             generation: Generation::default(),
             has_run: false,
             last_exit: None,
+            last_ending: None,
             last_ended: None,
             probe_deaths: 0,
         }
@@ -131,6 +134,13 @@ impl Service {
         while self.next_wakeup().is_some_and(|at| at <= now) {
             self.step(now, effects);
         }
+        let mut endings = all.iter().rev().filter_map(|effect| match effect {
+            Effect::Tell(Event::Exited { ending, .. }) => Some(ending),
+            _ => None,
+        });
+        if let Some(ending) = endings.next() {
+            self.last_ending = Some(ending.clone());
+        }
         all
     }
 
@@ -168,6 +178,11 @@ impl Service {
     /// How the last current instance ended.
     pub fn last_exit(&self) -> Option<Exit> {
         self.last_exit
+    }
+
+    /// What the end of the last instance meant, of whichever kind it was.
+    pub fn last_ending(&self) -> Option<&Ending> {
+        self.last_ending.as_ref()
     }
 
     /// The generation of the newest instance.

@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, RETRY_WHEN_WANTED, SPARE_KEPT,
-    TALK_TURNS_MAX,
-};
+use afresh_core::limits::{CLIENT_GONE_WITHIN, RETRY_WHEN_WANTED, SPARE_KEPT, TALK_TURNS_MAX};
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
@@ -17,13 +14,13 @@ use tokio::task::{unconstrained, yield_now};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::guard::Guard;
+use super::instances::End;
 use crate::control::{About, Control};
 use crate::definition::Talker;
 use crate::os::{Asked, Signals};
 use crate::output::now;
-use crate::process::Report;
 use crate::store::trace::{Trace, Way};
-use crate::supervise::{Happened, Supervise, Turn};
+use crate::supervise::Supervise;
 use crate::wires::{Heard, Moment, Wires};
 
 /// Both machines, and what stands between them and the pipes.
@@ -32,11 +29,11 @@ pub(super) struct Front {
     pub(super) supervise: Supervise,
     pub(super) service: ServiceId,
     start: Instant,
-    wires: Wires,
+    pub(super) wires: Wires,
     /// Instances that owe something, until when, and what it means if they do not pay.
-    deadlines: BTreeMap<Generation, (Instant, &'static str)>,
+    pub(super) deadlines: BTreeMap<Generation, (Instant, &'static str)>,
     /// How instances ended whose last words have not been heard yet.
-    exits: BTreeMap<Generation, End>,
+    pub(super) exits: BTreeMap<Generation, End>,
     last_wanted: Option<Instant>,
     /// The client is gone, or we were told to go.
     pub(super) leaving: bool,
@@ -45,14 +42,6 @@ pub(super) struct Front {
     pub(super) about: About,
     /// When all of this began.
     pub(super) begun: Stamp,
-}
-
-/// How an instance ended.
-#[derive(Default)]
-struct End {
-    how: String,
-    /// A newer one was wanted in its place.
-    superseded: bool,
 }
 
 impl Front {
@@ -193,18 +182,6 @@ impl Front {
         }
     }
 
-    /// The instance is of no use.
-    async fn fail(&mut self, generation: Generation, why: String) {
-        self.note_end(generation, &why);
-        self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
-    }
-
-    /// Whoever waits for the instance hears why it ends, and not only that it was ended for it.
-    pub(super) fn note_end(&mut self, generation: Generation, why: &str) {
-        let end = End { how: format!("was ended: {why}"), superseded: false };
-        self.exits.insert(generation, end);
-    }
-
     pub(super) async fn tell_service(&mut self, input: ServiceInput) {
         self.supervise.input_to(self.service, input).await;
     }
@@ -243,94 +220,6 @@ impl Front {
             }
             Heard::InstanceGone { generation, read } => self.gone(generation, read).await,
         }
-    }
-
-    /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
-    /// that matters.
-    async fn turned_away(&mut self, generation: Generation, why: &'static str) {
-        if !self.leaving {
-            let until = Instant::now() + CLOSED_STDOUT_MAX;
-            self.deadlines.insert(generation, (until, why));
-        }
-        self.converse(Input::Leaving { generation }).await;
-    }
-
-    async fn gone(&mut self, generation: Generation, read: Option<u64>) {
-        self.deadlines.remove(&generation);
-        let End { how, superseded } = self.exits.remove(&generation).unwrap_or_default();
-        self.converse(Input::Ended { generation, read, how, superseded }).await;
-        self.note_failure().await;
-    }
-
-    /// An instance gets the session, or is on its way out.
-    async fn take_turn(&mut self, turn: Turn) {
-        match turn {
-            Turn::Opens(generation, pid) => {
-                let until = Instant::now() + HANDSHAKE_MAX;
-                let why = "it did not answer the handshake in time";
-                self.deadlines.insert(generation, (until, why));
-                self.wires.begin(generation);
-                self.converse(Input::Started { generation, pid }).await;
-            }
-            Turn::Leaves(generation) => {
-                self.converse(Input::Leaving { generation }).await;
-                self.deadlines.remove(&generation);
-                self.wires.end(generation);
-            }
-        }
-    }
-
-    async fn react(&mut self, happened: Happened) {
-        let (ended, never_came) = match &happened {
-            Happened::Report(Report::Exited { generation, exit, .. }) => {
-                (Some((*generation, exit.to_string())), false)
-            }
-            Happened::Report(Report::SpawnFailed { generation, failure, .. }) => {
-                let how = format!("could not be started: {}", failure.message);
-                let service = self.supervise.core().service(self.service);
-                let awaited = service.is_some_and(|service| service.awaits(*generation));
-                (Some((*generation, how)), awaited)
-            }
-            _ => (None, false),
-        };
-        self.supervise.react(happened).await;
-        if let Some((generation, how)) = ended {
-            if never_came {
-                // The conversation has never heard of it.
-                let why = format!("the new instance {how}");
-                self.converse(Input::RestartFailed { why }).await;
-            }
-            let known = self.supervise.known(self.service);
-            let ending = known.and_then(|(_, past)| past.last_ending.as_ref());
-            let superseded = ending == Some(&Ending::Replaced);
-            let noted = self.exits.get(&generation).map_or(&how, |end| &end.how);
-            let how = self.last_words(generation, noted);
-            self.exits.insert(generation, End { how, superseded });
-            // Else its last words come first.
-            if !self.wires.has(generation) {
-                self.gone(generation, None).await;
-            }
-        }
-    }
-
-    /// Tells the conversation when nothing will come by itself any more.
-    async fn note_failure(&mut self) {
-        let service = self.supervise.core().service(self.service);
-        let exit = service.and_then(|service| service.last_exit());
-        let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
-        let why = match service.and_then(|service| service.rest()) {
-            Some(Rest::Failed(ending @ Ending::SpawnFailed(_))) => {
-                format!("it was given up after repeated failures (last: {ending})")
-            }
-            Some(Rest::Failed(ending)) => {
-                format!("it was given up after repeated failures (last: {ending}{exit})")
-            }
-            Some(Rest::Finished(ending)) => format!("it has ended for good ({ending}{exit})"),
-            _ => return,
-        };
-        let generation = service.map(|service| service.generation()).unwrap_or_default();
-        let why = self.last_words(generation, &why);
-        self.converse(Input::Down { why }).await;
     }
 
     /// Hands an input to the conversation, and does what it says.

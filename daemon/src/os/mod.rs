@@ -42,7 +42,9 @@ use std::io;
 use std::path::PathBuf;
 
 pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
-pub(crate) use self::kernel::{Watch, far_end, processes_limit, unread, watch_limits};
+pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
+#[cfg(unix)]
+pub(crate) use self::kernel::{far_end, unread};
 pub(crate) use self::socket::{
     SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
 };

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use afresh_core::limits::FOLLOW_POLL_INTERVAL;
 
-use super::{Limit, PipeWriter, Sink, WatchLimits};
+#[cfg(unix)]
+use super::PipeWriter;
+use super::{Limit, Sink, WatchLimits};
 
 /// Waits for the next time to look.
 pub(crate) struct Watch;
@@ -37,11 +39,13 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
 }
 
 /// Bytes in a pipe that nobody has read: not told by its writing end here.
+#[cfg(unix)]
 pub(crate) fn unread<P>(_pipe: &P) -> Option<usize> {
     None
 }
 
 /// The reading end of a pipe: of no use here.
+#[cfg(unix)]
 pub(crate) fn far_end(_pipe: &PipeWriter) -> Option<std::fs::File> {
     None
 }

@@ -91,11 +91,7 @@ pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
     None
 }
 
-impl Pipe for NamedPipeServer {
-    fn unread(&self) -> Option<usize> {
-        super::unread(self)
-    }
-}
+impl Pipe for NamedPipeServer {}
 
 /// What is freed is kept by the system's own rules here.
 pub(crate) fn keep_freed_memory() {}

@@ -22,8 +22,6 @@ pub(crate) struct Past {
     /// The newest instance whose start was ordered.
     generation: Generation,
     last_exit: Option<Exit>,
-    /// What the last end of an instance meant.
-    pub(crate) last_ending: Option<Ending>,
     /// The last restart that was marked on disk.
     pub(crate) mark: Option<Marker>,
     /// When the newest instance was started.
@@ -41,7 +39,6 @@ impl Past {
             logs,
             generation,
             last_exit: None,
-            last_ending: None,
             mark: None,
             started_at: None,
             swap_failed: None,
@@ -61,9 +58,8 @@ impl Past {
                 self.started_at = Some(now());
                 return;
             }
-            Event::Exited { exit, ending, .. } => {
+            Event::Exited { exit, .. } => {
                 self.last_exit = Some(*exit);
-                self.last_ending = Some(ending.clone());
                 return;
             }
             Event::SwapFailed { why, .. } => {

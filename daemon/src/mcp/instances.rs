@@ -1,0 +1,121 @@
+//! Instances that come and go, as the conversation has to hear of them.
+
+use afresh_core::id::Generation;
+use afresh_core::limits::{CLOSED_STDOUT_MAX, HANDSHAKE_MAX};
+use afresh_core::mcp::Input;
+use afresh_core::service::{Ending, Input as ServiceInput, Rest};
+use tokio::time::Instant;
+
+use super::front::Front;
+use crate::process::Report;
+use crate::supervise::{Happened, Turn};
+
+/// How an instance ended.
+#[derive(Default)]
+pub(super) struct End {
+    how: String,
+    /// A newer one was wanted in its place.
+    superseded: bool,
+}
+
+impl Front {
+    /// The instance is of no use.
+    pub(super) async fn fail(&mut self, generation: Generation, why: String) {
+        self.note_end(generation, &why);
+        self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
+    }
+
+    /// Whoever waits for the instance hears why it ends, and not only that it was ended for it.
+    pub(super) fn note_end(&mut self, generation: Generation, why: &str) {
+        let end = End { how: format!("was ended: {why}"), superseded: false };
+        self.exits.insert(generation, end);
+    }
+
+    /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
+    /// that matters.
+    pub(super) async fn turned_away(&mut self, generation: Generation, why: &'static str) {
+        if !self.leaving {
+            let until = Instant::now() + CLOSED_STDOUT_MAX;
+            self.deadlines.insert(generation, (until, why));
+        }
+        self.converse(Input::Leaving { generation }).await;
+    }
+
+    pub(super) async fn gone(&mut self, generation: Generation, read: Option<u64>) {
+        self.deadlines.remove(&generation);
+        let End { how, superseded } = self.exits.remove(&generation).unwrap_or_default();
+        self.converse(Input::Ended { generation, read, how, superseded }).await;
+        self.note_failure().await;
+    }
+
+    /// An instance gets the session, or is on its way out.
+    pub(super) async fn take_turn(&mut self, turn: Turn) {
+        match turn {
+            Turn::Opens(generation, pid) => {
+                let until = Instant::now() + HANDSHAKE_MAX;
+                let why = "it did not answer the handshake in time";
+                self.deadlines.insert(generation, (until, why));
+                self.wires.begin(generation);
+                self.converse(Input::Started { generation, pid }).await;
+            }
+            Turn::Leaves(generation) => {
+                self.converse(Input::Leaving { generation }).await;
+                self.deadlines.remove(&generation);
+                self.wires.end(generation);
+            }
+        }
+    }
+
+    pub(super) async fn react(&mut self, happened: Happened) {
+        let (ended, never_came) = match &happened {
+            Happened::Report(Report::Exited { generation, exit, .. }) => {
+                (Some((*generation, exit.to_string())), false)
+            }
+            Happened::Report(Report::SpawnFailed { generation, failure, .. }) => {
+                let how = format!("could not be started: {}", failure.message);
+                let service = self.supervise.core().service(self.service);
+                let awaited = service.is_some_and(|service| service.awaits(*generation));
+                (Some((*generation, how)), awaited)
+            }
+            _ => (None, false),
+        };
+        self.supervise.react(happened).await;
+        if let Some((generation, how)) = ended {
+            if never_came {
+                // The conversation has never heard of it.
+                let why = format!("the new instance {how}");
+                self.converse(Input::RestartFailed { why }).await;
+            }
+            let service = self.supervise.core().service(self.service);
+            let ending = service.and_then(|service| service.last_ending());
+            let superseded = ending == Some(&Ending::Replaced);
+            let noted = self.exits.get(&generation).map_or(&how, |end| &end.how);
+            let how = self.last_words(generation, noted);
+            self.exits.insert(generation, End { how, superseded });
+            // Else its last words come first.
+            if !self.wires.has(generation) {
+                self.gone(generation, None).await;
+            }
+        }
+    }
+
+    /// Tells the conversation when nothing will come by itself any more.
+    async fn note_failure(&mut self) {
+        let service = self.supervise.core().service(self.service);
+        let exit = service.and_then(|service| service.last_exit());
+        let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
+        let why = match service.and_then(|service| service.rest()) {
+            Some(Rest::Failed(ending @ Ending::SpawnFailed(_))) => {
+                format!("it was given up after repeated failures (last: {ending})")
+            }
+            Some(Rest::Failed(ending)) => {
+                format!("it was given up after repeated failures (last: {ending}{exit})")
+            }
+            Some(Rest::Finished(ending)) => format!("it has ended for good ({ending}{exit})"),
+            _ => return,
+        };
+        let generation = service.map(|service| service.generation()).unwrap_or_default();
+        let why = self.last_words(generation, &why);
+        self.converse(Input::Down { why }).await;
+    }
+}
