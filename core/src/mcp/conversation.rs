@@ -24,7 +24,7 @@ use self::health::Health;
 use self::lists::Settling;
 use self::own::RestartCall;
 use super::envelope::Id;
-use super::inflight::{Flight, Flights, Place};
+use super::inflight::{Flight, Flights};
 use super::lists::{Changes, Kind, List, Pages};
 use super::memory::Memory;
 use super::tools::{Asked, Said, Tools};
@@ -358,14 +358,14 @@ impl Conversation {
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let until = |flight: &Flight| match flight.place {
-            Place::Waiting { until } => Some(until),
-            Place::With { .. } | Place::Ours => None,
+        let until = |waiting: &Waiting| match waiting {
+            Waiting::Request(id) => self.flights.get(id).and_then(Flight::waits_until),
+            Waiting::Notification(_) => None,
         };
         let settling = self.settling.as_ref().map(|settling| settling.until);
         let restarts = self.restart_calls.iter().map(|call| call.until);
         let health = self.next_health_wakeup();
-        let waiting = self.flights.values().filter_map(until);
+        let waiting = self.waiting.iter().filter_map(until);
         waiting.chain(settling).chain(restarts).chain(health).min()
     }
 

@@ -1,28 +1,83 @@
 //! The envelope of a JSON-RPC message: what it is and whose it is. The payload stays raw.
 
+use std::cmp::Ordering;
+use std::fmt;
 use std::ops::Range;
 
 use super::json::{self, get};
 
 /// An id as raw JSON: `7`, `"a"`. 7 and "7" are two ids; `"\u0061"` and `"a"`, or `7.0` and `7`, are one,
 /// because a peer may well give back the other form.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Id(Box<[u8]>);
+#[derive(Clone)]
+pub struct Id(Raw);
+
+/// Most ids are short numbers: they need no memory of their own.
+#[derive(Clone)]
+enum Raw {
+    Short { length: u8, bytes: [u8; SHORT_BYTES] },
+    Long(Box<[u8]>),
+}
+
+/// What is left beside the length and the tag, in the room that the other form takes anyway.
+const SHORT_BYTES: usize = 22;
 
 impl Id {
     /// The id of this raw JSON.
     pub fn new(raw: &[u8]) -> Self {
-        Self(plain(raw).map_or_else(|| raw.into(), |plain| plain.into_bytes().into()))
+        match plain(raw) {
+            Some(plain) => Self::of(plain.as_bytes()),
+            None => Self::of(raw),
+        }
+    }
+
+    fn of(raw: &[u8]) -> Self {
+        let mut bytes = [0; SHORT_BYTES];
+        match (bytes.get_mut(..raw.len()), u8::try_from(raw.len())) {
+            (Some(place), Ok(length)) => {
+                place.copy_from_slice(raw);
+                Self(Raw::Short { length, bytes })
+            }
+            _ => Self(Raw::Long(raw.into())),
+        }
     }
 
     /// The raw JSON, in its plainest form.
     pub fn raw(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Raw::Short { length, bytes } => &bytes[..usize::from(*length)],
+            Raw::Long(bytes) => bytes,
+        }
     }
 
     /// Whether it is a text or a number, as the protocol has it.
     fn is_proper(&self) -> bool {
-        matches!(self.0.first(), Some(b'"' | b'-' | b'0'..=b'9'))
+        matches!(self.raw().first(), Some(b'"' | b'-' | b'0'..=b'9'))
+    }
+}
+
+impl PartialEq for Id {
+    fn eq(&self, other: &Self) -> bool {
+        self.raw() == other.raw()
+    }
+}
+
+impl Eq for Id {}
+
+impl PartialOrd for Id {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Id {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.raw().cmp(other.raw())
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({})", String::from_utf8_lossy(self.raw()))
     }
 }
 
@@ -103,6 +158,69 @@ fn plain(raw: &[u8]) -> Option<String> {
         _ => None,
     }
 }
+
+/// What the parameters of a request say that matters to us, found in one pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Params<'a> {
+    /// The raw `name`.
+    pub name: Option<&'a [u8]>,
+    /// The raw `task`.
+    pub task: Option<&'a [u8]>,
+    /// The raw `_meta`.
+    pub meta: Option<&'a [u8]>,
+    /// The raw `progressToken` in it.
+    pub progress_token: Option<&'a [u8]>,
+    /// The raw version of the protocol in it, which only the modern era has there.
+    pub version: Option<&'a [u8]>,
+}
+
+impl<'a> Params<'a> {
+    /// Those of the request in this line.
+    pub fn of(line: &'a [u8]) -> Self {
+        let mut found = Self::default();
+        let whole = json::skip_object(line, json::skip_blank(line, 0), |key, start| {
+            if &line[key] != br#""params""# {
+                return json::skip_value(line, start);
+            }
+            // Where a key stands twice, the last counts.
+            found = Self::default();
+            match line.get(start) {
+                Some(b'{') => json::skip_object(line, start, |key, at| found.note(line, key, at)),
+                _ => json::skip_value(line, start),
+            }
+        });
+        whole.map_or_else(Self::default, |_| found)
+    }
+
+    fn note(&mut self, line: &'a [u8], key: Range<usize>, start: usize) -> Option<usize> {
+        match &line[key] {
+            br#""name""# => note(&mut self.name, line, start),
+            br#""task""# => note(&mut self.task, line, start),
+            br#""_meta""# => {
+                (self.progress_token, self.version) = (None, None);
+                let end = match line.get(start) {
+                    Some(b'{') => json::skip_object(line, start, |key, at| match &line[key] {
+                        br#""progressToken""# => note(&mut self.progress_token, line, at),
+                        META_VERSION_KEY => note(&mut self.version, line, at),
+                        _ => json::skip_value(line, at),
+                    }),
+                    _ => json::skip_value(line, start),
+                }?;
+                self.meta = Some(&line[start..end]);
+                Some(end)
+            }
+            _ => json::skip_value(line, start),
+        }
+    }
+}
+
+fn note<'a>(place: &mut Option<&'a [u8]>, line: &'a [u8], start: usize) -> Option<usize> {
+    let end = json::skip_value(line, start)?;
+    *place = Some(&line[start..end]);
+    Some(end)
+}
+
+const META_VERSION_KEY: &[u8] = br#""io.modelcontextprotocol/protocolVersion""#;
 
 /// Whose a request is of which only the two ends are left: its id and its method. `None` where it is
 /// something else, or they stood between.
@@ -209,6 +327,33 @@ mod tests {
         for odd in [&b"\"\\\xff\""[..], b"", b"1.0.0", b"12345678901234567890123456789"] {
             assert_eq!(Id::new(odd).raw(), odd);
         }
+    }
+
+    #[test]
+    fn parameters_are_found_in_one_pass() {
+        let line = br#"{"id":1,"params":7,"params":{"name":"t","x":{"name":"y"},"_meta":{"progressToken":5,
+            "io.modelcontextprotocol/protocolVersion":"2026-07-28"},"task":{}},"method":"tools/call"}"#;
+        let params = Params::of(line);
+        assert_eq!((params.name, params.task), (Some(&br#""t""#[..]), Some(&b"{}"[..])));
+        assert_eq!(params.progress_token, Some(&b"5"[..]));
+        assert_eq!(params.version, Some(&br#""2026-07-28""#[..]));
+        assert_eq!(params.meta, param(line, &["_meta"]));
+        for other in
+            [&b"{}"[..], b"[]", br#"{"params":[{"name":"t"}]}"#, br#"{"params":{"name":"t""#]
+        {
+            assert_eq!(Params::of(other), Params::default());
+        }
+        let twice = Params::of(br#"{"params":{"_meta":{"progressToken":5},"_meta":{}}}"#);
+        assert_eq!((twice.progress_token, twice.meta), (None, Some(&b"{}"[..])));
+    }
+
+    #[test]
+    fn ids_are_their_bytes_however_many() {
+        for raw in ["7", "\"a\"", "1234567890123456789012", "12345678901234567890123"] {
+            assert_eq!(Id::new(raw.as_bytes()).raw(), raw.as_bytes());
+        }
+        assert!(Id::new(b"10") < Id::new(b"9") && Id::new(b"7") != Id::new(b"\"7\""));
+        assert_eq!(size_of::<Id>(), 24);
     }
 
     #[test]

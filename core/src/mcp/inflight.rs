@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-use super::envelope::{Id, param};
+use super::envelope::Id;
 use crate::id::Generation;
 use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX};
 use crate::time::Time;
@@ -101,18 +101,26 @@ impl Flight {
         matches!(self.place, Place::With { generation, .. } if generation == here)
     }
 
+    /// When it has waited long enough, if it waits with us.
+    pub(super) fn waits_until(&self) -> Option<Time> {
+        match self.place {
+            Place::Waiting { until } => Some(until),
+            Place::With { .. } | Place::Ours => None,
+        }
+    }
+
     pub(super) fn is_listen(&self) -> bool {
         self.method == "subscriptions/listen"
     }
 }
 
 impl Class {
-    pub(super) fn of(method: &str, line: &[u8]) -> Self {
+    pub(super) fn of(method: &str, has_task: bool) -> Self {
         match method {
             "initialize" => Self::Handshake,
             "server/discover" => Self::Probe,
             // The answer to a task-augmented call has another shape: only an error fits.
-            "tools/call" if param(line, &["task"]).is_some() => Self::Other,
+            "tools/call" if has_task => Self::Other,
             "tools/call" => Self::Tool,
             "ping"
             | "tools/list"

@@ -95,7 +95,18 @@ fn find(bytes: &[u8], at: usize, path: &[&str]) -> Option<(usize, Option<Range<u
 
 /// The text of a string value; `None` for anything else.
 pub fn text(bytes: &[u8]) -> Option<String> {
-    serde_json::from_slice(bytes).ok()
+    match plain(bytes) {
+        Some(text) => Some(text.to_owned()),
+        None => serde_json::from_slice(bytes).ok(),
+    }
+}
+
+/// The text of a string value that stands there as it is, as most do; `None` where it has escapes, or
+/// is no string.
+fn plain(bytes: &[u8]) -> Option<&str> {
+    let inside = bytes.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..=0x1f);
+    inside.iter().all(is_plain).then(|| std::str::from_utf8(inside).ok())?
 }
 
 fn is_key(raw: &[u8], key: &str) -> bool {
@@ -106,7 +117,7 @@ fn ends(bytes: &[u8], at: usize) -> bool {
     skip_blank(bytes, at) == bytes.len()
 }
 
-fn skip_blank(bytes: &[u8], at: usize) -> usize {
+pub(super) fn skip_blank(bytes: &[u8], at: usize) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     at + rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n')).count()
 }
@@ -118,7 +129,13 @@ fn skip_string(bytes: &[u8], at: usize) -> Option<usize> {
     }
     let mut next = at + 1;
     loop {
-        next += memchr::memchr2(b'"', b'\\', bytes.get(next..)?)?;
+        let rest = bytes.get(next..)?;
+        // Most strings are keys and other short ones: for these the search by vectors does not pay.
+        let near = rest.iter().take(NEAR).position(|byte| matches!(byte, b'"' | b'\\'));
+        next += match near {
+            Some(near) => near,
+            None => NEAR + memchr::memchr2(b'"', b'\\', rest.get(NEAR..)?)?,
+        };
         match bytes[next] {
             b'"' => return Some(next + 1),
             _ => next += 2,
@@ -126,8 +143,11 @@ fn skip_string(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// How far a string is looked through byte by byte.
+const NEAR: usize = 16;
+
 /// The end of the value that begins at `at`.
-fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
         b'"' => skip_string(bytes, at),
         b'{' | b'[' => skip_nested(bytes, at),
@@ -146,7 +166,7 @@ fn skip_value(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// The end of the object that begins at `at`. `skip` is given each key and the place where its value
 /// begins, and says where that ends.
-fn skip_object(
+pub(super) fn skip_object(
     bytes: &[u8],
     at: usize,
     mut skip: impl FnMut(Range<usize>, usize) -> Option<usize>,

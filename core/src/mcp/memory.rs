@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer::notification;
-use super::envelope::{Id, param, splice};
+use super::envelope::{Id, Params, param, splice};
 use super::inflight::Flight;
 use super::json::{self, get};
 
@@ -18,8 +18,6 @@ pub enum Era {
     /// From 2026-07-28: no handshake, every request for itself.
     Modern,
 }
-
-const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// The state of the session, as far as it can be made again.
 #[derive(Debug, Default)]
@@ -42,8 +40,8 @@ pub(super) struct Memory {
 
 impl Memory {
     /// A request of the client's passes by.
-    pub(super) fn request(&mut self, id: &Id, method: &str, line: &[u8]) {
-        let is_modern = param(line, &["_meta", META_VERSION]).is_some();
+    pub(super) fn request(&mut self, id: &Id, method: &str, params: &Params<'_>, line: &[u8]) {
+        let is_modern = params.version.is_some();
         match method {
             "initialize" => self.era = Era::Legacy,
             "server/discover" => {}
@@ -51,7 +49,7 @@ impl Memory {
             _ => {}
         }
         if is_modern {
-            self.meta = param(line, &["_meta"]).map(<[u8]>::to_vec);
+            self.meta = params.meta.map(<[u8]>::to_vec);
         }
         if method == "subscriptions/listen" {
             self.listening.insert(id.clone(), line.to_vec());

@@ -1,7 +1,7 @@
 //! The client's side: what it asks, tells, cancels and answers, and what waits for an instance.
 
 use super::super::answer::{self, Why};
-use super::super::envelope::{self, Id, Message, look, param};
+use super::super::envelope::{self, Id, Message, Params, look, param};
 use super::super::inflight::{Class, Flight, Place};
 use super::super::json;
 use super::{Conversation, Effect, Heard, Waiting};
@@ -50,7 +50,8 @@ impl Conversation {
             effects.push(Effect::ToClient(answer::invalid(&id, TAKEN)));
             return;
         }
-        self.memory.request(&id, &method, &line);
+        let params = Params::of(&line);
+        self.memory.request(&id, &method, &params, &line);
         if method == "initialize"
             && let Some(generation) = self.serving
             && self
@@ -67,12 +68,12 @@ impl Conversation {
             return;
         }
         let ours = match method.as_str() {
-            "tools/call" => self.own_tool(&line),
+            "tools/call" => self.own_tool(params.name),
             _ => None,
         };
         let flight = Flight {
-            class: Class::of(&method, &line),
-            progress_token: param(&line, &["_meta", "progressToken"]).map(<[u8]>::to_vec),
+            class: Class::of(&method, params.task.is_some()),
+            progress_token: params.progress_token.map(<[u8]>::to_vec),
             method,
             line,
             place: match ours {
@@ -116,7 +117,7 @@ impl Conversation {
             return effects.push(Effect::Divert { generation: None, line: beginning });
         };
         let flight = Flight {
-            class: Class::of(&method, b"{}"),
+            class: Class::of(&method, false),
             progress_token: None,
             method,
             line: Vec::new(),
@@ -195,9 +196,8 @@ impl Conversation {
 
     /// Answers what has waited long enough: all of it, where no moment is given.
     pub(super) fn expire(&mut self, now: Option<Time>, effects: &mut Vec<Effect>) {
-        let due = |flight: &Flight| match flight.place {
-            Place::Waiting { until } => now.is_none_or(|now| until <= now),
-            Place::With { .. } | Place::Ours => false,
+        let due = |flight: &Flight| {
+            flight.waits_until().is_some_and(|until| now.is_none_or(|now| until <= now))
         };
         let mut ids: Vec<(u64, Id)> = self
             .flights

@@ -253,8 +253,8 @@ impl Conversation {
 
     pub(super) fn note_drained(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
         let draining = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Draining);
-        let owes = self.flights.values().any(|f| f.is_with(generation) && !f.is_listen());
-        if draining && !owes {
+        let owes = || self.flights.values().any(|f| f.is_with(generation) && !f.is_listen());
+        if draining && !owes() {
             effects.push(Effect::Drained { generation });
         }
     }
