@@ -1,10 +1,9 @@
 //! A result of 10 MiB, directly and through `afresh mcp`.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use afresh_tests::TestEnv;
-use afresh_tests::mcp::{Peer, Way, echo_server, node_server};
+use afresh_tests::mcp::{Peer, Server, Way};
 use afresh_tests::measure::{Report, Samples, bench, millis};
 
 const BYTES: usize = 10 * 1024 * 1024;
@@ -17,23 +16,58 @@ fn main() -> ExitCode {
 fn run(report: &mut Report) {
     report.row("", &["median", "p90", "x direct"]);
     // It does nothing but write: what is seen is the time of the pipes alone.
-    let bare = measure(report, "the least server", &echo_server());
-    report.note(&format!("a server that does nothing but write: {bare:.2} x direct"));
-    let Some(node) = node_server() else {
-        return report.note("no node on PATH: a server in JavaScript is not measured");
-    };
-    let ratio = measure(report, "Node", &node);
-    report.target("a result of 10 MiB of a Node server, x direct", ratio, 1.2, "");
+    measure(report, &Server::least(), Ask::Big);
+    match Server::bare_node() {
+        Some(node) => drop(measure(report, &node, Ask::Big)),
+        None => report.note("SKIPPED  a bare loop on Node: no node on PATH"),
+    }
+    // This one has no tool with a large result of its own: what it gives back it must be told first.
+    let asks = [(Server::everything(), Ask::Echo), (Server::sdk(), Ask::Big)];
+    if Server::real(report).is_empty() {
+        return;
+    }
+    for (server, ask) in asks {
+        let Some(server) = server else { continue };
+        let ratio = measure(report, &server, ask);
+        report.target(&format!("{}, {}, x direct", server.name, ask.name()), ratio, 1.2, "");
+    }
+}
+
+/// How a large result is come by.
+#[derive(Clone, Copy)]
+enum Ask {
+    /// By its length.
+    Big,
+    /// By saying it all.
+    Echo,
+}
+
+impl Ask {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Big => "a result of 10 MiB",
+            Self::Echo => "10 MiB there and back",
+        }
+    }
+
+    fn line(self, peer: &mut Peer) -> Vec<u8> {
+        match self {
+            Self::Big => peer.call_line("big", &format!(r#"{{"bytes":{BYTES}}}"#)),
+            Self::Echo => {
+                peer.call_line("echo", &format!(r#"{{"message":"{}"}}"#, "x".repeat(BYTES)))
+            }
+        }
+    }
 }
 
 /// How many times longer it takes through afresh.
-fn measure(report: &Report, name: &str, server: &[OsString]) -> f64 {
+fn measure(report: &Report, server: &Server, ask: Ask) -> f64 {
     let env = TestEnv::new();
     let ways = [Way::Direct, Way::Pump, Way::Afresh];
     let mut sides = ways.map(|way| (Peer::connect(&env, way, server), Samples::default()));
     for round in 0..=ROUNDS {
         for (peer, samples) in &mut sides {
-            let line = peer.call_line("big", &format!(r#"{{"bytes":{BYTES}}}"#));
+            let line = ask.line(peer);
             let took = peer.time(&line);
             // The first round is to warm up.
             if round > 0 {
@@ -46,7 +80,7 @@ fn measure(report: &Report, name: &str, server: &[OsString]) -> f64 {
     for (way, (_, samples)) in ways.iter().zip(&sides) {
         ratio = samples.median().as_secs_f64() / direct;
         report.row(
-            &format!("{name}, {}", way.name()),
+            &format!("{}, {}", server.name, way.name()),
             &[&millis(samples.median()), &millis(samples.quantile(0.9)), &format!("{ratio:.2}")],
         );
     }

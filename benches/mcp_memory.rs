@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use afresh_tests::TestEnv;
-use afresh_tests::mcp::{Peer, Way, echo_server};
+use afresh_tests::mcp::{Peer, Server, Way};
 use afresh_tests::measure::{Household, Memory, Report, bench};
 
 fn main() -> ExitCode {
@@ -12,9 +12,9 @@ fn main() -> ExitCode {
 
 fn run(report: &mut Report) {
     let env = TestEnv::new();
-    let mut peer = Peer::connect(&env, Way::Afresh, &echo_server());
+    let mut peer = Peer::connect(&env, Way::Afresh, &Server::least());
     for _ in 0..1_000 {
-        let line = peer.call_line("echo", r#"{"text":"x"}"#);
+        let line = peer.call_line("echo", r#"{"message":"x"}"#);
         peer.time(&line);
     }
     let household = Household::of(peer.pid()).expect("it serves");

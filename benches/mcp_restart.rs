@@ -1,102 +1,172 @@
-//! The pause that a client sees when its server is killed, against the server's own start.
+//! The pause that a client sees when its server is restarted or lost.
 //!
-//! The client calls all the time; the pause is the longest wait between the kill and the first answer
-//! of the next instance. A server that is started anew cannot be faster than its own start.
+//! The client calls all the time. In a swap, one instance serves until the next one is ready: what
+//! counts is the longest wait for an answer, against the longest one in as much time without a swap.
+//! After a crash it is the time from the kill to the first answer of another instance, which without a
+//! spare cannot be less than the server's own start.
 
 #![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use afresh_tests::TestEnv;
-use afresh_tests::mcp::{Peer, Way, echo_server, node_server};
+use afresh_tests::mcp::{Peer, Server, Way};
 use afresh_tests::measure::{Report, Samples, bench, millis};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-const ROUNDS: usize = 40;
+/// How often a server is lost, and how often one is swapped that starts at once.
+const CRASHES: usize = 40;
+const SWAPS: usize = 50;
+
+/// The same for real servers, which start slowly.
+const CRASHES_OF_REAL: usize = 15;
+const SWAPS_OF_REAL: usize = 20;
+
+/// A server that takes this long to start is worth a spare.
+const SLOW_START: Duration = Duration::from_millis(500);
+const CRASHES_OF_SLOW: usize = 12;
 
 /// What a start or a restart leaves to do is over after this, and burdens nobody else.
 const SETTLE: Duration = Duration::from_millis(20);
 
+/// Between one answer and the next call.
+const PACE: Duration = Duration::from_micros(300);
+
 fn main() -> ExitCode {
-    bench("mcp_restart: the pause of a client whose server is killed", run)
+    bench("mcp_restart: the pause of a client whose server is restarted or lost", run)
 }
-
-/// How a server is lost, and what may be added to its own start.
-struct Mode {
-    name: &'static str,
-    lose: fn(&mut Peer),
-    added_max: Duration,
-}
-
-const MODES: [Mode; 1] =
-    [Mode { name: "SIGKILL", lose: kill_server, added_max: Duration::from_millis(10) }];
 
 fn run(report: &mut Report) {
-    report.row("", &["median", "p90", "added"]);
-    measure(report, "the least server", &echo_server(), ROUNDS);
-    match node_server() {
-        Some(node) => measure(report, "Node", &node, ROUNDS / 2),
-        None => report.note("no node on PATH: a server in JavaScript is not measured"),
+    report.row("", &["median", "p90", "slowest"]);
+    let sdk = Server::sdk();
+    if sdk.is_none() {
+        report
+            .note("SKIPPED  a real server on Node: run `tests/interop/install`, which fetches it");
+    }
+    swap(report, &Server::least(), SWAPS);
+    if let Some(sdk) = &sdk {
+        swap(report, sdk, SWAPS_OF_REAL);
+    }
+    crash_with_spare(report);
+    crash(report, &Server::least(), CRASHES);
+    if let Some(sdk) = &sdk {
+        crash(report, sdk, CRASHES_OF_REAL);
     }
 }
 
-fn measure(report: &mut Report, name: &str, server: &[OsString], rounds: usize) {
+fn row(report: &Report, name: &str, samples: &Samples) {
+    let [median, p90, slowest] = [0.5, 0.9, 1.0].map(|part| millis(samples.quantile(part)));
+    report.row(name, &[&median, &p90, &slowest]);
+}
+
+/// A restart that was asked for, with the new instance ready before the old one goes.
+fn swap(report: &mut Report, server: &Server, rounds: usize) {
     let env = TestEnv::new();
-    let mut peers = MODES.map(|_| Peer::connect(&env, Way::Afresh, server));
+    let mut peer = Peer::connect(&env, Way::Afresh, server);
+    let mut quiet = Samples::default();
+    let mut swapped = Samples::default();
+    for _ in 0..rounds {
+        let before = peer.server_pid().expect("it serves");
+        let start = Instant::now();
+        kill(Pid::from_raw(peer.pid()), Signal::SIGUSR1).expect("it lives");
+        let mut swapped_at = None;
+        swapped.push(longest_wait(&mut peer, |pid| {
+            // The old one has to go yet.
+            let at = (pid != before).then(|| *swapped_at.get_or_insert_with(Instant::now));
+            at.is_some_and(|at| at.elapsed() > SETTLE)
+        }));
+        let took = start.elapsed();
+        let start = Instant::now();
+        quiet.push(longest_wait(&mut peer, |_| start.elapsed() > took));
+    }
+    peer.end();
+    env.assert_nothing_left();
+    let name = server.name;
+    row(report, &format!("{name}, no restart"), &quiet);
+    row(report, &format!("{name}, swap"), &swapped);
+    let pause = (swapped.median().as_secs_f64() - quiet.median().as_secs_f64()) * 1e3;
+    report.target(
+        &format!("{name}, the longest wait in a swap, more than without"),
+        pause,
+        5.0,
+        " ms",
+    );
+}
+
+/// Calls until it is told to stop, and returns the longest time that an answer took.
+fn longest_wait(peer: &mut Peer, mut is_over: impl FnMut(i32) -> bool) -> Duration {
+    let mut longest = Duration::ZERO;
+    loop {
+        let start = Instant::now();
+        let pid = peer.server_pid().expect("no call is lost in a swap");
+        longest = longest.max(start.elapsed());
+        if is_over(pid) {
+            return longest;
+        }
+        std::thread::sleep(PACE);
+    }
+}
+
+fn crash_with_spare(report: &mut Report) {
+    let env = TestEnv::new();
+    let server = Server::slow(SLOW_START);
+    let mut peer = Peer::connect_with(&env, Way::Afresh, &["--spare"], &server);
+    let mut pauses = Samples::default();
+    for _ in 0..CRASHES_OF_SLOW {
+        // The next spare has to come up first.
+        std::thread::sleep(SLOW_START + SLOW_START / 2);
+        pauses.push(pause(&mut peer));
+    }
+    peer.end();
+    env.assert_nothing_left();
+    row(report, "start of 500 ms, SIGKILL, --spare", &pauses);
+    let pause = pauses.median().as_secs_f64() * 1e3;
+    report.target("the pause after a crash with a spare", pause, 20.0, " ms");
+}
+
+fn crash(report: &mut Report, server: &Server, rounds: usize) {
+    let env = TestEnv::new();
+    let mut peer = Peer::connect(&env, Way::Afresh, server);
     let mut own = Samples::default();
-    let mut pauses = MODES.map(|_| Samples::default());
+    let mut pauses = Samples::default();
     for _ in 0..rounds {
         std::thread::sleep(SETTLE);
         own.push(start(&env, server));
-        for ((mode, peer), pauses) in MODES.iter().zip(&mut peers).zip(&mut pauses) {
-            std::thread::sleep(SETTLE);
-            pauses.push(pause(peer, mode.lose));
-        }
+        std::thread::sleep(SETTLE);
+        pauses.push(pause(&mut peer));
     }
-    let own_median = own.median();
-    report.row(
-        &format!("{name}, its own start"),
-        &[&millis(own_median), &millis(own.quantile(0.9)), ""],
-    );
-    for (mode, pauses) in MODES.iter().zip(&pauses) {
-        let added = (pauses.median().as_secs_f64() - own_median.as_secs_f64()) * 1e3;
-        report.row(
-            &format!("{name}, {}", mode.name),
-            &[&millis(pauses.median()), &millis(pauses.quantile(0.9)), &format!("{added:.2} ms")],
-        );
-        let most = mode.added_max.as_secs_f64() * 1e3;
-        report.target(&format!("added to the start of {name}, {}", mode.name), added, most, " ms");
-    }
-    for peer in peers {
-        peer.end();
-    }
+    peer.end();
     env.assert_nothing_left();
+    let name = server.name;
+    row(report, &format!("{name}, its own start"), &own);
+    row(report, &format!("{name}, SIGKILL"), &pauses);
+    let added = (pauses.median().as_secs_f64() - own.median().as_secs_f64()) * 1e3;
+    report.target(
+        &format!("{name}, the pause after a crash, more than its start"),
+        added,
+        10.0,
+        " ms",
+    );
 }
 
-/// From its start to its first answer.
-fn start(env: &TestEnv, server: &[OsString]) -> Duration {
+/// From its start to its first answer to a call.
+fn start(env: &TestEnv, server: &Server) -> Duration {
     let start = Instant::now();
-    let mut peer = Peer::start(env, Way::Direct, server);
-    peer.initialize();
+    let mut peer = Peer::connect(env, Way::Direct, server);
+    peer.server_pid().expect("it serves");
     let took = start.elapsed();
     peer.end();
     took
 }
 
-/// The time until another instance answers.
-fn pause(peer: &mut Peer, lose: fn(&mut Peer)) -> Duration {
+/// The time from a kill until another instance answers.
+fn pause(peer: &mut Peer) -> Duration {
     let before = peer.server_pid().expect("it serves");
     let start = Instant::now();
-    lose(peer);
+    kill(Pid::from_raw(before), Signal::SIGKILL).expect("it lives");
     // A call that is lost with the server is answered too, by us.
     while peer.server_pid().is_none_or(|now| now == before) {}
     start.elapsed()
-}
-
-fn kill_server(peer: &mut Peer) {
-    let pid = peer.server_pid().expect("it serves");
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it lives");
 }

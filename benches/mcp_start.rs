@@ -2,12 +2,11 @@
 
 #![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use afresh_tests::TestEnv;
-use afresh_tests::mcp::{Peer, Way, echo_server, node_server};
+use afresh_tests::mcp::{Peer, Server, Way};
 use afresh_tests::measure::{Report, Samples, bench, millis};
 
 const ROUNDS: usize = 40;
@@ -18,14 +17,13 @@ fn main() -> ExitCode {
 
 fn run(report: &mut Report) {
     report.row("", &["median", "p90"]);
-    measure(report, "the least server", &echo_server(), ROUNDS);
-    match node_server() {
-        Some(node) => measure(report, "Node", &node, ROUNDS / 2),
-        None => report.note("no node on PATH: a server in JavaScript is not measured"),
+    measure(report, &Server::least(), ROUNDS);
+    for server in Server::real(report) {
+        measure(report, &server, ROUNDS / 2);
     }
 }
 
-fn measure(report: &mut Report, name: &str, server: &[OsString], rounds: usize) {
+fn measure(report: &mut Report, server: &Server, rounds: usize) {
     let env = TestEnv::new();
     let mut sides = [Way::Direct, Way::Afresh].map(|way| (way, Samples::default()));
     for _ in 0..rounds {
@@ -35,17 +33,17 @@ fn measure(report: &mut Report, name: &str, server: &[OsString], rounds: usize) 
     }
     for (way, samples) in &sides {
         report.row(
-            &format!("{name}, {}", way.name()),
+            &format!("{}, {}", server.name, way.name()),
             &[&millis(samples.median()), &millis(samples.quantile(0.9))],
         );
     }
     let [(_, direct), (_, afresh)] = &sides;
     let added = afresh.median().as_secs_f64() - direct.median().as_secs_f64();
-    report.target(&format!("what a start takes more, {name}"), added * 1e3, 10.0, " ms");
+    report.target(&format!("{}, what a start takes more", server.name), added * 1e3, 10.0, " ms");
     env.assert_nothing_left();
 }
 
-fn start(env: &TestEnv, way: Way, server: &[OsString]) -> Duration {
+fn start(env: &TestEnv, way: Way, server: &Server) -> Duration {
     let start = Instant::now();
     let mut peer = Peer::start(env, way, server);
     peer.initialize();

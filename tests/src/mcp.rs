@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::measure::Report;
 use crate::{TestEnv, afresh_binary};
 
 /// How a client reaches a server.
@@ -30,19 +31,75 @@ impl Way {
     }
 }
 
-/// The least server.
-pub fn echo_server() -> Vec<OsString> {
-    vec![afresh_binary().with_file_name("mcp-echo").into()]
+/// A server to measure with. Its tool `echo` gives back what it is told as `message`.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its name in a table.
+    pub name: &'static str,
+    command: Vec<OsString>,
 }
 
-/// A server as most are written; `None` where there is no node.
-pub fn node_server() -> Option<Vec<OsString>> {
-    let folders = std::env::var_os("PATH")?;
-    let node = std::env::split_paths(&folders).map(|folder| folder.join("node"));
-    let node = node.into_iter().find(|path| path.is_file())?;
-    let script: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/fixtures/mcp_server.mjs");
-    Some(vec![node.into(), script.into()])
+impl Server {
+    /// The least server, written in Rust: it finds the id and answers.
+    pub fn least() -> Self {
+        let command = vec![afresh_binary().with_file_name("mcp-echo").into()];
+        Self { name: "the least server", command }
+    }
+
+    /// The least server, which takes a while to start.
+    pub fn slow(start: Duration) -> Self {
+        let mut server = Self::least();
+        server.command.extend(["--start".into(), start.as_millis().to_string().into()]);
+        Self { name: "a slow server", ..server }
+    }
+
+    /// A loop on Node that reads lines and answers; `None` where there is no node.
+    pub fn bare_node() -> Option<Self> {
+        let folders = std::env::var_os("PATH")?;
+        let node = std::env::split_paths(&folders).map(|folder| folder.join("node"));
+        let node = node.into_iter().find(|path| path.is_file())?;
+        let command = vec![node.into(), fixture("mcp_server.mjs").into()];
+        Some(Self { name: "a bare loop on Node", command })
+    }
+
+    /// The npm package server-everything as it is: the reference server on Node. `None` where the
+    /// packages of the interop suite are not installed. It tells no process id.
+    pub fn everything() -> Option<Self> {
+        let script = "npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+        let script = interop(script)?;
+        let command = vec![interop("bin/node")?.into(), script.into(), "stdio".into()];
+        Some(Self { name: "server-everything", command })
+    }
+
+    /// A server on the official TypeScript SDK; `None` where it is not installed.
+    pub fn sdk() -> Option<Self> {
+        interop("npm/node_modules/@modelcontextprotocol/server")?;
+        let command = vec![interop("bin/node")?.into(), fixture("mcp_sdk_server.mjs").into()];
+        Some(Self { name: "TypeScript SDK", command })
+    }
+
+    /// Real servers on Node, as far as they are installed. Says so where they are not.
+    pub fn real(report: &Report) -> Vec<Self> {
+        let servers: Vec<Self> = [Self::everything(), Self::sdk()].into_iter().flatten().collect();
+        if servers.is_empty() {
+            report.note(
+                "SKIPPED  real servers on Node: run `tests/interop/install`, which fetches them",
+            );
+        }
+        servers
+    }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/fixtures").join(name)
+}
+
+/// Something that `tests/interop/install` installs.
+fn interop(path: &str) -> Option<PathBuf> {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/interop");
+    let cache = std::env::var_os("INTEROP_CACHE").map_or(default, PathBuf::from);
+    let path = std::path::absolute(cache.join(path)).ok()?;
+    path.exists().then_some(path)
 }
 
 /// One connection.
@@ -57,7 +114,13 @@ pub struct Peer {
 
 impl Peer {
     /// Starts a server, and what is between; nothing is said yet.
-    pub fn start(env: &TestEnv, way: Way, server: &[OsString]) -> Self {
+    pub fn start(env: &TestEnv, way: Way, server: &Server) -> Self {
+        Self::start_with(env, way, &[], server)
+    }
+
+    /// The same, with more options for `afresh mcp`.
+    pub fn start_with(env: &TestEnv, way: Way, options: &[&str], server: &Server) -> Self {
+        let server = &server.command;
         let mut command = match way {
             Way::Direct => Command::new(&server[0]),
             Way::Pump => Command::new(afresh_binary().with_file_name("mcp-pump")),
@@ -66,9 +129,10 @@ impl Peer {
         match way {
             Way::Direct => command.args(&server[1..]),
             Way::Pump => command.args(server),
-            Way::Afresh => command.args(AFRESH_WORDS).args(server),
+            Way::Afresh => command.args(AFRESH_WORDS).args(options).arg("--").args(server),
         };
         env.furnish(&mut command);
+        command.envs(std::env::var_os("INTEROP_CACHE").map(|cache| ("INTEROP_CACHE", cache)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("it starts");
         let stdin = child.stdin.take();
@@ -78,8 +142,13 @@ impl Peer {
     }
 
     /// Starts a server and opens the session.
-    pub fn connect(env: &TestEnv, way: Way, server: &[OsString]) -> Self {
-        let mut peer = Self::start(env, way, server);
+    pub fn connect(env: &TestEnv, way: Way, server: &Server) -> Self {
+        Self::connect_with(env, way, &[], server)
+    }
+
+    /// The same, with more options for `afresh mcp`.
+    pub fn connect_with(env: &TestEnv, way: Way, options: &[&str], server: &Server) -> Self {
+        let mut peer = Self::start_with(env, way, options, server);
         peer.initialize();
         peer
     }
@@ -116,15 +185,21 @@ impl Peer {
         self.stdin.as_mut().expect("it is open").write_all(lines).expect("it reads");
     }
 
-    /// Waits for a line, and returns how long it is.
-    pub fn skip(&mut self) -> usize {
-        self.line.clear();
-        let length = self.stdout.read_until(b'\n', &mut self.line).expect("it is readable");
-        assert!(length > 0, "an answer, and not the end");
-        length
+    /// Waits for an answer. What a server tells by itself does not count.
+    pub fn skip(&mut self) {
+        loop {
+            self.line.clear();
+            let length = self.stdout.read_until(b'\n', &mut self.line).expect("it is readable");
+            assert!(length > 0, "an answer, and not the end");
+            // Some write the method first, and none writes a long one.
+            let beginning = &self.line[..length.min(128)];
+            if !beginning.windows(15).any(|word| word == b"\"notifications/") {
+                return;
+            }
+        }
     }
 
-    /// Waits for a line.
+    /// Waits for an answer.
     pub fn hear(&mut self) -> String {
         self.skip();
         String::from_utf8_lossy(&self.line).into_owned()
@@ -158,7 +233,7 @@ impl Peer {
     }
 }
 
-const AFRESH_WORDS: [&str; 10] = [
+const AFRESH_WORDS: [&str; 9] = [
     "mcp",
     "--delay",
     "0s",
@@ -168,7 +243,6 @@ const AFRESH_WORDS: [&str; 10] = [
     "0",
     "--crash-loop-count",
     "0",
-    "--",
 ];
 
 impl Drop for Peer {
