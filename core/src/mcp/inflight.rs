@@ -1,7 +1,8 @@
 //! What is owed to the client: every request that has not been answered.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
+use std::collections::btree_map::Entry;
+use std::ops::Deref;
 
 use super::envelope::Id;
 use crate::id::Generation;
@@ -29,6 +30,23 @@ impl Flights {
         Some(flight)
     }
 
+    /// Takes one out, if it is what is meant; looks it up once.
+    pub(super) fn remove_if(
+        &mut self,
+        id: &Id,
+        is_meant: impl FnOnce(&Flight) -> bool,
+    ) -> Option<Flight> {
+        let Entry::Occupied(entry) = self.all.entry(id.clone()) else { return None };
+        let flight = is_meant(entry.get()).then(|| entry.remove())?;
+        self.bytes -= flight.line.len();
+        Some(flight)
+    }
+
+    /// To change where one is; its line stays as it is.
+    pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Flight> {
+        self.all.get_mut(id)
+    }
+
     /// Whether there are more than may be. One alone may have any length.
     pub(super) fn are_too_many(&self) -> bool {
         let too_long = self.bytes > FLIGHTS_BYTES_MAX && self.all.len() > 1;
@@ -41,12 +59,6 @@ impl Deref for Flights {
 
     fn deref(&self) -> &Self::Target {
         &self.all
-    }
-}
-
-impl DerefMut for Flights {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.all
     }
 }
 

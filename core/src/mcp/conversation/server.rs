@@ -1,7 +1,5 @@
 //! The server's side: what instances ask, tell and answer.
 
-use std::collections::btree_map::Entry;
-
 use super::super::answer::{self, Why};
 use super::super::envelope::{self, Id, Message, look, param};
 use super::super::inflight::Flight;
@@ -127,22 +125,17 @@ impl Conversation {
             return self.own_answered(generation, id, &line, is_error, effects);
         }
         let leaving = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Leaving);
-        let Entry::Occupied(flight) = self.flights.entry(id.clone()) else {
-            // Twice, or never asked: nobody waits for it.
-            return;
-        };
-        // Nor for one of another generation.
-        if !flight.get().is_with(generation) {
-            return;
-        }
         // On its way out a server says that the connection is closed, or that it ends a listen in
         // good order: to the client neither is true.
-        let says_closed = is_error && json::get(&line, &["error", "code"]) == Some(b"-32000");
-        if leaving && (says_closed || flight.get().is_listen()) {
+        let says_closed = || is_error && json::get(&line, &["error", "code"]) == Some(b"-32000");
+        let is_answered = |flight: &Flight| {
+            flight.is_with(generation) && !(leaving && (flight.is_listen() || says_closed()))
+        };
+        let Some(flight) = self.flights.remove_if(id, is_answered) else {
+            // Twice, or never asked, or of another generation: nobody waits for it.
             return;
-        }
+        };
         self.health.has_answered |= self.serving == Some(generation);
-        let flight = flight.remove();
         self.memory.answered(id, &flight, &line, is_error);
         let line = match flight.method.as_str() {
             "initialize" | "server/discover" if !is_error => self.advertised(line),
