@@ -150,6 +150,13 @@ fn assert_no_record_is_missing(records: &[Value], gaps: Gaps) -> usize {
         match props["event_type"].as_str().expect("a type") {
             "trail_records_lost" => panic!("{record}"),
             "supervisor_started" => generations.clear(),
+            // One that is killed before it has become its program never started: that is on record too.
+            "server_exited" | "server_crashed" | "server_spawn_failed"
+                if props["pid"].is_null() =>
+            {
+                let service = props["service"].as_str().expect("a service").to_owned();
+                *generations.entry(service).or_default() += 1;
+            }
             "server_started" => {
                 let service = props["service"].as_str().expect("a service").to_owned();
                 let last = generations.entry(service).or_default();

@@ -121,6 +121,7 @@ fn an_old_one_that_dies_in_a_swap_is_followed_by_the_new_one() {
     wait_for("its end is told", || !env.events("server_exited").is_empty());
     fs::remove_file(hold).expect("it is there");
     assert_eq!(client.pid(), new);
+    assert_eq!(env.wait_for_pid("server_started", 2), new);
     let expected = [
         "server_restart_requested",
         "restart_marker_written",
