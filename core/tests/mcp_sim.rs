@@ -89,6 +89,8 @@ struct World {
     session: Session,
     next_id: u64,
     next_generation: u64,
+    /// Who gets all that is new.
+    serving: Option<u64>,
     servers: BTreeMap<u64, Server>,
     /// Requests of the client's without an answer, and whether they were cancelled.
     open: BTreeMap<Id, bool>,
@@ -127,6 +129,7 @@ impl World {
             session: Session::Closed,
             next_id: 0,
             next_generation: 1,
+            serving: None,
             servers: BTreeMap::new(),
             open: BTreeMap::new(),
             answered: BTreeSet::new(),
@@ -172,6 +175,7 @@ impl World {
                 if let Some(generation) = self.random.pick(&living)
                     && self.random.below(3) == 0
                 {
+                    self.serving.take_if(|serving| *serving == generation);
                     self.input(Input::Leaving { generation: Generation(generation) });
                 }
             }
@@ -315,6 +319,7 @@ impl World {
 
     fn end_server(&mut self, generation: u64) {
         let Some(server) = self.servers.remove(&generation) else { return };
+        self.serving.take_if(|serving| *serving == generation);
         let unread = self.random.below(server.lines.len() - server.read + 1);
         let read = server.lines.len() - unread;
         for (id, is_call) in server.lines[..read].iter().flatten() {
@@ -351,8 +356,11 @@ impl World {
                 if owes {
                     return;
                 }
+                if self.listens.contains(&id) {
+                    return;
+                }
                 format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{{"stray":true}}}}"#,
                     String::from_utf8_lossy(id.raw())
                 )
             }
@@ -393,6 +401,8 @@ impl World {
         for effect in self.conversation.handle(self.now, input) {
             self.perform(effect);
         }
+        let waits = self.conversation.report().waiting > 0;
+        self.check(self.serving.is_none() || !waits, "nobody waits while somebody serves");
         if let Some(at) = self.conversation.next_wakeup() {
             self.check(at >= self.now || self.conversation.owed() > 0, "wakeups are real");
         }
@@ -403,6 +413,7 @@ impl World {
             Effect::ToClient(line) => self.client_hears(&line),
             Effect::ToServer { generation, line } => self.server_hears(generation.0, &line),
             Effect::Replace { generation } => self.end_server(generation.0),
+            Effect::Serving { generation } => self.serving = Some(generation.0),
             Effect::Asked { id, asked: Asked::Status } => self.asked.push(id),
             other => writeln!(self.history, "    {other:?}").expect("a String takes all"),
         }
@@ -411,6 +422,8 @@ impl World {
     fn client_hears(&mut self, line: &[u8]) {
         writeln!(self.history, "    > client {}", String::from_utf8_lossy(line))
             .expect("a String takes all");
+        let is_stray = json::get(line, &["result", "stray"]).is_some();
+        self.check(!is_stray, "an answer is of the instance that was asked");
         match look(line) {
             Some(Message::Response { id: Some(id), is_error }) => {
                 if self.session == Session::Opening(id.clone()) {
