@@ -89,14 +89,18 @@ struct World {
     session: Session,
     next_id: u64,
     next_generation: u64,
+    /// Who gets all that is new.
+    serving: Option<u64>,
     servers: BTreeMap<u64, Server>,
     /// Requests of the client's without an answer, and whether they were cancelled.
     open: BTreeMap<Id, bool>,
     answered: BTreeSet<Id>,
     /// Requests that some instance has got.
     sent: BTreeSet<Id>,
-    /// Requests of servers that the client may answer: our id.
-    to_answer: Vec<Id>,
+    /// Requests of servers that the client may answer: our id, and whose they are.
+    to_answer: BTreeMap<Id, u64>,
+    /// Requests of the client's that stay open as long as it likes.
+    listens: BTreeSet<Id>,
     /// Calls that an instance has read: it may have done them.
     done: BTreeSet<Id>,
     /// Calls of our own tools that wait for a word from outside.
@@ -125,11 +129,13 @@ impl World {
             session: Session::Closed,
             next_id: 0,
             next_generation: 1,
+            serving: None,
             servers: BTreeMap::new(),
             open: BTreeMap::new(),
             answered: BTreeSet::new(),
             sent: BTreeSet::new(),
-            to_answer: Vec::new(),
+            to_answer: BTreeMap::new(),
+            listens: BTreeSet::new(),
             done: BTreeSet::new(),
             asked: Vec::new(),
             offer: 0,
@@ -169,6 +175,7 @@ impl World {
                 if let Some(generation) = self.random.pick(&living)
                     && self.random.below(3) == 0
                 {
+                    self.serving.take_if(|serving| *serving == generation);
                     self.input(Input::Leaving { generation: Generation(generation) });
                 }
             }
@@ -210,10 +217,14 @@ impl World {
         }
         self.now = self.now + PATIENCE + RESTART_ANSWER_MAX;
         self.input(Input::Wakeup);
-        let unanswered: Vec<&Id> =
+        let open: Vec<&Id> =
             self.open.iter().filter(|(_, cancelled)| !**cancelled).map(|(id, _)| id).collect();
+        let unanswered: Vec<&&Id> = open.iter().filter(|id| !self.listens.contains(id)).collect();
         self.check(unanswered.is_empty(), &format!("all is answered, but {unanswered:?}"));
-        self.check(self.conversation.owed() == 0, "nothing is owed");
+        self.check(self.conversation.owed() == open.len(), "nothing else is owed");
+        let last = self.servers.values().last();
+        let is_known = |id: &&Id| last.is_some_and(|server| server.seen.contains(id));
+        self.check(open.iter().all(is_known), "the last instance knows who listens");
         let now = self.servers.values().last().map(|server| server.offer);
         let knows = self.modern || self.seen_offer.is_none() || self.seen_offer == now;
         self.check(knows, "the client knows what is offered");
@@ -243,7 +254,10 @@ impl World {
                 "logging/setLevel",
                 "resources/subscribe",
             ];
-            all[self.random.below(all.len())]
+            match self.random.below(30) {
+                0 if self.modern => "subscriptions/listen",
+                _ => all[self.random.below(all.len())],
+            }
         };
         let name = ["t", "t", "t", "restart_server", "server_status"][self.random.below(5)];
         let line = format!(
@@ -251,6 +265,9 @@ impl World {
             id % 5
         );
         self.open.insert(Id::new(raw.as_bytes()), false);
+        if method == "subscriptions/listen" {
+            self.listens.insert(Id::new(raw.as_bytes()));
+        }
         if method == "tools/list" {
             self.lists.insert(Id::new(raw.as_bytes()));
         }
@@ -282,8 +299,9 @@ impl World {
     }
 
     fn client_answers(&mut self) {
-        if let Some(id) = self.random.pick(&self.to_answer) {
-            self.to_answer.retain(|other| *other != id);
+        let ids: Vec<Id> = self.to_answer.keys().cloned().collect();
+        if let Some(id) = self.random.pick(&ids) {
+            self.to_answer.remove(&id);
             let line = format!(
                 r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
                 String::from_utf8_lossy(id.raw())
@@ -301,6 +319,7 @@ impl World {
 
     fn end_server(&mut self, generation: u64) {
         let Some(server) = self.servers.remove(&generation) else { return };
+        self.serving.take_if(|serving| *serving == generation);
         let unread = self.random.below(server.lines.len() - server.read + 1);
         let read = server.lines.len() - unread;
         for (id, is_call) in server.lines[..read].iter().flatten() {
@@ -313,6 +332,8 @@ impl World {
             how: "ended".to_owned(),
             superseded: false,
         });
+        let left = self.to_answer.values().any(|of| *of == generation);
+        self.check(!left, "what it has asked is taken back");
     }
 
     fn server_speaks(&mut self, generation: u64) {
@@ -336,8 +357,11 @@ impl World {
                 if owes {
                     return;
                 }
+                if self.listens.contains(&id) {
+                    return;
+                }
                 format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#,
+                    r#"{{"jsonrpc":"2.0","id":{},"result":{{"stray":true}}}}"#,
                     String::from_utf8_lossy(id.raw())
                 )
             }
@@ -378,6 +402,8 @@ impl World {
         for effect in self.conversation.handle(self.now, input) {
             self.perform(effect);
         }
+        let waits = self.conversation.report().waiting > 0;
+        self.check(self.serving.is_none() || !waits, "nobody waits while somebody serves");
         if let Some(at) = self.conversation.next_wakeup() {
             self.check(at >= self.now || self.conversation.owed() > 0, "wakeups are real");
         }
@@ -388,6 +414,7 @@ impl World {
             Effect::ToClient(line) => self.client_hears(&line),
             Effect::ToServer { generation, line } => self.server_hears(generation.0, &line),
             Effect::Replace { generation } => self.end_server(generation.0),
+            Effect::Serving { generation } => self.serving = Some(generation.0),
             Effect::Asked { id, asked: Asked::Status } => self.asked.push(id),
             other => writeln!(self.history, "    {other:?}").expect("a String takes all"),
         }
@@ -396,6 +423,8 @@ impl World {
     fn client_hears(&mut self, line: &[u8]) {
         writeln!(self.history, "    > client {}", String::from_utf8_lossy(line))
             .expect("a String takes all");
+        let is_stray = json::get(line, &["result", "stray"]).is_some();
+        self.check(!is_stray, "an answer is of the instance that was asked");
         match look(line) {
             Some(Message::Response { id: Some(id), is_error }) => {
                 if self.session == Session::Opening(id.clone()) {
@@ -405,12 +434,23 @@ impl World {
                     self.seen_offer = self.lists.remove(&id).then_some(offer).or(self.seen_offer);
                 }
                 let open = self.open.remove(&id);
-                self.check(open.is_some(), "an answer is to an open request");
+                self.check(open == Some(false), "an answer is to a request that is open");
                 let first = self.answered.insert(id);
                 self.check(first, "and it is the only one");
             }
-            Some(Message::Request { id, .. }) => self.to_answer.push(id),
+            Some(Message::Request { id, .. }) => {
+                let name = json::text(id.raw()).unwrap_or_default();
+                let of =
+                    name.strip_prefix('s').and_then(|name| name.split(':').next()?.parse().ok());
+                self.check(of.is_some(), "a question tells whose it is");
+                self.to_answer.insert(id, of.unwrap_or_default());
+            }
             Some(Message::Notification { method }) => {
+                if method == "notifications/cancelled" {
+                    let id = param(line, &["requestId"]).map(Id::new);
+                    let known = id.and_then(|id| self.to_answer.remove(&id));
+                    self.check(known.is_some(), "only a question that is open is taken back");
+                }
                 if method == "notifications/tools/list_changed" {
                     let differs = self.servers.values().any(|s| Some(s.offer) != self.seen_offer);
                     self.check(differs, "a change is told only where there is one");
@@ -449,7 +489,9 @@ impl World {
                     self.check(number >= server.last_number, "requests keep their order");
                     server.last_number = number;
                 }
-                server.owes.push(id);
+                if method != "subscriptions/listen" {
+                    server.owes.push(id);
+                }
             }
             Some(Message::Response { id: Some(id), .. }) => {
                 self.check(server.asked.remove(&id), "an answer reaches the instance that asked");

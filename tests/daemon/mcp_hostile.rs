@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 
-use afresh_tests::connection::Connection;
+use afresh_tests::connection::{Connection, kill_server};
 use afresh_tests::{TestEnv, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 const SERVER: &str = env!("CARGO_BIN_EXE_mcp-rogue");
@@ -70,7 +69,7 @@ fn an_id_that_is_in_use_is_not_answered_twice() {
     connection.write(call_line("1", "hold").as_bytes());
     connection.write(call_line("1", "pid").as_bytes());
     let pid = connection.assert_works();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    kill_server(pid);
     let answer = connection.hear_answer();
     assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(1), &json!(true)));
     assert!(connection.log().contains("not a message"), "{}", connection.log());
@@ -161,7 +160,7 @@ fn a_batch_is_taken_apart_and_brackets_are_only_brackets() {
             );
             // One that was cancelled is forgotten with its instance.
             let pid = connection.assert_works();
-            kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+            kill_server(pid);
             wait_for("the next", || env.events("server_started").len() > 1);
             connection.assert_works();
         }
@@ -192,7 +191,7 @@ fn the_handshake_may_come_late_or_twice() {
     connection.open();
     connection.open();
     let pid = connection.assert_works();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    kill_server(pid);
     assert_ne!(connection.assert_works(), pid);
     connection.open();
     connection.assert_works();
@@ -222,7 +221,7 @@ fn a_hundred_thousand_calls_at_once_are_answered_once_each_in_bounded_memory() {
         if refused == CALLS - 10_000 && answers.len() == refused {
             let resident = connection.resident();
             assert!(resident < LITTLE, "{resident} kB");
-            kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+            kill_server(pid);
         }
     }
     assert!(answers.values().all(|count| *count == 1) && refused == CALLS - 10_000, "{refused}");

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use afresh_tests::connection::Connection;
+use afresh_tests::connection::{Connection, kill_server};
 use afresh_tests::{TestEnv, process, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -78,7 +78,7 @@ fn one_that_never_shakes_hands_holds_up_nobody_who_wants_to_go() {
         connection.send("1", "initialize", &json!({"protocolVersion": "2025-11-25"}));
         let pid = env.wait_for_pid("server_started", 1);
         // Its successor is asked again.
-        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+        kill_server(pid);
         wait_for("the next one is there", || env.events("server_started").len() > 1);
         assert_eq!(connection.try_hear(), None);
         connection.hang_up(&env);
@@ -142,7 +142,7 @@ fn its_questions_are_taken_back_when_it_is_gone() {
     let question = connection.hear();
     assert_eq!(question["method"], "roots/list", "{question}");
     assert_eq!(connection.hear()["id"], 1);
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    kill_server(pid);
     let told = connection.hear();
     assert_eq!(told["method"], "notifications/cancelled", "{told}");
     assert_eq!(told["params"]["requestId"], question["id"], "{told}");
@@ -161,7 +161,7 @@ fn one_whose_tools_change_all_the_time_is_asked_once_at_a_time() {
     let answer = connection.ask("1", "tools/list", &json!({}));
     assert_eq!(answer["result"]["tools"][0]["name"], "pid", "{answer}");
     let pid = connection.assert_works();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    kill_server(pid);
     // While its lists are compared, it can be called.
     assert_ne!(connection.assert_works(), pid);
     // In the end the client is told once, and looks for itself.

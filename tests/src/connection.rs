@@ -182,6 +182,14 @@ impl Connection {
     }
 }
 
+/// Kills a server, and waits until it is gone: one that is being killed may still take what is written
+/// to it, and nobody can tell then whether it has done it.
+#[track_caller]
+pub fn kill_server(pid: i32) {
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    wait_for("it is gone", || crate::process::read(pid).is_none());
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         self.child.kill().ok();

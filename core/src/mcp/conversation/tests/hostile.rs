@@ -1,7 +1,9 @@
 //! Peers that confuse ids, ask too much, and nest batches.
 
 use super::*;
-use crate::limits::{ASKED_MAX, FLIGHTS_BYTES_MAX, FLIGHTS_MAX, MESSAGE_BYTES_MAX, PONGS_MAX};
+use crate::limits::{
+    ASKED_MAX, FLIGHTS_BYTES_MAX, FLIGHTS_MAX, MESSAGE_BYTES_MAX, PONGS_MAX, QUEUE_BYTES_MAX,
+};
 
 fn to_client(done: &[Done]) -> Vec<&str> {
     let texts = done.iter().filter_map(|done| match done {
@@ -102,4 +104,18 @@ fn a_server_that_asks_without_end_is_not_passed_on_without_end() {
         assert_eq!(bench.server(2, ping).len(), 1);
     }
     assert_eq!(bench.server(2, ping), []);
+}
+
+#[test]
+fn what_is_cancelled_while_it_waits_leaves_its_room_to_others() {
+    let mut bench = Bench::legacy();
+    bench.end(1);
+    let long = format!(r#"{{"x":"{}"}}"#, "x".repeat(QUEUE_BYTES_MAX / 2));
+    for id in 100..110 {
+        assert!(to_client(&bench.client(&request(id, "tools/call", &long))).is_empty(), "{id}");
+        bench.client(&format!(
+            r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+        ));
+    }
+    assert_eq!(bench.conversation.owed(), 0);
 }
