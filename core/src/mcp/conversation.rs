@@ -24,7 +24,7 @@ use self::health::Health;
 use self::lists::Settling;
 use self::own::RestartCall;
 use super::envelope::Id;
-use super::inflight::{Flight, Flights};
+use super::inflight::{Flight, Flights, Place};
 use super::lists::{Changes, Kind, List, Pages};
 use super::memory::Memory;
 use super::tools::{Asked, Said, Tools};
@@ -232,7 +232,7 @@ pub struct Settings {
 /// What can be said of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Requests of the client's that have no answer yet.
+    /// Requests of the client's that the server has not answered yet.
     pub owed: usize,
     /// Of these, the ones that wait for an instance.
     pub waiting: usize,
@@ -371,8 +371,9 @@ impl Conversation {
 
     /// What can be said of it now.
     pub fn report(&self) -> Report {
+        let is_the_servers = |flight: &&Flight| !flight.cancelled && flight.place != Place::Ours;
         Report {
-            owed: self.owed(),
+            owed: self.flights.values().filter(is_the_servers).count(),
             waiting: self.waiting.len(),
             tools: self.known.get(&Kind::Tools).map(List::len),
             last_changes: self.last_changes.clone(),
