@@ -86,7 +86,7 @@ fn swap(report: &mut Report, server: &Server, rounds: usize) {
     let name = server.name;
     row(report, &format!("{name}, no restart"), &quiet);
     row(report, &format!("{name}, swap"), &swapped);
-    let pause = (swapped.median().as_secs_f64() - quiet.median().as_secs_f64()) * 1e3;
+    let pause = swapped.median_added_to(&quiet);
     report.target(
         &format!("{name}, the longest wait in a swap, more than without"),
         pause,
@@ -142,7 +142,7 @@ fn crash(report: &mut Report, server: &Server, rounds: usize) {
     let name = server.name;
     row(report, &format!("{name}, its own start"), &own);
     row(report, &format!("{name}, SIGKILL"), &pauses);
-    let added = (pauses.median().as_secs_f64() - own.median().as_secs_f64()) * 1e3;
+    let added = pauses.median_added_to(&own);
     report.target(
         &format!("{name}, the pause after a crash, more than its start"),
         added,

@@ -82,6 +82,16 @@ impl Samples {
         self.0.len()
     }
 
+    /// The median of what each is more than the other's of the same round, in milliseconds: what
+    /// burdens the machine for a while burdens both. Panics without samples.
+    pub fn median_added_to(&self, other: &Self) -> f64 {
+        let pairs = self.0.iter().zip(&other.0);
+        let mut added: Vec<f64> =
+            pairs.map(|(own, other)| (own.as_secs_f64() - other.as_secs_f64()) * 1e3).collect();
+        added.sort_by(f64::total_cmp);
+        added[added.len() / 2]
+    }
+
     /// The time that this part of them, between 0 and 1, does not exceed. Panics without samples.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut sorted = self.0.clone();
@@ -279,6 +289,11 @@ mod tests {
         }
         assert_eq!(samples.median(), Duration::from_millis(3));
         assert_eq!(samples.quantile(1.0), Duration::from_millis(5));
+        let mut others = Samples::default();
+        for millis in [3, 2, 3, 2, 3] {
+            others.push(Duration::from_millis(millis));
+        }
+        assert_eq!(samples.median_added_to(&others).round(), 0.0);
     }
 
     #[test]

@@ -72,6 +72,16 @@ pub const LAST_WORDS_BYTES_MAX: usize = 1024 * 1024;
 /// No pipe of ours holds more: a line that is further back than this has been read.
 pub const PIPE_BYTES_MAX: usize = 1024 * 1024;
 
+/// With so many requests on their way, lines that come one by one are gathered for a moment before the
+/// next read. With fewer, none is ever held up.
+pub const GATHER_FROM: usize = 16;
+
+/// So many lines in one read are enough to go on without.
+pub const GATHER_BELOW: usize = 4;
+
+/// How long that moment is; the system makes about twice as much of it.
+pub const GATHER_FOR: Duration = Duration::from_micros(50);
+
 /// How often in a row the pipes of a conversation are served before everything else is looked at.
 pub const TALK_TURNS_MAX: u32 = 32;
 

@@ -380,6 +380,11 @@ impl Conversation {
         }
     }
 
+    /// How many requests of the client's are on their way, be it that it wants no answer any more.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
     /// How many requests of the client's have no answer yet.
     pub fn owed(&self) -> usize {
         self.flights.values().filter(|flight| !flight.cancelled).count()

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{CLIENT_GONE_WITHIN, RETRY_WHEN_WANTED, SPARE_KEPT, TALK_TURNS_MAX};
+use afresh_core::limits::{
+    CLIENT_GONE_WITHIN, GATHER_BELOW, GATHER_FOR, GATHER_FROM, RETRY_WHEN_WANTED, SPARE_KEPT,
+    TALK_TURNS_MAX,
+};
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
@@ -101,6 +104,7 @@ impl Front {
                 biased;
                 () = talk(&mut self.wires, &mut heard), if has_turn => {
                     turns += 1;
+                    self.gather(heard.len());
                     for word in heard.drain(..) {
                         self.hear(word).await;
                     }
@@ -131,6 +135,14 @@ impl Front {
         if !self.leaving {
             let why = "it has ended, and it is not started again".to_owned();
             self.converse(Input::Down { why }).await;
+        }
+    }
+
+    /// Rests for a moment where many answers are owed and come one by one, so that the next ones are
+    /// passed on together: to be woken for each of them takes more of the processor than to pass it on.
+    fn gather(&self, heard: usize) {
+        if heard < GATHER_BELOW && self.conversation.in_flight() >= GATHER_FROM {
+            std::thread::sleep(GATHER_FOR);
         }
     }
 
