@@ -16,60 +16,30 @@ fn main() -> ExitCode {
 fn run(report: &mut Report) {
     report.row("", &["median", "p90", "x direct"]);
     // It does nothing but write: what is seen is the time of the pipes alone.
-    measure(report, &Server::least(), Ask::Big);
+    measure(report, &Server::least());
     match Server::bare_node() {
         Some(node) => {
-            measure(report, &node, Ask::Big);
+            measure(report, &node);
         }
         None => report.note("SKIPPED  a bare loop on Node: no node on PATH"),
     }
-    // This one has no tool with a large result of its own: what it gives back it must be told first.
-    let asks = [(Server::everything(), Ask::Echo), (Server::sdk(), Ask::Big)];
-    if Server::real(report).is_empty() {
-        return;
-    }
-    for (server, ask) in asks {
-        let Some(server) = server else { continue };
-        let ratio = measure(report, &server, ask);
-        report.target(&format!("{}, {}, x direct", server.name, ask.name()), ratio, 1.2, "");
-    }
-}
-
-/// How a large result is come by.
-#[derive(Clone, Copy)]
-enum Ask {
-    /// By its length.
-    Big,
-    /// By saying it all.
-    Echo,
-}
-
-impl Ask {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Big => "a result of 10 MiB",
-            Self::Echo => "10 MiB there and back",
-        }
-    }
-
-    fn line(self, peer: &mut Peer) -> Vec<u8> {
-        match self {
-            Self::Big => peer.call_line("big", &format!(r#"{{"bytes":{BYTES}}}"#)),
-            Self::Echo => {
-                peer.call_line("echo", &format!(r#"{{"message":"{}"}}"#, "x".repeat(BYTES)))
-            }
-        }
-    }
+    // server-everything has no large result, and takes no message of 10 MiB that it could give back.
+    let Some(sdk) = Server::sdk() else {
+        return report
+            .note("SKIPPED  a real server on Node: run `tests/interop/install`, which fetches it");
+    };
+    let ratio = measure(report, &sdk);
+    report.target(&format!("{}, a result of 10 MiB, x direct", sdk.name), ratio, 1.2, "");
 }
 
 /// How many times longer it takes through afresh.
-fn measure(report: &Report, server: &Server, ask: Ask) -> f64 {
+fn measure(report: &Report, server: &Server) -> f64 {
     let env = TestEnv::new();
     let ways = [Way::Direct, Way::Pump, Way::Afresh];
     let mut sides = ways.map(|way| (Peer::connect(&env, way, server), Samples::default()));
     for round in 0..=ROUNDS {
         for (peer, samples) in &mut sides {
-            let line = ask.line(peer);
+            let line = peer.call_line("big", &format!(r#"{{"bytes":{BYTES}}}"#));
             let took = peer.time(&line);
             // The first round is to warm up.
             if round > 0 {
