@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, RETRY_WHEN_WANTED, SPARE_KEPT,
-    TALK_TURNS_MAX,
+    CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, HANDSHAKE_MAX, RETRY_WHEN_WANTED,
+    SPARE_KEPT, TALK_TURNS_MAX,
 };
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
@@ -214,10 +214,10 @@ impl Front {
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
             Heard::InstanceSilent(generation) => {
-                self.turned_away(generation, "it closed its stdout").await;
+                self.turned_away(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
             }
             Heard::InstanceDeaf(generation) => {
-                self.turned_away(generation, "it closed its stdin").await;
+                self.turned_away(generation, CLOSED_STDIN_MAX, "it closed its stdin").await;
             }
             Heard::InstanceGone { generation, read } => self.gone(generation, read).await,
         }
@@ -225,9 +225,9 @@ impl Front {
 
     /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
     /// that matters.
-    async fn turned_away(&mut self, generation: Generation, why: &'static str) {
+    async fn turned_away(&mut self, generation: Generation, within: Duration, why: &'static str) {
         if !self.leaving {
-            let until = Instant::now() + CLOSED_STDOUT_MAX;
+            let until = Instant::now() + within;
             self.deadlines.insert(generation, (until, why));
         }
         self.converse(Input::Leaving { generation }).await;

@@ -80,6 +80,12 @@ impl Pipe for PipeWriter {
     fn unread(&self) -> Option<usize> {
         unread(self)
     }
+
+    fn closed(&self) -> Option<Moment> {
+        let interest = Interest::READABLE.add(Interest::ERROR);
+        let watched = watch(self.as_fd(), interest).ok()?;
+        Some(Box::pin(abandoned(watched, interest)))
+    }
 }
 
 /// A socket that others may use too.

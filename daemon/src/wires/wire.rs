@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::memory::{Buffers, Waiting};
 use super::sent::Sent;
-use super::{Reader, Writer};
+use super::{Moment, Reader, Writer};
 
 /// The pipes of one peer.
 pub(super) struct Wire {
@@ -19,6 +19,9 @@ pub(super) struct Wire {
     pub(super) lines: Lines,
     /// None after its end, and when the peer does not take anything any more.
     pub(super) writer: Option<Writer>,
+    /// When the peer is seen not to take anything any more; goes with the writer, as it holds the same
+    /// pipe.
+    closed: Option<Moment>,
     pub(super) waiting: Waiting,
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
@@ -38,6 +41,7 @@ impl Wire {
             reader: Some(reader),
             lines: Lines::default(),
             writer: Some(writer),
+            closed: None,
             waiting: Waiting::default(),
             is_ending: false,
             sent: Sent::default(),
@@ -46,6 +50,26 @@ impl Wire {
             is_wide_in: false,
             is_wide_out: false,
         }
+    }
+
+    /// Looks out for a peer that closes its end while nothing is written to it.
+    pub(super) fn watch(&mut self) {
+        self.closed = self.writer.as_ref().and_then(|writer| writer.closed());
+    }
+
+    /// Whether the peer has closed its end, by no will of ours. Asks to be woken when it does.
+    pub(super) fn is_deaf(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(closed) = &mut self.closed
+            && closed.as_mut().poll(context).is_ready()
+        {
+            self.break_off();
+        }
+        self.writer.is_none() && !self.is_ending
+    }
+
+    fn take_writer(&mut self) -> Option<Writer> {
+        self.closed = None;
+        self.writer.take()
     }
 
     pub(super) fn send(&mut self, line: Vec<u8>) {
@@ -71,12 +95,12 @@ impl Wire {
     pub(super) fn end(&mut self) {
         self.is_ending = true;
         if self.waiting.bytes == 0 {
-            self.writer = None;
+            self.take_writer();
         }
     }
 
     pub(super) fn break_off(&mut self) {
-        self.unread = self.writer.take().and_then(|writer| writer.unread());
+        self.unread = self.take_writer().and_then(|writer| writer.unread()).or(self.unread);
         self.lost += self.waiting.bytes;
         self.waiting = Waiting::default();
     }
@@ -104,7 +128,7 @@ impl Wire {
             }
         }
         if self.is_ending {
-            self.writer = None;
+            self.take_writer();
         }
     }
 
