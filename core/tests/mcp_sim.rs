@@ -352,9 +352,10 @@ impl World {
                 // Something that it has answered already, or that was another's.
                 let id =
                     Id::new(self.random.below(self.next_id as usize + 1).to_string().as_bytes());
-                let owes =
-                    self.servers.get(&generation).is_some_and(|server| server.owes.contains(&id));
-                if owes {
+                // What it says on its way out is not believed; then it may say it again.
+                let asked =
+                    self.servers.get(&generation).is_some_and(|server| server.seen.contains(&id));
+                if asked && self.open.contains_key(&id) {
                     return;
                 }
                 if self.listens.contains(&id) {

@@ -53,6 +53,12 @@ pub(crate) trait Pipe {
     fn far_end(&self) -> Option<Box<dyn Pipe + Send>> {
         None
     }
+
+    /// The moment when nobody reads it any more; `None` where only a write can tell. It holds the pipe
+    /// open.
+    fn closed(&self) -> Option<Moment> {
+        None
+    }
 }
 
 /// Something that happens once.
@@ -66,7 +72,7 @@ pub(crate) enum Heard {
     Instance(Generation, Frame),
     /// An instance that lives has closed its output, and all of it was told.
     InstanceSilent(Generation),
-    /// An instance does not take anything any more.
+    /// An instance that lives does not take anything any more.
     InstanceDeaf(Generation),
     /// An instance is gone, and all of its output was told.
     InstanceGone {
@@ -89,6 +95,8 @@ struct Instance {
     wire: Wire,
     /// It is known to run: nothing of it is told before that.
     has_begun: bool,
+    /// It does not take anything any more, and that was told.
+    is_deaf: bool,
     /// Comes when the process is gone.
     gone: Option<Moment>,
     /// How much of its last words may still be taken; set when the process is gone.
@@ -111,11 +119,13 @@ impl Wires {
             // Whoever would say it lives as long as the instance.
             gone.wait_for(|gone| *gone).await.ok();
         });
-        let wire = Wire::new(Box::new(stdout), Box::new(stdin));
+        let mut wire = Wire::new(Box::new(stdout), Box::new(stdin));
+        wire.watch();
         self.instances.push(Instance {
             generation,
             wire,
             has_begun: false,
+            is_deaf: false,
             gone: Some(gone),
             last_words: None,
             read: None,
@@ -180,12 +190,7 @@ impl Wires {
             heard.push(Heard::ClientGone);
         }
         for instance in &mut self.instances {
-            let was_broken = instance.wire.is_broken();
             instance.wire.write(context, &mut self.buffers);
-            let is_broken = instance.wire.is_broken() && !instance.wire.is_ending;
-            if is_broken && !was_broken {
-                heard.push(Heard::InstanceDeaf(instance.generation));
-            }
         }
         let mut was_read = !heard.is_empty();
         let has_room = |instance: &Instance| instance.wire.waiting.bytes < TALK_BYTES_MAX;
@@ -271,7 +276,15 @@ impl Instance {
             }
             // A process that could not be killed may hold the other end for ever.
             (Poll::Pending, Some(_)) => true,
-            (Poll::Pending, None) => return false,
+            // What it said before that comes first.
+            (Poll::Pending, None) => {
+                let is_deaf = !self.is_deaf && self.wire.is_deaf(context);
+                if is_deaf {
+                    self.is_deaf = true;
+                    heard.push(Heard::InstanceDeaf(generation));
+                }
+                return is_deaf;
+            }
         };
         if ended {
             // Half a line of an instance that is gone is nobody's.

@@ -35,7 +35,7 @@ fn one_that_closes_its_stdin_and_lives_on_is_replaced() {
     // It never got this: so it can be given to the next one.
     assert_ne!(connection.assert_works(), pid);
     wait_for("it is gone", || process::read(pid).is_none());
-    assert!(connection.log().contains("closed its stdin"), "{}", connection.log());
+    wait_for("it is said", || connection.log().contains("closed its stdin"));
     connection.hang_up(&env);
 }
 
@@ -174,15 +174,24 @@ fn one_whose_tools_change_all_the_time_is_asked_once_at_a_time() {
 }
 
 #[test]
-fn when_it_is_stopped_from_outside_who_waits_is_answered() {
+fn when_it_ends_for_good_who_waits_is_answered() {
     // O3
-    let env = TestEnv::new();
-    let mut connection = Connection::connect(&env, &QUICK, &[SERVER]);
-    let pid = connection.assert_works();
-    connection.write(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"hold\"}}\n");
-    connection.assert_works();
-    kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
-    let answer = connection.hear_answer();
-    assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(1), &json!(true)));
-    connection.assert_ends(&env, Some(0));
+    for by_itself in [false, true] {
+        let env = TestEnv::new();
+        let mut connection = Connection::connect(&env, &QUICK, &[SERVER]);
+        let pid = connection.assert_works();
+        connection.send("1", "tools/call", &json!({"name": "hold"}));
+        connection.assert_works();
+        if by_itself {
+            let exit = json!({"name": "exit", "arguments": {"code": 0}});
+            connection.send("2", "tools/call", &exit);
+        } else {
+            kill(Pid::from_raw(pid), Signal::SIGTERM).expect("it runs");
+        }
+        for id in 1..=1 + u32::from(by_itself) {
+            let answer = connection.hear_answer();
+            assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(id), &json!(true)));
+        }
+        connection.assert_ends(&env, Some(0));
+    }
 }

@@ -224,7 +224,9 @@ impl Storm {
         let mut instances = BTreeSet::new();
         let text = fs::read_to_string(self.env.work().join("done")).expect("something was done");
         for line in text.lines() {
-            let (number, pid) = line.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [number, pid] = words[..] else { panic!("{line}") };
+            assert_eq!(line.len(), 31, "{line}");
             *done.entry(number.parse().expect("a number")).or_default() += 1;
             instances.insert(pid);
         }
@@ -233,7 +235,8 @@ impl Storm {
         let twice: Vec<&u64> =
             done.iter().filter(|(_, n)| **n > 1).map(|(number, _)| number).collect();
         assert!(twice.is_empty(), "done twice: {twice:?}");
-        assert!(self.succeeded.iter().all(|number| count(number) == 1), "a success that is none");
+        let none: Vec<&u64> = self.succeeded.iter().filter(|number| count(number) == 0).collect();
+        assert!(none.is_empty(), "successes that are none: {none:?}");
         assert!(self.undone.iter().all(|number| count(number) == 0), "done after all");
         // Most calls are not touched by it.
         assert!(self.unknown.len() < calls as usize / 4, "{} unknown", self.unknown.len());

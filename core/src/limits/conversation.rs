@@ -89,7 +89,11 @@ pub const TALK_TURNS_MAX: u32 = 32;
 /// else: two may be started at once, a candidate and a spare. One more would hold up the loop.
 pub const TALKERS_MAX: usize = 16;
 
-/// How long a server may live on after it has closed its stdout or its stdin; then it counts as crashed.
+/// How long a server may live on after it has closed its stdin; then it counts as crashed. It may have
+/// answers to write before it exits, with a code that matters; what is new waits for the next one.
+pub const CLOSED_STDIN_MAX: Duration = Duration::from_secs(5);
+
+/// How long a server may live on after it has closed its stdout; then it counts as crashed.
 pub const CLOSED_STDOUT_MAX: Duration = Duration::from_millis(250);
 
 /// Pages of one list that are read to compare it; a longer one is not compared.

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, GATHER_BELOW, GATHER_FOR, GATHER_FROM, RETRY_WHEN_WANTED, SPARE_KEPT,
-    TALK_TURNS_MAX,
+    CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, GATHER_BELOW, GATHER_FOR, GATHER_FROM,
+    RETRY_WHEN_WANTED, SPARE_KEPT, TALK_TURNS_MAX,
 };
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
@@ -225,10 +225,10 @@ impl Front {
                 self.converse(Input::ServerTooLong { generation, beginning }).await;
             }
             Heard::InstanceSilent(generation) => {
-                self.turned_away(generation, "it closed its stdout").await;
+                self.turned_away(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
             }
             Heard::InstanceDeaf(generation) => {
-                self.turned_away(generation, "it closed its stdin").await;
+                self.turned_away(generation, CLOSED_STDIN_MAX, "it closed its stdin").await;
             }
             Heard::InstanceGone { generation, read } => self.gone(generation, read).await,
         }

@@ -1,7 +1,9 @@
 //! Instances that come and go, as the conversation has to hear of them.
 
+use std::time::Duration;
+
 use afresh_core::id::Generation;
-use afresh_core::limits::{CLOSED_STDOUT_MAX, HANDSHAKE_MAX};
+use afresh_core::limits::HANDSHAKE_MAX;
 use afresh_core::mcp::Input;
 use afresh_core::service::{Ending, Input as ServiceInput, Rest};
 use tokio::time::Instant;
@@ -33,9 +35,14 @@ impl Front {
 
     /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
     /// that matters.
-    pub(super) async fn turned_away(&mut self, generation: Generation, why: &'static str) {
+    pub(super) async fn turned_away(
+        &mut self,
+        generation: Generation,
+        within: Duration,
+        why: &'static str,
+    ) {
         if !self.leaving {
-            let until = Instant::now() + CLOSED_STDOUT_MAX;
+            let until = Instant::now() + within;
             self.deadlines.insert(generation, (until, why));
         }
         self.converse(Input::Leaving { generation }).await;

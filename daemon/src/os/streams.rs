@@ -84,6 +84,12 @@ impl Pipe for PipeWriter {
     fn far_end(&self) -> Option<Box<dyn Pipe + Send>> {
         Some(Box::new(FarEnd(far_end(self)?)))
     }
+
+    fn closed(&self) -> Option<Moment> {
+        let interest = Interest::READABLE.add(Interest::ERROR);
+        let watched = watch(self.as_fd(), interest).ok()?;
+        Some(Box::pin(abandoned(watched, interest)))
+    }
 }
 
 /// The reading end of a pipe that was closed on our side.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::memory::{Buffers, Waiting};
 use super::sent::Sent;
-use super::{Pipe, Reader, Writer};
+use super::{Moment, Pipe, Reader, Writer};
 
 /// The pipes of one peer.
 pub(super) struct Wire {
@@ -19,6 +19,9 @@ pub(super) struct Wire {
     pub(super) lines: Lines,
     /// None after its end, and when the peer does not take anything any more.
     pub(super) writer: Option<Writer>,
+    /// When the peer is seen not to take anything any more; goes with the writer, as it holds the same
+    /// pipe.
+    closed: Option<Moment>,
     pub(super) waiting: Waiting,
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
@@ -40,6 +43,7 @@ impl Wire {
             reader: Some(reader),
             lines: Lines::default(),
             writer: Some(writer),
+            closed: None,
             waiting: Waiting::default(),
             is_ending: false,
             sent: Sent::default(),
@@ -49,6 +53,26 @@ impl Wire {
             is_wide_in: false,
             is_wide_out: false,
         }
+    }
+
+    /// Looks out for a peer that closes its end while nothing is written to it.
+    pub(super) fn watch(&mut self) {
+        self.closed = self.writer.as_ref().and_then(|writer| writer.closed());
+    }
+
+    /// Whether the peer has closed its end, by no will of ours. Asks to be woken when it does.
+    pub(super) fn is_deaf(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(closed) = &mut self.closed
+            && closed.as_mut().poll(context).is_ready()
+        {
+            self.break_off();
+        }
+        self.writer.is_none() && !self.is_ending
+    }
+
+    fn take_writer(&mut self) -> Option<Writer> {
+        self.closed = None;
+        self.writer.take()
     }
 
     pub(super) fn send(&mut self, line: Vec<u8>) {
@@ -81,13 +105,13 @@ impl Wire {
 
     /// The peer sees the end of its input; it may never read what is before it.
     fn close(&mut self) {
-        if let Some(writer) = self.writer.take() {
+        if let Some(writer) = self.take_writer() {
             self.far_end = writer.far_end();
         }
     }
 
     pub(super) fn break_off(&mut self) {
-        if let Some(writer) = self.writer.take() {
+        if let Some(writer) = self.take_writer() {
             self.unread = writer.unread();
         }
         self.lost += self.waiting.bytes;
