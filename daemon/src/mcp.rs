@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use afresh_core::config::HealthSettings;
 use afresh_core::control::Face;
+use afresh_core::id::ServiceId;
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, QUEUE_WAIT, TALKERS_MAX, TRAIL_SYNC_WAIT,
 };
@@ -35,7 +36,7 @@ use crate::output::Output;
 use crate::pipe::{Form, read_stdin_in_thread};
 use crate::process::{Processes, ignore_in_supervisor};
 use crate::store::chain;
-use crate::store::rotating::{RotatingFile, Tee};
+use crate::store::rotating::{RotatingFile, Tee, rotated};
 use crate::store::trace::Trace;
 use crate::supervise::{Supervise, seed};
 use crate::wires::{Moment, Wires, Writer};
@@ -67,7 +68,7 @@ pub fn mcp(mcp: Mcp) -> Result<i32, KeepError> {
 
 async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let Mcp { mut keep, tools, trace, log_file, watched, watch_debounce, health } = mcp;
-    let trace = trace.map(|path| Trace::open(&path)).transpose().map_err(KeepError::File)?;
+    let ours = own_files([&trace, &log_file]);
     let log_file = log_file.map(|path| RotatingFile::open(&path, LOG_FILE_BYTES_MAX));
     let log_file = log_file.transpose().map_err(KeepError::File)?;
     let signals = Signals::listen().map_err(KeepError::Signals)?;
@@ -77,15 +78,28 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let stderr = os::stderr().map_err(KeepError::Output)?;
     let (stderr, stderr_thread) =
         Output::start("stderr", Tee::new(stderr, log_file), |_| {}).map_err(KeepError::Output)?;
+    let complain = {
+        let stderr = stderr.clone();
+        move |text: &str| stderr.log(text)
+    };
+    let trace = trace.map(|path| Trace::open(&path, complain)).transpose();
+    let trace = trace.map_err(KeepError::File)?;
     let base = keep.command.cwd.clone().unwrap_or_default();
     let say = {
         let stderr = stderr.clone();
         move |text: &str| stderr.log(text)
     };
     let stable_after = keep.policy.stable_after;
-    let guard =
-        Guard::new(&watched, &base, watch_debounce, health.memory_bytes_max, stable_after, say)
-            .map_err(|error| KeepError::Watch(Box::new(error)))?;
+    let guard = Guard::new(
+        &watched,
+        &base,
+        watch_debounce,
+        health.memory_bytes_max,
+        stable_after,
+        ours,
+        say,
+    )
+    .map_err(|error| KeepError::Watch(Box::new(error)))?;
     let Stdout { writer, abandoned, done } = stdout(&stderr)?;
     let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
     let around = Surroundings {
@@ -94,18 +108,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
         // Only the conversation writes to our stdout.
         ..keep::surroundings(&mut keep, stderr.clone(), stderr, &mut JoinSet::new())
     };
-    let mut supervise = Supervise::new(processes, around);
-    supervise.note(keep::started(&keep));
-    let service = supervise.add(
-        Definition {
-            name: keep.name.clone(),
-            title: keep.name.clone(),
-            command: keep.command.clone(),
-            policy: keep.policy.clone(),
-            form: Form::Lines(format!("[{}] ", keep.name)),
-        },
-        seed(),
-    );
+    let (mut supervise, service) = supervised(&keep, processes, around);
     supervise.input_to(service, ServiceInput::Start).await;
     let reader = match os::own_stdin() {
         Some(reader) => reader,
@@ -144,6 +147,36 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     };
     timeout(CLIENT_GONE_WITHIN * 2, pin!(written)).await.ok();
     Ok(code)
+}
+
+/// The server as a service; it is not started yet.
+fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Supervise, ServiceId) {
+    let mut supervise = Supervise::new(processes, around);
+    supervise.note(keep::started(keep));
+    let service = supervise.add(
+        Definition {
+            name: keep.name.clone(),
+            title: keep.name.clone(),
+            command: keep.command.clone(),
+            policy: keep.policy.clone(),
+            form: Form::Lines(format!("[{}] ", keep.name)),
+        },
+        seed(),
+    );
+    (supervise, service)
+}
+
+/// The files that we write, and what they become when they are full.
+fn own_files(files: [&Option<PathBuf>; 2]) -> Vec<PathBuf> {
+    let named = |path: &PathBuf| {
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        let path = match (folder, path.file_name()) {
+            (Some(folder), Some(name)) => folder.join(name),
+            _ => path.clone(),
+        };
+        [rotated(&path), path]
+    };
+    files.into_iter().flatten().flat_map(named).collect()
 }
 
 /// Where lines for the client go.

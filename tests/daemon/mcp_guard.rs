@@ -283,3 +283,44 @@ fn a_log_file_has_our_log_and_the_servers_words_though_nobody_reads_them() {
         assert!(log.contains(word), "{word} is not in:\n{log}");
     }
 }
+
+#[test]
+fn files_of_our_own_are_no_change() {
+    let env = project(&[("a.py", "1")]);
+    let flags = ["--watch", "src", "--watch-debounce", "20ms"];
+    let own = ["--log-file", "src/log.txt", "--trace", "src/trace.jsonl"];
+    let mut client = Client::connect(&env, &[&QUICK[..], &flags, &own].concat(), "");
+    for times in 2..=4 {
+        // Each restart writes to both.
+        env.write("src/a.py", &times.to_string());
+        assert_eq!(env.wait_for_pid("server_started", times), client.pid());
+    }
+    wait_for("both are written", || {
+        let length = |name: &str| fs::metadata(env.work().join(name)).map_or(0, |file| file.len());
+        length("src/log.txt") > 0 && length("src/trace.jsonl") > 0
+    });
+    assert_eq!(reasons(&env), ["src/a.py changed"; 3]);
+    client.hang_up(&env);
+}
+
+#[test]
+fn a_client_hears_why_its_server_cannot_be_started() {
+    let env = TestEnv::new();
+    let mut afresh = env.start(&["mcp", "--", "no-such-command"]);
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}});
+    afresh.write(&format!("{hello}\n"));
+    assert_eq!(afresh.wait().code(), Some(127));
+    assert!(afresh.stdout().contains("command not found: `no-such-command`"), "{afresh:?}");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_said() {
+    let env = TestEnv::new();
+    let mut afresh = env.start(&["mcp", "--trace", "/dev/full", "--", "cat"]);
+    afresh.write("{\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n");
+    afresh.wait_stderr("the trace cannot be written", 1);
+    afresh.close_stdin();
+    assert_eq!(afresh.wait().code(), Some(0));
+    env.assert_nothing_left();
+}

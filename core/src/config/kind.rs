@@ -223,6 +223,10 @@ impl fmt::Display for Value {
 }
 
 fn parse_size(text: &str) -> Option<u64> {
+    // Nothing is nothing in any unit.
+    if text == "0" {
+        return Some(0);
+    }
     let (number, unit) =
         SIZE_UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))?;
     // `parse` alone would also take a sign.

@@ -163,3 +163,16 @@ pub const SPARE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// For so long, while nothing happens.
 pub const SPARE_KEPT: Duration = Duration::from_secs(1);
+
+/// So many times in a row may the same watched files change right after a start; then the server may be
+/// what writes them, and restarts for them wait.
+pub const ECHOES_MAX: u32 = 3;
+
+/// What is right after a start: longer than the debounce and a slow machine take.
+pub const ECHO_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long the first of these waits; each that follows waits twice as long.
+pub const ECHO_DELAY: Duration = Duration::from_secs(2);
+
+/// And none longer than this.
+pub const ECHO_DELAY_MAX: Duration = Duration::from_secs(30);

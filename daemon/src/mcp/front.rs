@@ -38,6 +38,8 @@ pub(super) struct Front {
     /// How instances ended whose last words have not been heard yet.
     pub(super) exits: BTreeMap<Generation, End>,
     last_wanted: Option<Instant>,
+    /// The client was told something.
+    has_answered: bool,
     /// The client is gone, or we were told to go.
     pub(super) leaving: bool,
     trace: Option<Trace>,
@@ -66,6 +68,7 @@ impl Front {
             deadlines: BTreeMap::new(),
             exits: BTreeMap::new(),
             last_wanted: None,
+            has_answered: false,
             leaving: false,
             trace,
             guard,
@@ -133,7 +136,7 @@ impl Front {
         }
         // Who still listens is owed an answer.
         if !self.leaving {
-            let why = "it has ended, and it is not started again".to_owned();
+            let why = self.why_it_ended();
             self.converse(Input::Down { why }).await;
         }
     }
@@ -152,7 +155,10 @@ impl Front {
         match service.and_then(|service| service.rest()) {
             None | Some(Rest::NotStarted) => false,
             // After giving up the connection stays, and every call gets a clear error.
-            Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => true,
+            // One that could not be started at all ends it, when the client has heard why.
+            Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => {
+                self.leaving || self.has_answered || self.start.elapsed() > CLIENT_GONE_WITHIN
+            }
             Some(Rest::Failed(_)) => self.leaving,
             // Its last words may be answers, or tell that it ended by no will of its own.
             Some(Rest::Stopped | Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
@@ -160,7 +166,7 @@ impl Front {
     }
 
     /// A command that never ran is not there at all; one that did may be back soon.
-    fn has_run(&self) -> bool {
+    pub(super) fn has_run(&self) -> bool {
         self.supervise.core().service(self.service).is_some_and(Service::has_run)
     }
 
@@ -245,6 +251,7 @@ impl Front {
     async fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::ToClient(line) => {
+                self.has_answered = true;
                 self.trace(Way::ToClient, &line);
                 self.wires.tell_client(line);
             }
@@ -278,7 +285,7 @@ impl Front {
             Effect::ListChanged { kind, changes } => self.tell_changes(kind, &changes),
             Effect::Wanted => {
                 let due = self.last_wanted.is_none_or(|at| at.elapsed() > RETRY_WHEN_WANTED);
-                if due {
+                if due && self.has_run() {
                     self.last_wanted = Some(Instant::now());
                     self.tell_service(ServiceInput::Start).await;
                 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afresh_core::id::Generation;
-use afresh_core::limits::MEMORY_LOOK_INTERVAL;
+use afresh_core::limits::{
+    ECHO_DELAY, ECHO_DELAY_MAX, ECHO_WITHIN, ECHOES_MAX, MEMORY_LOOK_INTERVAL,
+};
 use afresh_core::mcp::Input;
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::watch::reason;
@@ -20,6 +22,11 @@ use crate::watch::{Watch, WatchError};
 pub(super) struct Guard {
     watch: Option<Watch>,
     base: PathBuf,
+    /// Files that we write ourselves.
+    ours: Vec<PathBuf>,
+    echoes: Echoes,
+    /// A restart that waits, and why it is to be.
+    held: Option<(Instant, String)>,
     memory_bytes_max: Option<u64>,
     memory_at: Instant,
     /// A run longer than this was fine.
@@ -34,6 +41,8 @@ pub(super) struct Guard {
 /// What was found.
 pub(super) enum Found {
     Changed(Vec<PathBuf>),
+    /// The restart that had to wait is due.
+    HeldDue,
     /// It is time to look at the memory.
     MemoryDue,
     Memory(Generation, Option<u64>),
@@ -47,8 +56,12 @@ impl Guard {
         debounce: Duration,
         memory_bytes_max: Option<u64>,
         stable_after: Duration,
+        ours: Vec<PathBuf>,
         say: impl Fn(&str) + Send + 'static,
     ) -> Result<Self, WatchError> {
+        for path in watched.iter().filter(|path| !base.join(path).exists()) {
+            say(&format!("`{}` is not there yet; it is watched from when it is", path.display()));
+        }
         let watch = match watched {
             [] => None,
             watched => Some(Watch::start(watched, base, debounce, say)?),
@@ -56,6 +69,9 @@ impl Guard {
         Ok(Self {
             watch,
             base: base.to_owned(),
+            ours,
+            echoes: Echoes::default(),
+            held: None,
             memory_bytes_max,
             memory_at: Instant::now() + MEMORY_LOOK_INTERVAL,
             stable_after,
@@ -71,10 +87,18 @@ impl Guard {
         let looks_at_memory = self.memory_bytes_max.is_some() && memory.is_none();
         tokio::select! {
             changed = changed(watch) => Found::Changed(changed),
+            () = due(&self.held) => Found::HeldDue,
             (generation, bytes) = looked(memory) => Found::Memory(generation, bytes),
             (generation, time) = looked(processor) => Found::Processor(generation, time),
             () = sleep_until(self.memory_at), if looks_at_memory => Found::MemoryDue,
         }
+    }
+}
+
+async fn due(held: &Option<(Instant, String)>) {
+    match held {
+        Some((at, _)) => sleep_until(*at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -101,9 +125,11 @@ async fn looked<T>(
 impl Front {
     pub(super) async fn found(&mut self, found: Found) {
         match found {
-            Found::Changed(paths) => {
-                let reason = reason(&paths, &self.guard.base);
-                self.tell_service(ServiceInput::Restart { reason }).await;
+            Found::Changed(paths) => self.changed(paths).await,
+            Found::HeldDue => {
+                if let Some((_, reason)) = self.guard.held.take() {
+                    self.tell_service(ServiceInput::Restart { reason }).await;
+                }
             }
             Found::MemoryDue => {
                 self.guard.memory_at = Instant::now() + MEMORY_LOOK_INTERVAL;
@@ -117,6 +143,29 @@ impl Front {
                 self.converse(Input::Worked { generation, time }).await;
             }
         }
+    }
+
+    async fn changed(&mut self, mut paths: Vec<PathBuf>) {
+        paths.retain(|path| !self.guard.ours.contains(path));
+        if paths.is_empty() {
+            return;
+        }
+        let uptime = self.supervise.snapshot(self.service).and_then(|snapshot| snapshot.uptime_ms);
+        let uptime = Duration::from_millis(uptime.unwrap_or(u64::MAX));
+        let reason = reason(&paths, &self.guard.base);
+        let delay = self.guard.echoes.next(paths, uptime);
+        if delay.is_zero() {
+            self.guard.held = None;
+            return self.tell_service(ServiceInput::Restart { reason }).await;
+        }
+        if self.guard.echoes.count == ECHOES_MAX {
+            self.supervise.log(&format!(
+                "{reason}, again right after a restart: if the server writes it, watch less or name it \
+                 in .gitignore; restarts for it wait longer and longer now"
+            ));
+        }
+        let at = self.guard.held.take().map_or(Instant::now() + delay, |(at, _)| at);
+        self.guard.held = Some((at, reason));
     }
 
     /// Begins to find out how much an instance works.
@@ -159,5 +208,48 @@ impl Front {
     fn current(&self) -> Option<(Generation, u32)> {
         let snapshot = self.supervise.snapshot(self.service)?;
         Some((Generation(snapshot.generation?), snapshot.pid?))
+    }
+}
+
+/// The same files change right after each start: the server itself may write them, and each restart would
+/// bring the next. Such restarts wait, longer and longer; none is left out.
+#[derive(Default)]
+struct Echoes {
+    paths: Vec<PathBuf>,
+    count: u32,
+}
+
+impl Echoes {
+    /// How long the restart for this change is to wait.
+    fn next(&mut self, paths: Vec<PathBuf>, uptime: Duration) -> Duration {
+        let is_echo = uptime < ECHO_WITHIN && self.paths == paths;
+        self.count = if is_echo { self.count.saturating_add(1) } else { 0 };
+        self.paths = paths;
+        match self.count.checked_sub(ECHOES_MAX) {
+            Some(more) => (ECHO_DELAY * 2_u32.saturating_pow(more.min(10))).min(ECHO_DELAY_MAX),
+            None => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_writes_what_is_watched_is_restarted_more_and_more_slowly() {
+        let mut echoes = Echoes::default();
+        let paths = || vec![PathBuf::from("/p/gen")];
+        let (soon, late) = (Duration::from_millis(300), Duration::from_secs(60));
+        let waits: Vec<u64> = (0..9).map(|_| echoes.next(paths(), soon).as_secs()).collect();
+        assert_eq!(waits, [0, 0, 0, 2, 4, 8, 16, 30, 30]);
+        // Others, and those that come later, are changes like any other.
+        for _ in 0..20 {
+            assert_eq!(echoes.next(paths(), late), Duration::ZERO);
+        }
+        for name in 0..20 {
+            let other = vec![PathBuf::from(format!("/p/{name}"))];
+            assert_eq!(echoes.next(other, soon), Duration::ZERO);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use afresh_core::id::Generation;
-use afresh_core::limits::HANDSHAKE_MAX;
+use afresh_core::limits::{CLIENT_GONE_WITHIN, HANDSHAKE_MAX};
 use afresh_core::mcp::Input;
 use afresh_core::service::{Ending, Input as ServiceInput, Rest};
 use tokio::time::Instant;
@@ -53,6 +53,11 @@ impl Front {
         let End { how, superseded } = self.exits.remove(&generation).unwrap_or_default();
         self.converse(Input::Ended { generation, read, how, superseded }).await;
         self.note_failure().await;
+        if !self.has_run() {
+            // The end is looked at again when the client has had its time to ask.
+            let until = Instant::now() + CLIENT_GONE_WITHIN;
+            self.deadlines.insert(generation, (until, "it could not be started"));
+        }
     }
 
     /// An instance gets the session, or is on its way out.
@@ -106,12 +111,26 @@ impl Front {
         }
     }
 
+    /// Why there is no server any more, for whoever still waits for an answer.
+    pub(super) fn why_it_ended(&self) -> String {
+        let service = self.supervise.core().service(self.service);
+        match service.and_then(|service| service.rest()) {
+            Some(Rest::Failed(Ending::SpawnFailed(failure))) => {
+                let hint =
+                    failure.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+                format!("{}{hint}", failure.message)
+            }
+            _ => "it has ended, and it is not started again".to_owned(),
+        }
+    }
+
     /// Tells the conversation when nothing will come by itself any more.
     async fn note_failure(&mut self) {
         let service = self.supervise.core().service(self.service);
         let exit = service.and_then(|service| service.last_exit());
         let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
         let why = match service.and_then(|service| service.rest()) {
+            Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => self.why_it_ended(),
             Some(Rest::Failed(ending @ Ending::SpawnFailed(_))) => {
                 format!("it was given up after repeated failures (last: {ending})")
             }
@@ -122,7 +141,10 @@ impl Front {
             _ => return,
         };
         let generation = service.map(|service| service.generation()).unwrap_or_default();
-        let why = self.last_words(generation, &why);
+        let why = match self.has_run() {
+            true => self.last_words(generation, &why),
+            false => why,
+        };
         self.converse(Input::Down { why }).await;
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct RotatingFile {
     file: File,
     bytes: u64,
     bytes_max: u64,
+    /// The last line was not written whole.
+    is_torn: bool,
 }
 
 /// Why it could not be opened.
@@ -31,18 +33,36 @@ impl RotatingFile {
         let open = || {
             let file = open_to_append(path)?;
             let bytes = file.metadata()?.len();
-            Ok(Self { path: path.to_owned(), file, bytes, bytes_max })
+            Ok(Self { path: path.to_owned(), file, bytes, bytes_max, is_torn: false })
         };
         open().map_err(|source| OpenFileError { path: path.to_owned(), source })
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        let mut older = OsString::from(&self.path);
-        older.push(".1");
-        fs::rename(&self.path, older)?;
+        fs::rename(&self.path, rotated(&self.path))?;
         self.file = open_to_append(&self.path)?;
         self.bytes = 0;
         Ok(())
+    }
+}
+
+/// What a file becomes when it is full.
+pub(crate) fn rotated(path: &Path) -> PathBuf {
+    let mut older = OsString::from(path);
+    older.push(".1");
+    older.into()
+}
+
+impl RotatingFile {
+    /// Appends whole lines. What follows a line that the disk did not take whole begins a new one.
+    pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.write_all(b"\n")?;
+        }
+        let before = self.bytes;
+        let written = self.write_all(lines);
+        self.is_torn = written.is_err() && self.bytes != before;
+        written
     }
 }
 
@@ -67,11 +87,13 @@ impl Write for RotatingFile {
 pub(crate) struct Tee<S> {
     stream: Option<S>,
     file: Option<RotatingFile>,
+    /// It was said that the file cannot be written.
+    is_said: bool,
 }
 
 impl<S> Tee<S> {
     pub(crate) fn new(stream: S, file: Option<RotatingFile>) -> Self {
-        Self { stream: Some(stream), file }
+        Self { stream: Some(stream), file, is_said: false }
     }
 }
 
@@ -89,8 +111,13 @@ impl<S: Write> Write for Tee<S> {
             }
         }
         if let (Ok(count), Some(file)) = (&written, &mut self.file) {
-            // A full disk must not stop the log that people see.
-            file.write_all(&bytes[..*count]).ok();
+            // A full disk must not stop the log that people see, and is said there.
+            let kept = file.append(&bytes[..*count]);
+            if let (Err(error), false, Some(stream)) = (&kept, self.is_said, &mut self.stream) {
+                let text = format!("the log file cannot be written: {error}");
+                writeln!(stream, "[{}] [SUPERVISOR] {text}", super::now()).ok();
+            }
+            self.is_said = kept.is_err();
         }
         written
     }

@@ -1,7 +1,6 @@
 //! `--trace FILE`: all traffic of a conversation as JSON lines, for whoever looks for a fault in a
 //! client or a server. A thread of its own writes them; the conversation never waits for it.
 
-use std::io::Write;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -51,7 +50,10 @@ struct Entry {
 }
 
 impl Trace {
-    pub(crate) fn open(path: &std::path::Path) -> Result<Self, OpenFileError> {
+    pub(crate) fn open(
+        path: &std::path::Path,
+        complain: impl Fn(&str) + Send + 'static,
+    ) -> Result<Self, OpenFileError> {
         let file = RotatingFile::open(path, TRACE_FILE_BYTES_MAX)?;
         let (sender, entries) = mpsc::sync_channel(TRACE_QUEUE_LEN_MAX);
         let queued = Arc::new(AtomicUsize::new(0));
@@ -61,7 +63,7 @@ impl Trace {
         std::thread::Builder::new()
             .name("trace".to_owned())
             .spawn(move || {
-                write(file, &entries, &taken);
+                write(file, &entries, &taken, complain);
                 // Nobody waits for it where there was no time.
                 written.send(()).ok();
             })
@@ -98,13 +100,23 @@ impl Trace {
     }
 }
 
-fn write(mut file: RotatingFile, entries: &mpsc::Receiver<Entry>, queued: &AtomicUsize) {
+fn write(
+    mut file: RotatingFile,
+    entries: &mpsc::Receiver<Entry>,
+    queued: &AtomicUsize,
+    complain: impl Fn(&str),
+) {
+    let mut is_said = false;
     while let Ok(entry) = entries.recv() {
         queued.fetch_sub(entry.line.len(), Ordering::AcqRel);
         let mut line = render(&entry).to_string();
         line.push('\n');
         // A trace on a full disk has a gap; the conversation goes on.
-        file.write_all(line.as_bytes()).ok();
+        let written = file.append(line.as_bytes());
+        if let (Err(error), false) = (&written, is_said) {
+            complain(&format!("the trace cannot be written, and has a gap: {error}"));
+        }
+        is_said = written.is_err();
     }
 }
 
@@ -142,7 +154,7 @@ mod tests {
     fn messages_are_recorded_without_secrets() {
         let folder = TempDir::new();
         let path = folder.join("trace.jsonl");
-        let trace = Trace::open(&path).expect("it opens");
+        let trace = Trace::open(&path, |_| {}).expect("it opens");
         trace.note(Way::FromClient, br#"{"id":1,"params":{"api_key":"hush"}}"#);
         trace.note(Way::FromServer(Generation(2)), b"password=hush and junk");
         trace.note(Way::ToClient, &vec![b'x'; TRACE_MESSAGE_BYTES_MAX + 1]);

@@ -64,6 +64,9 @@ impl Past {
             }
             Event::SwapFailed { why, .. } => {
                 let reason = presentable(why);
+                if let Some(asked) = self.restarts.back_mut() {
+                    asked.reason.push_str(&format!(" (not done: {reason})"));
+                }
                 self.swap_failed = Some(RestartNote { time: now().to_string(), reason });
                 return;
             }

@@ -118,12 +118,13 @@ pub(super) fn conclude(
             output::remark(&format!("{did} {names} in `{path}`"));
         }
     }
-    if !due {
+    let failed = seen.iter().any(|seen| seen.outcome.is_err());
+    if !due && !failed {
         output::remark(match arguments.undo {
             true => "nothing to undo: afresh stands in front of none of these servers",
             false => "nothing to change: afresh stands in front of every server that it can",
         });
-    } else if allowed {
+    } else if allowed && read().any(|(_, plan)| !plan.touched.is_empty()) {
         let back = if arguments.undo { "" } else { "; `afresh adopt --undo` takes it back" };
         output::remark(&format!("clients take it up when they start a server anew{back}"));
     } else if !arguments.dry_run {

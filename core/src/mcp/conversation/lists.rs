@@ -22,6 +22,8 @@ pub(super) struct Settling {
     stale: BTreeSet<Kind>,
     /// Lists that are whole and have changed.
     changed: BTreeMap<Kind, Changes>,
+    /// Lists that could not be had.
+    failed: BTreeSet<Kind>,
 }
 
 impl Settling {
@@ -32,6 +34,7 @@ impl Settling {
             requests: BTreeMap::new(),
             stale: BTreeSet::new(),
             changed: BTreeMap::new(),
+            failed: BTreeSet::new(),
         }
     }
 }
@@ -172,7 +175,9 @@ impl Conversation {
             return true;
         }
         match pages.add(kind, line) {
-            _ if is_error => {}
+            _ if is_error => {
+                settling.failed.insert(kind);
+            }
             Some(list) => {
                 if kind == Kind::Tools {
                     self.tools.avoid(list.names());
@@ -214,7 +219,8 @@ impl Conversation {
     /// passed on now: it was kept back in favour of the comparison.
     pub(super) fn settle_late(&mut self, effects: &mut Vec<Effect>) {
         if let Some(settling) = self.settling.as_mut().filter(|s| s.until <= self.now) {
-            settling.requests.clear();
+            let late = std::mem::take(&mut settling.requests);
+            settling.failed.extend(late.into_values().map(|(kind, _)| kind));
             let stale = std::mem::take(&mut settling.stale);
             let told: BTreeSet<_> = stale.iter().map(|k| (k.notification(), k.filter())).collect();
             for (notification, filter) in told {
@@ -241,6 +247,12 @@ impl Conversation {
                 self.tell_list_changed(kind.notification(), kind.filter(), effects);
             }
             effects.push(Effect::ListChanged { kind, changes });
+        }
+        // Nobody knows whether these have changed: the client is told to look for itself.
+        for kind in settling.failed {
+            if self.known.remove(&kind).is_some() && told.insert(kind.notification()) {
+                self.tell_list_changed(kind.notification(), kind.filter(), effects);
+            }
         }
         self.restarted(settling.generation, effects);
     }

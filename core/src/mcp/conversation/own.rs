@@ -134,6 +134,7 @@ fn success(
     let mut text = format!("restarted in {seconds} s: old pid {old}, new pid {pid}.");
     let mut tools = json!({"count": count});
     match changes {
+        None if call.before.is_some() => text.push_str(" Its tools could not be listed."),
         None => {}
         Some(changes) if changes.is_empty() => text.push_str(" The tools are the same."),
         Some(changes) => {

@@ -269,3 +269,17 @@ fn what_a_dead_instance_never_read_is_for_the_next_one() {
     let done = bench.revive(2);
     assert!(done.contains(&Done::Server(2, call(40, "t", "{}"))), "{done:?}");
 }
+
+#[test]
+fn a_list_that_cannot_be_had_is_for_the_client_to_look_at() {
+    let mut bench = Bench::with_tools();
+    bench.client(&call(30, "restart_server", "{}"));
+    let asked = bench.revive_asked(2);
+    let (id, _) = asked.iter().find(|(_, method)| method == "tools/list").expect("it is asked");
+    let refused =
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#);
+    let done = heard(&bench.server(2, &refused));
+    assert_eq!(done[0]["method"], "notifications/tools/list_changed");
+    let text = done[1]["result"]["content"][0]["text"].as_str().expect("text");
+    assert!(text.contains("could not be listed") && !text.contains("the same"), "{text}");
+}
