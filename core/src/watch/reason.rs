@@ -36,12 +36,12 @@ mod tests {
     fn a_change_is_said_in_a_few_words() {
         let say = |paths: &[&str]| {
             let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
-            reason(&paths, Path::new("/work/project"))
+            reason(&paths, Path::new("/home/ada/project"))
         };
-        assert_eq!(say(&["/work/project/src/server.py"]), "src/server.py changed");
+        assert_eq!(say(&["/home/ada/project/src/server.py"]), "src/server.py changed");
         assert_eq!(say(&["src/a.py", "b", "c", "d"]), "src/a.py and 3 more changed");
         assert_eq!(say(&["/etc/hosts"]), "/etc/hosts changed");
-        assert_eq!(say(&["/work/project"]), "/work/project changed");
+        assert_eq!(say(&["/home/ada/project"]), "/home/ada/project changed");
         assert_eq!(say(&["a\n\u{1b}[2J"]), "a␊␛[2J changed");
         assert_eq!(say(&[]), "watched files changed");
         let long = say(&[&format!("{}/end.py", "x".repeat(500))]);
