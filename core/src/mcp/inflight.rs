@@ -109,6 +109,27 @@ pub(super) enum Class {
 }
 
 impl Flight {
+    /// One that has just come.
+    pub(super) fn new(
+        method: String,
+        line: Vec<u8>,
+        class: Class,
+        place: Place,
+        now: Time,
+    ) -> Self {
+        Self {
+            line,
+            class,
+            method,
+            place,
+            was_sent_again: false,
+            cancelled: false,
+            progress_token: None,
+            given_at: now,
+            number: 0,
+        }
+    }
+
     pub(super) fn is_with(&self, here: Generation) -> bool {
         matches!(self.place, Place::With { generation, .. } if generation == here)
     }

@@ -4,6 +4,7 @@
 //! `envelope.rs` says what a message is, `frame.rs` makes lines of bytes. `memory.rs` keeps what a
 //! new instance must be told, `inflight.rs` what is owed to the client, `answer.rs` writes answers
 //! of our own, `lists.rs` compares what two instances offer, `tools.rs` has the tools that we add,
+//! `hint.rs` says what to do about a server that does not start,
 //! and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a server that
 //! owes an answer is still alive.
 
@@ -11,6 +12,7 @@ mod answer;
 mod conversation;
 pub mod envelope;
 pub mod frame;
+mod hint;
 mod inflight;
 pub mod json;
 mod lists;
@@ -19,6 +21,7 @@ mod tools;
 pub mod wedge;
 
 pub use self::conversation::{Conversation, Effect, Input, Report, Settings};
+pub use self::hint::hint_of;
 pub use self::lists::{Changes, Kind};
 pub use self::memory::Era;
 pub use self::tools::{Asked, Said};

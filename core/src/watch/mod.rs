@@ -12,6 +12,7 @@
 //! `names.rs` knows which names never matter, and `reason.rs` puts a change into words. Owns no file
 //! and no timer.
 
+mod echoes;
 mod names;
 mod prints;
 mod reason;
@@ -20,6 +21,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use self::echoes::Echoes;
 pub use self::names::{is_noise, is_rules_file};
 pub use self::prints::{Found, Hashed, Prints};
 pub use self::reason::reason;

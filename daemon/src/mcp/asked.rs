@@ -8,7 +8,7 @@ use afresh_core::control::{LogLine, Stream};
 use afresh_core::id::Generation;
 use afresh_core::limits::LOGS_LINES_MAX;
 use afresh_core::mcp::envelope::Id;
-use afresh_core::mcp::{Asked, Changes, Input, Kind, Said};
+use afresh_core::mcp::{Asked, Changes, Input, Kind, Said, hint_of};
 use afresh_core::service::Input as ServiceInput;
 use serde_json::{Value, json};
 
@@ -148,28 +148,6 @@ impl Front {
     }
 }
 
-/// What to do about a server that cannot live beside its older self.
-fn hint_of(words: &str) -> Option<&'static str> {
-    let words = words.to_lowercase();
-    let held = ["eaddrinuse", "address already in use", "address in use", "is locked", "lock file"];
-    held.iter().any(|word| words.contains(word)).then_some(
-        "It seems to need a port or a lock that the old instance holds: `--restart-mode replace` \
-         stops the old one first.",
-    )
-}
-
 fn told(changes: &Changes) -> Value {
     json!({"added": changes.added, "removed": changes.removed, "changed": changes.changed})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_cannot_be_there_twice_is_told_apart() {
-        assert!(hint_of("Error: listen EADDRINUSE: address already in use :::8080").is_some());
-        assert!(hint_of("sqlite3.OperationalError: database is locked").is_some());
-        assert!(hint_of("SyntaxError: invalid syntax").is_none());
-    }
 }

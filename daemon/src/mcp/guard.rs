@@ -5,12 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afresh_core::id::Generation;
-use afresh_core::limits::{
-    ECHO_DELAY, ECHO_DELAY_MAX, ECHO_WITHIN, ECHOES_MAX, MEMORY_LOOK_INTERVAL,
-};
+use afresh_core::limits::MEMORY_LOOK_INTERVAL;
 use afresh_core::mcp::Input;
 use afresh_core::service::Input as ServiceInput;
-use afresh_core::watch::reason;
+use afresh_core::watch::{Echoes, reason};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
@@ -158,7 +156,7 @@ impl Front {
             self.guard.held = None;
             return self.tell_service(ServiceInput::Restart { reason }).await;
         }
-        if self.guard.echoes.count == ECHOES_MAX {
+        if self.guard.echoes.have_begun() {
             self.supervise.log(&format!(
                 "{reason}, again right after a restart: if the server writes it, watch less or name it \
                  in .gitignore; restarts for it wait longer and longer now"
@@ -208,48 +206,5 @@ impl Front {
     fn current(&self) -> Option<(Generation, u32)> {
         let snapshot = self.supervise.snapshot(self.service)?;
         Some((Generation(snapshot.generation?), snapshot.pid?))
-    }
-}
-
-/// The same files change right after each start: the server itself may write them, and each restart would
-/// bring the next. Such restarts wait, longer and longer; none is left out.
-#[derive(Default)]
-struct Echoes {
-    paths: Vec<PathBuf>,
-    count: u32,
-}
-
-impl Echoes {
-    /// How long the restart for this change is to wait.
-    fn next(&mut self, paths: Vec<PathBuf>, uptime: Duration) -> Duration {
-        let is_echo = uptime < ECHO_WITHIN && self.paths == paths;
-        self.count = if is_echo { self.count.saturating_add(1) } else { 0 };
-        self.paths = paths;
-        match self.count.checked_sub(ECHOES_MAX) {
-            Some(more) => (ECHO_DELAY * 2_u32.saturating_pow(more.min(10))).min(ECHO_DELAY_MAX),
-            None => Duration::ZERO,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_writes_what_is_watched_is_restarted_more_and_more_slowly() {
-        let mut echoes = Echoes::default();
-        let paths = || vec![PathBuf::from("/p/gen")];
-        let (soon, late) = (Duration::from_millis(300), Duration::from_secs(60));
-        let waits: Vec<u64> = (0..9).map(|_| echoes.next(paths(), soon).as_secs()).collect();
-        assert_eq!(waits, [0, 0, 0, 2, 4, 8, 16, 30, 30]);
-        // Others, and those that come later, are changes like any other.
-        for _ in 0..20 {
-            assert_eq!(echoes.next(paths(), late), Duration::ZERO);
-        }
-        for name in 0..20 {
-            let other = vec![PathBuf::from(format!("/p/{name}"))];
-            assert_eq!(echoes.next(other, soon), Duration::ZERO);
-        }
     }
 }

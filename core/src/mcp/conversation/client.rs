@@ -71,20 +71,14 @@ impl Conversation {
             "tools/call" => self.own_tool(params.name),
             _ => None,
         };
-        let flight = Flight {
-            class: Class::of(&method, params.task.is_some()),
-            progress_token: params.progress_token.map(<[u8]>::to_vec),
-            method,
-            line,
-            place: match ours {
-                Some(_) => Place::Ours,
-                None => Place::Waiting { until: self.now + self.patience },
-            },
-            was_sent_again: false,
-            cancelled: false,
-            given_at: self.now,
-            number: self.next_number,
+        let place = match ours {
+            Some(_) => Place::Ours,
+            None => Place::Waiting { until: self.now + self.patience },
         };
+        let class = Class::of(&method, params.task.is_some());
+        let progress_token = params.progress_token.map(<[u8]>::to_vec);
+        let mut flight = Flight::new(method, line, class, place, self.now);
+        (flight.progress_token, flight.number) = (progress_token, self.next_number);
         self.next_number += 1;
         self.flights.insert(id.clone(), flight);
         if self.flights.are_too_many() {
@@ -116,18 +110,8 @@ impl Conversation {
         let Some((id, method)) = found.filter(|(id, _)| !self.flights.contains_key(id)) else {
             return effects.push(Effect::Divert { generation: None, line: beginning });
         };
-        let flight = Flight {
-            class: Class::of(&method, false),
-            progress_token: None,
-            method,
-            line: Vec::new(),
-            place: Place::Ours,
-            was_sent_again: false,
-            cancelled: false,
-            given_at: self.now,
-            number: self.next_number,
-        };
-        self.next_number += 1;
+        let class = Class::of(&method, false);
+        let flight = Flight::new(method, Vec::new(), class, Place::Ours, self.now);
         self.flights.insert(id.clone(), flight);
         self.answer(&id, &Why::RequestTooLong(MESSAGE_BYTES_MAX), effects);
     }
