@@ -1,0 +1,65 @@
+//! Whether a service is well: what is asked, how often, and what the answers mean.
+
+use std::time::Duration;
+
+/// How a service is checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HealthCheck {
+    /// What is asked.
+    pub probe: Probe,
+    /// The time between two checks of a service that is ready.
+    pub interval: Duration,
+    /// The time between two checks of one that is not ready yet.
+    pub ready_interval: Duration,
+    /// An answer later than this is none.
+    pub timeout: Duration,
+    /// This many failures in a row of a service that was ready count as a crash.
+    pub failures_max: u32,
+    /// A service that is not ready this long after its start counts as crashed; none waits for ever.
+    pub ready_timeout: Option<Duration>,
+}
+
+/// What is asked of a service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Probe {
+    /// `GET` of a URL.
+    Http {
+        /// `http://host:port/path`, or `https://`.
+        url: String,
+        /// The status that is wanted; none takes any from 200 to 299.
+        status: Option<u16>,
+        /// A field of the JSON answer, as a path with dots, and the value it must have.
+        json: Option<(String, serde_json::Value)>,
+        /// Headers that are sent.
+        headers: Vec<(String, String)>,
+    },
+    /// A connection can be made.
+    Tcp {
+        /// `host:port`.
+        address: String,
+    },
+    /// A command that ends with 0. Started in the service's folder, with its environment.
+    Exec {
+        /// The program and its arguments.
+        command: Vec<String>,
+    },
+    /// An MCP server behind streamable HTTP: `ping` up to 2025-11-25, `server/discover` after.
+    Mcp {
+        /// Its URL.
+        url: String,
+    },
+}
+
+impl HealthCheck {
+    /// A check with the usual times.
+    pub const fn new(probe: Probe) -> Self {
+        Self {
+            probe,
+            interval: Duration::from_secs(10),
+            ready_interval: Duration::from_millis(250),
+            timeout: Duration::from_secs(10),
+            failures_max: 3,
+            ready_timeout: Some(Duration::from_secs(60)),
+        }
+    }
+}
