@@ -99,6 +99,11 @@ impl Service {
         }
     }
 
+    /// Changes its rules; they hold from the next input on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// Records one input, and returns what has to be done now. Late word of an instance that is
     /// gone changes nothing.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
