@@ -131,6 +131,9 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 /// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
 
+/// States are shown at most this often: in a storm, the ones in between are passed over.
+pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);
+
 /// After the first one, notices about records that were lost come this often: a full disk must not
 /// flood the log that says so.
 pub const TRAIL_NOTICE_INTERVAL: Duration = Duration::from_secs(10);

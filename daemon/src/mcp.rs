@@ -117,7 +117,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
     let conversation = Conversation::new(&settings);
     let wires = Wires::new(reader, writer);
-    let about = About::new(&keep, Face::Mcp);
+    let about = About::of(&keep, Face::Mcp);
     let mut front =
         Front::new(conversation, supervise, service, wires, guard, about.clone(), trace);
     let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
