@@ -131,6 +131,9 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 /// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
 
+/// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
+pub const HERALD_QUEUE_MAX: usize = 64;
+
 /// States are shown at most this often: in a storm, the ones in between are passed over.
 pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 
