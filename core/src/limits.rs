@@ -133,6 +133,10 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 /// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
 
+/// How many files of the trail, the newest, tell a new `afresh up` what became of its services under
+/// the one before; older ones do not count any more.
+pub const PAST_FILES_MAX: usize = 2;
+
 /// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
 pub const HERALD_QUEUE_MAX: usize = 64;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::id::ServiceId;
+use crate::id::{Generation, ServiceId};
 use crate::policy::Policy;
 use crate::service::{Effect, Input, Service};
 use crate::time::Time;
@@ -31,6 +31,13 @@ impl Supervisor {
             self.services.remove(&id);
         }
         is_down
+    }
+
+    /// Lets a service go on with the counts of an earlier supervisor.
+    pub fn resume(&mut self, id: ServiceId, generation: Generation, restarts: u64) {
+        if let Some(service) = self.services.get_mut(&id) {
+            service.resume(generation, restarts);
+        }
     }
 
     /// Changes the rules of a service; they hold from the next thing that happens to it.

@@ -1,13 +1,18 @@
 //! What the loop is given: services, and what is around them.
 
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::PathBuf;
 
 use afresh_core::config::TrailSettings;
+use afresh_core::env_file;
 use afresh_core::id::Generation;
+use afresh_core::limits::ENV_FILE_BYTES_MAX;
 use afresh_core::policy::Policy;
+use afresh_core::service::SpawnFailure;
 use tokio::sync::{mpsc, watch};
 
-use crate::os::{PipeReader, PipeWriter};
+use crate::os::{PipeReader, PipeWriter, is_variable, open_to_read};
 use crate::output::Output;
 use crate::pipe::Form;
 use crate::process::Command;
@@ -22,22 +27,56 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// How people call it.
     pub(crate) title: String,
+    /// With the environment that is below that of the service itself.
     pub(crate) command: Command,
+    /// The service's own variables.
+    pub(crate) variables: Variables,
     pub(crate) policy: Policy,
     /// How its output appears in ours.
     pub(crate) form: Form,
 }
 
+/// Variables of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables {
+    /// A file of them, which is read at each start.
+    pub(crate) file: Option<PathBuf>,
+    /// These win over those of the file.
+    pub(crate) given: Vec<(String, String)>,
+}
+
 impl Definition {
-    /// What is run as this instance.
-    pub(crate) fn command_of(&self, generation: Generation) -> Command {
+    /// What is run as this instance, or why it cannot be.
+    pub(crate) fn command_of(&self, generation: Generation) -> Result<Command, SpawnFailure> {
         let mut command = self.command.clone();
-        for (name, value) in
-            [("AFRESH_SERVICE", self.name.clone()), ("AFRESH_GENERATION", generation.to_string())]
-        {
+        let own = [
+            ("AFRESH_SERVICE".to_owned(), self.name.clone()),
+            ("AFRESH_GENERATION".to_owned(), generation.to_string()),
+        ];
+        let given = self.variables.given.iter().cloned();
+        for (name, value) in self.variables.of_file()?.into_iter().chain(given).chain(own) {
+            command.env.retain(|(other, _)| !is_variable(other, &name));
             command.env.push((name.into(), value.into()));
         }
-        command
+        Ok(command)
+    }
+}
+
+impl Variables {
+    fn of_file(&self) -> Result<BTreeMap<String, String>, SpawnFailure> {
+        let Some(path) = &self.file else { return Ok(BTreeMap::new()) };
+        let failed = |why: String| SpawnFailure {
+            message: format!("cannot read its variables from `{}`: {why}", path.display()),
+            hint: Some("mend the file; it is read again at each start".to_owned()),
+            permanent: false,
+            code: 125,
+        };
+        let mut bytes = Vec::new();
+        let limit = ENV_FILE_BYTES_MAX as u64 + 1;
+        open_to_read(path)
+            .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+            .map_err(|error| failed(error.to_string()))?;
+        env_file::parse(&bytes).map_err(|error| failed(error.to_string()))
     }
 }
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::control::{About, Control, RuntimeFolders};
-use crate::definition::{Definition, Surroundings};
+use crate::definition::{Definition, Surroundings, Variables};
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -260,7 +260,14 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
             (name, form)
         }
     };
-    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
+    Definition {
+        title: name.clone(),
+        name,
+        command,
+        variables: Variables::default(),
+        policy: keep.policy.clone(),
+        form,
+    }
 }
 
 pub(crate) fn started(keep: &Keep) -> Record {

@@ -29,7 +29,7 @@ use tokio::time::timeout;
 use self::front::Front;
 use self::guard::Guard;
 use crate::control::{About, Control};
-use crate::definition::{Definition, Surroundings};
+use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep, KeepError};
 use crate::os::{self, Signals};
 use crate::output::Output;
@@ -158,6 +158,7 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             name: keep.name.clone(),
             title: keep.name.clone(),
             command: keep.command.clone(),
+            variables: Variables::default(),
             policy: keep.policy.clone(),
             form: Form::Lines(format!("[{}] ", keep.name)),
         },

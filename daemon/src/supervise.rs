@@ -291,7 +291,9 @@ impl Supervise {
             return;
         };
         let command = kept.definition.command_of(generation);
-        match self.processes.spawn(service, generation, &command) {
+        let spawned =
+            command.and_then(|command| self.processes.spawn(service, generation, &command));
+        match spawned {
             Ok(Stdio { stdin, stdout, stderr }) => {
                 let earlier = std::mem::take(&mut kept.lingering);
                 if earlier.is_empty() {

@@ -5,14 +5,17 @@ mod lock;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use afresh_core::audit::past::Past;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::ServiceDefinition;
-use afresh_core::limits::{LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL};
+use afresh_core::limits::{
+    LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL,
+};
 use afresh_core::service::Input;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
@@ -27,8 +30,9 @@ use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::process::{MECHANISM, Processes, ignore_in_supervisor};
 use crate::store::chain;
+use crate::store::history::History;
 use crate::store::rotating::RotatingFile;
-use crate::store::workspace::Workspace;
+use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervise;
 
 /// What is to be kept alive, and how.
@@ -102,6 +106,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
     let Streams { stdout, stderr, broken, written } = Streams::open(&mut up)?;
+    let past = past_of(&TrailFiles::of(&up.workspace, &up.trail).audit);
     let around = Surroundings {
         logger: "afresh.up",
         ..Surroundings::new(&mut up.workspace, &up.trail, stdout, stderr)
@@ -111,7 +116,10 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     supervise.note(started(&up));
     let control = Control::start(Some(up.control.clone()), about.clone(), supervise.stderr());
     let mut fleet = Fleet::new(&up);
-    fleet.begin(&mut supervise, std::mem::take(&mut up.services), &up.chosen).await;
+    if past.was_killed() {
+        supervise.log("the afresh before this one was killed; going on from what it recorded");
+    }
+    fleet.begin(&mut supervise, std::mem::take(&mut up.services), &up.chosen, &past).await;
     let changes = supervise.changes();
     let mut daemon = Daemon {
         supervise,
@@ -149,6 +157,15 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
         _ = signals.next() => {}
     }
     Ok(0)
+}
+
+/// What the trail says of the supervisors before; nothing where it cannot be read.
+fn past_of(trail: &Path) -> Past {
+    let mut past = Past::default();
+    if let Ok(history) = History::open_last(trail, PAST_FILES_MAX) {
+        history.map_while(Result::ok).for_each(|entry| past.note(&entry.value));
+    }
+    past
 }
 
 /// Where lines go.

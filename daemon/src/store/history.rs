@@ -102,6 +102,13 @@ impl History {
         Ok(history)
     }
 
+    /// Opens the newest files of the trail, all records of them.
+    pub(crate) fn open_last(path: &Path, files_max: usize) -> io::Result<Self> {
+        let mut history = Self::open(path, Filter::default())?;
+        history.files.drain(..history.files.len().saturating_sub(files_max));
+        Ok(history)
+    }
+
     /// Lines so far that are no records: not JSON, too long, or torn at the end of a file.
     pub fn damaged(&self) -> u64 {
         let torn = self.files.iter().filter(|file| file.is_torn).count();

@@ -2,7 +2,7 @@
 //! were never ordered, as of `afresh keep`, wait for nobody.
 
 use afresh_core::definition::Until;
-use afresh_core::id::ServiceId;
+use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::Input;
 
 use super::Supervise;
@@ -12,6 +12,11 @@ impl Supervise {
     /// Says what a service needs.
     pub(crate) fn order(&mut self, service: ServiceId, needs: Vec<(ServiceId, Until)>) {
         self.fleet.set(service, needs);
+    }
+
+    /// Goes on with the counts of an earlier supervisor.
+    pub(crate) fn resume(&mut self, service: ServiceId, generation: Generation, restarts: u64) {
+        self.core.resume(service, generation, restarts);
     }
 
     /// Starts services and all that they need, as soon as the order allows it.

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use afresh_core::audit::past::{Past, ServicePast};
 use afresh_core::config::harmless;
 use afresh_core::definition::{ServiceDefinition, Until};
-use afresh_core::id::ServiceId;
+use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Input, Rest};
 
 use super::Up;
-use crate::definition::Definition;
+use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
 use crate::process::Command;
 use crate::supervise::{Supervise, seed};
@@ -55,14 +56,18 @@ impl Fleet {
         supervise: &mut Supervise,
         services: Vec<ServiceDefinition>,
         chosen: &[String],
+        past: &Past,
     ) {
         let width = width(&services);
         for definition in services {
-            self.add(supervise, definition, width);
+            let ServicePast { generation, restarts, .. } = past.of(&definition.name);
+            let id = self.add(supervise, definition, width);
+            supervise.resume(id, Generation(generation), restarts);
         }
         self.order(supervise);
         let is_chosen = |member: &&Member| match chosen {
-            [] => member.definition.autostart,
+            // What a person had stopped stays down when only the supervisor was killed.
+            [] => member.definition.autostart && !past.of(&member.definition.name).is_stopped,
             chosen => chosen.contains(&member.definition.name),
         };
         let ids: Vec<ServiceId> = self.members.values().filter(is_chosen).map(|m| m.id).collect();
@@ -159,12 +164,8 @@ impl Fleet {
 
     /// The definition as the loop takes it.
     fn made(&self, member: &Member, width: usize) -> Definition {
-        let ServiceDefinition { name, title, command, cwd, env, policy, .. } = &member.definition;
-        let mut variables = self.environment.clone();
-        for (name, value) in env {
-            variables.retain(|(other, _)| *other != **name);
-            variables.push((name.into(), value.into()));
-        }
+        let ServiceDefinition { name, title, command, cwd, env, env_file, policy, .. } =
+            &member.definition;
         let shown = harmless(name);
         let padded = format!("{shown:<width$}");
         let prefix = match self.colours {
@@ -180,7 +181,11 @@ impl Fleet {
                     Some(cwd) => self.base.join(cwd),
                     None => self.base.clone(),
                 }),
-                env: variables,
+                env: self.environment.clone(),
+            },
+            variables: Variables {
+                file: env_file.as_ref().map(|path| self.base.join(path)),
+                given: env.clone(),
             },
             policy: policy.clone(),
             form: Form::Lines(prefix),
