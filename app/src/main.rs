@@ -5,6 +5,7 @@ mod environment;
 mod error;
 mod output;
 mod running;
+mod screen;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
         Command::Adopt(arguments) => cli::adopt::run(&arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
+        Command::Up(arguments) => cli::up::run(arguments, environment),
         Command::Status(arguments) => cli::status::run(&arguments, &environment),
         Command::Restart(arguments) => cli::restart::run(&arguments, &environment),
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),

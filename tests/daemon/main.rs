@@ -17,6 +17,7 @@ mod stop;
 mod storm;
 mod swap;
 mod traps;
+mod up;
 
 use afresh_tests::{Running, TestEnv};
 use nix::sys::signal::Signal;

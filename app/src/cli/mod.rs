@@ -13,6 +13,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod restart;
 pub(crate) mod status;
+pub(crate) mod up;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +30,8 @@ use clap::{Parser, Subcommand};
                   afresh demo                                see what it does, in some seconds\n  \
                   afresh mcp -- python -m my_server          an MCP server that may crash and change\n  \
                   afresh keep -- node server.js              keep a server alive\n  \
+                  afresh up                                  keep all services of afresh.toml alive
+  \
                   afresh adopt                               put it in front of your MCP servers\n  \
                   afresh status                              what runs here\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
@@ -50,6 +53,7 @@ pub(crate) enum Command {
     Mcp(Box<mcp::Arguments>),
     Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
+    Up(up::Arguments),
     Status(status::Arguments),
     Restart(restart::Arguments),
     Logs(logs::Arguments),

@@ -113,17 +113,52 @@ fn row(status: &ServiceStatus) -> [String; 7] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     [
         harmless(&status.name),
-        match &status.state {
-            // Why is a sentence, and stands below.
-            State::Failed { .. } => "failed".to_owned(),
-            state => harmless(&state.to_string()),
-        },
+        state_of(status),
         or_dash(status.pid.map(|pid| pid.to_string())),
         or_dash(status.uptime_ms.map(|millis| show_duration(rounded(millis)))),
         status.restarts.total.to_string(),
         or_dash(status.last_exit.as_ref().map(|exit| harmless(&exit.text))),
         or_dash(status.workspace.as_deref().map(harmless)),
     ]
+}
+
+/// A line for each service, none longer than a terminal is wide.
+pub(crate) fn lines_of(statuses: &[&ServiceStatus], columns: usize, paint: Paint) -> Vec<String> {
+    let width = statuses.iter().map(|status| status.name.chars().count()).max().unwrap_or(0);
+    let line = |status: &&ServiceStatus| {
+        let name = format!("{:<width$}  ", harmless(&status.name));
+        let state = state_of(status);
+        let mut rest = String::new();
+        if let Some(pid) = status.pid {
+            rest.push_str(&format!("  pid {pid}"));
+        }
+        if status.restarts.total > 0 {
+            rest.push_str(&format!("  restarts {}", status.restarts.total));
+        }
+        if let Some(exit) = status.last_exit.as_ref() {
+            rest.push_str(&format!("  last: {}", harmless(&exit.text)));
+        }
+        let cut = |text: &str, used: usize| -> String {
+            text.chars().take(columns.saturating_sub(used)).collect()
+        };
+        let name = cut(&name, 0);
+        let state = cut(&state, name.chars().count());
+        let rest = cut(&rest, name.chars().count() + state.chars().count());
+        format!("{name}{}{}", colour(&status.state, &state, paint), paint.dim(&rest))
+    };
+    statuses.iter().map(line).collect()
+}
+
+/// The state in a word, and what it waits for.
+fn state_of(status: &ServiceStatus) -> String {
+    match &status.state {
+        _ if !status.waits_for.is_empty() => {
+            format!("waiting for {}", harmless(&status.waits_for.join(", ")))
+        }
+        // Why is a sentence, and stands below.
+        State::Failed { .. } => "failed".to_owned(),
+        state => harmless(&state.to_string()),
+    }
 }
 
 /// Nobody looks at tenths of a second of something that has run for a minute.

@@ -1,0 +1,153 @@
+//! `afresh up`.
+
+mod background;
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use afresh_core::config::nearest;
+use afresh_core::definition::ServiceDefinition;
+use afresh_core::time::parse_duration;
+use afresh_daemon::{Lines, LockError, Up, UpError};
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output::Paint;
+use crate::screen::Screen;
+
+/// Keep all services of `afresh.toml` alive
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Keeps all services of `afresh.toml` alive.\n\nEach `[service.NAME]` is started when \
+                  what it depends on is there, restarted when it crashes or its health checks fail, \
+                  and stopped in the opposite order. `[opencode]` is a ready-made one. On a terminal, \
+                  lines of all services scroll by and their states stand below; `-d` goes to the \
+                  background instead. There is one `afresh up` for a workspace.\n\nCtrl+C and SIGTERM \
+                  stop everything in order, a second Ctrl+C at once.",
+    after_help = "Examples:\n  \
+                  afresh up                  all services, in the foreground\n  \
+                  afresh up -d               in the background; `afresh status`, `logs`, `down`\n  \
+                  afresh up api              only `api` and what it depends on\n\n\
+                  afresh.toml:\n  \
+                  [service.api]\n  \
+                  command = [\"node\", \"server.js\"]\n  \
+                  health.http = \"http://127.0.0.1:3000/health\"\n  \
+                  [opencode]                 keeps `opencode serve` alive"
+)]
+pub(crate) struct Arguments {
+    /// Only these services, and what they depend on [default: all with autostart]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Go to the background when all services have been started
+    #[arg(short, long)]
+    detach: bool,
+
+    /// With --detach: how long to wait for the services to be ready
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_wait)]
+    wait: Duration,
+
+    /// Plain lines, also on a terminal
+    #[arg(long)]
+    plain: bool,
+
+    /// We are the background: tell on stdout how the services are, as long as somebody reads it
+    #[arg(long, hide = true)]
+    in_background: bool,
+}
+
+pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit, CommandError> {
+    let workspace = environment.workspace();
+    let config = environment.config(&workspace, &[])?;
+    if config.services.is_empty() {
+        return Err(none_defined(&environment));
+    }
+    check_names(&arguments.names, &config.services)?;
+    if arguments.detach && !arguments.in_background {
+        return background::start(&arguments, &environment, &workspace);
+    }
+    let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
+    let screen = (io::stdout().is_terminal() && !arguments.plain && !arguments.in_background)
+        .then(Screen::new);
+    let (lines, show): (Lines, afresh_daemon::Show) = match &screen {
+        _ if arguments.in_background => {
+            background::leave_terminal()?;
+            (Lines::File, background::herald()?)
+        }
+        Some(screen) => {
+            let shown = screen.clone();
+            (Lines::Drawn(Box::new(screen.clone())), Box::new(move |all| shown.show(all)))
+        }
+        None => (Lines::Plain, Box::new(|_| None)),
+    };
+    let up = Up {
+        services: config.services,
+        chosen: arguments.names,
+        trail: config.trail,
+        version: env!("CARGO_PKG_VERSION"),
+        control: environment.runtime_folders(),
+        environment: environment.variables.clone(),
+        base,
+        lines,
+        colours: screen.is_some() && Paint::stdout() == Paint::Colours,
+        show,
+        reload: {
+            let workspace = workspace.clone();
+            Box::new(move || {
+                let config = environment.quiet_config(&workspace, &[]);
+                config.map(|config| config.services).map_err(|error| error.to_string())
+            })
+        },
+        workspace,
+    };
+    let code = afresh_daemon::up(up).map_err(failed);
+    if let Some(screen) = screen {
+        screen.end();
+    }
+    Ok(match code? {
+        0 => Exit::Success,
+        code => Exit::Command(code),
+    })
+}
+
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn none_defined(environment: &Environment) -> CommandError {
+    let files = environment.config_files(&environment.workspace());
+    let place =
+        files.first().map_or_else(|| "afresh.toml".to_owned(), |(_, path)| environment.shown(path));
+    CommandError::new(Exit::Config, "there are no services to keep alive")
+        .hint(format!(
+            "write some into `{place}`, such as:\n\n  [service.web]\n  command = [\"node\", \"server.js\"]\n"
+        ))
+        .hint("`afresh keep -- CMD` keeps a single command alive, without any file")
+}
+
+fn check_names(names: &[String], services: &[ServiceDefinition]) -> Result<(), CommandError> {
+    let known = || services.iter().map(|service| service.name.as_str());
+    let Some(name) = names.iter().find(|name| !known().any(|known| known == **name)) else {
+        return Ok(());
+    };
+    let error = CommandError::new(Exit::NotFound, format!("there is no service `{name}`"));
+    Err(match nearest(name, known()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint(format!("there is: {}", known().collect::<Vec<_>>().join(", "))),
+    })
+}
+
+fn failed(error: UpError) -> CommandError {
+    match error {
+        UpError::Lock(error @ LockError::Taken { .. }) => CommandError::new(
+            Exit::Unavailable,
+            error,
+        )
+        .hint(
+            "see `afresh status`; `afresh reload` applies a changed configuration, `afresh down` \
+                 ends them",
+        ),
+        error => CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"),
+    }
+}

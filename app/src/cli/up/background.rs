@@ -1,0 +1,128 @@
+//! `afresh up -d`: another process keeps the services; this one waits until they are there.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use afresh_core::config::harmless;
+use afresh_core::control::{ServiceStatus, State};
+use afresh_core::limits::HERALD_QUEUE_MAX;
+use afresh_daemon::store::workspace::Workspace;
+
+use super::Arguments;
+use crate::cli::status;
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output::{self, Paint};
+
+/// Starts the background, and tells how the services are until all of them are settled.
+pub(super) fn start(
+    arguments: &Arguments,
+    environment: &Environment,
+    workspace: &Workspace,
+) -> Result<Exit, CommandError> {
+    let failed = |error: io::Error| CommandError::new(Exit::Unavailable, error);
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(["up", "--in-background"]).args(&arguments.names).current_dir(&environment.cwd);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let Some(stdout) = child.stdout.take() else { unreachable!("it is piped") };
+    let (sender, told) = channel();
+    // It ends with the pipe: when the background closes it, or we end.
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let Ok(all) = serde_json::from_str::<Vec<ServiceStatus>>(&line) else { return };
+            if sender.send(all).is_err() {
+                return;
+            }
+        }
+    });
+    let deadline = Instant::now() + arguments.wait;
+    let mut last: Option<Vec<ServiceStatus>> = None;
+    let is_settled = loop {
+        match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(all) => {
+                let is_settled = all.iter().all(is_settled);
+                last = Some(all);
+                if is_settled {
+                    break true;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => break false,
+            Err(RecvTimeoutError::Disconnected) => return Err(died(child, workspace)),
+        }
+    };
+    let all = last.unwrap_or_default();
+    let lines = status::lines_of(&all.iter().collect::<Vec<_>>(), usize::MAX, Paint::stdout());
+    output::print(&format!("{}\n", lines.join("\n")))?;
+    if !is_settled {
+        output::remark("not all of them are ready yet; they are kept in the background");
+    }
+    output::remark(&format!(
+        "in the background (pid {}): `afresh status`, `afresh logs -f`, `afresh down`",
+        child.id()
+    ));
+    let has_failed = all.iter().any(|status| matches!(status.state, State::Failed { .. }));
+    Ok(if has_failed { Exit::Failed } else { Exit::Success })
+}
+
+/// Whether no news are expected of a service.
+fn is_settled(status: &ServiceStatus) -> bool {
+    match status.state {
+        State::Starting | State::Restarting | State::Stopping => false,
+        // It waits for others; one that has failed keeps it waiting.
+        State::Stopped => status.waits_for.is_empty(),
+        _ => true,
+    }
+}
+
+/// The background ended before it had begun: says why.
+fn died(mut child: Child, workspace: &Workspace) -> CommandError {
+    let code = child.wait().ok().and_then(|status| status.code());
+    let mut text = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        stderr.take(64 * 1024).read_to_string(&mut text).ok();
+    }
+    let text = text.trim_start_matches("error: ").trim_end().to_owned();
+    let exit = code.map_or(Exit::Unavailable, Exit::Command);
+    match text.is_empty() {
+        true => CommandError::new(exit, "the background ended at once")
+            .hint(format!("see `{}`", workspace.state().join("up.log").display())),
+        false => CommandError::new(exit, harmless(&text)),
+    }
+}
+
+/// Puts this process into a session of its own: no terminal's end is its end.
+pub(super) fn leave_terminal() -> Result<(), CommandError> {
+    afresh_daemon::leave_session().map_err(|error| CommandError::new(Exit::Unavailable, error))
+}
+
+/// Tells whoever started us how the services are. The loop waits for none of it: what is not taken is
+/// passed over.
+pub(super) fn herald() -> Result<afresh_daemon::Show, CommandError> {
+    let (sender, lines) = sync_channel::<String>(HERALD_QUEUE_MAX);
+    let herald = move || {
+        let mut stdout = io::stdout();
+        for line in lines {
+            if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("herald".to_owned())
+        .stack_size(64 * 1024)
+        .spawn(herald)
+        .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+    let mut sender = Some(sender);
+    Ok(Box::new(move |all| {
+        if let Some(open) = &sender {
+            let line = serde_json::to_string(all).unwrap_or_default();
+            if let Err(std::sync::mpsc::TrySendError::Disconnected(_)) = open.try_send(line) {
+                sender = None;
+            }
+        }
+        None::<Duration>
+    }))
+}

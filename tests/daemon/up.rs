@@ -1,0 +1,234 @@
+//! `afresh up`: services of a configuration, in their order, over changes of it and over the death of
+//! the supervisor.
+
+use afresh_tests::{Finished, Running, TestEnv, wait_for};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::{HOSTILE, stop};
+
+/// A service that does nothing, with more lines of its table.
+fn idle(name: &str, more: &str) -> String {
+    service(name, &["idle"], more)
+}
+
+/// A service that the hostile program plays.
+fn service(name: &str, words: &[&str], more: &str) -> String {
+    let command: Vec<String> =
+        [&[HOSTILE], words].concat().iter().map(|word| format!("{word:?}")).collect();
+    format!("[service.{name}]\ncommand = [{}]\ndelay = \"0s\"\n{more}\n", command.join(", "))
+}
+
+/// Writes the configuration of the workspace.
+fn define(env: &TestEnv, services: &[String]) {
+    env.write("afresh.toml", &services.concat());
+}
+
+/// What `afresh status --json` tells of a service.
+#[track_caller]
+fn status(env: &TestEnv, name: &str) -> Value {
+    let told = env.run(&["status", "--json"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let all: Vec<Value> = serde_json::from_str(&told.stdout).expect("JSON");
+    all.into_iter().find(|status| status["name"] == name).unwrap_or_default()
+}
+
+#[track_caller]
+fn wait_state(env: &TestEnv, name: &str, state: &str) -> Value {
+    let mut found = Value::Null;
+    wait_for(&format!("`{name}` is {state}"), || {
+        found = status(env, name);
+        found["state"] == state
+    });
+    found
+}
+
+/// Waits until it runs, and returns its process.
+#[track_caller]
+fn wait_up(env: &TestEnv, name: &str) -> i32 {
+    let mut found = Value::Null;
+    wait_for(&format!("`{name}` is up"), || {
+        found = status(env, name);
+        found["state"] == "running" || found["state"] == "ready"
+    });
+    i32::try_from(found["pid"].as_i64().expect("a pid")).expect("a pid")
+}
+
+fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).expect("it is there");
+}
+
+#[track_caller]
+fn fails(finished: &Finished, code: i32, words: &[&str]) {
+    assert_eq!(finished.code, Some(code), "{finished:?}");
+    for word in words {
+        assert!(finished.stderr.contains(word), "no `{word}`: {finished:?}");
+    }
+}
+
+/// Names of services in the order in which they were told to have done something.
+fn order(env: &TestEnv, event_type: &str) -> Vec<String> {
+    let name = |record: &Value| record["props"]["service"].as_str().unwrap_or("").to_owned();
+    env.events(event_type).iter().map(name).collect()
+}
+
+#[test]
+fn services_come_in_their_order_and_go_in_the_opposite_one() {
+    let env = TestEnv::new();
+    let services = [
+        idle("web", "depends_on = [\"api\"]"),
+        idle("api", "depends_on = { db = \"ready\", cache = \"started\" }"),
+        idle("cache", ""),
+        idle("db", ""),
+        idle("extra", "autostart = false"),
+    ];
+    define(&env, &services);
+    let mut afresh = env.start(&["up"]);
+    wait_up(&env, "web");
+    let started = order(&env, "server_started");
+    let at = |name: &str| started.iter().position(|other| other == name).expect("it is started");
+    assert!(at("db") < at("api") && at("cache") < at("api") && at("api") < at("web"), "{started:?}");
+    assert_eq!(status(&env, "extra")["state"], "stopped");
+    assert!(afresh.stdout().contains("web   | ready"), "{}", afresh.stdout());
+    stop(&env, &mut afresh);
+    let ended = order(&env, "server_stopped");
+    let at = |name: &str| ended.iter().position(|other| other == name).expect("it is stopped");
+    assert!(at("web") < at("api") && at("api") < at("db") && at("api") < at("cache"), "{ended:?}");
+}
+
+#[test]
+fn one_that_is_chosen_brings_what_it_needs_and_no_more() {
+    let env = TestEnv::new();
+    define(&env, &[idle("api", "depends_on = [\"db\"]"), idle("db", ""), idle("other", "")]);
+    let mut afresh = env.start(&["up", "api"]);
+    wait_up(&env, "api");
+    assert_eq!(status(&env, "other")["state"], "stopped");
+    let unknown = env.run(&["up", "apo"]);
+    fails(&unknown, 4, &["there is no service `apo`", "did you mean `api`?"]);
+    let second = env.run(&["up"]);
+    fails(&second, 69, &["up already", &afresh.pid().to_string(), "afresh down"]);
+    stop(&env, &mut afresh);
+}
+
+#[test]
+fn one_that_waits_says_for_what() {
+    let env = TestEnv::new();
+    define(&env, &[idle("api", "depends_on = [\"db\"]"), service("db", &["exit", "3"], "delay = \"1h\"\nmax_delay = \"1h\"")]);
+    let mut afresh = env.start(&["up"]);
+    wait_state(&env, "db", "backing off");
+    let api = status(&env, "api");
+    assert_eq!(api["waits_for"], serde_json::json!(["db"]));
+    let table = env.run(&["status"]);
+    assert!(table.stdout.contains("waiting for db"), "{}", table.stdout);
+    stop(&env, &mut afresh);
+}
+
+#[test]
+fn a_changed_configuration_touches_only_what_changed() {
+    let env = TestEnv::new();
+    define(&env, &[idle("a", ""), idle("b", ""), idle("c", "")]);
+    let mut afresh = env.start(&["up"]);
+    let old = ["a", "b", "c"].map(|name| wait_up(&env, name));
+    let path = env.write("afresh.toml", "[service.a]\ncommand = 7\n");
+    let bad = env.run(&["reload"]);
+    fails(&bad, 1, &["afresh.toml:2", "command"]);
+    let all = ["a", "b", "c"].map(|name| wait_up(&env, name));
+    assert_eq!(all, old, "a bad file changes nothing");
+    define(&env, &[idle("a", ""), idle("b", "env = { MODE = \"new\" }"), idle("d", "")]);
+    let reloaded = env.run(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    wait_up(&env, "d");
+    wait_for("a new instance of b", || wait_up(&env, "b") != old[1]);
+    wait_for("c is gone", || status(&env, "c").is_null());
+    assert_eq!(wait_up(&env, "a"), old[0]);
+    assert_eq!(order(&env, "server_restart_requested"), ["b"]);
+    assert!(path.exists());
+    stop(&env, &mut afresh);
+}
+
+#[test]
+fn the_background_is_there_until_down() {
+    let env = TestEnv::new();
+    define(&env, &[idle("a", ""), idle("b", "depends_on = [\"a\"]")]);
+    let up = env.run(&["up", "-d"]);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    assert!(up.stdout.contains("a  ") && up.stdout.contains("b  "), "{up:?}");
+    let pid = wait_up(&env, "b");
+    let stopped = env.run(&["stop", "b"]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    wait_state(&env, "b", "stopped");
+    let started = env.run(&["start", "b"]);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    assert_ne!(wait_up(&env, "b"), pid);
+    let down = env.run(&["down"]);
+    assert_eq!(down.code, Some(0), "{down:?}");
+    env.assert_nothing_left();
+    fails(&env.run(&["down"]), 4, &["nothing is up here"]);
+    let up = env.run(&["up", "-d"]);
+    assert_eq!(up.code, Some(0), "it can be started again at once: {up:?}");
+    assert_eq!(env.run(&["down"]).code, Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_background_that_cannot_begin_says_why() {
+    let env = TestEnv::new();
+    fails(&env.run(&["up"]), 78, &["no services", "[service.web]"]);
+    define(&env, &[idle("a", "")]);
+    let mut afresh = env.start(&["up"]);
+    wait_up(&env, "a");
+    fails(&env.run(&["up", "-d"]), 69, &["up already"]);
+    stop(&env, &mut afresh);
+}
+
+/// Kills a supervisor, and waits until all that it kept is gone with it.
+fn murder(env: &TestEnv, afresh: Running) {
+    afresh.signal(Signal::SIGKILL);
+    drop(afresh);
+    env.assert_nothing_left();
+}
+
+#[test]
+fn after_the_death_of_the_supervisor_the_next_one_goes_on() {
+    let env = TestEnv::new();
+    define(&env, &[idle("a", ""), idle("b", "")]);
+    let afresh = env.start(&["up"]);
+    let pid = wait_up(&env, "a");
+    send(pid, Signal::SIGKILL);
+    wait_for("a restart", || status(&env, "a")["restarts"]["total"] == 1);
+    wait_up(&env, "b");
+    assert_eq!(env.run(&["stop", "b"]).code, Some(0));
+    wait_state(&env, "b", "stopped");
+    murder(&env, afresh);
+
+    let mut afresh = env.start(&["up"]);
+    wait_up(&env, "a");
+    let a = status(&env, "a");
+    assert_eq!((&a["generation"], &a["restarts"]["total"]), (&3.into(), &2.into()), "{a}");
+    assert_eq!(status(&env, "b")["state"], "stopped", "a person had stopped it");
+    stop(&env, &mut afresh);
+
+    let mut afresh = env.start(&["up"]);
+    let b = wait_state(&env, "b", "running");
+    assert_eq!(b["restarts"]["total"], 0, "a person has begun anew: {b}");
+    stop(&env, &mut afresh);
+}
+
+#[test]
+fn variables_come_from_the_file_at_each_start() {
+    let env = TestEnv::new();
+    let shell = "[service.a]\ncommand = [\"sh\", \"-c\", \"echo mode=$MODE own=$OWN; exec sleep 1000\"]\n\
+                 env_file = \"vars\"\nenv = { OWN = \"given\" }\n";
+    env.write("afresh.toml", shell);
+    env.write("vars", "MODE=one\nOWN=file\n");
+    let mut afresh = env.start(&["up"]);
+    afresh.wait_stdout("mode=one own=given", 1);
+    env.write("vars", "MODE=two\n");
+    assert_eq!(env.run(&["restart", "a"]).code, Some(0));
+    afresh.wait_stdout("mode=two own=given", 1);
+    env.write("vars", "MODE = \"open\n");
+    env.run(&["restart", "a"]);
+    afresh.wait_stderr("cannot read its variables from", 1);
+    stop(&env, &mut afresh);
+}
