@@ -116,6 +116,7 @@ fn row(status: &ServiceStatus) -> [String; 7] {
         match &status.state {
             // Why is a sentence, and stands below.
             State::Failed { .. } => "failed".to_owned(),
+            State::Degraded { .. } => "degraded".to_owned(),
             state => harmless(&state.to_string()),
         },
         or_dash(status.pid.map(|pid| pid.to_string())),
@@ -134,9 +135,11 @@ fn rounded(millis: u64) -> Duration {
 fn colour(state: &State, text: &str, paint: Paint) -> String {
     match state {
         State::Ready | State::Running => paint.green(text),
-        State::Starting | State::Restarting | State::BackingOff { .. } | State::Stopping => {
-            paint.yellow(text)
-        }
+        State::Starting
+        | State::Degraded { .. }
+        | State::Restarting
+        | State::BackingOff { .. }
+        | State::Stopping => paint.yellow(text),
         State::CrashLoop { .. } | State::Failed { .. } => paint.red(text),
         State::Stopped | State::Finished => paint.dim(text),
     }

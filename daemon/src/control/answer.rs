@@ -115,6 +115,7 @@ impl About {
                 last: past.restarts.iter().cloned().collect(),
             },
             last_exit: service.last_exit().map(LastExit::from),
+            health: None,
             workspace: self.workspace.clone(),
             command: self.command.clone(),
             mechanism: MECHANISM.to_owned(),
