@@ -14,7 +14,7 @@ const FIRST_WITHOUT_PING: &str = "2026-07-28";
 /// A message to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Its method, which also stands in a header from 2026-07-28 on.
+    /// Its method.
     pub method: &'static str,
     /// What the answer must carry; none for a notification, which has no answer.
     pub id: Option<&'static str>,
@@ -47,6 +47,14 @@ pub enum Said {
     Result(Value),
     /// An error, as a sentence.
     Error(String),
+}
+
+impl Question {
+    /// The method, where the version is one that wants it in a header.
+    pub fn method_header(&self) -> Option<&'static str> {
+        self.version.as_deref().filter(|version| *version >= FIRST_WITHOUT_PING)?;
+        Some(self.method)
+    }
 }
 
 impl Manner {
@@ -174,9 +182,11 @@ mod tests {
             let question = after(version).unwrap().question();
             assert_eq!((question.method, question.version.as_deref()), ("ping", Some(version)));
             assert_eq!(question.session.as_deref(), Some("s1"));
+            assert_eq!(question.method_header(), None);
         }
         let question = after("2026-07-28").unwrap().question();
-        assert_eq!((question.method, question.session), ("server/discover", None));
+        assert_eq!((question.method, &question.session), ("server/discover", &None));
+        assert_eq!(question.method_header(), Some("server/discover"));
         assert!(question.body.contains("io.modelcontextprotocol/clientCapabilities"));
         assert_eq!(Manner::after_initialize(&json!({ "protocolVersion": 1 }), None), None);
         assert_eq!(Manner::after_initialize(&json!([]), None), None);

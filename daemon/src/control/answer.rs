@@ -96,7 +96,7 @@ impl About {
     pub(crate) fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
         let service = supervise.core().service(id)?;
         let (definition, past) = supervise.known(id)?;
-        let snapshot = service.snapshot(supervise.now());
+        let snapshot = supervise.snapshot(id)?;
         Some(ServiceStatus {
             name: definition.name.clone(),
             group: (definition.name != self.group).then(|| self.group.clone()),
@@ -115,7 +115,7 @@ impl About {
                 last: past.restarts.iter().cloned().collect(),
             },
             last_exit: service.last_exit().map(LastExit::from),
-            health: None,
+            health: supervise.health(id),
             workspace: self.workspace.clone(),
             command: self.command.clone(),
             mechanism: MECHANISM.to_owned(),
