@@ -5,7 +5,9 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use afresh_core::config::TrailSettings;
+use afresh_core::definition::Port;
 use afresh_core::env_file;
+use afresh_core::health::HealthCheck;
 use afresh_core::id::Generation;
 use afresh_core::limits::ENV_FILE_BYTES_MAX;
 use afresh_core::policy::Policy;
@@ -34,6 +36,12 @@ pub(crate) struct Definition {
     pub(crate) policy: Policy,
     /// How its output appears in ours.
     pub(crate) form: Form,
+    /// When it is ready, and whether it still is well.
+    pub(crate) health: Option<HealthCheck>,
+    /// Whether it is ready as soon as it runs; else somebody says so, or nobody knows.
+    pub(crate) ready_at_start: bool,
+    /// What it must have for itself, checked before each start.
+    pub(crate) port: Option<Port>,
 }
 
 /// Variables of a service.

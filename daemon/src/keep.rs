@@ -7,6 +7,8 @@ use std::pin::pin;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
+use afresh_core::definition::Port;
+use afresh_core::health::HealthCheck;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Input, Rest, Service};
@@ -46,6 +48,10 @@ pub struct Keep {
     pub control: Option<RuntimeFolders>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
+    /// When it is ready, and whether it still is well.
+    pub health: Option<HealthCheck>,
+    /// What it must have for itself, checked before each start.
+    pub port: Option<Port>,
 }
 
 /// Why nothing could be supervised at all.
@@ -267,6 +273,10 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
         variables: Variables::default(),
         policy: keep.policy.clone(),
         form,
+        health: keep.health.clone(),
+        // Without a check, nobody says when a command is ready.
+        ready_at_start: false,
+        port: keep.port.clone(),
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod control;
 mod definition;
 mod doctor;
+mod health;
 mod keep;
 mod logs;
 mod mcp;

@@ -161,6 +161,10 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             variables: Variables::default(),
             policy: keep.policy.clone(),
             form: Form::Lines(format!("[{}] ", keep.name)),
+            // The conversation says when it is ready, and the guard whether it hangs.
+            health: None,
+            ready_at_start: false,
+            port: None,
         },
         seed(),
     );

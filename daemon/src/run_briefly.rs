@@ -1,7 +1,8 @@
-//! Runs commands that should end soon, all at once, and captures what they say.
+//! Runs commands that should end soon, and captures what they say.
 //!
 //! They go through the process layer like everything else: at a limit the whole tree is ended.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
@@ -51,39 +52,49 @@ pub(crate) enum BriefEnding {
 /// processes meanwhile. Takes at most the longest of the times and three times
 /// [`KILL_PATIENCE`].
 pub(crate) async fn run_briefly(processes: &mut Processes, briefs: &[Brief]) -> Vec<Outcome> {
-    let mut runs = Runs { start: Instant::now(), all: Vec::new(), captures: JoinSet::new() };
-    for (index, brief) in briefs.iter().enumerate() {
-        runs.begin(processes, index, brief);
-    }
-    while let Some(wakeup) = runs.next_wakeup() {
+    let mut running = Briefs::default();
+    let ids: Vec<ServiceId> = briefs.iter().map(|brief| running.begin(processes, brief)).collect();
+    let mut outcomes = BTreeMap::new();
+    loop {
+        outcomes.extend(std::iter::from_fn(|| running.finished()));
+        if outcomes.len() == ids.len() {
+            return ids.iter().filter_map(|id| outcomes.remove(id)).collect();
+        }
         tokio::select! {
-            report = processes.next() => runs.hear(report),
-            Some(Ok(captured)) = runs.captures.join_next() => runs.keep(processes, captured),
-            () = sleep_until(wakeup) => runs.wake(processes),
+            report = processes.next() => running.hear(report),
+            word = running.next() => running.react(processes, word),
         }
     }
-    while let Some(captured) = runs.captures.join_next().await {
-        if let Ok(captured) = captured {
-            runs.keep(processes, captured);
-        }
-    }
-    runs.all.into_iter().map(|run| run.outcome).collect()
 }
 
-struct Runs {
-    start: Instant,
-    all: Vec<Run>,
+/// Commands that run briefly beside the services in the same processes. Each has an id out of a range
+/// that no service has.
+#[derive(Default)]
+pub(crate) struct Briefs {
+    runs: BTreeMap<ServiceId, Run>,
     captures: JoinSet<Captured>,
+    /// Of the last one: whatever comes late of one before is known by it.
+    generation: u64,
+}
+
+/// What [`Briefs::next`] brought.
+pub(crate) enum Word {
+    Captured(Captured),
+    /// A step of an end is due.
+    Due,
 }
 
 struct Run {
-    service: ServiceId,
+    generation: Generation,
+    since: Instant,
     /// When the next step of its end is due; none when it is gone.
     step_at: Option<Instant>,
     step: Step,
     /// What ended it, when that was us.
     cause: Option<BriefEnding>,
     gone: watch::Sender<bool>,
+    /// Streams that are still read.
+    streams: usize,
     outcome: Outcome,
 }
 
@@ -101,26 +112,40 @@ enum Stream {
     Stderr,
 }
 
-struct Captured {
-    index: usize,
+pub(crate) struct Captured {
+    id: ServiceId,
+    generation: Generation,
     stream: Stream,
     bytes: Vec<u8>,
     is_too_much: bool,
 }
 
-/// Every brief run is the first of its kind.
-const GENERATION: Generation = Generation(1);
+/// Whether a report is about one that runs briefly.
+pub(crate) fn is_brief(report: &Report) -> bool {
+    match report {
+        Report::Notice(_) => false,
+        Report::Spawned { service, .. }
+        | Report::SpawnFailed { service, .. }
+        | Report::Exited { service, .. } => service.0 > u32::MAX / 2,
+    }
+}
 
-impl Runs {
-    fn begin(&mut self, processes: &mut Processes, index: usize, brief: &Brief) {
-        let service = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
+impl Briefs {
+    /// Starts one.
+    pub(crate) fn begin(&mut self, processes: &mut Processes, brief: &Brief) -> ServiceId {
+        self.generation += 1;
+        let generation = Generation(self.generation);
+        let mut ids = (0..u32::MAX / 2).map(|n| ServiceId(u32::MAX - n));
+        let id = ids.find(|id| !self.runs.contains_key(id)).expect("fewer than 2^31 at once");
         let (gone, watch) = watch::channel(false);
         let mut run = Run {
-            service,
-            step_at: Some(self.start + brief.time_max),
+            generation,
+            since: Instant::now(),
+            step_at: Some(Instant::now() + brief.time_max),
             step: Step::Kill,
             cause: None,
             gone,
+            streams: 0,
             outcome: Outcome {
                 ending: BriefEnding::TimedOut,
                 stdout: Vec::new(),
@@ -129,88 +154,124 @@ impl Runs {
                 took: Duration::ZERO,
             },
         };
-        match processes.spawn(service, GENERATION, &brief.command) {
+        match processes.spawn(id, generation, &brief.command) {
             Ok(Stdio { stdout, stderr, .. }) => {
                 let max = brief.output_bytes_max;
                 for (stream, pipe) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
                     let gone = watch.clone();
+                    run.streams += 1;
                     self.captures.spawn(async move {
                         let (bytes, is_too_much) = capture(pipe, max, gone).await;
-                        Captured { index, stream, bytes, is_too_much }
+                        Captured { id, generation, stream, bytes, is_too_much }
                     });
                 }
             }
-            Err(failure) => run.end(self.start, BriefEnding::SpawnFailed(failure)),
+            Err(failure) => run.end(BriefEnding::SpawnFailed(failure)),
         }
-        self.all.push(run);
+        self.runs.insert(id, run);
+        id
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.all.iter().filter_map(|run| run.step_at).min()
+    /// Ends one before its time.
+    pub(crate) fn end(&mut self, processes: &mut Processes, id: ServiceId) {
+        let run = self.runs.get_mut(&id);
+        if let Some(run) = run.filter(|run| run.step_at.is_some() && run.cause.is_none()) {
+            run.cause = Some(BriefEnding::TimedOut);
+            run.take_step(processes, id);
+        }
     }
 
-    fn hear(&mut self, report: Report) {
-        let (service, ending, remains) = match report {
-            Report::Spawned { .. } | Report::Notice(_) => return,
-            Report::SpawnFailed { service, failure, .. } => {
-                (service, BriefEnding::SpawnFailed(failure), Remains::default())
-            }
-            Report::Exited { service, exit, remains, .. } => {
-                (service, BriefEnding::Exited(exit), remains)
+    /// Waits for something to react to. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Word {
+        let wakeup = self.runs.values().filter_map(|run| run.step_at).min();
+        let due = async {
+            match wakeup {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
             }
         };
-        let start = self.start;
-        let run = self.all.iter_mut().find(|run| run.service == service);
+        tokio::select! {
+            Some(Ok(captured)) = self.captures.join_next() => Word::Captured(captured),
+            () = due => Word::Due,
+        }
+    }
+
+    /// Acts on what `next` brought.
+    pub(crate) fn react(&mut self, processes: &mut Processes, word: Word) {
+        match word {
+            Word::Captured(captured) => self.keep(processes, captured),
+            Word::Due => {
+                let now = Instant::now();
+                let is_due = |run: &Run| run.step_at.is_some_and(|at| at <= now);
+                for (id, run) in self.runs.iter_mut().filter(|(_, run)| is_due(run)) {
+                    run.cause.get_or_insert(BriefEnding::TimedOut);
+                    run.take_step(processes, *id);
+                }
+            }
+        }
+    }
+
+    /// Takes a report that `is_brief`.
+    pub(crate) fn hear(&mut self, report: Report) {
+        let (id, generation, ending, remains) = match report {
+            Report::Spawned { .. } | Report::Notice(_) => return,
+            Report::SpawnFailed { service, generation, failure } => {
+                (service, generation, BriefEnding::SpawnFailed(failure), Remains::default())
+            }
+            Report::Exited { service, generation, exit, remains } => {
+                (service, generation, BriefEnding::Exited(exit), remains)
+            }
+        };
+        let run = self.runs.get_mut(&id).filter(|run| run.generation == generation);
         if let Some(run) = run.filter(|run| run.step_at.is_some()) {
             run.outcome.remains = remains;
-            run.end(start, ending);
+            run.end(ending);
         }
+    }
+
+    /// One that is gone, with all that it said.
+    pub(crate) fn finished(&mut self) -> Option<(ServiceId, Outcome)> {
+        let is_finished = |run: &Run| run.step_at.is_none() && run.streams == 0;
+        let id = *self.runs.iter().find(|(_, run)| is_finished(run))?.0;
+        Some((id, self.runs.remove(&id)?.outcome))
     }
 
     fn keep(&mut self, processes: &mut Processes, captured: Captured) {
-        let run = &mut self.all[captured.index];
-        match captured.stream {
-            Stream::Stdout => run.outcome.stdout = captured.bytes,
-            Stream::Stderr => run.outcome.stderr = captured.bytes,
+        let Captured { id, generation, stream, bytes, is_too_much } = captured;
+        let run = self.runs.get_mut(&id).filter(|run| run.generation == generation);
+        let Some(run) = run else { return };
+        run.streams -= 1;
+        match stream {
+            Stream::Stdout => run.outcome.stdout = bytes,
+            Stream::Stderr => run.outcome.stderr = bytes,
         }
-        if captured.is_too_much && run.step_at.is_some() && run.cause.is_none() {
+        if is_too_much && run.step_at.is_some() && run.cause.is_none() {
             run.cause = Some(BriefEnding::TooMuchOutput);
-            run.take_step(self.start, processes);
-        }
-    }
-
-    /// Takes the steps that are due.
-    fn wake(&mut self, processes: &mut Processes) {
-        let now = Instant::now();
-        let start = self.start;
-        let due = |run: &&mut Run| run.step_at.is_some_and(|at| at <= now);
-        for run in self.all.iter_mut().filter(due) {
-            run.cause.get_or_insert(BriefEnding::TimedOut);
-            run.take_step(start, processes);
+            run.take_step(processes, id);
         }
     }
 }
 
 impl Run {
-    fn take_step(&mut self, start: Instant, processes: &mut Processes) {
+    fn take_step(&mut self, processes: &mut Processes, id: ServiceId) {
         self.step = match self.step {
             Step::Kill => {
-                processes.kill(self.service, GENERATION);
+                processes.kill(id, self.generation);
                 Step::Abandon
             }
             Step::Abandon => {
-                processes.abandon(self.service, GENERATION);
+                processes.abandon(id, self.generation);
                 Step::GiveUp
             }
-            Step::GiveUp => return self.end(start, BriefEnding::TimedOut),
+            Step::GiveUp => return self.end(BriefEnding::TimedOut),
         };
         self.step_at = Some(Instant::now() + KILL_PATIENCE);
     }
 
-    fn end(&mut self, start: Instant, ending: BriefEnding) {
+    fn end(&mut self, ending: BriefEnding) {
         self.step_at = None;
         self.outcome.ending = self.cause.take().unwrap_or(ending);
-        self.outcome.took = start.elapsed();
+        self.outcome.took = self.since.elapsed();
         self.gone.send_replace(true);
     }
 }

@@ -1,20 +1,19 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod checks;
 mod look;
 mod order;
 mod record;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use afresh_core::audit::Record;
 use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX};
-use afresh_core::service::{Effect, Event, Input, Service, Snapshot};
+use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -24,11 +23,13 @@ pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
 use crate::definition::{Definition, Surroundings, Talker};
+use crate::health::{Asked, Checks, Found};
 use crate::logs::Logs;
 use crate::os::PipeWriter;
 use crate::output::now;
 use crate::pipe::Pumps;
-use crate::process::{Processes, Report, Stdio};
+use crate::process::{Command, Processes, Report, Stdio};
+use crate::run_briefly::{Briefs, Word, is_brief};
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -55,6 +56,11 @@ pub(crate) struct Supervise {
     sharers: Arc<AtomicUsize>,
     /// Counts what was told.
     changes: watch::Sender<u64>,
+    checks: Checks,
+    /// Commands that run beside the services, and end soon.
+    briefs: Briefs,
+    /// Which of them check whom.
+    checking: BTreeMap<ServiceId, Asked>,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -80,6 +86,8 @@ struct Kept {
 struct Instance {
     /// Known when it runs.
     pid: u32,
+    /// What it runs, where somebody checks it: that is done with the same environment.
+    command: Option<Command>,
     pumps: Pumps,
     /// Held while nobody feeds it.
     _stdin: Option<PipeWriter>,
@@ -87,10 +95,11 @@ struct Instance {
 
 impl Supervise {
     pub(crate) fn new(processes: Processes, around: Surroundings) -> Self {
+        let start = Instant::now();
         Self {
             core: Supervisor::default(),
             fleet: Fleet::default(),
-            start: Instant::now(),
+            start,
             services: BTreeMap::new(),
             processes,
             around,
@@ -102,12 +111,18 @@ impl Supervise {
             turns: VecDeque::new(),
             sharers: Arc::default(),
             changes: watch::Sender::new(0),
+            checks: Checks::new(start),
+            briefs: Briefs::default(),
+            checking: BTreeMap::new(),
         }
     }
 
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
         let id = self.core.add(Service::new(definition.policy.clone(), seed));
+        if let Some(check) = definition.health.clone() {
+            self.checks.add(id, check);
+        }
         let kept = Kept {
             definition,
             instances: BTreeMap::new(),
@@ -149,6 +164,8 @@ impl Supervise {
         tokio::select! {
             written = written(&mut self.writing) => Happened::Written(written),
             report = self.processes.next() => Happened::Report(report),
+            found = self.checks.next() => Happened::Found(found),
+            word = self.briefs.next() => Happened::Brief(word),
             () = rest => Happened::Wakeup,
         }
     }
@@ -164,6 +181,9 @@ impl Supervise {
                 self.written(written);
                 self.advance().await;
             }
+            Happened::Found(found) => self.checked(found).await,
+            Happened::Brief(word) => self.checking(word).await,
+            Happened::Report(report) if is_brief(&report) => self.heard_of_brief(report).await,
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
             Happened::Report(Report::Spawned { service, generation, pid }) => {
                 let kept = self.services.get_mut(&service);
@@ -177,43 +197,12 @@ impl Supervise {
                 self.input_to(service, Input::SpawnFailed { generation, failure }).await;
             }
             Happened::Report(Report::Exited { service, generation, exit, remains }) => {
+                self.uncheck(service, generation);
                 self.end_pumps(service, generation).await;
                 self.tell_remains(service, &remains);
                 self.input_to(service, Input::Exited { generation, exit }).await;
             }
         }
-    }
-
-    /// The machines, to look at.
-    pub(crate) fn core(&self) -> &Supervisor {
-        &self.core
-    }
-
-    /// How a service is now.
-    pub(crate) fn snapshot(&self, service: ServiceId) -> Option<Snapshot> {
-        self.core.service(service).map(|service| service.snapshot(self.now()))
-    }
-
-    /// Where the last restart is marked.
-    pub(crate) fn marker_file(&self) -> &Path {
-        &self.around.marker_file
-    }
-
-    /// Records something, and leaves the log alone.
-    pub(crate) fn record(&self, record: Record) {
-        self.around.trail.append(record);
-    }
-
-    /// Writes a line of the log.
-    pub(crate) fn log(&self, message: &str) {
-        self.around.stderr.log(message);
-        self.services.keys().for_each(|service| self.remember_line(*service, message));
-    }
-
-    /// Records something about afresh itself, and logs it.
-    pub(crate) fn note(&self, record: Record) {
-        self.around.stderr.log(&record.message);
-        self.around.trail.append(record);
     }
 
     /// Does what is still to be done, in order.
@@ -276,6 +265,7 @@ impl Supervise {
                 let instance = kept.and_then(|kept| kept.instances.get(&generation));
                 let pid = instance.map_or(0, |instance| instance.pid);
                 self.take_turn(Turn::Opens(generation, pid));
+                self.check(service, generation, pid);
             }
             Effect::CloseStdin { generation } => self.close_stdin(service, generation).await,
             Effect::Terminate { generation } => self.processes.terminate(service, generation),
@@ -287,14 +277,17 @@ impl Supervise {
     }
 
     async fn spawn(&mut self, service: ServiceId, generation: Generation) {
-        let Some(kept) = self.services.get_mut(&service) else {
+        if let Some(failure) = self.port_taken(service).await {
+            self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
             return;
-        };
-        let command = kept.definition.command_of(generation);
-        let spawned =
-            command.and_then(|command| self.processes.spawn(service, generation, &command));
+        }
+        let Some(kept) = self.services.get_mut(&service) else { return };
+        let spawned = kept.definition.command_of(generation).and_then(|command| {
+            let stdio = self.processes.spawn(service, generation, &command)?;
+            Ok((stdio, kept.definition.health.is_some().then_some(command)))
+        });
         match spawned {
-            Ok(Stdio { stdin, stdout, stderr }) => {
+            Ok((Stdio { stdin, stdout, stderr }, command)) => {
                 let earlier = std::mem::take(&mut kept.lingering);
                 if earlier.is_empty() {
                     kept.lingering_count = 0;
@@ -322,7 +315,8 @@ impl Supervise {
                         (Pumps::start(pumped, form, earlier), stdin)
                     }
                 };
-                kept.instances.insert(generation, Instance { pid: 0, pumps, _stdin: stdin });
+                kept.instances
+                    .insert(generation, Instance { pid: 0, command, pumps, _stdin: stdin });
             }
             Err(failure) => {
                 self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
@@ -332,6 +326,7 @@ impl Supervise {
 
     async fn close_stdin(&mut self, service: ServiceId, generation: Generation) {
         self.take_turn(Turn::Leaves(generation));
+        self.uncheck(service, generation);
         if let Some(feeder) = &self.around.stdin {
             feeder.send(None).await.ok();
         }
@@ -381,6 +376,8 @@ impl Supervise {
 /// What `wait` brought.
 pub(crate) enum Happened {
     Report(Report),
+    Found(Found),
+    Brief(Word),
     Written(Written),
     Wakeup,
 }

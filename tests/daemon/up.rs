@@ -88,7 +88,10 @@ fn services_come_in_their_order_and_go_in_the_opposite_one() {
     wait_up(&env, "web");
     let started = order(&env, "server_started");
     let at = |name: &str| started.iter().position(|other| other == name).expect("it is started");
-    assert!(at("db") < at("api") && at("cache") < at("api") && at("api") < at("web"), "{started:?}");
+    assert!(
+        at("db") < at("api") && at("cache") < at("api") && at("api") < at("web"),
+        "{started:?}"
+    );
     assert_eq!(status(&env, "extra")["state"], "stopped");
     assert!(afresh.stdout().contains("web   | ready"), "{}", afresh.stdout());
     stop(&env, &mut afresh);
@@ -114,7 +117,13 @@ fn one_that_is_chosen_brings_what_it_needs_and_no_more() {
 #[test]
 fn one_that_waits_says_for_what() {
     let env = TestEnv::new();
-    define(&env, &[idle("api", "depends_on = [\"db\"]"), service("db", &["exit", "3"], "delay = \"1h\"\nmax_delay = \"1h\"")]);
+    define(
+        &env,
+        &[
+            idle("api", "depends_on = [\"db\"]"),
+            service("db", &["exit", "3"], "delay = \"1h\"\nmax_delay = \"1h\""),
+        ],
+    );
     let mut afresh = env.start(&["up"]);
     wait_state(&env, "db", "backing off");
     let api = status(&env, "api");

@@ -8,6 +8,7 @@ use afresh_core::policy::{Policy, RestartMode};
 use afresh_daemon::{Command, Keep};
 use clap::Args;
 
+use crate::cli::health::HealthFlags;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 
@@ -25,6 +26,7 @@ use crate::error::{CommandError, Exit};
                   afresh keep -- node server.js\n  \
                   afresh keep --policy always --max-restarts 0 -- ./worker\n  \
                   afresh keep --delay 200ms --stop-timeout 30s --cwd api -- cargo run\n  \
+                  afresh keep --health-http http://localhost:3000/health -- node server.js\n  \
                   afresh keep --copies 4 --name worker -- ./worker   (each finds its number in AFRESH_COPY)\n\n\
                   What is under Restarts can also be set in `afresh.toml` or by a variable: see `afresh config show`."
 )]
@@ -40,7 +42,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     copies: u32,
 
-    // Last, because its heading would also stand over what follows.
+    // Last, because their headings would also stand over what follows.
+    #[command(flatten)]
+    health: HealthFlags,
+
     #[command(flatten)]
     policy: PolicyFlags,
 }
@@ -188,6 +193,8 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
         stdin: arguments.copies == 1,
+        health: arguments.health.check(),
+        port: arguments.health.port(),
     };
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;

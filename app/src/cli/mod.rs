@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod exit_codes;
+mod health;
 pub(crate) mod history;
 pub(crate) mod keep;
 pub(crate) mod logs;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use afresh_core::config::harmless;
-use afresh_core::control::{ServiceStatus, State};
+use afresh_core::control::{HealthState, HealthStatus, ServiceStatus, State};
 use afresh_core::time::show_duration;
 use afresh_daemon::control::Reached;
 use clap::Args;
@@ -157,6 +157,7 @@ fn state_of(status: &ServiceStatus) -> String {
         }
         // Why is a sentence, and stands below.
         State::Failed { .. } => "failed".to_owned(),
+        State::Degraded { .. } => "degraded".to_owned(),
         state => harmless(&state.to_string()),
     }
 }
@@ -169,12 +170,36 @@ fn rounded(millis: u64) -> Duration {
 fn colour(state: &State, text: &str, paint: Paint) -> String {
     match state {
         State::Ready | State::Running => paint.green(text),
-        State::Starting | State::Restarting | State::BackingOff { .. } | State::Stopping => {
-            paint.yellow(text)
-        }
+        State::Starting
+        | State::Degraded { .. }
+        | State::Restarting
+        | State::BackingOff { .. }
+        | State::Stopping => paint.yellow(text),
         State::CrashLoop { .. } | State::Failed { .. } => paint.red(text),
         State::Stopped | State::Finished => paint.dim(text),
     }
+}
+
+fn health_in_words(health: &HealthStatus) -> String {
+    let state = match health.state {
+        HealthState::Unknown => "unknown",
+        HealthState::Starting => "not ready yet",
+        HealthState::Healthy => "healthy",
+        HealthState::Degraded => "degraded",
+        HealthState::Unhealthy => "unhealthy, it is being restarted",
+    };
+    let failures = match health.failures {
+        0 => String::new(),
+        1 => ", 1 check failed".to_owned(),
+        count => format!(", {count} checks in a row failed"),
+    };
+    let last = match (&health.last_error, health.latency_ms) {
+        (Some(error), _) => format!(": {error}"),
+        (None, Some(millis)) => format!(", answered in {millis} ms"),
+        (None, None) => String::new(),
+    };
+    let when = health.checked_at.as_ref().map_or_else(String::new, |at| format!(" ({at})"));
+    format!("{state}{failures}{last}{when}")
 }
 
 fn in_full(status: &ServiceStatus, paint: Paint) -> Vec<String> {
@@ -200,6 +225,9 @@ fn in_full(status: &ServiceStatus, paint: Paint) -> Vec<String> {
         say("up since", format!("{at}, {}", show_duration(rounded(millis))));
     }
     say("instance", status.generation.to_string());
+    if let Some(health) = &status.health {
+        say("health", health_in_words(health));
+    }
     if let Some(exit) = &status.last_exit {
         say("last exit", exit.text.clone());
     }

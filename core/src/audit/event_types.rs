@@ -1,7 +1,7 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 25] = [
+pub const EVENT_TYPES: [&str; 29] = [
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
@@ -22,6 +22,10 @@ pub const EVENT_TYPES: [&str; 25] = [
     "server_gave_up",
     "server_stopped",
     "server_stop_escalated",
+    "health_ready",
+    "health_check_failed",
+    "health_degraded",
+    "health_recovered",
     "restart_marker_written",
     "restart_marker_failed",
     "process_survived",
@@ -36,7 +40,9 @@ mod tests {
     #[test]
     fn every_event_of_a_service_is_listed() {
         let words = include_str!("../service/event.rs").split('"');
-        let types: Vec<&str> = words.filter(|word| word.starts_with("server_")).collect();
+        let words = words.chain(include_str!("../health/event.rs").split('"'));
+        let is_type = |word: &&str| word.starts_with("server_") || word.starts_with("health_");
+        let types: Vec<&str> = words.filter(is_type).collect();
         assert!(types.len() >= 10, "{types:?}");
         for event_type in types {
             assert!(EVENT_TYPES.contains(&event_type), "{event_type}");

@@ -6,6 +6,7 @@ mod service;
 use serde::{Deserialize, Serialize};
 
 pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus};
+pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::State;
 
 /// Which command keeps a service.

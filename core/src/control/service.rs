@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Face;
+use crate::health::HealthStatus;
 use crate::service::{Exit, State};
 
 /// One service: `GET /v1/services/NAME`.
@@ -40,6 +41,9 @@ pub struct ServiceStatus {
     pub swap_failed: Option<RestartNote>,
     /// How the last instance ended.
     pub last_exit: Option<LastExit>,
+    /// What its health check says; none where it has none.
+    #[serde(default)]
+    pub health: Option<HealthStatus>,
     /// The project's folder; none outside of one.
     pub workspace: Option<String>,
     /// What is run, without what looks like a secret.

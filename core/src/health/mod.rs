@@ -1,10 +1,25 @@
 //! Whether a service is well: what is asked, how often, and what the answers mean.
+//!
+//! `machine.rs` decides when to ask and what follows; `answer.rs` reads what came back, `mcp.rs` from
+//! MCP servers; `status.rs` and `event.rs` are what is shown and told of it.
+
+mod answer;
+mod event;
+mod machine;
+pub mod mcp;
+mod status;
+#[cfg(test)]
+mod tests;
 
 mod login;
 
 use std::time::Duration;
 
+pub use self::answer::judge_http;
+pub use self::event::Event;
 pub use self::login::Login;
+pub use self::machine::{Effect, Health, Input, Verdict};
+pub use self::status::{HealthState, HealthStatus};
 
 /// How a service is checked.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::exit::{Ending, Exit, SpawnFailure};
 use crate::audit::{Level, Record};
+use crate::health;
 use crate::id::Generation;
 use crate::time::show_duration;
 
@@ -135,6 +136,8 @@ pub enum Event {
         /// What is done now.
         step: &'static str,
     },
+    /// How well it is has changed.
+    Health(health::Event),
 }
 
 /// Why a service is down and stays down.
@@ -210,6 +213,7 @@ impl Event {
                 vec![("uptime_ms", millis(*uptime))],
             ),
             Self::Stopped(reason) => stopped(title, reason),
+            Self::Health(event) => event.parts(title),
             Self::Adopted { .. }
             | Self::CandidateStarted { .. }
             | Self::SpareStarted { .. }

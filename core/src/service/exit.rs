@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::definition::Port;
 use crate::policy::Policy;
 
 const SIGINT: i32 = 2;
@@ -62,6 +63,20 @@ pub struct SpawnFailure {
     pub permanent: bool,
     /// The exit code that a shell would give: 127 not found, 126 not executable, 125 otherwise.
     pub code: i32,
+}
+
+impl SpawnFailure {
+    /// Somebody else has the port that the service needs; `holder` in words, where it is known.
+    pub fn port_taken(port: &Port, holder: Option<&str>) -> Self {
+        let by = holder.map_or_else(String::new, |holder| format!(" by {holder}"));
+        Self {
+            message: format!("port {} on {} is taken{by}", port.port, port.host),
+            hint: Some("stop it, or set another port".to_owned()),
+            // It may be free in a moment.
+            permanent: false,
+            code: 125,
+        }
+    }
 }
 
 impl Exit {

@@ -9,6 +9,7 @@ use super::Service;
 use super::exit::Ending;
 use super::state::{Goal, Process, Rest, Want};
 use crate::definition::Until;
+use crate::health::{HealthState, HealthStatus};
 use crate::time::{Time, show_duration};
 
 /// A service at one moment.
@@ -43,6 +44,12 @@ pub enum State {
     /// It serves.
     #[serde(rename = "ready")]
     Ready,
+    /// It has served, and does not pass its health check now.
+    #[serde(rename = "degraded")]
+    Degraded {
+        /// What is wrong.
+        why: String,
+    },
     /// A process runs; whether it serves is not known.
     #[serde(rename = "running")]
     Running,
@@ -143,6 +150,20 @@ impl Service {
     }
 }
 
+impl State {
+    /// The state of a service that has a health check, by what that says.
+    #[must_use]
+    pub fn with_health(self, health: &HealthStatus) -> Self {
+        match (self, health.state) {
+            (Self::Running, _) => Self::Starting,
+            (Self::Ready, HealthState::Degraded | HealthState::Unhealthy) => {
+                Self::Degraded { why: health.last_error.clone().unwrap_or_default() }
+            }
+            (state, _) => state,
+        }
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next_try = |f: &mut fmt::Formatter<'_>, word: &str, millis: &u64| {
@@ -151,6 +172,7 @@ impl fmt::Display for State {
         match self {
             Self::Starting => f.write_str("starting"),
             Self::Ready => f.write_str("ready"),
+            Self::Degraded { why } => write!(f, "degraded: {why}"),
             Self::Running => f.write_str("running"),
             Self::Restarting => f.write_str("restarting"),
             Self::BackingOff { next_try_ms } => next_try(f, "backing off", next_try_ms),

@@ -98,7 +98,7 @@ impl About {
     pub(crate) fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
         let service = supervise.core().service(id)?;
         let (definition, past) = supervise.known(id)?;
-        let snapshot = service.snapshot(supervise.now());
+        let snapshot = supervise.snapshot(id)?;
         Some(ServiceStatus {
             name: definition.name.clone(),
             group: self.group.clone().filter(|group| definition.name != *group),
@@ -118,6 +118,7 @@ impl About {
                 last: past.restarts.iter().cloned().collect(),
             },
             last_exit: service.last_exit().map(LastExit::from),
+            health: supervise.health(id),
             workspace: self.workspace.clone(),
             command: definition.command.shown(),
             mechanism: MECHANISM.to_owned(),

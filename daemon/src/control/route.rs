@@ -178,7 +178,7 @@ fn why(status: ServiceStatus) -> String {
 fn known_outcome(status: &ServiceStatus, old: Generation) -> Option<RestartOutcome> {
     let is_new = status.generation > old.0;
     match status.state {
-        State::Ready if is_new => Some(RestartOutcome::Up),
+        State::Ready | State::Degraded { .. } if is_new => Some(RestartOutcome::Up),
         // Nobody says when a plain command is ready.
         State::Running if is_new && status.face == Face::Keep => Some(RestartOutcome::Up),
         State::BackingOff { .. } | State::CrashLoop { .. } if is_new => {

@@ -10,12 +10,10 @@ use hyper::rt;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::os::SocketStream;
-
 /// A connection, as hyper wants it.
-pub(super) struct Wire(pub(super) SocketStream);
+pub(crate) struct Wire<S>(pub(crate) S);
 
-impl rt::Read for Wire {
+impl<S: AsyncRead + Unpin> rt::Read for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -30,7 +28,7 @@ impl rt::Read for Wire {
     }
 }
 
-impl rt::Write for Wire {
+impl<S: AsyncWrite + Unpin> rt::Write for Wire<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -105,7 +103,7 @@ pub(super) fn json(value: &impl Serialize) -> String {
 }
 
 /// The next bytes of a body; none at its end.
-pub(super) async fn next_bytes(body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
+pub(crate) async fn next_bytes(body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
     loop {
         let frame =
             std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
@@ -119,7 +117,7 @@ pub(super) async fn next_bytes(body: &mut Incoming) -> Option<hyper::Result<Byte
 }
 
 /// All of a body; `None` where it is longer than allowed.
-pub(super) async fn all_bytes(mut body: Incoming, max: usize) -> hyper::Result<Option<Vec<u8>>> {
+pub(crate) async fn all_bytes(mut body: Incoming, max: usize) -> hyper::Result<Option<Vec<u8>>> {
     let mut all = Vec::new();
     while let Some(bytes) = next_bytes(&mut body).await {
         all.extend_from_slice(&bytes?);

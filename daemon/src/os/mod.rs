@@ -1,7 +1,7 @@
 //! What differs between operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
-//! `linux.rs` and `inotify.rs`; `polling.rs` and `no_folders.rs` do without. `streams.rs` has our own
+//! `linux.rs`, `inotify.rs` and `ports.rs`; `polling.rs`, `no_folders.rs` and `no_ports.rs` do without. `streams.rs` has our own
 //! stdin and stdout on Unix. Nothing outside of here and `process/` names a system, and
 //! nothing in here decides.
 
@@ -17,6 +17,11 @@ mod kernel;
 #[cfg(not(target_os = "linux"))]
 #[path = "polling.rs"]
 mod kernel;
+#[cfg(target_os = "linux")]
+mod ports;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_ports.rs"]
+mod ports;
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -45,6 +50,9 @@ pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
 pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
+#[cfg(test)]
+pub(crate) use self::ports::TELLS_HOLDERS;
+pub(crate) use self::ports::holder_of;
 pub(crate) use self::socket::{
     SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
 };
@@ -68,6 +76,13 @@ pub(crate) enum Asked {
     /// To replace the instances by new ones; with the name of what asked.
     #[cfg_attr(windows, expect(dead_code, reason = "nothing there asks for it"))]
     Restart(&'static str),
+}
+
+/// Somebody who listens on a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// Its process and its command line, where the system tells us.
+    pub(crate) process: Option<(u32, Vec<String>)>,
 }
 
 /// What is behind an open file.

@@ -1,12 +1,14 @@
 //! What can be seen of the services from outside the loop, and what they remember for it.
 
 use std::collections::VecDeque;
+use std::path::Path;
 
 use afresh_core::audit::marker::Marker;
-use afresh_core::control::{RestartNote, Stream};
+use afresh_core::control::{HealthStatus, RestartNote, Stream};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::RESTARTS_TOLD_MAX;
-use afresh_core::service::{Ending, Event, Exit};
+use afresh_core::service::{Ending, Event, Exit, Snapshot};
+use afresh_core::supervisor::Supervisor;
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::watch;
 
@@ -91,6 +93,30 @@ impl Past {
 }
 
 impl Supervise {
+    /// The machines, to look at.
+    pub(crate) fn core(&self) -> &Supervisor {
+        &self.core
+    }
+
+    /// How a service is now, by its machine and its health check.
+    pub(crate) fn snapshot(&self, service: ServiceId) -> Option<Snapshot> {
+        let mut snapshot = self.core.service(service)?.snapshot(self.now());
+        if let Some(health) = self.health(service) {
+            snapshot.state = snapshot.state.with_health(&health);
+        }
+        Some(snapshot)
+    }
+
+    /// How well a service is; none where it has no check.
+    pub(crate) fn health(&self, service: ServiceId) -> Option<HealthStatus> {
+        self.checks.status(service, now())
+    }
+
+    /// Where the last restart is marked.
+    pub(crate) fn marker_file(&self) -> &Path {
+        &self.around.marker_file
+    }
+
     /// The last lines of a service.
     pub(crate) fn logs(&self, service: ServiceId) -> Option<&Logs> {
         self.services.get(&service).map(|kept| &kept.past.logs)

@@ -58,6 +58,10 @@ impl Supervise {
     /// Gives a service another definition; its next instance is by that.
     pub(crate) fn redefine(&mut self, service: ServiceId, definition: Definition) {
         self.core.set_policy(service, definition.policy.clone());
+        self.checks.remove(service);
+        if let Some(check) = definition.health.clone() {
+            self.checks.add(service, check);
+        }
         if let Some(kept) = self.services.get_mut(&service) {
             kept.definition = definition;
         }
@@ -68,6 +72,7 @@ impl Supervise {
         let is_down = self.core.remove(service);
         if is_down {
             self.fleet.remove(service);
+            self.checks.remove(service);
             self.services.remove(&service);
         }
         is_down

@@ -44,6 +44,23 @@ impl Supervise {
         }
     }
 
+    /// Records something, and leaves the log alone.
+    pub(crate) fn record(&self, record: Record) {
+        self.around.trail.append(record);
+    }
+
+    /// Writes a line of the log.
+    pub(crate) fn log(&self, message: &str) {
+        self.around.stderr.log(message);
+        self.services.keys().for_each(|service| self.remember_line(*service, message));
+    }
+
+    /// Records something about afresh itself, and logs it.
+    pub(crate) fn note(&self, record: Record) {
+        self.around.stderr.log(&record.message);
+        self.around.trail.append(record);
+    }
+
     pub(super) fn tell(&mut self, service: ServiceId, event: Event) {
         let record = event.record(&self.title(service), &self.name(service), self.around.logger);
         let message = match &event {

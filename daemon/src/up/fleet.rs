@@ -164,8 +164,18 @@ impl Fleet {
 
     /// The definition as the loop takes it.
     fn made(&self, member: &Member, width: usize) -> Definition {
-        let ServiceDefinition { name, title, command, cwd, env, env_file, policy, .. } =
-            &member.definition;
+        let ServiceDefinition {
+            name,
+            title,
+            command,
+            cwd,
+            env,
+            env_file,
+            policy,
+            health,
+            port,
+            ..
+        } = &member.definition;
         let shown = harmless(name);
         let padded = format!("{shown:<width$}");
         let prefix = match self.colours {
@@ -189,6 +199,9 @@ impl Fleet {
             },
             policy: policy.clone(),
             form: Form::Lines(prefix),
+            health: health.clone(),
+            ready_at_start: health.is_none(),
+            port: port.clone(),
         }
     }
 }

@@ -1,0 +1,159 @@
+//! One request over HTTP/1.1, on a connection of its own. Redirects are not followed: where they lead
+//! is not the service.
+
+use afresh_core::health::{Verdict, judge_http};
+use afresh_core::limits::{HEALTH_BODY_BYTES_MAX, HEALTH_HEADER_BYTES_MAX};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::http::request;
+use hyper::{Request, Response, Uri};
+use serde_json::Value;
+
+use super::connect::connect;
+use crate::control::{Wire, all_bytes};
+
+/// Where a request goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    host: String,
+    port: u16,
+    /// What stands in the header `host`.
+    authority: String,
+    path: String,
+}
+
+impl Target {
+    /// Reads a URL.
+    pub(super) fn of(url: &str) -> Result<Self, Verdict> {
+        let wrong = |why: String| Verdict::Ill { why };
+        let bad = |what: &str| wrong(format!("the URL of the check {what}"));
+        let uri: Uri = url.parse().map_err(|_| bad("is none: write `http://host:port/path`"))?;
+        let authority = uri.authority().ok_or_else(|| bad("has no host"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            // The one place to change when there is TLS.
+            Some("https") => return Err(bad("is one of HTTPS, which checks do not speak yet")),
+            _ => return Err(bad("is none of HTTP: write `http://host:port/path`")),
+        }
+        if authority.as_str().contains('@') {
+            return Err(bad("has a password in it: use the header `authorization`"));
+        }
+        Ok(Self {
+            host: authority.host().to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.as_str().to_owned(),
+            path: uri.path_and_query().map_or("/", |path| path.as_str()).to_owned(),
+        })
+    }
+
+    /// The beginning of a request to it.
+    pub(super) fn request(&self, method: &str) -> request::Builder {
+        Request::builder()
+            .method(method)
+            .uri(&self.path)
+            .header("host", &self.authority)
+            .header("user-agent", concat!("afresh/", env!("CARGO_PKG_VERSION")))
+            .header("connection", "close")
+    }
+
+    /// Sends a request and hands its response on, while the connection is driven.
+    pub(super) async fn exchange<T>(
+        &self,
+        request: Request<String>,
+        read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, Verdict>,
+    ) -> Result<T, Verdict> {
+        let stream = connect(&self.host, self.port).await?;
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(HEALTH_HEADER_BYTES_MAX)
+            .handshake(Wire(stream))
+            .await
+            .map_err(|error| broken(&error))?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
+            read(response).await
+        };
+        let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
+        tokio::select! {
+            answer = &mut exchange => return answer,
+            // What it has brought is with the exchange.
+            _ = &mut connection => {}
+        }
+        exchange.await
+    }
+}
+
+/// A `GET`, and what the answer must be like.
+pub(super) async fn probe(
+    url: &str,
+    status: Option<u16>,
+    wanted: Option<&(String, Value)>,
+    headers: &[(String, String)],
+) -> Result<(), Verdict> {
+    let target = Target::of(url)?;
+    let mut request = target.request("GET").header("accept", "*/*").body(String::new());
+    for (name, value) in headers {
+        let wrong =
+            || Verdict::Ill { why: format!("the header `{name}` of the check cannot be sent") };
+        let name = name.parse::<hyper::header::HeaderName>().map_err(|_| wrong())?;
+        let value = value.parse::<hyper::header::HeaderValue>().map_err(|_| wrong())?;
+        if let Ok(request) = &mut request {
+            request.headers_mut().insert(name, value);
+        }
+    }
+    let request = request.map_err(|error| Verdict::Ill { why: error.to_string() })?;
+    let read = async |response: Response<Incoming>| {
+        let found = response.status().as_u16();
+        // Nobody reads a body that says nothing.
+        let body = match judge_http(status, None, found, &[]) {
+            Ok(()) if wanted.is_some() => body(response).await?,
+            _ => Vec::new(),
+        };
+        judge_http(status, wanted, found, &body)
+    };
+    target.exchange(request, read).await
+}
+
+/// All of a body, up to the limit.
+pub(super) async fn body(response: Response<Incoming>) -> Result<Vec<u8>, Verdict> {
+    let body = all_bytes(response.into_body(), HEALTH_BODY_BYTES_MAX).await;
+    body.map_err(|error| broken(&error))?.ok_or_else(too_long)
+}
+
+pub(super) fn too_long() -> Verdict {
+    Verdict::Ill { why: format!("its answer is longer than {HEALTH_BODY_BYTES_MAX} bytes") }
+}
+
+pub(super) fn broken(error: &hyper::Error) -> Verdict {
+    let why = match error.is_parse() {
+        true => "it answered with something that is not HTTP".to_owned(),
+        false => format!("it broke the connection off: {error}"),
+    };
+    Verdict::Ill { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_or_refused() {
+        let target = Target::of("http://localhost:4096/global/health?full=1#top").unwrap();
+        assert_eq!((target.host.as_str(), target.port), ("localhost", 4096));
+        assert_eq!(target.path, "/global/health?full=1");
+        let plain = Target::of("http://[::1]").unwrap();
+        assert_eq!((plain.host.as_str(), plain.port, plain.path.as_str()), ("[::1]", 80, "/"));
+        let refused = [
+            ("https://localhost/", "HTTPS"),
+            ("ftp://localhost/", "none of HTTP"),
+            ("localhost:80", "none of HTTP"),
+            ("/health", "no host"),
+            ("http://", "none"),
+            ("http://me:secret@localhost/", "authorization"),
+            ("http://local host/", "none"),
+        ];
+        for (url, why) in refused {
+            let Err(Verdict::Ill { why: found }) = Target::of(url) else { panic!("{url}") };
+            assert!(found.contains(why) && !found.contains("secret"), "{url}: {found}");
+        }
+    }
+}
