@@ -10,6 +10,7 @@ use crate::os::{PipeReader, PipeWriter};
 use crate::output::Output;
 use crate::pipe::Form;
 use crate::process::Command;
+use crate::store::service_log::ServiceLog;
 use crate::store::trail::Trail;
 
 /// A service as it is defined.
@@ -23,6 +24,8 @@ pub(crate) struct Definition {
     pub(crate) policy: Policy,
     /// How its output appears in ours.
     pub(crate) form: Form,
+    /// Where its output is kept on disk, and what we say about it; none where it is not.
+    pub(crate) log: Option<ServiceLog>,
 }
 
 /// A new instance that speaks a protocol.

@@ -8,6 +8,7 @@ use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
+use afresh_core::definition::LogLimits;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Input, Rest, Service};
@@ -23,6 +24,7 @@ use crate::pipe::{Form, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::chain;
 use crate::store::rotating::OpenFileError;
+use crate::store::service_log::{self, ServiceLogs};
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::{Supervise, seed};
@@ -48,6 +50,8 @@ pub struct Keep {
     pub control: Option<RuntimeFolders>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
+    /// How much of its output is kept on disk; none for nothing.
+    pub log: Option<LogLimits>,
 }
 
 /// Why nothing could be supervised at all.
@@ -112,8 +116,9 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let around = surroundings(&mut keep, stdout, stderr, &mut tasks);
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&keep));
+    let logs = keep.log.map(|_| start_logs(&supervise)).transpose()?;
     for copy in 0..keep.copies {
-        supervise.add(definition(&keep, copy), seed().wrapping_add(copy.into()));
+        supervise.add(definition(&keep, copy, logs.as_ref()), seed().wrapping_add(copy.into()));
     }
     supervise.input(&Input::Start).await;
     let OutputThread { broken, done } = stdout_thread;
@@ -127,12 +132,20 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     control.close().await;
     let (around, lingering) = supervise.shutdown().await;
     tasks.shutdown().await;
+    if let Some(logs) = &logs
+        && !logs.flush().await
+    {
+        around.stderr.log("log: the disk did not take the last lines");
+    }
     if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
         around.stderr.log(&chain(&error));
     }
     let written = async {
         for mut pumps in lingering {
             while pumps.join_next().await.is_some() {}
+        }
+        if let Some(logs) = logs {
+            logs.flush().await;
         }
         drop(around);
         // Both resolve with the end of their thread.
@@ -270,7 +283,12 @@ pub(crate) fn surroundings(
     }
 }
 
-fn definition(keep: &Keep, copy: u32) -> Definition {
+fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
+    let stderr = supervise.stderr();
+    ServiceLogs::start(move |text| stderr.log(text)).map_err(KeepError::Output)
+}
+
+fn definition(keep: &Keep, copy: u32, logs: Option<&ServiceLogs>) -> Definition {
     let mut command = keep.command.clone();
     let (name, form) = match keep.copies {
         1 => (keep.name.clone(), Form::Raw),
@@ -281,7 +299,10 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
             (name, form)
         }
     };
-    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form }
+    let log = logs.zip(keep.log).map(|(logs, limits)| {
+        logs.open(service_log::file_of(&keep.workspace.logs(), &name), limits)
+    });
+    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form, log }
 }
 
 pub(crate) fn started(keep: &Keep) -> Record {

@@ -160,6 +160,7 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             command: keep.command.clone(),
             policy: keep.policy.clone(),
             form: Form::Lines(format!("[{}] ", keep.name)),
+            log: None,
         },
         seed(),
     );

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::Flag;
+use afresh_core::definition::LogLimits;
 use afresh_core::policy::{Policy, RestartMode};
 use afresh_daemon::{Command, Keep};
 use clap::Args;
@@ -35,6 +36,10 @@ pub(crate) struct Arguments {
     /// Give it none of our own environment, only what `--env` says (and PATH)
     #[arg(long)]
     clear_env: bool,
+
+    /// Also keep its output on disk, in `.afresh/logs/NAME.log`, for `afresh logs`
+    #[arg(long)]
+    log: bool,
 
     /// Run this many of it at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -188,6 +193,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
         stdin: arguments.copies == 1,
+        log: arguments.log.then(LogLimits::default),
     };
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;

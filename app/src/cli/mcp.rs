@@ -161,6 +161,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
         stdin: false,
+        log: None,
     };
     let place = |path: PathBuf| environment.cwd.join(path);
     let mcp = Mcp {
