@@ -2,6 +2,7 @@
 //!
 //! A value between the configuration, which fills it in, and the daemon, which does it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -112,4 +113,150 @@ pub enum OnSupervisorDeath {
     Kill,
     /// They run on, and the next `afresh up` takes them over.
     Keep,
+}
+
+impl StopSignal {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Terminate, Self::Interrupt, Self::Hangup, Self::Quit, Self::User1, Self::User2];
+
+    /// The name, as signals are called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+            Self::Hangup => "SIGHUP",
+            Self::Quit => "SIGQUIT",
+            Self::User1 => "SIGUSR1",
+            Self::User2 => "SIGUSR2",
+        }
+    }
+
+    /// The signal of a name, in letters of any size, with or without its `SIG`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_uppercase();
+        let short = name.strip_prefix("SIG").unwrap_or(&name);
+        Self::ALL.into_iter().find(|signal| &signal.name()["SIG".len()..] == short)
+    }
+}
+
+impl Until {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Ready => "ready",
+        }
+    }
+}
+
+/// What a new set of definitions does to the services of an old one, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// New ones, in the new order.
+    pub added: Vec<String>,
+    /// Those that are no longer there, in the old order.
+    pub removed: Vec<String>,
+    /// Those that are defined in another way, in the new order.
+    pub changed: Vec<String>,
+    /// All others, in the new order.
+    pub unchanged: Vec<String>,
+}
+
+impl Changes {
+    /// Whether nothing is different.
+    pub const fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+/// Compares two sets of definitions. Their order is no difference.
+pub fn changes(old: &[ServiceDefinition], new: &[ServiceDefinition]) -> Changes {
+    let by_name = |all: &'_ [ServiceDefinition]| -> BTreeMap<String, usize> {
+        all.iter().enumerate().map(|(index, one)| (one.name.clone(), index)).collect()
+    };
+    let (before, after) = (by_name(old), by_name(new));
+    let mut changes = Changes::default();
+    for service in new {
+        let kind = match before.get(&service.name).map(|index| &old[*index]) {
+            None => &mut changes.added,
+            Some(was) if was == service => &mut changes.unchanged,
+            Some(_) => &mut changes.changed,
+        };
+        kind.push(service.name.clone());
+    }
+    let gone = old.iter().filter(|service| !after.contains_key(&service.name));
+    changes.removed = gone.map(|service| service.name.clone()).collect();
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(name: &str, command: &str) -> ServiceDefinition {
+        ServiceDefinition {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            command: vec![command.to_owned()],
+            cwd: None,
+            env: Vec::new(),
+            env_file: None,
+            policy: Policy::default(),
+            stop_signal: StopSignal::default(),
+            depends_on: Vec::new(),
+            health: None,
+            memory_bytes_max: None,
+            autostart: true,
+            log: LogLimits::default(),
+            port: None,
+        }
+    }
+
+    #[test]
+    fn signals_have_their_usual_names() {
+        for signal in StopSignal::ALL {
+            assert_eq!(StopSignal::from_name(signal.name()), Some(signal));
+        }
+        assert_eq!(StopSignal::from_name("term"), Some(StopSignal::Terminate));
+        assert_eq!(StopSignal::from_name("SigInt"), Some(StopSignal::Interrupt));
+        for name in ["", "SIG", "KILL", "SIGSIGTERM", "15"] {
+            assert_eq!(StopSignal::from_name(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn changes_are_found_by_name() {
+        let old = [service("a", "1"), service("b", "1"), service("c", "1")];
+        let new = [service("d", "1"), service("c", "2"), service("a", "1")];
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let wanted = Changes {
+            added: names(&["d"]),
+            removed: names(&["b"]),
+            changed: names(&["c"]),
+            unchanged: names(&["a"]),
+        };
+        assert_eq!(changes(&old, &new), wanted);
+        assert!(!wanted.is_empty());
+        let reversed: Vec<_> = old.iter().rev().cloned().collect();
+        assert!(changes(&old, &reversed).is_empty());
+        assert_eq!(changes(&[], &old).added.len(), 3);
+        assert_eq!(changes(&old, &[]).removed.len(), 3);
+    }
+
+    #[test]
+    fn every_field_counts_as_a_change() {
+        let old = service("a", "1");
+        let differs = |edit: fn(&mut ServiceDefinition)| {
+            let mut new = old.clone();
+            edit(&mut new);
+            changes(std::slice::from_ref(&old), &[new]).changed.len() == 1
+        };
+        assert!(differs(|new| new.title.push('x')));
+        assert!(differs(|new| new.env.push(("A".into(), "1".into()))));
+        assert!(differs(|new| new.policy.max_restarts += 1));
+        assert!(differs(|new| new.autostart = false));
+        assert!(differs(|new| new.log.files_kept += 1));
+        assert!(differs(|new| new.port = Some(Port { host: "localhost".into(), port: 1 })));
+    }
 }

@@ -8,6 +8,8 @@ pub mod audit;
 pub mod config;
 pub mod control;
 pub mod definition;
+pub mod env_file;
+pub mod fleet;
 pub mod health;
 pub mod hook;
 pub mod id;

@@ -1,11 +1,13 @@
 //! Every bound in the product: how much, why that much, and what happens at the bound.
 
 mod conversation;
+mod definitions;
 mod service_log;
 
 use std::time::Duration;
 
 pub use self::conversation::*;
+pub use self::definitions::*;
 pub use self::service_log::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
@@ -132,6 +134,16 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 /// How long we wait at our own end for a reader of our output, once we were told to stop; before
 /// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
+
+/// How many files of the trail, the newest, tell a new `afresh up` what became of its services under
+/// the one before; older ones do not count any more.
+pub const PAST_FILES_MAX: usize = 2;
+
+/// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
+pub const HERALD_QUEUE_MAX: usize = 64;
+
+/// States are shown at most this often: in a storm, the ones in between are passed over.
+pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 
 /// After the first one, notices about records that were lost come this often: a full disk must not
 /// flood the log that says so.

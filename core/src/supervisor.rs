@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::id::ServiceId;
+use crate::id::{Generation, ServiceId};
+use crate::policy::Policy;
 use crate::service::{Effect, Input, Service};
 use crate::time::Time;
 
@@ -10,14 +11,40 @@ use crate::time::Time;
 #[derive(Debug, Default)]
 pub struct Supervisor {
     services: BTreeMap<ServiceId, Service>,
+    /// Ids are never given twice.
+    next: u32,
 }
 
 impl Supervisor {
     /// Takes a service in, and says by which id it is called from now on.
     pub fn add(&mut self, service: Service) -> ServiceId {
-        let id = ServiceId(u32::try_from(self.services.len()).expect("fewer than 2^32 services"));
+        let id = ServiceId(self.next);
+        self.next += 1;
         self.services.insert(id, service);
         id
+    }
+
+    /// Forgets a service that is down; says whether it was.
+    pub fn remove(&mut self, id: ServiceId) -> bool {
+        let is_down = self.service(id).is_some_and(|service| service.rest().is_some());
+        if is_down {
+            self.services.remove(&id);
+        }
+        is_down
+    }
+
+    /// Lets a service go on with the counts of an earlier supervisor.
+    pub fn resume(&mut self, id: ServiceId, generation: Generation, restarts: u64) {
+        if let Some(service) = self.services.get_mut(&id) {
+            service.resume(generation, restarts);
+        }
+    }
+
+    /// Changes the rules of a service; they hold from the next thing that happens to it.
+    pub fn set_policy(&mut self, id: ServiceId, policy: Policy) {
+        if let Some(service) = self.services.get_mut(&id) {
+            service.set_policy(policy);
+        }
     }
 
     /// Hands an input to one service.

@@ -12,7 +12,9 @@ use afresh_core::audit::event_types::EVENT_TYPES;
 use afresh_core::id::Generation;
 use afresh_core::limits::RETIRING_MAX;
 use afresh_core::policy::{Backoff, Policy, Restart, RestartMode};
-use afresh_core::service::{Effect, Event, Exit, Input, Service, Snapshot, SpawnFailure};
+use afresh_core::service::{
+    AdoptedAs, Effect, Event, Exit, Input, Service, Snapshot, SpawnFailure,
+};
 use afresh_core::time::Time;
 
 const HISTORIES: u64 = 4_000;
@@ -90,6 +92,8 @@ struct World {
     opened: BTreeSet<Generation>,
     closed: BTreeSet<Generation>,
     plans: VecDeque<Plan>,
+    /// The newest instance that was ever asked for.
+    newest: Generation,
     shut: bool,
     user_wants_up: bool,
     asked_for_restart: bool,
@@ -114,6 +118,7 @@ impl World {
             opened: BTreeSet::new(),
             closed: BTreeSet::new(),
             plans: VecDeque::new(),
+            newest: Generation::default(),
             shut: false,
             user_wants_up: false,
             asked_for_restart: false,
@@ -126,6 +131,9 @@ impl World {
 
     fn live(&mut self) {
         for _ in 0..STEPS {
+            if self.random.one_in(100) && !self.shut {
+                self.supervisor_dies();
+            }
             let why = || "random".to_owned();
             let input = match self.random.below(16) {
                 0 => Some(Input::Start),
@@ -167,6 +175,38 @@ impl World {
                 None => self.pass_time(),
             }
         }
+    }
+
+    /// The supervisor is killed, and the next one takes over what runs.
+    fn supervisor_dies(&mut self) {
+        writeln!(self.history, "{:?} another supervisor", self.now.since_start())
+            .expect("a String takes all");
+        let before = self.service.snapshot(self.now);
+        let current = before.generation.map(Generation);
+        self.service = Service::new(self.policy.clone(), self.random.next());
+        self.service.resume(self.newest, before.restarts);
+        // Only the ends of processes are told to whoever comes.
+        self.plans.retain(|plan| matches!(plan.input, Input::Exited { .. }));
+        let closed = std::mem::take(&mut self.closed);
+        self.opened.clear();
+        (self.asked_for_restart, self.user_wants_up) = (false, false);
+        (self.last_requested_spawn, self.expected_spawn) = (None, None);
+        self.crashes_in_a_row = 0;
+        for generation in self.alive.keys().copied().collect::<Vec<_>>() {
+            let found = match Some(generation) == current {
+                true if closed.contains(&generation) => AdoptedAs::Stopping,
+                true => AdoptedAs::Current,
+                false => AdoptedAs::Beside,
+            };
+            self.user_wants_up |= found == AdoptedAs::Current;
+            let since = self.now - Duration::from_millis(self.random.below(90_000));
+            let pid = pid_of(generation);
+            self.input(Input::Adopted { generation, pid, since, found });
+        }
+        let after = self.service.snapshot(self.now);
+        let kept = current.filter(|current| self.alive.contains_key(current));
+        self.check(after.generation.map(Generation) == kept, "the current one stays it");
+        self.check(after.restarts == before.restarts, "restarts are counted on");
     }
 
     /// One of the newest instances, alive or not.
@@ -244,7 +284,10 @@ impl World {
                 self.user_wants_up = false;
                 self.asked_for_restart = false;
             }
-            Input::DiedOfProbe { .. } => self.expected_spawn = None,
+            // The start that is planned may be the probe's, and come at once.
+            Input::DiedOfProbe { .. } => {
+                self.expected_spawn = self.expected_spawn.map(|_| self.now);
+            }
             _ => {}
         }
         writeln!(self.history, "{:?} {input:?}", self.now.since_start())
@@ -333,6 +376,8 @@ impl World {
     }
 
     fn spawn(&mut self, generation: Generation, after_start: bool) {
+        self.check(generation > self.newest, "no generation comes twice");
+        self.newest = generation;
         let alone = self.policy.restart_mode == RestartMode::Replace && !self.policy.spare;
         self.check(!alone || self.alive.is_empty(), "never two live processes, where none may be");
         // The current one, a candidate and a spare, each of which may begin to leave.
@@ -436,6 +481,7 @@ const fn pid_of(generation: Generation) -> u32 {
 const fn generation_of(input: &Input) -> Option<Generation> {
     match input {
         Input::Spawned { generation, .. }
+        | Input::Adopted { generation, .. }
         | Input::SpawnFailed { generation, .. }
         | Input::Ready { generation }
         | Input::Drained { generation }

@@ -1,17 +1,25 @@
 //! What the loop is given: services, and what is around them.
 
+use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::PathBuf;
 
+use afresh_core::config::TrailSettings;
+use afresh_core::env_file;
 use afresh_core::id::Generation;
+use afresh_core::limits::ENV_FILE_BYTES_MAX;
 use afresh_core::policy::Policy;
+use afresh_core::service::SpawnFailure;
 use tokio::sync::{mpsc, watch};
 
-use crate::os::{PipeReader, PipeWriter};
+use crate::os::{PipeReader, PipeWriter, is_variable, open_to_read};
 use crate::output::Output;
 use crate::pipe::Form;
 use crate::process::Command;
+use crate::store::chain;
 use crate::store::service_log::ServiceLog;
-use crate::store::trail::Trail;
+use crate::store::trail::{self, Trail};
+use crate::store::workspace::{TrailFiles, Workspace};
 
 /// A service as it is defined.
 #[derive(Clone, Debug)]
@@ -20,12 +28,59 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// How people call it.
     pub(crate) title: String,
+    /// With the environment that is below that of the service itself.
     pub(crate) command: Command,
+    /// The service's own variables.
+    pub(crate) variables: Variables,
     pub(crate) policy: Policy,
     /// How its output appears in ours.
     pub(crate) form: Form,
     /// Where its output is kept on disk, and what we say about it; none where it is not.
     pub(crate) log: Option<ServiceLog>,
+}
+
+/// Variables of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables {
+    /// A file of them, which is read at each start.
+    pub(crate) file: Option<PathBuf>,
+    /// These win over those of the file.
+    pub(crate) given: Vec<(String, String)>,
+}
+
+impl Definition {
+    /// What is run as this instance, or why it cannot be.
+    pub(crate) fn command_of(&self, generation: Generation) -> Result<Command, SpawnFailure> {
+        let mut command = self.command.clone();
+        let own = [
+            ("AFRESH_SERVICE".to_owned(), self.name.clone()),
+            ("AFRESH_GENERATION".to_owned(), generation.to_string()),
+        ];
+        let given = self.variables.given.iter().cloned();
+        for (name, value) in self.variables.of_file()?.into_iter().chain(given).chain(own) {
+            command.env.retain(|(other, _)| !is_variable(other, &name));
+            command.env.push((name.into(), value.into()));
+        }
+        Ok(command)
+    }
+}
+
+impl Variables {
+    fn of_file(&self) -> Result<BTreeMap<String, String>, SpawnFailure> {
+        let Some(path) = &self.file else { return Ok(BTreeMap::new()) };
+        let failed = |why: String| SpawnFailure {
+            message: format!("cannot read its variables from `{}`: {why}", path.display()),
+            hint: Some("mend the file; it is read again at each start".to_owned()),
+            permanent: false,
+            code: 125,
+        };
+        let mut bytes = Vec::new();
+        let limit = ENV_FILE_BYTES_MAX as u64 + 1;
+        open_to_read(path)
+            .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+            .map_err(|error| failed(error.to_string()))?;
+        env_file::parse(&bytes).map_err(|error| failed(error.to_string()))
+    }
 }
 
 /// A new instance that speaks a protocol.
@@ -49,4 +104,39 @@ pub(crate) struct Surroundings {
     pub(crate) talkers: Option<mpsc::Sender<Talker>>,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
     pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
+}
+
+impl Surroundings {
+    /// With the trail of a workspace, whose folder is made where it is not there.
+    pub(crate) fn new(
+        workspace: &mut Workspace,
+        settings: &TrailSettings,
+        stdout: Output,
+        stderr: Output,
+    ) -> Self {
+        match workspace.prepare() {
+            Ok(None) => {}
+            Ok(Some(notice)) => stderr.log(&notice.text),
+            Err(error) => stderr.log(&chain(&error)),
+        }
+        let files = TrailFiles::of(workspace, settings);
+        let settings = trail::Settings {
+            path: files.audit,
+            file_bytes_max: settings.file_bytes_max,
+            files_kept: settings.files_kept,
+        };
+        let trail = Trail::open(settings, {
+            let stderr = stderr.clone();
+            move |notice| stderr.log(&notice.text)
+        });
+        Self {
+            stdout,
+            stderr,
+            trail,
+            marker_file: files.marker,
+            logger: "afresh",
+            talkers: None,
+            stdin: None,
+        }
+    }
 }

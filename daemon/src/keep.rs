@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::pin::pin;
 
-use afresh_core::audit::redact::redact_args;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
@@ -17,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::control::{About, Control, RuntimeFolders};
-use crate::definition::{Definition, Surroundings};
+use crate::definition::{Definition, Surroundings, Variables};
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -25,8 +24,7 @@ use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_superv
 use crate::store::chain;
 use crate::store::rotating::OpenFileError;
 use crate::store::service_log::{self, ServiceLogs};
-use crate::store::trail::{self, Trail};
-use crate::store::workspace::{TrailFiles, Workspace};
+use crate::store::workspace::Workspace;
 use crate::supervise::{Supervise, seed};
 
 /// What is to be kept alive, and how.
@@ -122,7 +120,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     }
     supervise.input(&Input::Start).await;
     let OutputThread { broken, done } = stdout_thread;
-    let about = About::new(&keep, Face::Keep);
+    let about = About::of(&keep, Face::Keep);
     let mut control = Control::start(keep.control.take(), about, supervise.stderr());
     let stopped_by_us = drive(&mut supervise, &mut signals, &mut control, broken).await;
 
@@ -199,7 +197,8 @@ async fn drive(
             }
         };
         match wish {
-            None => {}
+            // There is no configuration to read again.
+            None | Some(Wish::Reload) => {}
             Some(Wish::Restart(_)) if stopping_since.is_some() => {
                 supervise.log("no restart: afresh is stopping");
             }
@@ -216,15 +215,17 @@ async fn drive(
 }
 
 /// What somebody wants of a supervisor that runs.
-enum Wish {
+pub(crate) enum Wish {
     Restart(String),
+    /// To read the configuration again.
+    Reload,
     Stop(&'static str),
     Hurry,
 }
 
 /// What a signal wants. Only a person who presses Ctrl+C again, after a moment, wants it now: many
 /// others send several signals for one stop.
-fn wish_of(asked: Asked, stopping_since: Option<Instant>) -> Option<Wish> {
+pub(crate) fn wish_of(asked: Asked, stopping_since: Option<Instant>) -> Option<Wish> {
     match (asked, stopping_since) {
         (Asked::Restart(reason), _) => Some(Wish::Restart(reason.to_owned())),
         (Asked::Stop(name), None) => Some(Wish::Stop(name)),
@@ -249,21 +250,6 @@ pub(crate) fn surroundings(
     stderr: Output,
     tasks: &mut JoinSet<()>,
 ) -> Surroundings {
-    match keep.workspace.prepare() {
-        Ok(None) => {}
-        Ok(Some(notice)) => stderr.log(&notice.text),
-        Err(error) => stderr.log(&chain(&error)),
-    }
-    let files = TrailFiles::of(&keep.workspace, &keep.trail);
-    let settings = trail::Settings {
-        path: files.audit,
-        file_bytes_max: keep.trail.file_bytes_max,
-        files_kept: keep.trail.files_kept,
-    };
-    let trail = Trail::open(settings, {
-        let stderr = stderr.clone();
-        move |notice| stderr.log(&notice.text)
-    });
     let stdin = keep.stdin.then(|| {
         let (feeder, instances) = mpsc::channel(2);
         match read_stdin() {
@@ -272,15 +258,8 @@ pub(crate) fn surroundings(
         }
         feeder
     });
-    Surroundings {
-        stdout,
-        stderr,
-        trail,
-        marker_file: files.marker,
-        logger: "afresh.keep",
-        talkers: None,
-        stdin,
-    }
+    let around = Surroundings::new(&mut keep.workspace, &keep.trail, stdout, stderr);
+    Surroundings { logger: "afresh.keep", stdin, ..around }
 }
 
 fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
@@ -302,15 +281,21 @@ fn definition(keep: &Keep, copy: u32, logs: Option<&ServiceLogs>) -> Definition 
     let log = logs.zip(keep.log).map(|(logs, limits)| {
         logs.open(service_log::file_of(&keep.workspace.logs(), &name), limits)
     });
-    Definition { title: name.clone(), name, command, policy: keep.policy.clone(), form, log }
+    Definition {
+        title: name.clone(),
+        name,
+        command,
+        variables: Variables::default(),
+        policy: keep.policy.clone(),
+        form,
+        log,
+    }
 }
 
 pub(crate) fn started(keep: &Keep) -> Record {
     let (version, pid) = (keep.version, std::process::id());
     let cwd = std::env::current_dir().unwrap_or_default();
-    let argv: Vec<String> =
-        keep.command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let command = redact_args(&argv).join(" ");
+    let command = keep.command.shown();
     Record {
         level: Level::Info,
         logger: "afresh.keep".to_owned(),

@@ -14,15 +14,17 @@ mod run_briefly;
 mod self_test;
 pub mod store;
 mod supervise;
+mod up;
 mod watch;
 mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
-pub use self::os::{HOME_VARIABLE, detach, is_variable};
+pub use self::os::{HOME_VARIABLE, detach, is_variable, leave_session};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
+pub use self::up::{Lines, LockError, Reload, Show, Up, UpError, up};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

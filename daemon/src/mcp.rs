@@ -29,7 +29,7 @@ use tokio::time::timeout;
 use self::front::Front;
 use self::guard::Guard;
 use crate::control::{About, Control};
-use crate::definition::{Definition, Surroundings};
+use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep, KeepError};
 use crate::os::{self, Signals};
 use crate::output::Output;
@@ -117,7 +117,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
     let conversation = Conversation::new(&settings);
     let wires = Wires::new(reader, writer);
-    let about = About::new(&keep, Face::Mcp);
+    let about = About::of(&keep, Face::Mcp);
     let mut front =
         Front::new(conversation, supervise, service, wires, guard, about.clone(), trace);
     let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
@@ -158,6 +158,7 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             name: keep.name.clone(),
             title: keep.name.clone(),
             command: keep.command.clone(),
+            variables: Variables::default(),
             policy: keep.policy.clone(),
             form: Form::Lines(format!("[{}] ", keep.name)),
             log: None,

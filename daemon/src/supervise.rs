@@ -1,6 +1,7 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
 mod look;
+mod order;
 mod record;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,6 +11,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use afresh_core::audit::Record;
+use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX};
 use afresh_core::service::{Effect, Event, Input, Service, Snapshot};
@@ -31,6 +33,7 @@ use crate::process::{Processes, Report, Stdio};
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
     core: Supervisor,
+    fleet: Fleet,
     start: Instant,
     services: BTreeMap<ServiceId, Kept>,
     processes: Processes,
@@ -86,6 +89,7 @@ impl Supervise {
     pub(crate) fn new(processes: Processes, around: Surroundings) -> Self {
         Self {
             core: Supervisor::default(),
+            fleet: Fleet::default(),
             start: Instant::now(),
             services: BTreeMap::new(),
             processes,
@@ -256,7 +260,7 @@ impl Supervise {
             } else if let Some((service, input)) = self.follow_ups.pop_front() {
                 let effects = self.core.handle(self.now(), service, input);
                 self.queue.extend(effects);
-            } else {
+            } else if !self.follow_order() {
                 // Dropping them is the word.
                 self.waiting.clear();
                 return;
@@ -286,14 +290,10 @@ impl Supervise {
         let Some(kept) = self.services.get_mut(&service) else {
             return;
         };
-        let mut command = kept.definition.command.clone();
-        for (name, value) in [
-            ("AFRESH_SERVICE", kept.definition.name.clone()),
-            ("AFRESH_GENERATION", generation.to_string()),
-        ] {
-            command.env.push((name.into(), value.into()));
-        }
-        match self.processes.spawn(service, generation, &command) {
+        let command = kept.definition.command_of(generation);
+        let spawned =
+            command.and_then(|command| self.processes.spawn(service, generation, &command));
+        match spawned {
             Ok(Stdio { stdin, stdout, stderr }) => {
                 let earlier = std::mem::take(&mut kept.lingering);
                 if earlier.is_empty() {

@@ -1,10 +1,11 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 24] = [
+pub const EVENT_TYPES: [&str; 25] = [
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
+    "server_adopted",
     "server_candidate_started",
     "server_spare_started",
     "server_swap_failed",

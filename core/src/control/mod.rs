@@ -16,6 +16,8 @@ pub enum Face {
     Mcp,
     /// `afresh keep`.
     Keep,
+    /// `afresh up`.
+    Up,
 }
 
 impl Face {
@@ -24,6 +26,7 @@ impl Face {
         match self {
             Self::Mcp => "mcp",
             Self::Keep => "keep",
+            Self::Up => "up",
         }
     }
 }
@@ -169,7 +172,7 @@ mod tests {
         for stream in [Stream::Stdout, Stream::Stderr, Stream::Afresh] {
             assert_eq!(serde_json::to_value(stream).unwrap(), stream.name());
         }
-        for face in [Face::Mcp, Face::Keep] {
+        for face in [Face::Mcp, Face::Keep, Face::Up] {
             assert_eq!(serde_json::to_value(face).unwrap(), face.name());
         }
         let refusal = Refusal::new("no service `x`").hint("run `afresh status`");

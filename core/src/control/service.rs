@@ -33,6 +33,9 @@ pub struct ServiceStatus {
     pub candidate_pid: Option<u32>,
     /// The process that takes over when this one crashes.
     pub spare_pid: Option<u32>,
+    /// Other services that have to be there before it is started.
+    #[serde(default)]
+    pub waits_for: Vec<String>,
     /// Why the last restart by a swap failed.
     pub swap_failed: Option<RestartNote>,
     /// How the last instance ended.

@@ -1,6 +1,10 @@
 //! Whether a service is well: what is asked, how often, and what the answers mean.
 
+mod login;
+
 use std::time::Duration;
+
+pub use self::login::Login;
 
 /// How a service is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +21,8 @@ pub struct HealthCheck {
     pub failures_max: u32,
     /// A service that is not ready this long after its start counts as crashed; none waits for ever.
     pub ready_timeout: Option<Duration>,
+    /// Who is asking, where only the environment of a start knows; see [`HealthCheck::for_start`].
+    pub login: Option<Login>,
 }
 
 /// What is asked of a service.
@@ -60,6 +66,7 @@ impl HealthCheck {
             timeout: Duration::from_secs(10),
             failures_max: 3,
             ready_timeout: Some(Duration::from_secs(60)),
+            login: None,
         }
     }
 }

@@ -21,6 +21,15 @@ pub enum Event {
         /// Restarts of every kind so far.
         restarts: u64,
     },
+    /// A process that the supervisor before this one has started runs on, and is ours.
+    Adopted {
+        /// Its id.
+        pid: u32,
+        /// Which instance it is.
+        generation: Generation,
+        /// For how long it has run.
+        uptime: Duration,
+    },
     /// A process runs that is to take the place of the current one when it is ready.
     CandidateStarted {
         /// Its id.
@@ -201,7 +210,8 @@ impl Event {
                 vec![("uptime_ms", millis(*uptime))],
             ),
             Self::Stopped(reason) => stopped(title, reason),
-            Self::CandidateStarted { .. }
+            Self::Adopted { .. }
+            | Self::CandidateStarted { .. }
             | Self::SpareStarted { .. }
             | Self::SwapFailed { .. }
             | Self::Replacing { .. } => self.parts_of_others(title),
@@ -258,12 +268,19 @@ impl Event {
         }
     }
 
-    /// Of instances beside the current one.
+    /// Of instances that are not simply started.
     fn parts_of_others(&self, title: &str) -> Parts {
         let ids = |pid: u32, generation: Generation| {
             vec![("pid", json!(pid)), ("generation", json!(generation.0))]
         };
         match self {
+            Self::Adopted { pid, generation, uptime } => {
+                let mut props = ids(*pid, *generation);
+                props.push(("uptime_ms", millis(*uptime)));
+                let up = show_duration(*uptime);
+                let message = format!("{title} runs on (pid {pid}, up for {up}): taken over");
+                (Level::Info, "server_adopted", message, props)
+            }
             Self::CandidateStarted { pid, generation } => (
                 Level::Info,
                 "server_candidate_started",

@@ -12,6 +12,7 @@
 //!    │            ▲  spawn_at         │ Exited
 //!    └────────────┴───────────────────┴── after_exit: policy, backoff, throttle
 //!    ╰ Closing: down, but for instances that are still being stopped
+//!   Down ──Adopted──▶ Running, Stopping or Closing: whatever the supervisor before had left
 //! ```
 //!
 //! That is the *current* instance. Others may live beside it:
@@ -22,6 +23,7 @@
 //!   replaced ──▶ leaving: draining ──Drained, drain_timeout──▶ stopping, by the same ladder ──▶ gone
 //! ```
 
+mod adopted;
 mod after;
 mod event;
 mod exit;
@@ -42,7 +44,7 @@ pub use self::exit::{Ending, Exit, SpawnFailure, signal_name};
 use self::leaving::{Leaver, is_crowded};
 use self::restart::Restarts;
 pub use self::snapshot::{Snapshot, State};
-pub use self::state::{Effect, Input, Rest};
+pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Instance, Process, Role, Want};
 use self::swap::Candidate;
 use crate::id::Generation;
@@ -99,6 +101,11 @@ impl Service {
         }
     }
 
+    /// Changes its rules; they hold from the next input on.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// Records one input, and returns what has to be done now. Late word of an instance that is
     /// gone changes nothing.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
@@ -113,6 +120,9 @@ impl Service {
             Input::Spawned { generation, pid } => self.spawned(generation, pid, effects),
             Input::SpawnFailed { generation, failure } => {
                 self.spawn_failed(now, generation, failure, effects);
+            }
+            Input::Adopted { generation, pid, since, found } => {
+                self.adopted(now, (generation, pid, since), found, effects);
             }
             Input::Ready { generation } => self.ready(now, generation, effects),
             Input::Drained { generation } => self.drained(now, generation, effects),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Service;
+use super::exit::Ending;
 use super::state::{Goal, Process, Rest, Want};
+use crate::definition::Until;
 use crate::time::{Time, show_duration};
 
 /// A service at one moment.
@@ -77,6 +79,20 @@ pub enum State {
 }
 
 impl Service {
+    /// Whether it is as far as those that need it want it. One that has done its work is.
+    pub fn has_reached(&self, until: Until) -> bool {
+        match &self.process {
+            Process::Running { instance, .. } => until == Until::Started || instance.ready,
+            Process::Down(Rest::Finished(Ending::Clean)) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is being stopped, to stay down.
+    pub fn is_stopping(&self) -> bool {
+        !matches!(self.want, Want::Up) && self.rest().is_none()
+    }
+
     /// How it is now.
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let current = self.process.instance();

@@ -41,6 +41,17 @@ pub enum Input {
         /// Why.
         failure: SpawnFailure,
     },
+    /// A process that the supervisor before this one has started runs, and is ours from now on.
+    Adopted {
+        /// Which instance.
+        generation: Generation,
+        /// Its process id.
+        pid: u32,
+        /// When it was started; for one that has ended meanwhile, so that its uptime is right.
+        since: Time,
+        /// What it was.
+        found: AdoptedAs,
+    },
     /// The instance serves.
     Ready {
         /// Which instance.
@@ -89,6 +100,17 @@ pub enum Input {
     RenewSpare,
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
+}
+
+/// What an instance was to the supervisor that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdoptedAs {
+    /// The current one, and it was to stay.
+    Current,
+    /// The current one, on its way out: its stop is begun anew.
+    Stopping,
+    /// Not the current one: a candidate, a spare, or one that was replaced. It is stopped.
+    Beside,
 }
 
 /// Something that the daemon must do, in the order given.

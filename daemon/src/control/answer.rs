@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use afresh_core::audit::redact::redact_args;
 use afresh_core::control::{Face, LastExit, Refusal, RestartNote, Restarts, ServiceStatus};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::Input;
@@ -11,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use crate::keep::Keep;
 use crate::logs::Logs;
 use crate::process::MECHANISM;
+use crate::store::workspace::Workspace;
 use crate::supervise::Supervise;
 
 /// Something that a client of the control socket wants of the loop. Whoever has gone meanwhile is not
@@ -47,26 +47,28 @@ pub(crate) enum NotBegun {
 #[derive(Clone, Debug)]
 pub(crate) struct About {
     face: Face,
-    group: String,
+    /// What all of them are copies of, where they are.
+    group: Option<String>,
     workspace: Option<String>,
-    /// What is run, without what looks like a secret. Copies run the same.
-    command: String,
     version: &'static str,
 }
 
 impl About {
-    pub(crate) fn new(keep: &Keep, face: Face) -> Self {
-        let root = keep.workspace.root();
+    pub(crate) fn new(
+        face: Face,
+        group: Option<String>,
+        workspace: &Workspace,
+        version: &'static str,
+    ) -> Self {
+        let root = workspace.root();
         let workspace = root.map(|root| fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()));
-        let argv: Vec<String> =
-            keep.command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        Self {
-            face,
-            group: keep.name.clone(),
-            command: redact_args(&argv).join(" "),
-            workspace: workspace.map(|root| root.display().to_string()),
-            version: keep.version,
-        }
+        let workspace = workspace.map(|root| root.display().to_string());
+        Self { face, group, workspace, version }
+    }
+
+    /// Of a command that is kept, or copies of it.
+    pub(crate) fn of(keep: &Keep, face: Face) -> Self {
+        Self::new(face, Some(keep.name.clone()), &keep.workspace, keep.version)
     }
 
     /// Answers one question.
@@ -99,7 +101,7 @@ impl About {
         let snapshot = service.snapshot(supervise.now());
         Some(ServiceStatus {
             name: definition.name.clone(),
-            group: (definition.name != self.group).then(|| self.group.clone()),
+            group: self.group.clone().filter(|group| definition.name != *group),
             face: self.face,
             state: snapshot.state,
             pid: snapshot.pid,
@@ -110,13 +112,14 @@ impl About {
             candidate_pid: snapshot.candidate_pid,
             spare_pid: snapshot.spare_pid,
             swap_failed: past.swap_failed.clone(),
+            waits_for: supervise.waits_for(id),
             restarts: Restarts {
                 total: snapshot.restarts,
                 last: past.restarts.iter().cloned().collect(),
             },
             last_exit: service.last_exit().map(LastExit::from),
             workspace: self.workspace.clone(),
-            command: self.command.clone(),
+            command: definition.command.shown(),
             mechanism: MECHANISM.to_owned(),
             version: self.version.to_owned(),
         })

@@ -254,7 +254,7 @@ pub fn detach(command: &mut Command) {
 }
 
 /// Puts this process into a session of its own.
-pub(crate) fn leave_session() -> io::Result<()> {
+pub fn leave_session() -> io::Result<()> {
     setsid()?;
     Ok(())
 }

@@ -252,6 +252,6 @@ pub fn detach(command: &mut Command) {
 }
 
 /// There are no sessions to leave.
-pub(crate) fn leave_session() -> io::Result<()> {
+pub fn leave_session() -> io::Result<()> {
     Ok(())
 }

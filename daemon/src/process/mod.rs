@@ -58,6 +58,7 @@ mod windows;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use afresh_core::audit::redact::redact_args;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
@@ -90,6 +91,15 @@ pub struct Command {
     pub cwd: Option<PathBuf>,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
+}
+
+impl Command {
+    /// The command as people may see it: without what looks like a secret.
+    pub(crate) fn shown(&self) -> String {
+        let argv: Vec<String> =
+            self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        redact_args(&argv).join(" ")
+    }
 }
 
 /// What the process layer tells.

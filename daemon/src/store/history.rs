@@ -92,6 +92,14 @@ impl History {
         Ok(Self { filter, lines: NumberedLines::open(path, TRAIL_LINE_BYTES_MAX)?, damaged: 0 })
     }
 
+    /// Opens the newest files of the trail, all records of them.
+    pub(crate) fn open_last(path: &Path, files_max: usize) -> io::Result<Self> {
+        let mut history = Self::open(path, Filter::default())?;
+        let files = &mut history.lines.files;
+        files.drain(..files.len().saturating_sub(files_max));
+        Ok(history)
+    }
+
     /// Lines so far that are no records: not JSON, too long, or torn at the end of a file.
     pub fn damaged(&self) -> u64 {
         self.damaged + self.lines.torn() as u64

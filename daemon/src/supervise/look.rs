@@ -53,6 +53,10 @@ impl Past {
                 self.started_at = Some(now());
                 return;
             }
+            Event::Adopted { uptime, .. } => {
+                self.started_at = Some(now().earlier_by(*uptime));
+                return;
+            }
             Event::Exited { exit, .. } => {
                 self.last_exit = Some(*exit);
                 return;

@@ -59,8 +59,8 @@ pub(super) enum WriteLogError {
 }
 
 impl LogFile {
-    pub(super) fn new(path: PathBuf, limits: LogLimits) -> Self {
-        Self { path, limits, open: None, number: None }
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, limits: LogLimits::default(), open: None, number: None }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -72,8 +72,10 @@ impl LogFile {
     pub(super) fn append(
         &mut self,
         now: Stamp,
+        limits: LogLimits,
         lines: &[u8],
     ) -> (usize, Result<(), WriteLogError>) {
+        self.limits = limits;
         let mut written = 0;
         while written < lines.len() {
             match self.append_some(now, &lines[written..]) {

@@ -22,11 +22,12 @@ mod tee;
 mod tests;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use afresh_core::control::Stream;
 use afresh_core::definition::LogLimits;
@@ -47,6 +48,8 @@ use super::now;
 #[derive(Debug)]
 pub(crate) struct ServiceLogs {
     queue: Arc<Queue>,
+    /// Those that somebody writes to, by their path.
+    targets: Mutex<BTreeMap<PathBuf, Weak<Target>>>,
 }
 
 /// The log of one service. Clones are the same.
@@ -79,6 +82,7 @@ enum Job {
 struct Target {
     /// Only the writer looks at it.
     state: Mutex<State>,
+    limits: Mutex<LogLimits>,
     /// Lines of our own that found no room.
     own_lost: AtomicU64,
 }
@@ -112,13 +116,23 @@ impl ServiceLogs {
             own_room: Arc::new(Semaphore::new(SERVICE_LOG_OWN_LINES_MAX)),
             is_stuck: AtomicBool::new(false),
         };
-        Ok(Self { queue: Arc::new(queue) })
+        Ok(Self { queue: Arc::new(queue), targets: Mutex::default() })
     }
 
-    /// The log of a service. Its file is opened with the first line, and again when it went away.
+    /// The log of a service. Its file is opened with the first line, and again when it went away. One
+    /// that is open already, as an instance of an earlier definition may have it, is the same, with
+    /// the new limits.
     pub(crate) fn open(&self, path: PathBuf, limits: LogLimits) -> ServiceLog {
-        let state = Mutex::new(State::new(LogFile::new(path, limits)));
-        let target = Arc::new(Target { state, own_lost: AtomicU64::new(0) });
+        let mut targets = locked(&self.targets);
+        targets.retain(|_, target| target.strong_count() > 0);
+        let known = targets.get(&path).and_then(Weak::upgrade);
+        let target = known.unwrap_or_else(|| {
+            let state = Mutex::new(State::new(LogFile::new(path.clone())));
+            let limits = Mutex::new(limits);
+            Arc::new(Target { state, limits, own_lost: AtomicU64::new(0) })
+        });
+        *locked(&target.limits) = limits;
+        targets.insert(path, Arc::downgrade(&target));
         ServiceLog { queue: Arc::clone(&self.queue), target }
     }
 
@@ -162,6 +176,11 @@ impl ServiceLog {
         let block = Block { target, head, lines, lost, _room: room };
         self.queue.jobs.try_send(Job::Write(block)).ok();
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing in them can be left half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn head(generation: Generation, stream: Stream, continues: bool) -> LogHead {

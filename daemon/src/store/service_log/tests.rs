@@ -243,7 +243,9 @@ fn old_files_go() {
     // A file whose first line is too old makes way for a new one.
     let line = b"# afresh log 1, file 9\n2026-01-01T00:00:00.000Z stdout 1 old\n";
     fs::write(&path, line).unwrap();
-    drop(log);
+    drop((log, logs));
+    crate::store::testing::wait_for("it is let go", || !is_written(&path));
+    let (logs, _told) = start();
     let limits = LogLimits { file_bytes_max: 100_000, ..limits };
     let log = logs.open(path.clone(), limits);
     write(&logs, &log, Stream::Stdout, b"7\n");

@@ -1,19 +1,19 @@
 //! The thread that owns the files: takes what is queued, writes it, and says what it could not.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use afresh_core::control::Stream;
+use afresh_core::definition::LogLimits;
 use afresh_core::limits::{
     LOSS_NOTICE_INTERVAL, SERVICE_LOG_RETRY_INTERVAL, SERVICE_LOG_WRITE_BYTES,
 };
 use afresh_core::log_line::{LogHead, loss_note};
-use afresh_core::time::Stamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::file::LogFile;
-use super::{Block, Job, Target};
+use super::{Block, Job, Target, locked};
 use crate::store::{chain, now};
 
 pub(super) struct Writer {
@@ -48,21 +48,21 @@ impl State {
     }
 
     /// Writes lines, after a note of those that are missing in front of them.
-    fn write(&mut self, now: Stamp, generation: u64, page: &[u8], notify: &dyn Fn(&str)) {
+    fn write(&mut self, limits: LogLimits, generation: u64, page: &[u8], notify: &dyn Fn(&str)) {
         if self.retry_at.is_some_and(|at| Instant::now() < at) {
             self.lost += lines_in(page);
             return;
         }
-        let mut note = Vec::new();
+        let (now, mut note) = (now(), Vec::new());
         if self.lost > 0 {
             let head = LogHead { time: now, stream: Stream::Afresh, generation, continues: false };
             head.write_lines(loss_note(self.lost, &self.why).as_bytes(), &mut note);
         }
         let told = self.lost;
-        let (mut written, mut result) = self.file.append(now, &note);
+        let (mut written, mut result) = self.file.append(now, limits, &note);
         if written == note.len() {
             self.lost = 0;
-            (written, result) = self.file.append(now, page);
+            (written, result) = self.file.append(now, limits, page);
         } else {
             written = 0;
         }
@@ -128,9 +128,9 @@ impl Writer {
     /// Tries once more to put on record what is missing; nothing may come any more that would.
     fn settle(&mut self) {
         self.troubled.retain(|target| {
-            let mut state = state(target);
+            let mut state = locked(&target.state);
             state.retry_at = None;
-            state.write(now(), 0, &[], &*self.notify);
+            state.write(*locked(&target.limits), 0, &[], &*self.notify);
             if state.lost > 0 {
                 let path = state.file.path().display();
                 (self.notify)(&format!("log: `{path}` lacks {}", lines(state.lost)));
@@ -147,7 +147,7 @@ impl Writer {
         }
         if lost > 0 {
             let why = "the disk was too slow".to_owned();
-            state(&target).lose(lost, why, &*self.notify);
+            locked(&target.state).lose(lost, why, &*self.notify);
         }
         self.target = Some((target, head.generation));
         if let Some(lines) = lines {
@@ -160,13 +160,13 @@ impl Writer {
 
     fn flush(&mut self) {
         let Some((target, generation)) = &self.target else { return };
-        let mut state = state(target);
+        let mut state = locked(&target.state);
         let own_lost = target.own_lost.swap(0, Ordering::Relaxed);
         if own_lost > 0 {
             state.lose(own_lost, "too much was to be said at once".to_owned(), &*self.notify);
         }
         if !self.page.is_empty() || state.lost > 0 {
-            state.write(now(), *generation, &self.page, &*self.notify);
+            state.write(*locked(&target.limits), *generation, &self.page, &*self.notify);
         }
         self.page.clear();
         self.troubled.retain(|other| !Arc::ptr_eq(other, target));
@@ -174,11 +174,6 @@ impl Writer {
             self.troubled.push(Arc::clone(target));
         }
     }
-}
-
-fn state(target: &Target) -> MutexGuard<'_, State> {
-    // Nobody else looks at it.
-    target.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn lines_in(page: &[u8]) -> u64 {

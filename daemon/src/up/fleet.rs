@@ -1,0 +1,199 @@
+//! The services of the configuration, as they are handed to the loop, and what becomes of them when
+//! the configuration changes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use afresh_core::audit::past::{Past, ServicePast};
+use afresh_core::config::harmless;
+use afresh_core::definition::{ServiceDefinition, Until};
+use afresh_core::id::{Generation, ServiceId};
+use afresh_core::service::{Input, Rest};
+
+use super::Up;
+use crate::definition::{Definition, Variables};
+use crate::pipe::Form;
+use crate::process::Command;
+use crate::supervise::{Supervise, seed};
+
+/// The colours of names, by turns: cyan, yellow, green, magenta, blue, and the same brightly.
+const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
+
+/// The services as they are defined now.
+pub(super) struct Fleet {
+    environment: Vec<(OsString, OsString)>,
+    base: PathBuf,
+    colours: bool,
+    members: BTreeMap<String, Member>,
+    /// Not defined any more, and forgotten when they are down.
+    leaving: Vec<ServiceId>,
+    /// Services that were ever defined, for their colour.
+    count: usize,
+}
+
+struct Member {
+    id: ServiceId,
+    definition: ServiceDefinition,
+    colour: u8,
+}
+
+impl Fleet {
+    pub(super) fn new(up: &Up) -> Self {
+        Self {
+            environment: up.environment.clone(),
+            base: up.base.clone(),
+            colours: up.colours,
+            members: BTreeMap::new(),
+            leaving: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes the services in, and starts those that are chosen, or all that start by themselves.
+    pub(super) async fn begin(
+        &mut self,
+        supervise: &mut Supervise,
+        services: Vec<ServiceDefinition>,
+        chosen: &[String],
+        past: &Past,
+    ) {
+        let width = width(&services);
+        for definition in services {
+            let ServicePast { generation, restarts, .. } = past.of(&definition.name);
+            let id = self.add(supervise, definition, width);
+            supervise.resume(id, Generation(generation), restarts);
+        }
+        self.order(supervise);
+        let is_chosen = |member: &&Member| match chosen {
+            // What a person had stopped stays down when only the supervisor was killed.
+            [] => member.definition.autostart && !past.of(&member.definition.name).is_stopped,
+            chosen => chosen.contains(&member.definition.name),
+        };
+        let ids: Vec<ServiceId> = self.members.values().filter(is_chosen).map(|m| m.id).collect();
+        supervise.start(ids).await;
+    }
+
+    /// Follows a changed configuration: only what changed is touched.
+    pub(super) async fn apply(
+        &mut self,
+        supervise: &mut Supervise,
+        services: Vec<ServiceDefinition>,
+    ) {
+        let names: Vec<String> = services.iter().map(|service| service.name.clone()).collect();
+        let gone: Vec<String> =
+            self.members.keys().filter(|name| !names.contains(name)).cloned().collect();
+        let removed: Vec<ServiceId> =
+            gone.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
+        let width = width(&services);
+        let (mut added, mut changed) = (Vec::new(), Vec::<String>::new());
+        for definition in services {
+            match self.members.get_mut(&definition.name) {
+                None if definition.autostart => {
+                    added.push(self.add(supervise, definition, width));
+                }
+                None => drop(self.add(supervise, definition, width)),
+                Some(member) if member.definition == definition => {}
+                Some(member) => {
+                    let name = definition.name.clone();
+                    member.definition = definition;
+                    changed.push(name);
+                }
+            }
+        }
+        let changed: Vec<ServiceId> = changed
+            .iter()
+            .map(|name| {
+                let member = &self.members[name];
+                supervise.redefine(member.id, self.made(member, width));
+                member.id
+            })
+            .collect();
+        self.order(supervise);
+        supervise.log(&format!(
+            "the configuration was read again: {} new, {} changed, {} gone",
+            added.len(),
+            changed.len(),
+            removed.len()
+        ));
+        supervise.stop(removed.iter().copied()).await;
+        self.leaving.extend(removed);
+        for id in changed {
+            let service = supervise.core().service(id);
+            let rest = service.and_then(|service| service.rest());
+            // One that is down because somebody wants it so stays down.
+            if matches!(rest, None | Some(Rest::Failed(_))) {
+                let reason = "its definition changed".to_owned();
+                supervise.input_to(id, Input::Restart { reason }).await;
+            }
+        }
+        supervise.start(added).await;
+    }
+
+    /// Forgets those that are not defined any more and are down.
+    pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
+        self.leaving.retain(|id| !supervise.forget(*id));
+    }
+
+    fn add(
+        &mut self,
+        supervise: &mut Supervise,
+        definition: ServiceDefinition,
+        width: usize,
+    ) -> ServiceId {
+        let colour = COLOURS[self.count % COLOURS.len()];
+        self.count += 1;
+        let name = definition.name.clone();
+        let member = Member { id: ServiceId(0), definition, colour };
+        let id = supervise.add(self.made(&member, width), seed().wrapping_add(self.count as u64));
+        self.members.insert(name, Member { id, ..member });
+        id
+    }
+
+    /// Says what each service needs.
+    fn order(&self, supervise: &mut Supervise) {
+        for member in self.members.values() {
+            let needed = |needed: &afresh_core::definition::Dependency| {
+                Some((self.members.get(&needed.name)?.id, needed.until))
+            };
+            let needs: Vec<(ServiceId, Until)> =
+                member.definition.depends_on.iter().filter_map(needed).collect();
+            supervise.order(member.id, needs);
+        }
+    }
+
+    /// The definition as the loop takes it.
+    fn made(&self, member: &Member, width: usize) -> Definition {
+        let ServiceDefinition { name, title, command, cwd, env, env_file, policy, .. } =
+            &member.definition;
+        let shown = harmless(name);
+        let padded = format!("{shown:<width$}");
+        let prefix = match self.colours {
+            true => format!("\u{1b}[{}m{padded}\u{1b}[0m | ", member.colour),
+            false => format!("{padded} | "),
+        };
+        Definition {
+            name: name.clone(),
+            title: title.clone(),
+            command: Command {
+                argv: command.iter().map(OsString::from).collect(),
+                cwd: Some(match cwd {
+                    Some(cwd) => self.base.join(cwd),
+                    None => self.base.clone(),
+                }),
+                env: self.environment.clone(),
+            },
+            variables: Variables {
+                file: env_file.as_ref().map(|path| self.base.join(path)),
+                given: env.clone(),
+            },
+            policy: policy.clone(),
+            form: Form::Lines(prefix),
+            log: None,
+        }
+    }
+}
+
+fn width(services: &[ServiceDefinition]) -> usize {
+    services.iter().map(|service| service.name.chars().count()).max().unwrap_or(0)
+}

@@ -1,0 +1,87 @@
+//! One daemon a workspace: whoever holds the lock of its state folder. The kernel gives it back when
+//! that process ends, however it ends.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Held as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// Why it cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another one holds it.
+    #[error("services of this workspace are up already{}", by(*pid))]
+    Taken {
+        /// Which process, where it could be told.
+        pid: Option<u32>,
+    },
+    /// The file cannot be used.
+    #[error("cannot use the lock file `{path}`")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(": afresh with pid {pid} keeps them"))
+}
+
+impl Lock {
+    /// Takes the lock of a state folder, if nobody has it.
+    pub(crate) fn take(state: &Path) -> Result<Self, LockError> {
+        let path = state.join("up.lock");
+        let failed = |source| LockError::File { path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        // What is in it is another's until the lock is ours.
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(LockError::Taken { pid: holder(&mut file) });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // Only for people; the lock itself is the kernel's.
+        let note = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        note(&mut file).ok();
+        Ok(Self { _file: file })
+    }
+}
+
+/// Who wrote its number into the file.
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[test]
+    fn only_one_can_hold_it() {
+        let folder = TempDir::new();
+        let first = Lock::take(&folder.join("")).unwrap();
+        let second = Lock::take(&folder.join("")).unwrap_err();
+        let own = std::process::id();
+        assert!(matches!(second, LockError::Taken { pid: Some(pid) } if pid == own), "{second}");
+        drop(first);
+        Lock::take(&folder.join("")).unwrap();
+    }
+}
