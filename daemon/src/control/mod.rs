@@ -13,6 +13,6 @@ mod server;
 mod wire;
 
 pub(crate) use self::answer::About;
-pub use self::client::{ControlError, Found, Reached, Target, find, follow, logs, restart};
+pub use self::client::{AtEnd, ControlError, Found, Reached, Target, find, follow, logs, restart};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
