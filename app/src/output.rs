@@ -111,6 +111,12 @@ impl Paint {
         self.wrap("1", text)
     }
 
+    /// A name among others: each has a colour of its own, by turns.
+    pub(crate) fn name(self, at: usize, text: &str) -> String {
+        const COLOURS: [&str; 10] = ["36", "33", "32", "35", "34", "96", "93", "92", "95", "94"];
+        self.wrap(COLOURS[at % COLOURS.len()], text)
+    }
+
     fn wrap(self, code: &str, text: &str) -> String {
         match self {
             Self::Plain => text.to_owned(),

@@ -1,6 +1,6 @@
 //! The services that run now, as commands choose from them: here or everywhere, by name.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use afresh_core::config::{harmless, nearest};
 use afresh_core::control::ServiceStatus;
@@ -43,7 +43,7 @@ impl Running {
                 "warning: afresh with pid {pid} does not answer: it is stopped, or very busy"
             ));
         }
-        let here = workspace(environment).map(|root| root.display().to_string());
+        let here = workspace(environment);
         let in_scope =
             |reached: &Reached| scope == Scope::Everywhere || reached.status.workspace == here;
         let (services, elsewhere) = found.services.into_iter().partition(in_scope);
@@ -117,12 +117,13 @@ pub(crate) fn failed(error: ControlError) -> CommandError {
     }
 }
 
-fn is_called(status: &ServiceStatus, name: &str) -> bool {
+pub(crate) fn is_called(status: &ServiceStatus, name: &str) -> bool {
     status.name == name || status.group.as_deref() == Some(name)
 }
 
 /// The workspace that we are in, as a running afresh would say it.
-fn workspace(environment: &Environment) -> Option<PathBuf> {
+pub(crate) fn workspace(environment: &Environment) -> Option<String> {
     let workspace = environment.workspace();
-    workspace.root().map(|root| std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()))
+    let real = |root: &Path| std::fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
+    workspace.root().map(|root| real(root).display().to_string())
 }

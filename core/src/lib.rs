@@ -14,6 +14,7 @@ pub mod health;
 pub mod hook;
 pub mod id;
 pub mod limits;
+pub mod log_line;
 pub mod mcp;
 pub mod policy;
 pub mod service;

@@ -2,11 +2,13 @@
 
 mod conversation;
 mod definitions;
+mod service_log;
 
 use std::time::Duration;
 
 pub use self::conversation::*;
 pub use self::definitions::*;
+pub use self::service_log::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
 pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;

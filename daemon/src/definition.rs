@@ -19,6 +19,7 @@ use crate::output::Output;
 use crate::pipe::Form;
 use crate::process::Command;
 use crate::store::chain;
+use crate::store::service_log::ServiceLog;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
 
@@ -42,6 +43,8 @@ pub(crate) struct Definition {
     pub(crate) ready_at_start: bool,
     /// What it must have for itself, checked before each start.
     pub(crate) port: Option<Port>,
+    /// Where its output is kept on disk, and what we say about it; none where it is not.
+    pub(crate) log: Option<ServiceLog>,
 }
 
 /// Variables of a service.

@@ -7,6 +7,7 @@ use std::pin::pin;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
+use afresh_core::definition::LogLimits;
 use afresh_core::definition::Port;
 use afresh_core::health::HealthCheck;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
@@ -24,6 +25,7 @@ use crate::pipe::{Form, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
 use crate::store::chain;
 use crate::store::rotating::OpenFileError;
+use crate::store::service_log::{self, ServiceLogs};
 use crate::store::workspace::Workspace;
 use crate::supervise::{Supervise, seed};
 
@@ -52,6 +54,8 @@ pub struct Keep {
     pub health: Option<HealthCheck>,
     /// What it must have for itself, checked before each start.
     pub port: Option<Port>,
+    /// How much of its output is kept on disk; none for nothing.
+    pub log: Option<LogLimits>,
 }
 
 /// Why nothing could be supervised at all.
@@ -116,8 +120,9 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let around = surroundings(&mut keep, stdout, stderr, &mut tasks);
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&keep));
+    let logs = keep.log.map(|_| start_logs(&supervise)).transpose()?;
     for copy in 0..keep.copies {
-        supervise.add(definition(&keep, copy), seed().wrapping_add(copy.into()));
+        supervise.add(definition(&keep, copy, logs.as_ref()), seed().wrapping_add(copy.into()));
     }
     supervise.input(&Input::Start).await;
     let OutputThread { broken, done } = stdout_thread;
@@ -131,12 +136,20 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     control.close().await;
     let (around, lingering) = supervise.shutdown().await;
     tasks.shutdown().await;
+    if let Some(logs) = &logs
+        && !logs.flush().await
+    {
+        around.stderr.log("log: the disk did not take the last lines");
+    }
     if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
         around.stderr.log(&chain(&error));
     }
     let written = async {
         for mut pumps in lingering {
             while pumps.join_next().await.is_some() {}
+        }
+        if let Some(logs) = logs {
+            logs.flush().await;
         }
         drop(around);
         // Both resolve with the end of their thread.
@@ -255,7 +268,12 @@ pub(crate) fn surroundings(
     Surroundings { logger: "afresh.keep", stdin, ..around }
 }
 
-fn definition(keep: &Keep, copy: u32) -> Definition {
+fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
+    let stderr = supervise.stderr();
+    ServiceLogs::start(move |text| stderr.log(text)).map_err(KeepError::Output)
+}
+
+fn definition(keep: &Keep, copy: u32, logs: Option<&ServiceLogs>) -> Definition {
     let mut command = keep.command.clone();
     let (name, form) = match keep.copies {
         1 => (keep.name.clone(), Form::Raw),
@@ -266,6 +284,9 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
             (name, form)
         }
     };
+    let log = logs.zip(keep.log).map(|(logs, limits)| {
+        logs.open(service_log::file_of(&keep.workspace.logs(), &name), limits)
+    });
     Definition {
         title: name.clone(),
         name,
@@ -277,6 +298,7 @@ fn definition(keep: &Keep, copy: u32) -> Definition {
         // Without a check, nobody says when a command is ready.
         ready_at_start: false,
         port: keep.port.clone(),
+        log,
     }
 }
 

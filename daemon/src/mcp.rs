@@ -165,6 +165,7 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             health: None,
             ready_at_start: false,
             port: None,
+            log: None,
         },
         seed(),
     );

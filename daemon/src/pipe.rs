@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::logs::Tee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::Output;
+use crate::store::service_log::LogTee;
 use crate::wires::{Pipe, Source};
 
 /// How the bytes of a service appear in our own stream.
@@ -21,6 +22,18 @@ pub(crate) enum Form {
     Raw,
     /// Whole lines, each with this in front: several services share the stream.
     Lines(String),
+    /// Not at all: they are kept in the log of the service.
+    #[expect(dead_code, reason = "services in the background are to come")]
+    Silent,
+}
+
+/// Where the bytes of a stream go besides.
+#[derive(Debug)]
+pub(crate) struct Taps {
+    /// The last lines, in memory.
+    pub(crate) memory: Tee,
+    /// The log on disk.
+    pub(crate) log: Option<LogTee>,
 }
 
 /// The pumps of one instance's output.
@@ -32,7 +45,7 @@ pub(crate) struct Pumps {
 impl Pumps {
     /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
-        pipes: Vec<(PipeReader, Output, Tee)>,
+        pipes: Vec<(PipeReader, Output, Taps)>,
         form: &Form,
         mut earlier: JoinSet<()>,
     ) -> Self {
@@ -43,9 +56,9 @@ impl Pumps {
             while earlier.join_next().await.is_some() {}
             drop(open);
         });
-        for (pipe, output, tee) in pipes {
+        for (pipe, output, taps) in pipes {
             let mut gate = gate.clone();
-            let pump = forward(pipe, output, tee, form.clone(), watch.clone());
+            let pump = forward(pipe, output, taps, form.clone(), watch.clone());
             tasks.spawn(async move {
                 while gate.changed().await.is_ok() {}
                 pump.await;
@@ -73,7 +86,7 @@ impl Pumps {
 async fn forward(
     pipe: PipeReader,
     output: Output,
-    mut tee: Tee,
+    mut taps: Taps,
     form: Form,
     mut gone: watch::Receiver<bool>,
 ) {
@@ -83,8 +96,12 @@ async fn forward(
         match read_chunk(&pipe) {
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => {
-                tee.take(&bytes);
+                taps.memory.take(&bytes);
+                if let Some(log) = &mut taps.log {
+                    log.take(bytes.clone()).await;
+                }
                 match &form {
+                    Form::Silent => {}
                     Form::Raw => output.pass(bytes).await,
                     Form::Lines(prefix) => {
                         lines.extend_from_slice(&bytes);
@@ -101,7 +118,10 @@ async fn forward(
             Err(_) => break,
         }
     }
-    tee.end();
+    taps.memory.end();
+    if let Some(log) = &mut taps.log {
+        log.end().await;
+    }
     if let Form::Lines(prefix) = &form
         && !lines.is_empty()
     {

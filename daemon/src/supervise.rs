@@ -292,8 +292,8 @@ impl Supervise {
                 if earlier.is_empty() {
                     kept.lingering_count = 0;
                 }
-                let [out_tee, err_tee] = kept.past.tees(generation);
-                let mut pumped = vec![(stderr, self.around.stderr.clone(), err_tee)];
+                let [out_taps, err_taps] = kept.taps(generation);
+                let mut pumped = vec![(stderr, self.around.stderr.clone(), err_taps)];
                 let form = &kept.definition.form;
                 let (pumps, stdin) = match &self.around.talkers {
                     Some(talkers) => {
@@ -304,7 +304,7 @@ impl Supervise {
                         (pumps, None)
                     }
                     None => {
-                        pumped.push((stdout, self.around.stdout.clone(), out_tee));
+                        pumped.push((stdout, self.around.stdout.clone(), out_taps));
                         let stdin = match &self.around.stdin {
                             // The feeder lives as long as the loop.
                             Some(feeder) => {

@@ -14,6 +14,7 @@ mod mcp_wires;
 mod orphans;
 mod output;
 mod restart;
+mod service_logs;
 mod stop;
 mod storm;
 mod swap;

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::Flag;
+use afresh_core::config::{Flag, parse_size};
+use afresh_core::definition::LogLimits;
 use afresh_core::policy::{Policy, RestartMode};
 use afresh_daemon::{Command, Keep};
 use clap::Args;
@@ -37,6 +38,9 @@ pub(crate) struct Arguments {
     /// Give it none of our own environment, only what `--env` says (and PATH)
     #[arg(long)]
     clear_env: bool,
+
+    #[command(flatten)]
+    log: LogFlags,
 
     /// Run this many of it at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -90,6 +94,38 @@ impl CommandFlags {
             env: variables(environment, clear_env, self.variables),
         }
     }
+}
+
+/// What is kept of its output, and how much.
+#[derive(Debug, Args)]
+struct LogFlags {
+    /// Also keep its output on disk, in `.afresh/logs/NAME.log`; `afresh logs` shows it
+    #[arg(long)]
+    log: bool,
+
+    /// Begin a new file at this size [default: 16MiB]
+    #[arg(long, value_name = "SIZE", requires = "log", value_parser = parse_log_size)]
+    log_size: Option<u64>,
+
+    /// Keep so many older files [default: 5]
+    #[arg(long, value_name = "N", requires = "log", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    log_files: Option<u32>,
+}
+
+impl LogFlags {
+    fn limits(&self) -> Option<LogLimits> {
+        let usual = LogLimits::default();
+        self.log.then(|| LogLimits {
+            file_bytes_max: self.log_size.unwrap_or(usual.file_bytes_max),
+            files_kept: self.log_files.unwrap_or(usual.files_kept),
+            ..usual
+        })
+    }
+}
+
+fn parse_log_size(text: &str) -> Result<u64, String> {
+    let size = parse_size(text).filter(|size| (4_096..=1 << 40).contains(size));
+    size.ok_or_else(|| "write a size from 4KiB to 1024GiB, such as `16MiB`".to_owned())
 }
 
 /// The restart policy, as flags. Their values are read with those of the other layers.
@@ -195,6 +231,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         stdin: arguments.copies == 1,
         health: arguments.health.check(),
         port: arguments.health.port(),
+        log: arguments.log.limits(),
     };
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;

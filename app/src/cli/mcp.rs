@@ -163,6 +163,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         stdin: false,
         health: None,
         port: None,
+        log: None,
     };
     let place = |path: PathBuf| environment.cwd.join(path);
     let mcp = Mcp {

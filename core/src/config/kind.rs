@@ -222,7 +222,8 @@ impl fmt::Display for Value {
     }
 }
 
-fn parse_size(text: &str) -> Option<u64> {
+/// Reads a number of bytes with its unit, such as `16MiB`.
+pub fn parse_size(text: &str) -> Option<u64> {
     // Nothing is nothing in any unit.
     if text == "0" {
         return Some(0);

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use self::error::{ConfigError, ErrorKind, Origin};
 pub(crate) use self::excerpt::Lines;
 pub use self::excerpt::{Excerpt, harmless};
-pub use self::kind::{Kind, Value};
+pub use self::kind::{Kind, Value, parse_size};
 pub use self::made::{HealthSettings, TrailSettings};
 pub use self::reference::reference;
 pub use self::schema::schema;

@@ -173,10 +173,20 @@ pub fn logs(target: &Target, lines_max: Option<usize>) -> Result<LogPage, Contro
     block_on(ask(&target.socket, "GET", &path, String::new(), CONTROL_ANSWER_WAIT))
 }
 
+/// What a follower does when all services have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It ends too.
+    Leave,
+    /// It waits until it is told to end.
+    Stay,
+}
+
 /// Follows the lines of services, each from a number on, until all of them have ended, the reader of
 /// our stdout has gone, or somebody wants us to end.
 pub fn follow(
     targets: Vec<(Target, u64)>,
+    at_end: AtEnd,
     mut print: impl FnMut(usize, LogLine) -> io::Result<()>,
 ) -> Result<(), ControlError> {
     block_on(async {
@@ -194,10 +204,12 @@ pub fn follow(
             });
         }
         drop(sender);
+        let mut goes_on = true;
         loop {
             tokio::select! {
-                line = lines.recv() => match line {
-                    None => return Ok(()),
+                line = lines.recv(), if goes_on => match line {
+                    None if at_end == AtEnd::Leave => return Ok(()),
+                    None => goes_on = false,
                     Some((at, Ok(line))) => print(at, line).map_err(ControlError::Print)?,
                     // The end of an afresh is the end of its log, however it ended.
                     Some((_, Err(ControlError::Broken { .. }))) => {}

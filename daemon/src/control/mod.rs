@@ -13,7 +13,7 @@ mod server;
 mod wire;
 
 pub(crate) use self::answer::About;
-pub use self::client::{ControlError, Found, Reached, Target, find, follow, logs, restart};
+pub use self::client::{AtEnd, ControlError, Found, Reached, Target, find, follow, logs, restart};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
 pub(crate) use self::wire::{Wire, all_bytes, next_bytes};

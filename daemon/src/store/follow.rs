@@ -64,8 +64,8 @@ impl Follow {
     }
 }
 
-/// Watches the folder that the trail is really in.
-fn renew(watch: &mut Watch, path: &Path) {
+/// Watches the folder that a file is really in.
+pub(super) fn renew(watch: &mut Watch, path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     watch.renew(folder_of(&path));
 }

@@ -1,17 +1,14 @@
 //! Reads the trail back, rotated files included, oldest first, one line in memory at a time.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use afresh_core::audit::Level;
 use afresh_core::limits::TRAIL_LINE_BYTES_MAX;
 use afresh_core::time::Stamp;
 use serde_json::Value;
 
-use super::replace::folder_of;
-use super::trail::rotated;
-use crate::os::{FileId, open_to_read};
+use super::numbered::{Line, NumberedLines};
 
 /// Which records are wanted; by default, all.
 #[derive(Clone, Debug, Default)]
@@ -84,57 +81,33 @@ impl Filter {
 
 /// The records of a trail, oldest first, up to its present end.
 pub struct History {
-    path: PathBuf,
     filter: Filter,
-    /// Oldest first. They stay open, so that a new file can't get the number of an old one.
-    files: Vec<TrailReader>,
-    /// The one that is being read.
-    current: usize,
+    lines: NumberedLines,
     damaged: u64,
 }
 
 impl History {
     /// Opens the trail; one that does not exist has no records.
     pub fn open(path: &Path, filter: Filter) -> io::Result<Self> {
-        let mut history =
-            Self { path: path.to_owned(), filter, files: Vec::new(), current: 0, damaged: 0 };
-        history.rescan()?;
-        Ok(history)
+        Ok(Self { filter, lines: NumberedLines::open(path, TRAIL_LINE_BYTES_MAX)?, damaged: 0 })
     }
 
     /// Opens the newest files of the trail, all records of them.
     pub(crate) fn open_last(path: &Path, files_max: usize) -> io::Result<Self> {
         let mut history = Self::open(path, Filter::default())?;
-        history.files.drain(..history.files.len().saturating_sub(files_max));
+        let files = &mut history.lines.files;
+        files.drain(..files.len().saturating_sub(files_max));
         Ok(history)
     }
 
     /// Lines so far that are no records: not JSON, too long, or torn at the end of a file.
     pub fn damaged(&self) -> u64 {
-        let torn = self.files.iter().filter(|file| file.is_torn).count();
-        self.damaged + torn as u64
+        self.damaged + self.lines.torn() as u64
     }
 
     /// Looks which files there are now. Each is read on from where its reader is.
     pub(super) fn rescan(&mut self) -> io::Result<()> {
-        let mut files = Vec::new();
-        for (id, file) in open_files(&self.path)? {
-            let known = self.files.iter().position(|reader| reader.id == id);
-            files.push(match known {
-                Some(known) => self.files.remove(known),
-                None => TrailReader::new(id, file),
-            });
-        }
-        // A file that is gone is read to its end once, before the others.
-        self.files.retain_mut(|file| !std::mem::replace(&mut file.is_gone, true));
-        files.extend(self.files.drain(..).rev());
-        files.reverse();
-        for file in &mut files {
-            file.rewind_if_cut()?;
-        }
-        self.files = files;
-        self.current = 0;
-        Ok(())
+        self.lines.rescan()
     }
 }
 
@@ -142,117 +115,18 @@ impl Iterator for History {
     type Item = io::Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(file) = self.files.get_mut(self.current) {
-            match file.next_line() {
-                Ok(Line::Whole(line)) => match Entry::parse(line) {
+        loop {
+            match self.lines.next_line() {
+                Ok(Some(Line::Whole(line))) => match Entry::parse(line) {
                     Some(entry) if self.filter.accepts(&entry) => return Some(Ok(entry)),
                     Some(_) => {}
                     None => self.damaged += 1,
                 },
-                Ok(Line::TooLong) => self.damaged += 1,
-                Ok(Line::End) => self.current += 1,
-                Err(error) => {
-                    self.current += 1;
-                    return Some(Err(error));
-                }
+                Ok(Some(Line::TooLong)) => self.damaged += 1,
+                Ok(None) => return None,
+                Err(error) => return Some(Err(error)),
             }
         }
-        None
-    }
-}
-
-/// Opens the files of the trail, newest first. A file that is rotated meanwhile moves to a higher
-/// number, where it is found again but not taken twice: going upwards misses none.
-fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut files: Vec<(FileId, File)> = Vec::new();
-    let rotations_meanwhile = 8;
-    for number in 0..=highest_number(&path)? + rotations_meanwhile {
-        let named = if number == 0 { path.clone() } else { rotated(&path, number) };
-        let file = match open_to_read(&named) {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(e),
-        };
-        // Names change by rotation.
-        let id = FileId::of(&file)?;
-        if file.metadata()?.is_file() && files.iter().all(|(known, _)| *known != id) {
-            files.push((id, file));
-        }
-    }
-    Ok(files)
-}
-
-fn highest_number(path: &Path) -> io::Result<u32> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let entries = match fs::read_dir(folder_of(path)) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(e) => return Err(e),
-    };
-    let numbers = entries.flatten().filter_map(|entry| {
-        let entry = entry.file_name().into_string().ok()?;
-        let number: u32 = entry.strip_prefix(&name)?.strip_prefix('.')?.parse().ok()?;
-        // More than anyone keeps is somebody else's file.
-        (number < 10_000).then_some(number)
-    });
-    Ok(numbers.max().unwrap_or(0))
-}
-
-/// Reads one file line by line, and stays before a last line that has no end yet.
-struct TrailReader {
-    id: FileId,
-    file: BufReader<File>,
-    /// Where the next line starts.
-    offset: u64,
-    is_torn: bool,
-    is_gone: bool,
-}
-
-enum Line {
-    Whole(Vec<u8>),
-    TooLong,
-    End,
-}
-
-impl TrailReader {
-    fn new(id: FileId, file: File) -> Self {
-        Self { id, file: BufReader::new(file), offset: 0, is_torn: false, is_gone: false }
-    }
-
-    fn next_line(&mut self) -> io::Result<Line> {
-        let mut line = Vec::new();
-        let mut len = 0;
-        loop {
-            let block = self.file.fill_buf()?;
-            if block.is_empty() {
-                self.is_torn = len > 0;
-                self.file.seek(SeekFrom::Start(self.offset))?;
-                return Ok(Line::End);
-            }
-            let newline = block.iter().position(|b| *b == b'\n');
-            let part = newline.unwrap_or(block.len());
-            if line.len() + part < TRAIL_LINE_BYTES_MAX {
-                line.extend_from_slice(&block[..part]);
-            }
-            let used = part + usize::from(newline.is_some());
-            self.file.consume(used);
-            len += used;
-            if newline.is_some() {
-                self.offset += len as u64;
-                let is_whole = line.len() + 1 == len;
-                return Ok(if is_whole { Line::Whole(line) } else { Line::TooLong });
-            }
-        }
-    }
-
-    /// afresh only cuts what has no end yet, and that was not taken. Somebody else emptied the file.
-    fn rewind_if_cut(&mut self) -> io::Result<()> {
-        if self.file.get_ref().metadata()?.len() < self.offset {
-            self.offset = 0;
-            self.file.seek(SeekFrom::Start(0))?;
-        }
-        Ok(())
     }
 }
 
@@ -261,6 +135,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::store::numbered::rotated;
     use crate::store::testing::TempDir;
 
     fn line(second: u32, level: &str, service: &str, event: &str) -> String {

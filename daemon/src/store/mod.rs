@@ -1,5 +1,5 @@
-//! What afresh keeps on disk: the trail, the restart marker, and the folder for both. And the files
-//! of others that it edits when asked: the configurations of MCP clients.
+//! What afresh keeps on disk: the trail, the restart marker, the logs of services, and the folder for them. And
+//! the files of others that it edits when asked: the configurations of MCP clients.
 //!
 //! Everything here expects to be killed at any moment and to share its files with other afresh
 //! processes. Nothing here decides: a failure is reported, and supervision goes on.
@@ -8,8 +8,10 @@ pub mod clients;
 pub mod follow;
 pub mod history;
 pub mod marker;
+mod numbered;
 mod replace;
 pub mod rotating;
+pub mod service_log;
 pub(crate) mod trace;
 pub mod trail;
 pub mod workspace;

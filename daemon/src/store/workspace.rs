@@ -110,6 +110,11 @@ impl Workspace {
         &self.places[0].path
     }
 
+    /// Where the logs of services are kept.
+    pub fn logs(&self) -> PathBuf {
+        self.state().join("logs")
+    }
+
     /// Creates the state folder. Where it can't be used, [`state`](Self::state) is another one
     /// afterwards, and the notice says so.
     pub fn prepare(&mut self) -> Result<Option<Notice>, PrepareWorkspaceError> {

@@ -12,10 +12,11 @@ use afresh_core::supervisor::Supervisor;
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::watch;
 
-use super::Supervise;
+use super::{Kept, Supervise};
 use crate::definition::Definition;
 use crate::logs::{Logs, Tee};
 use crate::output::{Output, now, presentable};
+use crate::pipe::Taps;
 
 /// What is remembered of a service, besides its machine.
 #[derive(Debug)]
@@ -46,12 +47,6 @@ impl Past {
             swap_failed: None,
             restarts: VecDeque::new(),
         }
-    }
-
-    /// Where the output of a new instance is remembered: its stdout and its stderr.
-    pub(super) fn tees(&mut self, generation: Generation) -> [Tee; 2] {
-        self.generation = generation;
-        [Stream::Stdout, Stream::Stderr].map(|stream| Tee::new(&self.logs, generation, stream))
     }
 
     fn note(&mut self, event: &Event) {
@@ -89,6 +84,17 @@ impl Past {
         }
         let reason = presentable(&reason);
         self.restarts.push_back(RestartNote { time: now().to_string(), reason });
+    }
+}
+
+impl Kept {
+    /// Where the output of a new instance is kept: its stdout and its stderr.
+    pub(super) fn taps(&mut self, generation: Generation) -> [Taps; 2] {
+        self.past.generation = generation;
+        [Stream::Stdout, Stream::Stderr].map(|stream| Taps {
+            memory: Tee::new(&self.past.logs, generation, stream),
+            log: self.definition.log.as_ref().map(|log| log.tee(generation, stream)),
+        })
     }
 }
 
@@ -164,7 +170,11 @@ impl Supervise {
     /// Puts a line of the log beside the service's own.
     pub(super) fn remember_line(&self, service: ServiceId, message: &str) {
         if let Some(kept) = self.services.get(&service) {
-            kept.past.logs.say(kept.past.generation, &presentable(message));
+            let (generation, line) = (kept.past.generation, presentable(message));
+            kept.past.logs.say(generation, &line);
+            if let Some(log) = &kept.definition.log {
+                log.say(generation, &line);
+            }
         }
     }
 

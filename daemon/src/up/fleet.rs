@@ -202,6 +202,7 @@ impl Fleet {
             health: health.clone(),
             ready_at_start: health.is_none(),
             port: port.clone(),
+            log: None,
         }
     }
 }

@@ -15,6 +15,7 @@ use afresh_core::time::Stamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::super::numbered::rotate;
 use super::super::replace::{folder_of, sync_folder, without_unsupported};
 use super::super::workspace::make_state_folder;
 use crate::os::{self, FileKind};
@@ -350,24 +351,6 @@ impl Open {
         }
         Ok(0)
     }
-}
-
-/// The path of a rotated file; the higher the number, the older.
-pub(in crate::store) fn rotated(path: &Path, number: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
-    name.into()
-}
-
-/// Makes room at `path`. Files only ever move to a higher number, the highest first: a reader who
-/// goes from low to high misses none.
-fn rotate(path: &Path, files_kept: u32) -> io::Result<()> {
-    // A rotation that was killed left a gap; it ends there.
-    let top = (1..files_kept).find(|number| !rotated(path, *number).exists());
-    for number in (1..top.unwrap_or(files_kept)).rev() {
-        fs::rename(rotated(path, number), rotated(path, number + 1))?;
-    }
-    fs::rename(path, rotated(path, 1))
 }
 
 fn lock_until(file: &File, deadline: Instant) -> Lock {

@@ -29,7 +29,6 @@ use tokio::time::Instant;
 
 use self::file::TrailFile;
 pub use self::file::WriteTrailError;
-pub(super) use self::file::rotated;
 use self::losses::Losses;
 use self::writer::{Job, Writer};
 use super::{Notice, now};

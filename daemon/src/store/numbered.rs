@@ -1,0 +1,232 @@
+//! A file and those that it was rotated to: `FILE`, `FILE.1`, `FILE.2`, …; the higher the number, the
+//! older. How they are rotated, and how their lines are read while they are.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::replace::folder_of;
+use crate::os::{FileId, open_to_read};
+
+/// The path of a rotated file.
+pub(super) fn rotated(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Makes room at `path`. Files only ever move to a higher number, the highest first: a reader who
+/// goes from low to high misses none.
+pub(super) fn rotate(path: &Path, files_kept: u32) -> io::Result<()> {
+    // A rotation that was killed left a gap; it ends there.
+    let top = (1..files_kept).find(|number| !rotated(path, *number).exists());
+    for number in (1..top.unwrap_or(files_kept)).rev() {
+        fs::rename(rotated(path, number), rotated(path, number + 1))?;
+    }
+    fs::rename(path, rotated(path, 1))
+}
+
+/// The numbers of the rotated files that exist.
+pub(super) fn numbers(path: &Path) -> io::Result<Vec<u32>> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let entries = match fs::read_dir(folder_of(path)) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let numbers = entries.flatten().filter_map(|entry| {
+        let entry = entry.file_name().into_string().ok()?;
+        let number: u32 = entry.strip_prefix(&name)?.strip_prefix('.')?.parse().ok()?;
+        // More than anyone keeps is somebody else's file.
+        (1..10_000).contains(&number).then_some(number)
+    });
+    Ok(numbers.collect())
+}
+
+/// The lines of such files, oldest first, up to their present end.
+#[derive(Debug)]
+pub(super) struct NumberedLines {
+    path: PathBuf,
+    /// A longer line is passed over.
+    line_bytes_max: usize,
+    /// Oldest first. They stay open, so that a new file can't get the number of an old one.
+    pub(super) files: Vec<LineReader>,
+    /// The one that is being read.
+    current: usize,
+}
+
+impl NumberedLines {
+    /// Opens them; those that do not exist have no lines.
+    pub(super) fn open(path: &Path, line_bytes_max: usize) -> io::Result<Self> {
+        let mut lines =
+            Self { path: path.to_owned(), line_bytes_max, files: Vec::new(), current: 0 };
+        lines.rescan()?;
+        Ok(lines)
+    }
+
+    /// Looks which files there are now. Each is read on from where its reader is.
+    pub(super) fn rescan(&mut self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for (id, file) in open_files(&self.path)? {
+            let known = self.files.iter().position(|reader| reader.id == id);
+            files.push(match known {
+                Some(known) => self.files.remove(known),
+                None => LineReader::new(id, file),
+            });
+        }
+        // A file that is gone is read to its end once, before the others.
+        self.files.retain_mut(|file| !std::mem::replace(&mut file.is_gone, true));
+        files.extend(self.files.drain(..).rev());
+        files.reverse();
+        for file in &mut files {
+            file.rewind_if_cut()?;
+        }
+        self.files = files;
+        self.current = 0;
+        Ok(())
+    }
+
+    /// The next line, without its end; none where there is none yet. A file that can't be read is
+    /// passed over after the error.
+    pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
+        while let Some(file) = self.files.get_mut(self.current) {
+            match file.next_line(self.line_bytes_max) {
+                Ok(Some(line)) => return Ok(Some(line)),
+                Ok(None) => self.current += 1,
+                Err(error) => {
+                    self.current += 1;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends where the files end now, however they grow.
+    pub(super) fn stop_at_present_end(&mut self) -> io::Result<()> {
+        for file in &mut self.files {
+            file.end = Some(file.file().metadata()?.len());
+        }
+        Ok(())
+    }
+
+    /// Takes that back.
+    pub(super) fn go_on(&mut self) {
+        self.files.iter_mut().for_each(|file| file.end = None);
+    }
+
+    /// Files that end without the end of a line.
+    pub(super) fn torn(&self) -> usize {
+        self.files.iter().filter(|file| file.is_torn).count()
+    }
+}
+
+/// Opens the files, newest first. A file that is rotated meanwhile moves to a higher number, where it
+/// is found again but not taken twice: going upwards misses none.
+fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut files: Vec<(FileId, File)> = Vec::new();
+    let rotations_meanwhile = 8;
+    let highest = numbers(&path)?.into_iter().max().unwrap_or(0);
+    for number in 0..=highest + rotations_meanwhile {
+        let named = if number == 0 { path.clone() } else { rotated(&path, number) };
+        let file = match open_to_read(&named) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        };
+        // Names change by rotation.
+        let id = FileId::of(&file)?;
+        if file.metadata()?.is_file() && files.iter().all(|(known, _)| *known != id) {
+            files.push((id, file));
+        }
+    }
+    Ok(files)
+}
+
+/// Reads one file line by line, and stays before a last line that has no end yet.
+#[derive(Debug)]
+pub(super) struct LineReader {
+    id: FileId,
+    file: BufReader<File>,
+    /// Where the next line starts.
+    offset: u64,
+    /// Lines that begin behind this are not read.
+    end: Option<u64>,
+    is_torn: bool,
+    is_gone: bool,
+}
+
+/// A line of a file.
+#[derive(Debug)]
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+impl LineReader {
+    fn new(id: FileId, file: File) -> Self {
+        Self {
+            id,
+            file: BufReader::new(file),
+            offset: 0,
+            end: None,
+            is_torn: false,
+            is_gone: false,
+        }
+    }
+
+    /// The file itself, to look at it in other places.
+    pub(super) fn file(&self) -> &File {
+        self.file.get_ref()
+    }
+
+    /// Where it ends for us.
+    pub(super) fn end(&self) -> io::Result<u64> {
+        self.end.map_or_else(|| Ok(self.file().metadata()?.len()), Ok)
+    }
+
+    /// Goes on with the line that starts here.
+    pub(super) fn go_to(&mut self, offset: u64) -> io::Result<()> {
+        self.offset = offset;
+        self.file.seek(SeekFrom::Start(offset))?;
+        Ok(())
+    }
+
+    fn next_line(&mut self, bytes_max: usize) -> io::Result<Option<Line>> {
+        if self.end.is_some_and(|end| self.offset >= end) {
+            return Ok(None);
+        }
+        let mut line = Vec::new();
+        let mut len = 0;
+        loop {
+            let block = self.file.fill_buf()?;
+            if block.is_empty() {
+                self.is_torn = len > 0;
+                self.file.seek(SeekFrom::Start(self.offset))?;
+                return Ok(None);
+            }
+            let newline = memchr::memchr(b'\n', block);
+            let part = newline.unwrap_or(block.len());
+            if line.len() + part < bytes_max {
+                line.extend_from_slice(&block[..part]);
+            }
+            let used = part + usize::from(newline.is_some());
+            self.file.consume(used);
+            len += used;
+            if newline.is_some() {
+                self.offset += len as u64;
+                let is_whole = line.len() + 1 == len;
+                return Ok(Some(if is_whole { Line::Whole(line) } else { Line::TooLong }));
+            }
+        }
+    }
+
+    /// afresh only cuts what has no end yet, and that was not taken. Somebody else emptied the file.
+    fn rewind_if_cut(&mut self) -> io::Result<()> {
+        if self.file.get_ref().metadata()?.len() < self.offset {
+            self.go_to(0)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,352 @@
+//! One log file and those that it was rotated to, for its only writer.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use afresh_core::definition::LogLimits;
+use afresh_core::log_line::{LogHead, age_look_interval, file_head, parse_file_head};
+use afresh_core::time::Stamp;
+
+use super::super::numbered::{numbers, rotate, rotated};
+use super::super::replace::folder_of;
+use super::super::workspace::make_state_folder;
+use crate::os::{self, FileKind};
+
+/// A log file, which may be away at times.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    limits: LogLimits,
+    open: Option<Open>,
+    /// The number of the newest file, where it is known.
+    number: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// Held as long as we write: nobody else rotates or cuts.
+    _lock: File,
+    /// Where the first line begins, after the line that is the file's own.
+    begin: u64,
+    /// When its first line was written.
+    first: Option<Stamp>,
+    /// When the age of files is looked at next.
+    look_at: Stamp,
+    /// The last line has no end.
+    is_torn: bool,
+}
+
+/// Why lines could not be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteLogError {
+    #[error("cannot create the folder `{0}`")]
+    CreateFolder(PathBuf, #[source] io::Error),
+    #[error("`{0}` is a link; make it a folder, or remove it")]
+    FolderIsLink(PathBuf),
+    #[error("it is {0}, not a file; remove it")]
+    NotAFile(&'static str),
+    #[error("another afresh writes it; give one of the two services another name")]
+    Taken,
+    #[error("cannot open it")]
+    Open(#[source] io::Error),
+    #[error("cannot append to it")]
+    Append(#[source] io::Error),
+    #[error("cannot be rotated, and has grown enough")]
+    Rotate(#[source] io::Error),
+}
+
+impl LogFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, limits: LogLimits::default(), open: None, number: None }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends whole lines, and returns how many bytes of them are in the file: all, or whole lines up
+    /// to where it failed.
+    pub(super) fn append(
+        &mut self,
+        now: Stamp,
+        limits: LogLimits,
+        lines: &[u8],
+    ) -> (usize, Result<(), WriteLogError>) {
+        self.limits = limits;
+        let mut written = 0;
+        while written < lines.len() {
+            match self.append_some(now, &lines[written..]) {
+                (some, Ok(())) => written += some,
+                (some, Err(error)) => {
+                    // Whatever is wrong with it may be right with the next that is opened.
+                    self.open = None;
+                    return (written + some, Err(error));
+                }
+            }
+        }
+        (written, Ok(()))
+    }
+
+    /// Appends as many lines as fit into the file of the moment.
+    fn append_some(&mut self, now: Stamp, lines: &[u8]) -> (usize, Result<(), WriteLogError>) {
+        let len = match self.current(now) {
+            Ok(len) => len,
+            Err(error) => return (0, Err(error)),
+        };
+        let Some(open) = self.open.as_mut() else { return (0, Ok(())) };
+        let room = self.limits.file_bytes_max.saturating_sub(len);
+        let mut part = whole_lines(lines, room);
+        if part == 0 && len > open.begin {
+            let Err(error) = self.rotate() else { return (0, Ok(())) };
+            // A file that is too long is better than lines that are lost, up to the room that all files
+            // of this service may take.
+            let files = u64::from(self.limits.files_kept) + 1;
+            let room = self.limits.file_bytes_max.saturating_mul(files).saturating_sub(len);
+            part = whole_lines(lines, room);
+            if part == 0 {
+                return (0, Err(WriteLogError::Rotate(error)));
+            }
+        }
+        let Some(open) = self.open.as_mut() else { return (0, Ok(())) };
+        if part == 0 {
+            // A file has one line at least, however long it is.
+            part = memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1);
+        }
+        let (written, result) = open.write(len, &lines[..part]);
+        if written > 0 {
+            open.first.get_or_insert(now);
+        }
+        (written, result.map_err(WriteLogError::Append))
+    }
+
+    /// Makes sure that the file that the path leads to is open, and returns its length.
+    fn current(&mut self, now: Stamp) -> Result<u64, WriteLogError> {
+        // Somebody may have removed or moved it.
+        self.open = self.open.take().filter(|open| os::is_at_path(&open.file, &self.path));
+        if let (Some(open), Some(age_max)) = (&mut self.open, self.limits.age_max)
+            && now >= open.look_at
+        {
+            open.look_at = later(now, age_look_interval(age_max));
+            let is_old = open.first.is_some_and(|first| now.since(first) > age_max);
+            if is_old && self.rotate().is_ok() {
+                self.open = None;
+            }
+            self.sweep();
+        }
+        let open = match self.open.take() {
+            Some(open) => open,
+            None => self.open(now)?,
+        };
+        let open = self.open.insert(open);
+        let mut len = open.len().map_err(WriteLogError::Append)?;
+        if len == 0 {
+            // New, or somebody emptied it.
+            let number = self.number.map_or(1, |number| number.saturating_add(1));
+            let head = file_head(number);
+            let (_, result) = open.write(0, head.as_bytes());
+            result.map_err(WriteLogError::Append)?;
+            self.number = Some(number);
+            (len, open.begin, open.first) = (head.len() as u64, head.len() as u64, None);
+        }
+        if open.is_torn {
+            let text =
+                b"[the line before this one was torn: afresh was killed, or the disk was full]";
+            let stream = afresh_core::control::Stream::Afresh;
+            let mut note = b"\n".to_vec();
+            LogHead { time: now, stream, generation: 0, continues: false }
+                .write_lines(text, &mut note);
+            let (_, result) = open.write(len, &note);
+            result.map_err(WriteLogError::Append)?;
+            open.is_torn = false;
+            len += note.len() as u64;
+        }
+        Ok(len)
+    }
+
+    fn open(&mut self, now: Stamp) -> Result<Open, WriteLogError> {
+        make_folder(folder_of(&self.path))?;
+        let lock = self.lock()?;
+        self.sweep();
+        let file = open_regular(&self.path)?;
+        let begins = |file: &File| beginning(file).map_err(WriteLogError::Open);
+        let (file, begins) = match begins(&file)? {
+            // Somebody's own file: kept as it is, with a number.
+            Begins::Otherwise => {
+                drop(file);
+                self.rotate().map_err(WriteLogError::Open)?;
+                (open_regular(&self.path)?, Begins::Not)
+            }
+            known => (file, known),
+        };
+        let (begin, first) = match begins {
+            Begins::As { number, begin, first } => {
+                self.number = Some(number);
+                (begin, first)
+            }
+            Begins::Not | Begins::Otherwise => (0, None),
+        };
+        if self.number.is_none() {
+            let older = os::open_to_read(&rotated(&self.path, 1)).ok();
+            self.number = older.as_ref().and_then(number_of);
+        }
+        let mut open = Open { file, _lock: lock, begin, first, look_at: now, is_torn: false };
+        open.is_torn = open.ends_torn().map_err(WriteLogError::Open)?;
+        Ok(open)
+    }
+
+    /// Takes the right to write, which the system takes back when we end, however we do.
+    fn lock(&self) -> Result<File, WriteLogError> {
+        let file = open_regular(&super::lock_of(&self.path))?;
+        // Whoever asks if it is taken holds it for a moment.
+        for _ in 0..20 {
+            match file.try_lock() {
+                Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                // A file system without locks has to do without.
+                Ok(()) | Err(fs::TryLockError::Error(_)) => return Ok(file),
+            }
+        }
+        Err(WriteLogError::Taken)
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        match self.limits.files_kept {
+            0 => fs::remove_file(&self.path)?,
+            kept => rotate(&self.path, kept)?,
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    /// Removes files that are too many or too old. One that can't be removed is tried again.
+    fn sweep(&self) {
+        let oldest = self.limits.age_max.and_then(|age| SystemTime::now().checked_sub(age));
+        for number in numbers(&self.path).unwrap_or_default() {
+            let path = rotated(&self.path, number);
+            let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
+            let is_old = oldest.is_some_and(|oldest| written.is_ok_and(|at| at < oldest));
+            if number > self.limits.files_kept || is_old {
+                fs::remove_file(&path).ok();
+            }
+        }
+    }
+}
+
+impl Open {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Writes whole lines, and returns how many bytes of them stay: on a full disk, those of the lines
+    /// that fit.
+    fn write(&mut self, len: u64, lines: &[u8]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        while written < lines.len() {
+            let error = match self.file.write(&lines[written..]) {
+                Ok(count) if count > 0 => {
+                    written += count;
+                    continue;
+                }
+                Ok(_) => io::ErrorKind::WriteZero.into(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            let whole = memchr::memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
+            if whole < written {
+                // Where it stays torn, the next who opens it mends it.
+                os::cut(&self.file, len + whole as u64).ok();
+            }
+            return (whole, Err(error));
+        }
+        (written, Ok(()))
+    }
+
+    fn ends_torn(&self) -> io::Result<bool> {
+        let mut last = [b'\n'];
+        let len = self.len()?;
+        if len > 0 {
+            os::read_exact_at(&self.file, &mut last, len - 1)?;
+        }
+        Ok(last != *b"\n")
+    }
+}
+
+/// How a file begins.
+enum Begins {
+    /// It is empty.
+    Not,
+    As {
+        number: u64,
+        begin: u64,
+        first: Option<Stamp>,
+    },
+    Otherwise,
+}
+
+fn beginning(file: &File) -> io::Result<Begins> {
+    let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut bytes = [0; 256];
+    let bytes = &mut bytes[..len.min(256)];
+    os::read_exact_at(file, bytes, 0)?;
+    let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
+    let Some(first_line) = lines.next().filter(|line| !line.is_empty()) else {
+        return Ok(if bytes.is_empty() { Begins::Not } else { Begins::Otherwise });
+    };
+    let Some(number) = parse_file_head(first_line) else { return Ok(Begins::Otherwise) };
+    let first = lines.next().and_then(LogHead::parse).map(|(head, _)| head.time);
+    Ok(Begins::As { number, begin: first_line.len() as u64 + 1, first })
+}
+
+/// The number of a file of a log.
+pub(super) fn number_of(file: &File) -> Option<u64> {
+    match beginning(file).ok()? {
+        Begins::As { number, .. } => Some(number),
+        Begins::Not | Begins::Otherwise => None,
+    }
+}
+
+/// Opens a file of ours to append. A link is not followed: a project that was merely cloned may have one.
+fn open_regular(path: &Path) -> Result<File, WriteLogError> {
+    if path.is_symlink() {
+        return Err(WriteLogError::NotAFile("a symbolic link"));
+    }
+    let file = os::open_to_append(path).map_err(|error| match error.kind() {
+        io::ErrorKind::IsADirectory => WriteLogError::NotAFile("a folder"),
+        _ => WriteLogError::Open(error),
+    })?;
+    match os::file_kind(&file).map_err(WriteLogError::Open)? {
+        FileKind::Regular => Ok(file),
+        _ => Err(WriteLogError::NotAFile("a pipe or a device")),
+    }
+}
+
+/// Makes the folder for logs, should it not be there, for this user alone.
+fn make_folder(folder: &Path) -> Result<(), WriteLogError> {
+    let failed = |source| WriteLogError::CreateFolder(folder.to_owned(), source);
+    if folder.is_symlink() {
+        return Err(WriteLogError::FolderIsLink(folder.to_owned()));
+    }
+    if folder.is_dir() {
+        return Ok(());
+    }
+    make_state_folder(folder_of(folder)).map_err(failed)?;
+    let mut builder = DirBuilder::new();
+    os::make_private(&mut builder);
+    match builder.create(folder) {
+        // Another afresh was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(failed),
+    }
+}
+
+/// How many bytes of whole lines fit into so many.
+fn whole_lines(lines: &[u8], room: u64) -> usize {
+    let room = usize::try_from(room).unwrap_or(usize::MAX).min(lines.len());
+    memchr::memrchr(b'\n', &lines[..room]).map_or(0, |end| end + 1)
+}
+
+fn later(stamp: Stamp, by: Duration) -> Stamp {
+    Stamp::since_unix_epoch(stamp.since(Stamp::default()).saturating_add(by))
+}

@@ -1,0 +1,255 @@
+//! The logs of services on disk: `.afresh/logs/NAME.log`, in the form of [`afresh_core::log_line`].
+//!
+//! # Theory of operation
+//!
+//! One thread writes the files of all services. The pumps hand it blocks of whole lines, in the order in
+//! which they were read, over one queue; it takes what has queued up, writes once for each run of blocks
+//! of one service, and sleeps. The queue is bounded in bytes: in front of a slow disk a pump waits for a
+//! while, and then drops lines and counts them, so that no service hangs on our disk.
+//!
+//! What could not be written, be it for a full disk or a folder that is gone, is counted too. It is said
+//! once, tried again, and when the file works again the count is written into it where the lines are
+//! missing. Nothing is synced: what was written survives us, but not the machine.
+//!
+//! A file is rotated between two lines, never in one. Whoever reads goes from the oldest to the newest,
+//! and knows files by their number on the disk, not by their name: see [`read`].
+
+mod file;
+mod from_end;
+pub mod read;
+mod tee;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use afresh_core::control::Stream;
+use afresh_core::definition::LogLimits;
+use afresh_core::id::Generation;
+use afresh_core::limits::{
+    LOGS_LINE_COST, SERVICE_LOG_FLUSH_MAX, SERVICE_LOG_OWN_LINES_MAX, SERVICE_LOG_QUEUE_BYTES_MAX,
+};
+use afresh_core::log_line::LogHead;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use self::file::LogFile;
+pub(crate) use self::tee::LogTee;
+use self::writer::{State, Writer};
+use super::now;
+
+/// The writer of all logs of one afresh. Its thread ends when this and every log and tee are dropped.
+#[derive(Debug)]
+pub(crate) struct ServiceLogs {
+    queue: Arc<Queue>,
+    /// Those that somebody writes to, by their path.
+    targets: Mutex<BTreeMap<PathBuf, Weak<Target>>>,
+}
+
+/// The log of one service. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct ServiceLog {
+    queue: Arc<Queue>,
+    target: Arc<Target>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    jobs: mpsc::Sender<Job>,
+    /// Room for bytes of services.
+    room: Arc<Semaphore>,
+    /// Room for lines of our own, which a flood does not crowd out.
+    own_room: Arc<Semaphore>,
+    /// Somebody waited for room in vain, and there has been none since.
+    is_stuck: AtomicBool,
+}
+
+#[derive(Debug)]
+enum Job {
+    Write(Block),
+    /// To say when all before it is written.
+    Tell(oneshot::Sender<()>),
+}
+
+/// Where a block goes.
+#[derive(Debug)]
+struct Target {
+    /// Only the writer looks at it.
+    state: Mutex<State>,
+    limits: Mutex<LogLimits>,
+    /// Lines of our own that found no room.
+    own_lost: AtomicU64,
+}
+
+/// Lines on their way to the disk.
+#[derive(Debug)]
+struct Block {
+    target: Arc<Target>,
+    head: LogHead,
+    /// With a newline between two of them.
+    lines: Option<Vec<u8>>,
+    /// How many were dropped in front of them.
+    lost: u64,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl ServiceLogs {
+    /// Starts the thread. `notify` is told what a person should know, and must not block.
+    pub(crate) fn start(notify: impl Fn(&str) + Send + 'static) -> io::Result<Self> {
+        let jobs_max = SERVICE_LOG_QUEUE_BYTES_MAX / LOGS_LINE_COST + SERVICE_LOG_OWN_LINES_MAX;
+        // One more for who waits.
+        let (sender, jobs) = mpsc::channel(jobs_max + 1);
+        let writer = Writer::new(jobs, Box::new(notify));
+        std::thread::Builder::new()
+            .name("afresh-logs".to_owned())
+            .stack_size(128 * 1024)
+            .spawn(move || writer.run())?;
+        let queue = Queue {
+            jobs: sender,
+            room: Arc::new(Semaphore::new(SERVICE_LOG_QUEUE_BYTES_MAX)),
+            own_room: Arc::new(Semaphore::new(SERVICE_LOG_OWN_LINES_MAX)),
+            is_stuck: AtomicBool::new(false),
+        };
+        Ok(Self { queue: Arc::new(queue), targets: Mutex::default() })
+    }
+
+    /// The log of a service. Its file is opened with the first line, and again when it went away. One
+    /// that is open already, as an instance of an earlier definition may have it, is the same, with
+    /// the new limits.
+    pub(crate) fn open(&self, path: PathBuf, limits: LogLimits) -> ServiceLog {
+        let mut targets = locked(&self.targets);
+        targets.retain(|_, target| target.strong_count() > 0);
+        let known = targets.get(&path).and_then(Weak::upgrade);
+        let target = known.unwrap_or_else(|| {
+            let state = Mutex::new(State::new(LogFile::new(path.clone())));
+            let limits = Mutex::new(limits);
+            Arc::new(Target { state, limits, own_lost: AtomicU64::new(0) })
+        });
+        *locked(&target.limits) = limits;
+        targets.insert(path, Arc::downgrade(&target));
+        ServiceLog { queue: Arc::clone(&self.queue), target }
+    }
+
+    /// Waits until all that was handed in is written, though not for ever. Whether it is.
+    pub(crate) async fn flush(&self) -> bool {
+        let (sender, told) = oneshot::channel();
+        let flushed = async {
+            // Both fail only without a thread.
+            self.queue.jobs.send(Job::Tell(sender)).await.ok();
+            told.await.ok();
+        };
+        timeout(SERVICE_LOG_FLUSH_MAX, flushed).await.is_ok()
+    }
+}
+
+impl ServiceLog {
+    /// Where the output of one stream of an instance goes.
+    pub(crate) fn tee(&self, generation: Generation, stream: Stream) -> LogTee {
+        LogTee::new(self.clone(), generation, stream)
+    }
+
+    /// Writes a line of ours about the service. Never waits.
+    pub(crate) fn say(&self, generation: Generation, text: &str) {
+        let Ok(room) = Arc::clone(&self.queue.own_room).try_acquire_owned() else {
+            self.target.own_lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let head = head(generation, Stream::Afresh, false);
+        self.put(head, Some(text.as_bytes().to_vec()), 0, Some(room));
+    }
+
+    fn put(
+        &self,
+        head: LogHead,
+        lines: Option<Vec<u8>>,
+        lost: u64,
+        room: Option<OwnedSemaphorePermit>,
+    ) {
+        let target = Arc::clone(&self.target);
+        // There is a place for whoever has room; without a thread, nobody reads.
+        let block = Block { target, head, lines, lost, _room: room };
+        self.queue.jobs.try_send(Job::Write(block)).ok();
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing in them can be left half done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn head(generation: Generation, stream: Stream, continues: bool) -> LogHead {
+    LogHead { time: now(), stream, generation: generation.0, continues }
+}
+
+/// Where the log of a service is, in the folder for logs. Names that are no names of files are written
+/// with `%`; the system refuses one that is too long, and that is said.
+pub fn file_of(folder: &Path, service: &str) -> PathBuf {
+    let mut name = String::new();
+    for (at, c) in service.char_indices() {
+        let is_plain = match c {
+            '.' => at > 0,
+            '/' | '\\' | '%' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => false,
+            c => !c.is_control(),
+        };
+        if is_plain {
+            name.push(c);
+        } else {
+            let mut bytes = [0; 4];
+            let escaped = c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}"));
+            name.extend(escaped);
+        }
+    }
+    folder.join(name + ".log")
+}
+
+/// The service whose log has this name.
+fn service_of(file_name: &str) -> Option<String> {
+    let name = file_name.strip_suffix(".log")?;
+    let mut bytes = Vec::new();
+    let mut rest = name.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        let escaped = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let escaped = escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        rest = match (byte, escaped) {
+            (b'%', Some(escaped)) => {
+                bytes.push(escaped);
+                &after[2..]
+            }
+            (b'%', None) => return None,
+            _ => {
+                bytes.push(*byte);
+                after
+            }
+        };
+    }
+    String::from_utf8(bytes).ok().filter(|service| !service.is_empty())
+}
+
+/// The services that have a log in a folder, by name.
+pub fn services(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| service_of(&entry.file_name().into_string().ok()?)).collect();
+    names.sort();
+    names
+}
+
+/// Whether an afresh writes this log now.
+pub fn is_written(path: &Path) -> bool {
+    let lock = crate::os::open_to_read(&lock_of(path));
+    // A lock that we get is given back when the file is closed.
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
+}
+
+/// The file whose lock the writer of a log holds.
+fn lock_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    name.into()
+}

@@ -1,0 +1,283 @@
+//! Reads logs back: of one service or several by time, the last lines or all of them, and new ones as they
+//! come. One line of each service is in memory at a time, however many are asked for.
+//!
+//! Where the last lines are wanted, their beginning is looked for from the end; from there everything is
+//! read in order, so that following goes on where the past ends.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use afresh_core::control::Stream;
+use afresh_core::limits::LINE_BYTES_MAX;
+use afresh_core::log_line::{LOG_HEAD_BYTES_MAX, LogHead, parse_file_head};
+use afresh_core::time::Stamp;
+use tokio::time::Instant;
+
+use super::super::follow::renew;
+use super::super::numbered::{Line, NumberedLines};
+use super::file::number_of;
+use super::from_end::FromEnd;
+use super::{file_of, services};
+use crate::os::{Sink, Watch};
+
+/// A longer line is none of ours.
+pub(super) const BYTES_MAX: usize = LOG_HEAD_BYTES_MAX + LINE_BYTES_MAX + 1;
+
+/// Which lines are wanted; by default, all.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Not older than this.
+    pub since: Option<Stamp>,
+    /// With this text in them.
+    pub grep: Option<String>,
+    /// Of this stream.
+    pub stream: Option<Stream>,
+    /// The last so many of those that are there already, over all services.
+    pub lines_max: Option<usize>,
+}
+
+impl Query {
+    pub(super) fn wants(&self, head: &LogHead, text: &[u8]) -> bool {
+        self.since.is_none_or(|since| head.time >= since)
+            && self.stream.is_none_or(|stream| head.stream == stream)
+            && self.grep.as_ref().is_none_or(|grep| contains(text, grep))
+    }
+}
+
+fn contains(text: &[u8], part: &str) -> bool {
+    memchr::memmem::find(text, part.as_bytes()).is_some()
+}
+
+/// A line of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedLine {
+    /// Its service, as a place in [`LogReader::services`].
+    pub service: usize,
+    /// What stands in front of it.
+    pub head: LogHead,
+    /// What was written, without its end.
+    pub text: Vec<u8>,
+}
+
+/// Lines of the logs in a folder, oldest first, up to their end when it was opened.
+#[derive(Debug)]
+pub struct LogReader {
+    folder: PathBuf,
+    /// Whether services that come later belong to it.
+    is_open: bool,
+    query: Query,
+    names: Vec<String>,
+    sources: Vec<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    lines: NumberedLines,
+    /// The next line.
+    next: Option<(LogHead, Vec<u8>)>,
+    /// The number of the file that is read.
+    number: Option<u64>,
+    missed: u64,
+    damaged: u64,
+}
+
+impl LogReader {
+    /// Opens the logs of these services, or of all. Those that do not exist have no lines yet.
+    pub fn open(folder: &Path, names: Option<Vec<String>>, query: Query) -> io::Result<Self> {
+        let is_open = names.is_none();
+        let mut reader = Self {
+            folder: folder.to_owned(),
+            is_open,
+            query,
+            names: Vec::new(),
+            sources: Vec::new(),
+        };
+        for name in names.unwrap_or_else(|| services(folder)) {
+            reader.add(name)?;
+        }
+        // Whoever writes faster than we read would never let us end.
+        reader.sources.iter_mut().try_for_each(|source| source.lines.stop_at_present_end())?;
+        match reader.query.lines_max {
+            Some(lines_max) => reader.skip_to_last(lines_max)?,
+            None => reader.skip_old()?,
+        }
+        Ok(reader)
+    }
+
+    /// The services, in the order in which lines count them.
+    pub fn services(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The next line that is there; the oldest of all services.
+    pub fn next_line(&mut self) -> io::Result<Option<LoggedLine>> {
+        for source in &mut self.sources {
+            source.fill(&self.query)?;
+        }
+        let heads = self.sources.iter().enumerate();
+        let times = heads.filter_map(|(at, source)| Some((source.next.as_ref()?.0.time, at)));
+        let Some((_, service)) = times.min() else { return Ok(None) };
+        let next = self.sources[service].next.take();
+        Ok(next.map(|(head, text)| LoggedLine { service, head, text }))
+    }
+
+    /// Files that were removed before they could be read, since this was last asked.
+    pub fn take_missed(&mut self) -> u64 {
+        self.sources.iter_mut().map(|source| std::mem::take(&mut source.missed)).sum()
+    }
+
+    /// Lines so far that are none of ours: torn, or changed by somebody.
+    pub fn damaged(&self) -> u64 {
+        self.sources.iter().map(|source| source.damaged).sum()
+    }
+
+    fn rescan(&mut self) -> io::Result<()> {
+        for source in &mut self.sources {
+            source.lines.rescan()?;
+        }
+        if self.is_open {
+            for name in services(&self.folder) {
+                if !self.names.contains(&name) {
+                    self.add(name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: String) -> io::Result<()> {
+        let path = file_of(&self.folder, &name);
+        let lines = NumberedLines::open(&path, BYTES_MAX)?;
+        self.sources.push(Source { lines, next: None, number: None, missed: 0, damaged: 0 });
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// Passes over files that were last written before what is wanted.
+    fn skip_old(&mut self) -> io::Result<()> {
+        let Some(since) = self.query.since else { return Ok(()) };
+        let since = SystemTime::UNIX_EPOCH + since.since(Stamp::default());
+        for file in self.sources.iter_mut().flat_map(|source| &mut source.lines.files) {
+            let metadata = file.file().metadata()?;
+            if metadata.modified()? < since {
+                file.go_to(metadata.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to where the last so many lines begin.
+    fn skip_to_last(&mut self, lines_max: usize) -> io::Result<()> {
+        let mut ends: Vec<FromEnd> = Vec::new();
+        for source in &self.sources {
+            ends.push(FromEnd::new(&source.lines)?);
+        }
+        let mut found = 0;
+        while found < lines_max {
+            for (end, source) in ends.iter_mut().zip(&self.sources) {
+                end.fill(&source.lines, &self.query)?;
+            }
+            let heads = ends.iter().enumerate();
+            let times = heads.filter_map(|(at, end)| Some((end.next?.time, at)));
+            let Some((_, newest)) = times.max() else { break };
+            ends[newest].take();
+            found += 1;
+        }
+        for (end, source) in ends.into_iter().zip(&mut self.sources) {
+            let (at, offset) = end.taken;
+            for (older, file) in source.lines.files.iter_mut().enumerate() {
+                match older.cmp(&at) {
+                    std::cmp::Ordering::Less => {
+                        let len = file.file().metadata()?.len();
+                        file.go_to(len)?;
+                    }
+                    std::cmp::Ordering::Equal => {
+                        source.number = number_of(file.file());
+                        file.go_to(offset)?;
+                    }
+                    std::cmp::Ordering::Greater => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source {
+    /// Looks for the next line that is wanted.
+    fn fill(&mut self, query: &Query) -> io::Result<()> {
+        while self.next.is_none() {
+            let line = match self.lines.next_line()? {
+                Some(Line::Whole(line)) => line,
+                Some(Line::TooLong) => {
+                    self.damaged += 1;
+                    continue;
+                }
+                None => return Ok(()),
+            };
+            if let Some((head, text)) = LogHead::parse(&line) {
+                if query.wants(&head, text) {
+                    self.next = Some((head, text.to_vec()));
+                }
+            } else if let Some(number) = parse_file_head(&line) {
+                let before = self.number.replace(number).unwrap_or(number);
+                self.missed += number.saturating_sub(before.saturating_add(1));
+            } else {
+                self.damaged += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same lines, and then each new one, across rotation, deletion and the loss of the folder.
+pub struct LogFollower {
+    reader: LogReader,
+    watch: Watch,
+    /// Where the lines are written to, when its end is ours too.
+    sink: Option<Sink>,
+}
+
+impl LogFollower {
+    /// Opens the logs; see [`LogReader::open`].
+    pub fn open(folder: &Path, names: Option<Vec<String>>, query: Query) -> io::Result<Self> {
+        // The watch is set before the files are looked at, so that nothing is missed in between.
+        let mut watch = Watch::new();
+        renew(&mut watch, &folder.join("any"));
+        let mut reader = LogReader::open(folder, names, query)?;
+        reader.sources.iter_mut().for_each(|source| source.lines.go_on());
+        Ok(Self { reader, watch, sink: None })
+    }
+
+    /// Makes waits end when nobody reads from our stdout any more.
+    pub fn end_with_stdout(&mut self) {
+        self.sink = Sink::stdout();
+    }
+
+    /// What is read, to ask about it.
+    pub fn reader(&mut self) -> &mut LogReader {
+        &mut self.reader
+    }
+
+    /// The next line. Waits for it, for ever or for so long, or until nobody reads from the sink; then
+    /// there is none.
+    pub fn next_line(&mut self, wait_max: Option<Duration>) -> io::Result<Option<LoggedLine>> {
+        let deadline = wait_max.map(|wait| Instant::now() + wait);
+        loop {
+            if let Some(line) = self.reader.next_line()? {
+                return Ok(Some(line));
+            }
+            let left = deadline.map(|deadline| deadline.duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            self.watch.wait(left, self.sink.as_ref())?;
+            if self.sink.as_ref().is_some_and(Sink::is_closed) {
+                return Ok(None);
+            }
+            renew(&mut self.watch, &self.reader.folder.join("any"));
+            self.reader.rescan()?;
+        }
+    }
+}
