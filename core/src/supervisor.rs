@@ -34,7 +34,7 @@ impl Supervisor {
     }
 
     /// Lets a service go on with the counts of an earlier supervisor.
-    pub fn resume(&mut self, id: ServiceId, generation: Generation, restarts: u64) {
+    pub fn resume(&mut self, id: ServiceId, generation: Generation, restarts: Option<u64>) {
         if let Some(service) = self.services.get_mut(&id) {
             service.resume(generation, restarts);
         }

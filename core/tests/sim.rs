@@ -184,7 +184,7 @@ impl World {
         let before = self.service.snapshot(self.now);
         let current = before.generation.map(Generation);
         self.service = Service::new(self.policy.clone(), self.random.next());
-        self.service.resume(self.newest, before.restarts);
+        self.service.resume(self.newest, Some(before.restarts));
         // Only the ends of processes are told to whoever comes.
         self.plans.retain(|plan| matches!(plan.input, Input::Exited { .. }));
         let closed = std::mem::take(&mut self.closed);

@@ -268,7 +268,7 @@ pub(crate) fn surroundings(
     Surroundings { logger: "afresh.keep", stdin, ..around }
 }
 
-fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
+pub(crate) fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
     let stderr = supervise.stderr();
     ServiceLogs::start(move |text| stderr.log(text)).map_err(KeepError::Output)
 }

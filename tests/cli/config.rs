@@ -126,6 +126,51 @@ fn json_says_where_each_value_comes_from() {
 }
 
 #[test]
+fn services_and_hooks_are_shown_without_their_secrets() {
+    let env = TestEnv::new();
+    env.write(
+        "afresh.toml",
+        "[opencode]\nserve_port = 4097\n\n[service.api]\ncommand = [\"node\", \"api.js\"]\n\
+         env = { PORT = 3000, API_TOKEN = \"sesame\" }\n\n[hook.me]\n\
+         webhook = \"https://hooks.slack.com/services/sesame\"\n",
+    );
+    let check = env.run(&["config", "check"]);
+    assert_eq!(check.stdout, "ok: `afresh.toml`; 2 services; 1 hook\n", "{}", check.stderr);
+    let show = env.run(&["config", "show", "--changed"]);
+    assert_eq!(
+        show.stdout,
+        "\
+[opencode]  # afresh.toml:1
+serve_port    = 4097                                  # afresh.toml:2
+
+[service.api]  # afresh.toml:4
+command       = [\"node\", \"api.js\"]                    # afresh.toml:5
+env.PORT      = \"3000\"                                # afresh.toml:6
+env.API_TOKEN = \"[redacted]\"                          # afresh.toml:6
+
+[hook.me]  # afresh.toml:8
+webhook       = \"https://hooks.slack.com/[redacted]\"  # afresh.toml:9
+"
+    );
+    let show = env.run(&["config", "show"]);
+    assert!(show.stdout.contains("\"http://localhost:4097/global/health\""), "{}", show.stdout);
+    assert!(!show.stdout.contains("sesame"), "{}", show.stdout);
+    env.write("pasted.toml", &show.stdout);
+    let check = env.run(&["config", "check", "pasted.toml"]);
+    assert_eq!(check.stdout, "ok: `pasted.toml`; 2 services; 1 hook\n", "{}", check.stderr);
+
+    let json = env.run(&["config", "show", "--json"]);
+    assert!(!json.stdout.contains("sesame"), "{}", json.stdout);
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json.stdout).unwrap();
+    let row = |section: &str, key: &str| {
+        rows.iter().find(|row| row["section"] == section && row["key"] == key).unwrap()
+    };
+    assert_eq!(row("service.api", "command")["value"], serde_json::json!(["node", "api.js"]));
+    assert_eq!(row("service.api", "command")["origin"]["line"], 5);
+    assert_eq!(row("opencode", "serve_hostname")["origin"]["kind"], "default");
+}
+
+#[test]
 fn a_variable_that_nobody_knows_is_a_warning() {
     let env = TestEnv::new();
     let mut check = env.afresh(&["config", "check"]);

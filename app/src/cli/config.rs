@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, FileKind, Origin, Shown, Value};
+use afresh_core::config::{self, FileKind, Origin, Shown, ShownEntry, ShownTable};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -39,7 +39,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show every setting as it is in force, and where it comes from
+    /// Show every setting and service as it is in force, and where it comes from
     Show {
         /// An array of objects
         #[arg(long)]
@@ -101,7 +101,14 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<E
         1 => "; 1 variable sets something".to_owned(),
         many => format!("; {many} variables set something"),
     };
-    output::print(&format!("ok: {files}{variables}\n"))?;
+    let count = |count: usize, name: &str| match count {
+        0 => String::new(),
+        1 => format!("; 1 {name}"),
+        many => format!("; {many} {name}s"),
+    };
+    let services = count(config.services.len(), "service");
+    let hooks = count(config.hooks.len(), "hook");
+    output::print(&format!("ok: {files}{services}{hooks}{variables}\n"))?;
     Ok(Exit::Success)
 }
 
@@ -126,60 +133,82 @@ fn error_to_json(error: &config::ConfigError) -> serde_json::Value {
 
 fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), CommandError> {
     let config = environment.config(&environment.workspace(), &[])?;
-    let rows: Vec<Shown> =
-        config.shown().filter(|shown| !changed || shown.origin != Origin::Default).collect();
+    let is_shown = |origin: &Origin| !changed || *origin != Origin::Default;
+    let rows: Vec<Shown> = config.shown().filter(|shown| is_shown(&shown.origin)).collect();
+    let mut tables = config.shown_tables();
+    for table in &mut tables {
+        table.entries.retain(|entry| is_shown(&entry.origin));
+    }
     if json {
-        let rows: Vec<serde_json::Value> = rows.iter().map(to_json).collect();
+        let entries = |table: &ShownTable| -> Vec<serde_json::Value> {
+            table.entries.iter().map(|entry| entry_to_json(table, entry)).collect()
+        };
+        let rows: Vec<serde_json::Value> =
+            rows.iter().map(to_json).chain(tables.iter().flat_map(entries)).collect();
         let text = format!("{:#}\n", serde_json::Value::from(rows));
         return Ok(output::print(&text)?);
     }
-    if rows.is_empty() {
+    if rows.is_empty() && tables.is_empty() {
         output::remark("everything is as built in");
     }
-    Ok(print_table(&rows)?)
+    Ok(print_tables(&rows, &tables)?)
 }
 
 fn to_json(shown: &Shown) -> serde_json::Value {
-    let value = match &shown.value {
-        Value::Integer(number) => json!(number),
-        Value::Percent(number) => json!(number),
-        Value::Float(number) => json!(number),
-        Value::Bool(value) => json!(value),
-        Value::Duration(_) | Value::Word(_) | Value::Path(_) | Value::Size(_) => {
-            json!(shown.value.to_string())
-        }
-    };
     json!({
         "section": shown.section,
         "key": shown.key,
-        "value": value,
+        "value": shown.value.to_json(),
         "origin": origin_to_json(&shown.origin),
         "help": shown.help,
     })
 }
 
+fn entry_to_json(table: &ShownTable, entry: &ShownEntry) -> serde_json::Value {
+    json!({
+        "section": table.heading,
+        "key": entry.key,
+        "value": entry.value,
+        "origin": origin_to_json(&entry.origin),
+        "help": entry.help,
+    })
+}
+
 /// TOML, with the origins as comments: it can be pasted into a file.
-fn print_table(rows: &[Shown]) -> io::Result<()> {
-    let paint = Paint::stdout();
-    let width = |cell: fn(&Shown) -> usize| rows.iter().map(cell).max().unwrap_or(0);
-    let key_width = width(|row| row.key.len());
-    let value_width = width(|row| row.value.to_toml().chars().count()).min(VALUE_WIDTH_MAX);
-    let mut text = String::new();
-    let mut section = "";
+fn print_tables(rows: &[Shown], tables: &[ShownTable]) -> io::Result<()> {
+    type Row = (String, String, Origin);
+    let mut sections: Vec<(String, Option<&Origin>, Vec<Row>)> = Vec::new();
     for row in rows {
-        if row.section != section {
-            if !section.is_empty() {
-                text.push('\n');
-            }
-            section = row.section;
-            text.push_str(&paint.bold(&format!("[{section}]")));
-            text.push('\n');
+        if sections.last().is_none_or(|(section, ..)| section != row.section) {
+            sections.push((row.section.to_owned(), None, Vec::new()));
         }
-        let (key, value) = (row.key, row.value.to_toml());
-        let origin = paint.dim(&format!("# {}", row.origin));
-        text.push_str(&format!("{key:key_width$} = {value:value_width$}  {origin}\n"));
+        if let Some((.., rows)) = sections.last_mut() {
+            rows.push((row.key.to_owned(), row.value.to_toml(), row.origin.clone()));
+        }
     }
-    output::print(&text)
+    let row = |entry: &ShownEntry| (entry.key.clone(), entry.toml.clone(), entry.origin.clone());
+    sections.extend(tables.iter().map(|table| {
+        (table.heading.clone(), Some(&table.origin), table.entries.iter().map(row).collect())
+    }));
+    let all = || sections.iter().flat_map(|(.., rows)| rows);
+    let length = |text: &str| text.chars().count();
+    let key_width = all().map(|(key, ..)| length(key)).max().unwrap_or(0);
+    let value_width = all().map(|(_, value, _)| length(value)).max().unwrap_or(0);
+    let value_width = value_width.min(VALUE_WIDTH_MAX);
+    let paint = Paint::stdout();
+    let text = |(heading, origin, rows): &(String, Option<&Origin>, Vec<Row>)| {
+        let mut text = paint.bold(&format!("[{heading}]"));
+        if let Some(origin) = origin {
+            text.push_str(&paint.dim(&format!("  # {origin}")));
+        }
+        text.push('\n');
+        for (key, value, origin) in rows {
+            let origin = paint.dim(&format!("# {origin}"));
+            text.push_str(&format!("{key:key_width$} = {value:value_width$}  {origin}\n"));
+        }
+        text
+    };
+    output::print(&sections.iter().map(text).collect::<Vec<_>>().join("\n"))
 }
 
 /// A longer value, such as a path, stands out of its column.

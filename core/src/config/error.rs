@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::excerpt::{Excerpt, printable};
 use super::kind::{Kind, Value};
-use super::settings::Setting;
 use super::suggest::nearest;
+use crate::audit::redact::redact_text;
 
 /// Something wrong in one place of the configuration. Its `Display` is the whole report, without a
 /// newline at the end.
@@ -42,9 +42,11 @@ pub enum ErrorKind {
     WrongType,
     /// The value has the right type, but cannot be taken.
     BadValue,
+    /// Something that has to be there is not.
+    Missing,
     /// Two values that are right by themselves do not go together.
     Conflict,
-    /// The file has more errors than are shown.
+    /// The file has more errors than are shown, or more of something than can be.
     TooMany,
 }
 
@@ -82,6 +84,31 @@ pub enum Origin {
         /// Its name, dashes included.
         name: String,
     },
+}
+
+/// Where something was written, with the line to show in an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) origin: Origin,
+    pub(super) excerpt: Option<Excerpt>,
+}
+
+impl Place {
+    /// The place of what is built in.
+    pub(super) const BUILT_IN: Self = Self { origin: Origin::Default, excerpt: None };
+
+    /// An error at this place. A line with something like a secret in it is not quoted: errors get
+    /// into logs.
+    pub(super) fn error(
+        &self,
+        kind: ErrorKind,
+        message: String,
+        hint: impl Into<Option<String>>,
+    ) -> ConfigError {
+        let Self { origin, excerpt } = self.clone();
+        let excerpt = excerpt.filter(|excerpt| *redact_text(&excerpt.text) == excerpt.text);
+        ConfigError { kind, message, origin, excerpt, hint: hint.into() }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -124,25 +151,30 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// What to write instead of a value that the setting does not take.
+/// What to write instead of a value of the wrong kind.
 ///
-/// `written` is the value as text, `form` writes a good one with the name before it.
+/// `written` is the value as text, `form` writes a good one with the name before it, `example` is
+/// one that always fits.
 pub(super) fn value_hint(
-    setting: &Setting,
+    kind: &Kind,
     written: &str,
     form: impl Fn(&Value) -> String,
+    example: &str,
 ) -> String {
-    if let Kind::Word(words) = setting.kind
-        && let Some(word) = nearest(written, words.iter().copied())
+    if let Some(reason) = kind.refusal(written) {
+        return reason;
+    }
+    if let Some(words) = kind.words()
+        && let Some(word) = nearest(written, words)
     {
         return format!("did you mean `{word}`?");
     }
     // The usual mistakes: quotes that are too many or missing, and a missing unit.
     let meant = (["", "s", "B"].iter())
-        .find_map(|unit| setting.kind.parse(&format!("{written}{unit}")))
+        .find_map(|unit| kind.parse(&format!("{written}{unit}")))
         .filter(|_| !written.is_empty());
     match meant {
         Some(value) => format!("write `{}`", printable(&form(&value))),
-        None => format!("for example `{}`", form(&setting.default)),
+        None => format!("for example `{example}`"),
     }
 }

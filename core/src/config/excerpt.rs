@@ -1,6 +1,7 @@
 //! The line of an error, quoted so that the carets stand under the right letters and no byte of a
 //! hostile file reaches the terminal as a command.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 /// Cells of the line shown before the span, and from its start on; the rest is cut.
@@ -56,13 +57,16 @@ impl Excerpt {
 pub(crate) struct Lines<'a> {
     pub(super) text: &'a str,
     starts: Vec<usize>,
+    /// The last place that was located, with its column: the next one is often on the same line, and
+    /// a file can be one line of a megabyte.
+    last: Cell<(usize, usize)>,
 }
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(starts).collect();
-        Self { text, starts }
+        Self { text, starts, last: Cell::new((0, 1)) }
     }
 
     /// The line and column (in characters) where the span begins, both from 1, and the line quoted.
@@ -70,12 +74,24 @@ impl<'a> Lines<'a> {
         let start = self.border(span.start);
         let line = self.starts.partition_point(|at| *at <= start);
         let begin = self.starts[line - 1];
-        let text = self.text[begin..].split('\n').next().unwrap_or_default();
+        let end = self.starts.get(line).map_or(self.text.len(), |next| next - 1);
+        let text = &self.text[begin..end];
         let text = text.strip_suffix('\r').unwrap_or(text);
         let start = (start - begin).min(text.len());
         let end = self.border(span.end).saturating_sub(begin);
-        let column = text[..start].chars().count() + 1;
+        let column = self.column(begin, begin + start);
         (line, column, Excerpt::of(text, start..end.max(start)))
+    }
+
+    /// The column of an offset in the line that begins there.
+    fn column(&self, begin: usize, offset: usize) -> usize {
+        let (from, column) = match self.last.get() {
+            (last, column) if (begin..=offset).contains(&last) => (last, column),
+            _ => (begin, 1),
+        };
+        let column = column + self.text[from..offset].chars().count();
+        self.last.set((offset, column));
+        column
     }
 
     /// The border of a character at or before the offset.

@@ -4,17 +4,21 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
-use super::error::{ConfigError, ErrorKind, Origin, value_hint};
+use super::error::{ConfigError, ErrorKind, Origin, Place, value_hint};
 use super::excerpt::{Lines, harmless, printable};
-use super::settings::{SECTIONS, SETTINGS, Section, Setting, of_section, position};
+use super::kind::{Kind, Value};
+use super::settings::{SECTIONS, SETTINGS, Section, of_section, position};
 use super::suggest::nearest;
-use super::{Given, Source};
+use super::tables::{Table, TableKind};
+use super::{FileKind, Given, Source};
+use crate::audit::redact::redact_text;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
 
-/// What a file gives: values by their place in the table of settings, and its errors in the order of
-/// their lines.
+/// What a file gives: values by their place in the table of settings, tables, and its errors in the
+/// order of their lines.
 pub(super) struct Read {
     pub(super) given: Vec<(usize, Given)>,
+    pub(super) tables: Vec<Table>,
     pub(super) errors: Vec<ConfigError>,
 }
 
@@ -26,8 +30,9 @@ pub(super) fn read(source: &Source<'_>) -> Read {
     let text = String::from_utf8_lossy(bytes);
     let mut reader = Reader {
         path: harmless(source.path),
+        kind: source.kind,
         lines: Lines::new(&text),
-        read: Read { given: Vec::new(), errors: Vec::new() },
+        read: Read { given: Vec::new(), tables: Vec::new(), errors: Vec::new() },
     };
     if too_large {
         let kib = CONFIG_FILE_BYTES_MAX / 1024;
@@ -55,43 +60,51 @@ pub(super) fn read(source: &Source<'_>) -> Read {
     read
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     path: String,
+    /// Whose file it is.
+    pub(super) kind: FileKind,
     lines: Lines<'a>,
-    read: Read,
+    pub(super) read: Read,
 }
 
 impl Reader<'_> {
     fn root(&mut self, root: &dyn TableLike) {
         for (key, item) in entries(root) {
-            if self.read.errors.len() > CONFIG_ERRORS_MAX {
+            if self.is_full() {
                 return;
             }
             let name = key.get();
-            match SECTIONS.iter().find(|section| section.name == name) {
-                Some(section) => self.section(section, key, item),
-                None if item.is_value() && !item.is_inline_table() => {
-                    let message = format!("unknown key `{}` outside of a section", printable(name));
-                    let home = SETTINGS.iter().find(|setting| setting.key == name);
-                    let hint = match home {
-                        Some(home) => format!("put it under `[{}]`", home.section),
-                        None => unknown_hint(name, SETTINGS.iter().map(|setting| setting.key)),
-                    };
-                    self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
+            if let Some(section) = SECTIONS.iter().find(|section| section.name == name) {
+                self.section(section, key, item);
+            } else if let Some(kind) = TableKind::ALL.iter().find(|kind| kind.section() == name) {
+                match kind {
+                    TableKind::Opencode => self.table(*kind, key, item),
+                    TableKind::Service | TableKind::Hook => self.tables(*kind, key, item),
                 }
-                None => {
-                    let message = format!("unknown section `[{}]`", printable(name));
-                    let hint = match nearest(name, SECTIONS.iter().map(|section| section.name)) {
-                        Some(section) => format!("did you mean `[{section}]`?"),
-                        None => {
-                            let names = SECTIONS.each_ref().map(|s| format!("`[{}]`", s.name));
-                            format!("the sections are {}", names.join(" and "))
-                        }
-                    };
-                    self.error(ErrorKind::UnknownSection, message, span(key), Some(hint));
-                }
+            } else if item.is_value() && !item.is_inline_table() {
+                let message = format!("unknown key `{}` outside of a section", printable(name));
+                let home = SETTINGS.iter().find(|setting| setting.key == name);
+                let hint = match home {
+                    Some(home) => format!("put it under `[{}]`", home.section),
+                    None => unknown_hint(name, SETTINGS.iter().map(|setting| setting.key)),
+                };
+                self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
+            } else {
+                let message = format!("unknown section `[{}]`", printable(name));
+                self.error(
+                    ErrorKind::UnknownSection,
+                    message,
+                    span(key),
+                    Some(section_hint(name, item)),
+                );
             }
         }
+    }
+
+    /// Whether there are more errors than are shown. The search for what was meant takes its time.
+    pub(super) fn is_full(&self) -> bool {
+        self.read.errors.len() > CONFIG_ERRORS_MAX
     }
 
     fn section(&mut self, section: &Section, key: &Key, item: &Item) {
@@ -103,8 +116,7 @@ impl Reader<'_> {
             return self.error(ErrorKind::WrongType, message, span(key), hint);
         };
         for (key, item) in entries(table) {
-            // The search for what was meant takes its time.
-            if self.read.errors.len() > CONFIG_ERRORS_MAX {
+            if self.is_full() {
                 return;
             }
             match position(name, key.get()) {
@@ -116,23 +128,43 @@ impl Reader<'_> {
 
     fn setting(&mut self, index: usize, key: &Key, item: &Item) {
         let setting = &SETTINGS[index];
-        // A table has no span of its own where it is made of dotted keys.
-        let value_span = match item.as_value() {
-            Some(value) => value.span().unwrap_or_else(|| span(key)),
-            None => span(key),
-        };
-        match setting.kind.read_toml(item) {
-            Ok(value) => {
-                let (line, column, excerpt) = self.lines.locate(&value_span);
-                let origin = Origin::File { path: self.path.clone(), line, column };
-                let excerpt = Some(excerpt);
-                self.read.given.push((index, Given { value, origin, excerpt }));
-            }
-            Err(kind) => {
-                let (message, hint) = misfit(setting, kind, item);
-                self.error(kind, message, value_span, Some(hint));
-            }
+        let form = |value: &Value| format!("{} = {}", setting.key, value.to_toml());
+        let example = form(&setting.default);
+        if let Some(value) = self.value(setting.key, &setting.kind, key, item, &example) {
+            let place = self.place(value_span(key, item));
+            self.read.given.push((index, Given { value, place }));
         }
+    }
+
+    /// Reads one value of a key; the example is a whole line.
+    pub(super) fn value(
+        &mut self,
+        name: &str,
+        kind: &Kind,
+        key: &Key,
+        item: &Item,
+        example: &str,
+    ) -> Option<Value> {
+        let error = match kind.read_toml(item) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let written = match item.as_value() {
+            Some(Toml::String(text)) => text.value().clone(),
+            Some(value @ (Toml::Integer(_) | Toml::Float(_) | Toml::Boolean(_))) => {
+                value.to_string().trim().to_owned()
+            }
+            _ => String::new(),
+        };
+        let found = match error {
+            ErrorKind::WrongType => type_name(item),
+            _ => format!("`{}`", printable(&redact_text(&written))),
+        };
+        let form = |value: &Value| format!("{name} = {}", value.to_toml());
+        let hint = value_hint(kind, &written, form, example);
+        let message = format!("`{name}` must be {kind}, not {found}");
+        self.error(error, message, value_span(key, item), Some(hint));
+        None
     }
 
     fn unknown_key(&mut self, section: &str, key: &Key) {
@@ -168,7 +200,13 @@ impl Reader<'_> {
         self.error(ErrorKind::Syntax, format!("invalid TOML: {message}"), span, hint);
     }
 
-    fn error(&mut self, kind: ErrorKind, message: String, at: Range<usize>, hint: Option<String>) {
+    pub(super) fn error(
+        &mut self,
+        kind: ErrorKind,
+        message: String,
+        at: Range<usize>,
+        hint: Option<String>,
+    ) {
         let (kind, message, hint) = match self.read.errors.len() {
             CONFIG_ERRORS_MAX => (
                 ErrorKind::TooMany,
@@ -178,51 +216,55 @@ impl Reader<'_> {
             0..CONFIG_ERRORS_MAX => (kind, message, hint),
             _ => return,
         };
+        self.read.errors.push(self.place(at).error(kind, message, hint));
+    }
+
+    pub(super) fn place(&self, at: Range<usize>) -> Place {
         let (line, column, excerpt) = self.lines.locate(&at);
-        self.read.errors.push(ConfigError {
-            kind,
-            message,
-            origin: Origin::File { path: self.path.clone(), line, column },
-            excerpt: Some(excerpt),
-            hint,
-        });
+        let origin = Origin::File { path: self.path.clone(), line, column };
+        Place { origin, excerpt: Some(excerpt) }
     }
 }
 
-fn misfit(setting: &Setting, kind: ErrorKind, item: &Item) -> (String, String) {
-    let written = match item.as_value() {
-        Some(Toml::String(text)) => text.value().clone(),
-        Some(value @ (Toml::Integer(_) | Toml::Float(_) | Toml::Boolean(_))) => {
-            value.to_string().trim().to_owned()
+/// What to write instead of a section that there is not.
+fn section_hint(name: &str, item: &Item) -> String {
+    let is_service = item.as_table_like().is_some_and(|table| table.contains_key("command"));
+    let tables = TableKind::ALL.map(|kind| (kind.section(), kind.heading()));
+    let known = SECTIONS.iter().map(|section| (section.name, section.name)).chain(tables);
+    let near = nearest(name, known.clone().map(|(section, _)| section));
+    match known.clone().find(|(section, _)| Some(*section) == near) {
+        Some((_, heading)) => format!("did you mean `[{heading}]`?"),
+        None if is_service => format!("did you mean `[service.{}]`?", printable(name)),
+        None => {
+            let names: Vec<String> = known.map(|(_, heading)| format!("`[{heading}]`")).collect();
+            let (last, others) = names.split_last().map_or(("", &[][..]), |(l, o)| (l.as_str(), o));
+            format!("the sections are {} and {last}", others.join(", "))
         }
-        _ => String::new(),
-    };
-    let found = match kind {
-        ErrorKind::WrongType => type_name(item),
-        _ => format!("`{}`", printable(&written)),
-    };
-    let (key, wanted) = (setting.key, &setting.kind);
-    let hint = value_hint(setting, &written, |value| format!("{key} = {}", value.to_toml()));
-    (format!("`{key}` must be {wanted}, not {found}"), hint)
+    }
 }
 
-fn unknown_hint(name: &str, keys: impl Iterator<Item = &'static str>) -> String {
+pub(super) fn unknown_hint(name: &str, keys: impl Iterator<Item = &'static str>) -> String {
     match nearest(name, keys) {
         Some(key) => format!("did you mean `{key}`?"),
         None => "run `afresh config show` for every key".to_owned(),
     }
 }
 
-fn entries(table: &dyn TableLike) -> impl Iterator<Item = (&Key, &Item)> {
+pub(super) fn entries(table: &dyn TableLike) -> impl Iterator<Item = (&Key, &Item)> {
     let names = table.iter().map(|(name, _)| name);
     names.filter_map(|name| table.get_key_value(name))
 }
 
-fn span(key: &Key) -> Range<usize> {
+pub(super) fn span(key: &Key) -> Range<usize> {
     key.span().unwrap_or(0..0)
 }
 
-fn type_name(item: &Item) -> String {
+/// The place of a value; of its key where it has none, as a table that is made of dotted keys.
+pub(super) fn value_span(key: &Key, item: &Item) -> Range<usize> {
+    item.as_value().and_then(Toml::span).unwrap_or_else(|| span(key))
+}
+
+pub(super) fn type_name(item: &Item) -> String {
     let name = item.type_name();
     let article = if name.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("{article} {name}")

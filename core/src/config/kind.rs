@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use toml_edit::Item;
 
+use super::address;
 use super::error::ErrorKind;
-use crate::limits::CONFIG_DURATION_MAX;
+use crate::definition::StopSignal;
+use crate::limits::{CONFIG_DURATION_MAX, HEALTH_TIME_MIN, TITLE_CHARS_MAX};
 use crate::time::{parse_duration, write_duration};
 
 /// Which values a setting takes.
@@ -15,6 +17,8 @@ use crate::time::{parse_duration, write_duration};
 pub enum Kind {
     /// `500ms`, `2s`, `1h30m`, at most [`CONFIG_DURATION_MAX`]; whole milliseconds count.
     Duration,
+    /// The same, at least [`HEALTH_TIME_MIN`].
+    Interval,
     /// A whole number in a range.
     Integer {
         /// The least value.
@@ -47,12 +51,24 @@ pub enum Kind {
         /// The greatest value.
         max: u64,
     },
+    /// A few words on one line.
+    Title,
+    /// A URL that can be asked over HTTP.
+    Url,
+    /// `host:port`.
+    Address,
+    /// A name or an address of a host.
+    Host,
+    /// An address of this machine with its port, or nothing.
+    Listen,
+    /// The name of a signal, with or without its `SIG`.
+    Signal,
 }
 
 /// A value of a setting. Its `Display` is the form of environment variables and flags.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Kind::Duration`].
+    /// Of [`Kind::Duration`] and [`Kind::Interval`].
     Duration(Duration),
     /// Of [`Kind::Integer`].
     Integer(i64),
@@ -62,12 +78,14 @@ pub enum Value {
     Float(f64),
     /// Of [`Kind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Word`].
+    /// Of [`Kind::Word`] and [`Kind::Signal`].
     Word(&'static str),
     /// Of [`Kind::Path`].
     Path(Cow<'static, str>),
     /// Of [`Kind::Size`].
     Size(u64),
+    /// Of all others.
+    Text(Cow<'static, str>),
 }
 
 const SIZE_UNITS: [(&str, u64); 4] =
@@ -84,6 +102,9 @@ impl Kind {
                 (duration <= CONFIG_DURATION_MAX)
                     .then_some(Value::Duration(Duration::from_millis(millis)))
             }
+            Self::Interval => Self::Duration
+                .parse(text)
+                .filter(|value| matches!(value, Value::Duration(time) if *time >= HEALTH_TIME_MIN)),
             Self::Integer { .. } => self.integer(text.parse().ok()?),
             Self::Percent { .. } => {
                 self.integer(text.strip_suffix('%').unwrap_or(text).parse().ok()?)
@@ -106,6 +127,53 @@ impl Kind {
                 let bytes = parse_size(text)?;
                 (*min..=*max).contains(&bytes).then_some(Value::Size(bytes))
             }
+            Self::Signal => StopSignal::from_name(text).map(|signal| Value::Word(signal.name())),
+            Self::Title | Self::Url | Self::Address | Self::Host | Self::Listen => {
+                self.takes_text(text).then(|| Value::Text(text.to_owned().into()))
+            }
+        }
+    }
+
+    fn takes_text(&self, text: &str) -> bool {
+        match self {
+            Self::Title => {
+                (1..=TITLE_CHARS_MAX).contains(&text.chars().count())
+                    && !text.contains(char::is_control)
+            }
+            Self::Url => address::url_host(text).is_some(),
+            Self::Address => address::host_and_port(text).is_some(),
+            Self::Host => address::is_host(text),
+            Self::Listen => text.is_empty() || address::loopback(text).is_some(),
+            _ => false,
+        }
+    }
+
+    /// The words that it takes, where it takes nothing else.
+    pub(super) fn words(&self) -> Option<Vec<&'static str>> {
+        match self {
+            Self::Word(words) => Some(words.to_vec()),
+            Self::Signal => Some(StopSignal::ALL.map(StopSignal::name).to_vec()),
+            _ => None,
+        }
+    }
+
+    /// Why a text that may look good is not taken, and what to do instead.
+    pub(super) fn refusal(&self, text: &str) -> Option<String> {
+        let with_scheme = || address::url_host(&format!("http://{text}")).is_some();
+        match self {
+            Self::Listen if text.parse::<core::net::SocketAddr>().is_ok() => Some(
+                "who reaches this address can stop and start your services, so it must be one that \
+                 only this machine reaches: use `127.0.0.1:PORT`, and a tunnel from elsewhere"
+                    .to_owned(),
+            ),
+            Self::Listen => Some("write an address, such as `127.0.0.1:7070`".to_owned()),
+            Self::Url if text.contains('@') => {
+                Some("a name and a password do not belong into a URL: send them in `headers`".to_owned())
+            }
+            Self::Url if !text.contains("://") && with_scheme() => {
+                Some(format!("write `http://{}`", super::excerpt::printable(text)))
+            }
+            _ => None,
         }
     }
 
@@ -123,10 +191,17 @@ impl Kind {
             (Self::Bool, Some(Toml::Boolean(value))) => Some(Value::Bool(*value.value())),
             (
                 Self::Duration
+                | Self::Interval
                 | Self::Percent { .. }
                 | Self::Word(_)
+                | Self::Signal
                 | Self::Path
-                | Self::Size { .. },
+                | Self::Size { .. }
+                | Self::Title
+                | Self::Url
+                | Self::Address
+                | Self::Host
+                | Self::Listen,
                 Some(Toml::String(text)),
             ) => self.parse(text.value()),
             _ => return Err(ErrorKind::WrongType),
@@ -168,7 +243,8 @@ impl fmt::Display for Kind {
             Self::Percent { max } => write!(f, "a percentage from 0 to {max}"),
             Self::Float { min, max } => write!(f, "a number from {min:?} to {max:?}"),
             Self::Bool => f.write_str("`true` or `false`"),
-            Self::Word(words) => {
+            Self::Word(_) | Self::Signal => {
+                let words = self.words().unwrap_or_default();
                 for (index, word) in words.iter().enumerate() {
                     let before = match index {
                         0 => "",
@@ -178,6 +254,17 @@ impl fmt::Display for Kind {
                     write!(f, "{before}`{word}`")?;
                 }
                 Ok(())
+            }
+            Self::Interval => {
+                let (min, max) = (HEALTH_TIME_MIN.as_millis(), CONFIG_DURATION_MAX.as_secs());
+                write!(f, "a duration from {min}ms to {}d", max / 86_400)
+            }
+            Self::Title => write!(f, "a text of one line, at most {TITLE_CHARS_MAX} characters"),
+            Self::Url => f.write_str("a URL that begins with `http://` or `https://`"),
+            Self::Address => f.write_str("an address such as `127.0.0.1:3000`"),
+            Self::Host => f.write_str("the name or address of a host"),
+            Self::Listen => {
+                f.write_str("an address of this machine such as `127.0.0.1:7070`, or \"\"")
             }
             Self::Path => f.write_str("a path"),
             Self::Size { min, max } => {
@@ -189,13 +276,26 @@ impl fmt::Display for Kind {
 }
 
 impl Value {
+    /// The value as JSON: a number, a boolean, or the text of the other forms.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Integer(number) => (*number).into(),
+            Self::Percent(number) => (*number).into(),
+            Self::Float(number) => (*number).into(),
+            Self::Bool(value) => (*value).into(),
+            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) | Self::Text(_) => {
+                self.to_string().into()
+            }
+        }
+    }
+
     /// The value as it is written in a file.
     pub fn to_toml(&self) -> String {
         match self {
             Self::Integer(_) | Self::Percent(_) | Self::Float(_) | Self::Bool(_) => {
                 self.to_string()
             }
-            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) => {
+            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) | Self::Text(_) => {
                 toml_edit::Value::from(self.to_string()).to_string()
             }
         }
@@ -211,7 +311,7 @@ impl fmt::Display for Value {
             Self::Float(number) => write!(f, "{number:?}"),
             Self::Bool(value) => write!(f, "{value}"),
             Self::Word(word) => f.write_str(word),
-            Self::Path(path) => f.write_str(path),
+            Self::Path(text) | Self::Text(text) => f.write_str(text),
             Self::Size(0) => f.write_str("0B"),
             Self::Size(bytes) => {
                 let unit = SIZE_UNITS.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
@@ -262,6 +362,14 @@ mod tests {
             (Kind::Bool, "0", Value::Bool(false)),
             (WORD, "on-crash", Value::Word("on-crash")),
             (Kind::Path, "/a b", Value::Path("/a b".into())),
+            (Kind::Interval, "10ms", duration(10)),
+            (Kind::Signal, "int", Value::Word("SIGINT")),
+            (Kind::Title, " My API ", Value::Text("My API".into())),
+            (Kind::Url, "http://[::1]:80/", Value::Text("http://[::1]:80/".into())),
+            (Kind::Address, "localhost:80", Value::Text("localhost:80".into())),
+            (Kind::Host, "::1", Value::Text("::1".into())),
+            (Kind::Listen, "", Value::Text("".into())),
+            (Kind::Listen, "[::1]:80", Value::Text("[::1]:80".into())),
             (SIZE, "4096B", Value::Size(4096)),
             (SIZE, "16MiB", Value::Size(16 << 20)),
             (SIZE, "1024GiB", Value::Size(1 << 40)),
@@ -273,7 +381,14 @@ mod tests {
 
     #[test]
     fn what_a_kind_does_not_take_is_refused() {
-        let cases: [(Kind, &[&str]); 8] = [
+        let cases: [(Kind, &[&str]); 15] = [
+            (Kind::Interval, &["", "0", "9ms", "366d"]),
+            (Kind::Signal, &["", "9", "SIGKILL", "SIG"]),
+            (Kind::Title, &["", "a\nb", "a\0", &"x".repeat(65)]),
+            (Kind::Url, &["", "localhost", "http://a:b@c/"]),
+            (Kind::Address, &["", "80", "a:0"]),
+            (Kind::Host, &["", "-a", "a b", "a:1"]),
+            (Kind::Listen, &["80", "0.0.0.0:80", "localhost:80"]),
             (Kind::Duration, &["", "5", "366d", "365d1ms", "-1s", "1 s"]),
             (INTEGER, &["", "0", "256", "1.0", "99999999999999999999"]),
             (Kind::Percent { max: 50 }, &["51", "-1", "%", "5%%", "300"]),
@@ -315,6 +430,11 @@ mod tests {
         // `+` is taken, `-` is a bad value, a space a wrong type.
         let cases = [
             (Kind::Duration, "+         "),
+            (Kind::Interval, "+         "),
+            (Kind::Signal, "-         "),
+            (Kind::Title, "+         "),
+            (Kind::Url, "-         "),
+            (Kind::Listen, "-         "),
             (INTEGER, " +-       "),
             (Kind::Percent { max: 50 }, "-+-       "),
             (FLOAT, " +-+-     "),

@@ -1,12 +1,14 @@
 //! The making of a checked configuration out of the values of the table.
 
+use core::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::error::Origin;
+use super::Given;
+use super::error::{ConfigError, ErrorKind, Origin, Place};
 use super::kind::Value;
-use super::settings::position;
-use super::{Draft, Given};
+use super::settings::{SETTINGS, Setting, position};
+use crate::definition::OnSupervisorDeath;
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
 /// Where the audit trail is written, and how much of it is kept.
@@ -32,7 +34,37 @@ pub struct HealthSettings {
     pub wedge_timeout: Option<Duration>,
 }
 
-impl Draft {
+/// How `afresh up` itself behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DaemonSettings {
+    /// What becomes of the services when it is killed.
+    pub on_supervisor_death: OnSupervisorDeath,
+    /// Where the control API also listens, beside its socket; only ever on this machine.
+    pub listen: Option<SocketAddr>,
+}
+
+/// One value for each of [`SETTINGS`], in the same order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Values(pub(super) Vec<Given>);
+
+impl Values {
+    pub(super) fn of_defaults() -> Self {
+        let given =
+            |setting: &Setting| Given { value: setting.default.clone(), place: Place::BUILT_IN };
+        Self(SETTINGS.iter().map(given).collect())
+    }
+
+    pub(super) fn daemon(&self) -> DaemonSettings {
+        let listen = self.given("daemon", "listen").value.to_string();
+        DaemonSettings {
+            on_supervisor_death: match self.word("daemon", "on_supervisor_death") {
+                "keep" => OnSupervisorDeath::Keep,
+                _ => OnSupervisorDeath::Kill,
+            },
+            listen: (!listen.is_empty()).then(|| listen.parse().expect(KIND_HOLDS)),
+        }
+    }
+
     pub(super) fn trail(&self) -> TrailSettings {
         TrailSettings {
             audit_file: self.path("audit_file"),
@@ -44,13 +76,36 @@ impl Draft {
 
     pub(super) fn health(&self) -> HealthSettings {
         HealthSettings {
-            memory_bytes_max: Some(self.size("defaults", "max_rss")).filter(|bytes| *bytes > 0),
+            memory_bytes_max: self.memory_bytes_max(),
             wedge_timeout: Some(self.duration("wedge_timeout")).filter(|time| !time.is_zero()),
         }
     }
 
+    /// None is any amount.
+    pub(super) fn memory_bytes_max(&self) -> Option<u64> {
+        Some(self.size("defaults", "max_rss")).filter(|bytes| *bytes > 0)
+    }
+
+    /// The waits must grow, not shrink.
+    pub(super) fn check_delays(&self) -> Result<(), Box<ConfigError>> {
+        if self.duration("max_delay") >= self.duration("delay") {
+            return Ok(());
+        }
+        let delay = self.given("defaults", "delay");
+        let max = self.given("defaults", "max_delay");
+        // Shown where a person wrote one of them: the other may be built in.
+        let (at, other, name) = match max.place.origin {
+            Origin::Default => (delay, max, "max_delay"),
+            _ => (max, delay, "delay"),
+        };
+        let message =
+            format!("`max_delay` ({}) is shorter than `delay` ({})", max.value, delay.value);
+        let hint = format!("`{name}` comes from: {}", other.place.origin);
+        Err(at.place.error(ErrorKind::Conflict, message, hint).into())
+    }
+
     pub(super) fn policy(&self) -> Policy {
-        let backoff = match self.word("backoff") {
+        let backoff = match self.word("defaults", "backoff") {
             "stepped" => Backoff::Stepped,
             _ => Backoff::Exponential {
                 base: self.duration("delay"),
@@ -66,7 +121,7 @@ impl Draft {
             },
         };
         Policy {
-            restart: match self.word("policy") {
+            restart: match self.word("defaults", "policy") {
                 "always" => Restart::Always,
                 "never" => Restart::Never,
                 _ => Restart::OnCrash,
@@ -82,7 +137,7 @@ impl Draft {
             max_restarts: self.integer("defaults", "max_restarts"),
             stdin_timeout: self.duration("stdin_timeout"),
             stop_timeout: self.duration("stop_timeout"),
-            restart_mode: match self.word("restart_mode") {
+            restart_mode: match self.word("defaults", "restart_mode") {
                 "swap" => RestartMode::Swap,
                 _ => RestartMode::Replace,
             },
@@ -94,7 +149,7 @@ impl Draft {
 
     pub(super) fn given(&self, section: &str, key: &str) -> &Given {
         let index = position(section, key);
-        &self.values[index.expect("the key is in the table: every load asks for all of them")]
+        &self.0[index.expect("the key is in the table: every load asks for all of them")]
     }
 
     pub(super) fn duration(&self, key: &str) -> Duration {
@@ -119,8 +174,8 @@ impl Draft {
         }
     }
 
-    fn word(&self, key: &str) -> &str {
-        match self.given("defaults", key).value {
+    fn word(&self, section: &str, key: &str) -> &str {
+        match self.given(section, key).value {
             Value::Word(word) => word,
             _ => unreachable!("{KIND_HOLDS}"),
         }
@@ -129,7 +184,7 @@ impl Draft {
     /// None where the place of the file is left to the app.
     fn path(&self, key: &str) -> Option<PathBuf> {
         match self.given("trail", key) {
-            Given { origin: Origin::Default, .. } => None,
+            Given { place: Place { origin: Origin::Default, .. }, .. } => None,
             given => Some(given.value.to_string().into()),
         }
     }

@@ -6,9 +6,14 @@
 //! Layers, weakest first: built-in default, the workspace's `afresh.toml`, the user's own file, the
 //! environment, flags. The user's file wins over the project's: a project may propose how its
 //! services are kept alive, the person decides.
+//!
+//! Services, hooks and `[opencode]` are tables whose keys stand in [`fields`]. They come from files
+//! alone: variables and flags set defaults, and a default does not override what a service says.
 
+mod address;
 mod error;
 mod excerpt;
+mod fields;
 mod file;
 mod kind;
 mod made;
@@ -16,6 +21,7 @@ mod reference;
 mod schema;
 pub mod settings;
 mod suggest;
+mod tables;
 
 use std::path::{Component, Path};
 use std::time::Duration;
@@ -24,14 +30,19 @@ pub use self::error::{ConfigError, ErrorKind, Origin};
 pub(crate) use self::excerpt::Lines;
 pub use self::excerpt::{Excerpt, harmless};
 pub use self::kind::{Kind, Value, parse_size};
-pub use self::made::{HealthSettings, TrailSettings};
+pub use self::made::{DaemonSettings, HealthSettings, TrailSettings};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub use self::suggest::nearest;
+pub use self::tables::{ShownEntry, ShownTable};
 
-use self::error::value_hint;
+use self::error::{Place, value_hint};
 use self::excerpt::printable;
+use self::made::Values;
 use self::settings::{SETTINGS, Setting, position};
+use self::tables::Table;
+use crate::definition::ServiceDefinition;
+use crate::hook::HookDefinition;
 use crate::policy::Policy;
 
 /// A configuration file.
@@ -77,9 +88,17 @@ pub struct Config {
     pub watch_debounce: Duration,
     /// From `[trail]`.
     pub trail: TrailSettings,
+    /// From `[daemon]`.
+    pub daemon: DaemonSettings,
+    /// From `[opencode]` and each `[service.NAME]`, in this order; each has its own name, needs only
+    /// services that are here, and there is no ring of needs.
+    pub services: Vec<ServiceDefinition>,
+    /// From each `[hook.NAME]`.
+    pub hooks: Vec<HookDefinition>,
     /// What looks like a mistake, but stops nothing.
     pub warnings: Vec<ConfigError>,
-    values: Vec<Given>,
+    values: Values,
+    tables: Vec<Table>,
 }
 
 /// One setting as it is in force.
@@ -106,7 +125,12 @@ pub fn load(
     env: &[(String, String)],
     flags: &[Flag<'_>],
 ) -> Result<Config, Vec<ConfigError>> {
-    let mut draft = Draft::of_defaults();
+    let mut draft = Draft {
+        values: Values::of_defaults(),
+        tables: Vec::new(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
     let mut files = files.to_vec();
     files.sort_by_key(|source| source.kind);
     for source in &files {
@@ -114,11 +138,14 @@ pub fn load(
         draft.errors.extend(read.errors);
         for (index, given) in read.given {
             if source.kind == FileKind::Workspace && leads_outside(&given.value) {
-                draft.errors.push(outside_error(&SETTINGS[index], given));
+                let setting = &SETTINGS[index];
+                let instead = format!(" or with {}", setting.env());
+                draft.errors.push(outside_error(setting.key, &given.place, &instead));
                 continue;
             }
-            draft.values[index] = given;
+            draft.values.0[index] = given;
         }
+        tables::overlay(&mut draft.tables, read.tables);
     }
     for (name, value) in env {
         draft.read_variable(name, value);
@@ -132,13 +159,19 @@ pub fn load(
 impl Config {
     /// Every setting with its value and where that comes from, in the order of the table.
     pub fn shown(&self) -> impl Iterator<Item = Shown> {
-        (SETTINGS.iter().zip(&self.values)).map(|(setting, given)| Shown {
+        (SETTINGS.iter().zip(&self.values.0)).map(|(setting, given)| Shown {
             section: setting.section,
             key: setting.key,
             value: given.value.clone(),
-            origin: given.origin.clone(),
+            origin: given.place.origin.clone(),
             help: setting.help,
         })
+    }
+
+    /// Every service, hook and `[opencode]` with its values and where they come from. What looks like
+    /// a secret is left out.
+    pub fn shown_tables(&self) -> Vec<ShownTable> {
+        self.tables.iter().map(tables::show).collect()
     }
 }
 
@@ -149,48 +182,28 @@ fn leads_outside(value: &Value) -> bool {
     path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn outside_error(setting: &Setting, given: Given) -> ConfigError {
-    ConfigError {
-        kind: ErrorKind::BadValue,
-        message: format!("`{}` of a project leads out of the project", setting.key),
-        origin: given.origin,
-        excerpt: given.excerpt,
-        hint: Some(format!(
-            "name a file inside, or set it in your own configuration or with {}",
-            setting.env()
-        )),
-    }
+fn outside_error(key: &str, place: &Place, instead: &str) -> ConfigError {
+    let message = format!("`{key}` of a project leads out of the project");
+    let hint = format!("name one inside, or set it in your own configuration{instead}");
+    place.error(ErrorKind::BadValue, message, hint)
 }
 
 /// A value, and where it was given.
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
     value: Value,
-    origin: Origin,
-    excerpt: Option<Excerpt>,
+    place: Place,
 }
 
-/// The values so far, one for each of [`SETTINGS`] in the same order, and what is wrong.
+/// What was read so far, and what is wrong.
 struct Draft {
-    values: Vec<Given>,
+    values: Values,
+    tables: Vec<Table>,
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
 }
 
 impl Draft {
-    fn of_defaults() -> Self {
-        let given = |setting: &Setting| Given {
-            value: setting.default.clone(),
-            origin: Origin::Default,
-            excerpt: None,
-        };
-        Self {
-            values: SETTINGS.iter().map(given).collect(),
-            errors: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
-
     fn read_variable(&mut self, name: &str, value: &str) {
         let Some(short) = name.strip_prefix("AFRESH_") else {
             return;
@@ -236,61 +249,43 @@ impl Draft {
         let setting = &SETTINGS[index];
         let line = format!("{name}={text}");
         let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
+        let place = Place { origin, excerpt };
         if let Some(value) = setting.kind.parse(text) {
-            self.values[index] = Given { value, origin, excerpt };
+            self.values.0[index] = Given { value, place };
             return;
         }
         let (wanted, found) = (&setting.kind, printable(text));
-        self.errors.push(ConfigError {
-            kind: ErrorKind::BadValue,
-            message: format!("`{name}` must be {wanted}, not `{found}`"),
-            origin,
-            excerpt,
-            hint: Some(value_hint(setting, text, |value| format!("{name}={value}"))),
-        });
+        let message = format!("`{name}` must be {wanted}, not `{found}`");
+        let form = |value: &Value| format!("{name}={value}");
+        let hint = value_hint(&setting.kind, text, form, &form(&setting.default));
+        self.errors.push(place.error(ErrorKind::BadValue, message, hint));
     }
 
     fn finish(mut self) -> Result<Config, Vec<ConfigError>> {
+        let mut made = tables::Made::default();
         // A value that could not be read stands at its default: comparing that would mislead.
         if self.errors.is_empty() {
-            self.check_delays();
+            self.errors.extend(self.values.check_delays().err().map(|error| *error));
+        }
+        // Services have the defaults: what is wrong there would be said for each of them.
+        if self.errors.is_empty() {
+            made = tables::make(&self.tables, &self.values, &mut self.errors);
         }
         if !self.errors.is_empty() {
             return Err(self.errors);
         }
         Ok(Config {
-            policy: self.policy(),
-            health: self.health(),
-            watch_debounce: self.duration("watch_debounce"),
-            trail: self.trail(),
+            policy: self.values.policy(),
+            health: self.values.health(),
+            watch_debounce: self.values.duration("watch_debounce"),
+            trail: self.values.trail(),
+            daemon: self.values.daemon(),
+            services: made.services,
+            hooks: made.hooks,
             warnings: self.warnings,
             values: self.values,
+            tables: self.tables,
         })
-    }
-
-    fn check_delays(&mut self) {
-        let (delay, max) = (self.duration("delay"), self.duration("max_delay"));
-        if max >= delay {
-            return;
-        }
-        let delay = self.given("defaults", "delay");
-        let max = self.given("defaults", "max_delay");
-        // Shown where a person wrote one of them: the other may be built in.
-        let (at, other, name) = match max.origin {
-            Origin::Default => (delay, max, "max_delay"),
-            _ => (max, delay, "delay"),
-        };
-        let error = ConfigError {
-            kind: ErrorKind::Conflict,
-            message: format!(
-                "`max_delay` ({}) is shorter than `delay` ({})",
-                max.value, delay.value
-            ),
-            origin: at.origin.clone(),
-            excerpt: at.excerpt.clone(),
-            hint: Some(format!("`{name}` comes from: {}", other.origin)),
-        };
-        self.errors.push(error);
     }
 }
 

@@ -2,26 +2,34 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::kind::{Kind, Value};
-use super::settings::{SECTIONS, Setting, of_section};
+use super::fields::{Field, Form};
+use super::kind::Kind;
+use super::settings::{SECTIONS, Section, Setting, of_section};
+use super::tables::TableKind;
+use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX};
 
 /// The schema, in the dialect 2020-12.
 pub fn schema() -> Json {
-    let sections: Map<String, Json> = SECTIONS
-        .iter()
-        .map(|section| {
-            let settings: Map<String, Json> = of_section(section.name)
-                .map(|setting| (setting.key.to_owned(), property(setting)))
-                .collect();
-            let table = json!({
-                "description": section.help,
+    let section = |section: &Section| {
+        let settings = of_section(section.name).map(|setting| (setting.key, of_setting(setting)));
+        (section.name.to_owned(), table(section.help, settings))
+    };
+    let mut sections: Map<String, Json> = SECTIONS.iter().map(section).collect();
+    for kind in TableKind::ALL {
+        let fields = kind.fields().map(|field| (field.key, of_field(field)));
+        let settings = kind.settings().map(|setting| (setting.key, of_setting(setting)));
+        let one = table(kind.help(), fields.chain(settings));
+        let schema = match kind {
+            TableKind::Opencode => one,
+            TableKind::Service | TableKind::Hook => json!({
+                "description": format!("Each is `[{}]`.", kind.heading()),
                 "type": "object",
                 "additionalProperties": false,
-                "properties": settings,
-            });
-            (section.name.to_owned(), table)
-        })
-        .collect();
+                "patternProperties": {(name_pattern()): one},
+            }),
+        };
+        sections.insert(kind.section().to_owned(), schema);
+    }
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of afresh",
@@ -31,9 +39,81 @@ pub fn schema() -> Json {
     })
 }
 
-fn property(setting: &Setting) -> Json {
-    let mut property = match &setting.kind {
-        Kind::Duration => json!({
+/// A table of keys; those with a dot stand in a table within it.
+fn table(help: &str, keys: impl Iterator<Item = (&'static str, Json)>) -> Json {
+    let object = |help: &str| {
+        json!({
+            "description": help,
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {},
+        })
+    };
+    let mut schema = object(help);
+    for (key, property) in keys {
+        match key.split_once('.') {
+            Some((outer, inner)) => {
+                let table = &mut schema["properties"][outer];
+                if table.is_null() {
+                    *table = object(&format!("The keys of `{outer}`."));
+                }
+                table["properties"][inner] = property;
+            }
+            None => schema["properties"][key] = property,
+        }
+    }
+    schema
+}
+
+fn of_setting(setting: &Setting) -> Json {
+    let mut property = of_kind(&setting.kind);
+    property["description"] = setting.help.into();
+    property["default"] = setting.default.to_json();
+    property
+}
+
+fn of_field(field: &Field) -> Json {
+    let list =
+        |item: Json| json!({"type": "array", "items": item, "maxItems": CONFIG_LIST_LEN_MAX});
+    let texts = || {
+        let text = json!({"type": ["string", "number", "boolean"]});
+        json!({
+            "type": "object",
+            "maxProperties": CONFIG_LIST_LEN_MAX,
+            "additionalProperties": text,
+        })
+    };
+    let name = || json!({"type": "string", "pattern": name_pattern()});
+    let mut property = match &field.form {
+        Form::One(kind) => of_kind(kind),
+        Form::Command => {
+            let mut command = list(json!({"type": "string"}));
+            command["minItems"] = 1.into();
+            command
+        }
+        Form::Names => list(name()),
+        Form::Words(words) => list(json!({"type": "string", "enum": words})),
+        Form::Variables | Form::Headers => texts(),
+        Form::Dependencies => {
+            let until = json!({"type": "string", "enum": ["ready", "started"]});
+            let table = json!({"type": "object", "additionalProperties": until});
+            json!({"anyOf": [list(name()), table]})
+        }
+        Form::Port => json!({
+            "type": ["integer", "string"],
+            "minimum": 1,
+            "maximum": 65_535,
+            "pattern": "^.+:[0-9]+$",
+        }),
+        Form::JsonField => json!({"type": "object", "minProperties": 1, "maxProperties": 1}),
+    };
+    property["description"] = field.help.into();
+    property
+}
+
+fn of_kind(kind: &Kind) -> Json {
+    match kind {
+        Kind::Duration | Kind::Interval => json!({
             "type": "string",
             "pattern": r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)$",
         }),
@@ -48,18 +128,23 @@ fn property(setting: &Setting) -> Json {
         Kind::Float { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Kind::Bool => json!({"type": "boolean"}),
         Kind::Word(words) => json!({"type": "string", "enum": words}),
-        Kind::Path => json!({"type": "string", "minLength": 1}),
+        Kind::Signal => {
+            let names: Vec<&str> = kind.words().unwrap_or_default();
+            let short = names.iter().map(|name| name.trim_start_matches("SIG"));
+            let all: Vec<&str> = names.iter().copied().chain(short).collect();
+            json!({"type": "string", "enum": all})
+        }
+        Kind::Path | Kind::Host => json!({"type": "string", "minLength": 1}),
         Kind::Size { .. } => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),
-    };
-    property["description"] = setting.help.into();
-    property["default"] = match &setting.default {
-        Value::Integer(number) => json!(number),
-        Value::Percent(number) => json!(number),
-        Value::Float(number) => json!(number),
-        Value::Bool(value) => json!(value),
-        text => json!(text.to_string()),
-    };
-    property
+        Kind::Title => json!({"type": "string", "minLength": 1, "maxLength": TITLE_CHARS_MAX}),
+        Kind::Url => json!({"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://[^@]+$"}),
+        Kind::Address => json!({"type": "string", "pattern": "^.+:[0-9]+$"}),
+        Kind::Listen => json!({"type": "string", "pattern": r"^((127\.[0-9.]+|\[::1\]):[0-9]+)?$"}),
+    }
+}
+
+fn name_pattern() -> String {
+    format!("^[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{}}}$", NAME_CHARS_MAX - 1)
 }
 
 #[cfg(test)]

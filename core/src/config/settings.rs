@@ -31,6 +31,19 @@ pub struct Setting {
     pub default: Value,
     /// What it does, in one sentence.
     pub help: &'static str,
+    /// Who heeds it.
+    pub scope: Scope,
+}
+
+/// Who heeds a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every service, and each can have its own.
+    Service,
+    /// Only `afresh mcp`.
+    Mcp,
+    /// afresh itself.
+    Afresh,
 }
 
 impl Setting {
@@ -43,7 +56,7 @@ impl Setting {
 }
 
 /// Every section, in the order in which they are shown.
-pub static SECTIONS: [Section; 2] = [
+pub static SECTIONS: [Section; 3] = [
     Section {
         name: "defaults",
         help: "When a service is restarted, how long that waits, and how it is stopped.",
@@ -54,10 +67,15 @@ pub static SECTIONS: [Section; 2] = [
         help: "Where the audit trail is written, and how much of it is kept.",
         env_prefix: "AFRESH_TRAIL_",
     },
+    Section {
+        name: "daemon",
+        help: "How `afresh up` itself behaves.",
+        env_prefix: "AFRESH_DAEMON_",
+    },
 ];
 
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 25] = [
+pub static SETTINGS: [Setting; 27] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
@@ -144,7 +162,7 @@ pub static SETTINGS: [Setting; 25] = [
         "A stop closes stdin, waits this long, then sends SIGTERM.",
     ),
     defaults("stop_timeout", Kind::Duration, seconds(5), "The time between SIGTERM and SIGKILL."),
-    defaults(
+    mcp(
         "restart_mode",
         Kind::Word(&["replace", "swap"]),
         Value::Word("replace"),
@@ -152,19 +170,19 @@ pub static SETTINGS: [Setting; 25] = [
          `swap` starts the new one first and stops the old one when the new one is ready. Where \
          nothing is set, `afresh mcp` swaps; `afresh keep` always replaces.",
     ),
-    defaults(
+    mcp(
         "drain_timeout",
         Kind::Duration,
         seconds(10),
         "In a swap, how long the old instance may take to finish what it has begun.",
     ),
-    defaults(
+    mcp(
         "spare",
         Kind::Bool,
         Value::Bool(false),
         "Whether `afresh mcp` keeps an idle instance that takes over at once after a crash.",
     ),
-    defaults(
+    mcp(
         "wedge_timeout",
         Kind::Duration,
         Value::Duration(limits::WEDGE_TIMEOUT),
@@ -178,7 +196,7 @@ pub static SETTINGS: [Setting; 25] = [
         "A service whose processes hold more memory than this together is restarted; 0B is any \
          amount.",
     ),
-    defaults(
+    mcp(
         "watch_debounce",
         Kind::Duration,
         Value::Duration(limits::WATCH_DEBOUNCE),
@@ -209,6 +227,20 @@ pub static SETTINGS: [Setting; 25] = [
         Value::Integer(limits::TRAIL_FILES_KEPT as i64),
         "Rotated files that are kept; the oldest goes when one more is added.",
     ),
+    daemon(
+        "on_supervisor_death",
+        Kind::Word(&["kill", "keep"]),
+        Value::Word("kill"),
+        "What becomes of the services when `afresh up` itself is killed: `kill` ends them with it, \
+         `keep` lets them run, and the next `afresh up` takes them over.",
+    ),
+    daemon(
+        "listen",
+        Kind::Listen,
+        Value::Text(Cow::Borrowed("")),
+        "Where the control API also listens, beside its socket: `127.0.0.1:PORT` or `[::1]:PORT`. \
+         Empty is nowhere; addresses that others can reach are refused.",
+    ),
 ];
 
 /// The place of a setting in [`SETTINGS`].
@@ -222,11 +254,19 @@ pub(super) fn of_section(section: &str) -> impl Iterator<Item = &'static Setting
 }
 
 const fn defaults(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
-    Setting { section: "defaults", key, kind, default, help }
+    Setting { section: "defaults", key, kind, default, help, scope: Scope::Service }
+}
+
+const fn mcp(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
+    Setting { section: "defaults", key, kind, default, help, scope: Scope::Mcp }
 }
 
 const fn trail(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
-    Setting { section: "trail", key, kind, default, help }
+    Setting { section: "trail", key, kind, default, help, scope: Scope::Afresh }
+}
+
+const fn daemon(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
+    Setting { section: "daemon", key, kind, default, help, scope: Scope::Afresh }
 }
 
 const fn seconds(seconds: u64) -> Value {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::definition::OnSupervisorDeath;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
@@ -50,6 +51,9 @@ fn without_files_the_defaults_are_those_of_the_policy() {
     };
     assert_eq!(config.health, health);
     assert_eq!(config.watch_debounce, crate::limits::WATCH_DEBOUNCE);
+    let daemon = DaemonSettings { on_supervisor_death: OnSupervisorDeath::Kill, listen: None };
+    assert_eq!(config.daemon, daemon);
+    assert!(config.services.is_empty() && config.hooks.is_empty());
     assert!(config.shown().all(|shown| shown.origin == Origin::Default));
     assert_eq!(config.shown().count(), SETTINGS.len());
 }
@@ -95,6 +99,10 @@ audit_file = "logs/audit.jsonl"
 marker_file = 'marker.json'
 max_size = "1GiB"
 keep = 3
+
+[daemon]
+on_supervisor_death = "keep"
+listen = "[::1]:7070"
 "#;
 
 #[test]
@@ -134,9 +142,14 @@ fn every_setting_reaches_its_place() {
     let health = HealthSettings { memory_bytes_max: Some(512 << 20), wedge_timeout: None };
     assert_eq!(config.health, health);
     assert_eq!(config.watch_debounce, seconds(1));
+    let daemon = DaemonSettings {
+        on_supervisor_death: OnSupervisorDeath::Keep,
+        listen: Some("[::1]:7070".parse().unwrap()),
+    };
+    assert_eq!(config.daemon, daemon);
     assert!(config.shown().all(|shown| shown.origin != Origin::Default));
     // What is shown can be written into a file again.
-    let lines = config.values.iter().zip(&SETTINGS).map(|(given, setting)| {
+    let lines = config.values.0.iter().zip(&SETTINGS).map(|(given, setting)| {
         let (section, key) = (setting.section, setting.key);
         format!("{section}.{key} = {}\n", given.value.to_toml())
     });
@@ -199,7 +212,8 @@ fn all_ways_to_write_a_table_are_read() {
 
 #[test]
 fn unknown_names_are_shown_with_the_nearest_known_one() {
-    let text = "[defaults]\ndelay = \"1s\"\nmax_restart = 5\n\tkeep = 1\nwat = 1\n[trial]\n[service.web]\n";
+    let text =
+        "[defaults]\ndelay = \"1s\"\nmax_restart = 5\n\tkeep = 1\nwat = 1\n[trial]\n[xyzzy.web]\n";
     assert_eq!(
         report(text),
         "\
@@ -231,12 +245,12 @@ error: unknown section `[trial]`
   |  ^^^^^
 hint: did you mean `[trail]`?
 
-error: unknown section `[service]`
+error: unknown section `[xyzzy]`
  --> afresh.toml:7:2
   |
-7 | [service.web]
-  |  ^^^^^^^
-hint: the sections are `[defaults]` and `[trail]`"
+7 | [xyzzy.web]
+  |  ^^^^^
+hint: the sections are `[defaults]`, `[trail]`, `[daemon]`, `[service.NAME]`, `[opencode]` and `[hook.NAME]`"
     );
     let text = "delay = \"1s\"\ndelays = 1\n";
     assert_eq!(

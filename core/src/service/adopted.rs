@@ -10,11 +10,16 @@ use crate::time::Time;
 
 impl Service {
     /// Goes on with the counts of the supervisor before: the newest generation that it had, and its
-    /// restarts. Counts never go back.
-    pub fn resume(&mut self, generation: Generation, restarts: u64) {
+    /// restarts; none where that one ended in order, so that they are counted anew.
+    pub fn resume(&mut self, generation: Generation, restarts: Option<u64>) {
         self.generation = self.generation.max(generation);
-        self.restarts.total = self.restarts.total.max(restarts);
-        self.has_run |= generation > Generation::default();
+        match restarts {
+            Some(restarts) => {
+                self.restarts.total = self.restarts.total.max(restarts);
+                self.has_run |= generation > Generation::default();
+            }
+            None => self.begins_after = self.generation,
+        }
     }
 
     pub(super) fn adopted(
@@ -80,7 +85,7 @@ mod tests {
     #[test]
     fn an_adopted_instance_is_the_current_one_with_its_uptime_and_nothing_is_spawned() {
         let mut bench = bench();
-        bench.service.resume(Generation(4), 9);
+        bench.service.resume(Generation(4), Some(9));
         let input = adopted(&bench, 5, 120, AdoptedAs::Current);
         assert_eq!(bench.does(input.clone()), [Effect::Open { generation: Generation(5) }]);
         assert_eq!(bench.does(Input::Start), []);

@@ -68,6 +68,8 @@ pub struct Service {
     leaving: Vec<Leaver>,
     restarts: Restarts,
     generation: Generation,
+    /// The instance after this one is the first; those after that one are restarts.
+    begins_after: Generation,
     /// An instance has run at some time: a command that is missing now may be back soon.
     has_run: bool,
     last_exit: Option<Exit>,
@@ -93,6 +95,7 @@ impl Service {
             leaving: Vec::new(),
             restarts: Restarts::new(seed),
             generation: Generation::default(),
+            begins_after: Generation::default(),
             has_run: false,
             last_exit: None,
             last_ending: None,
@@ -357,7 +360,7 @@ impl Service {
     }
 
     fn spawn(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.generation != Generation::default() {
+        if self.generation != self.begins_after {
             self.restarts.total += 1;
         }
         let instance = self.spawn_as(Role::Current, now, effects);

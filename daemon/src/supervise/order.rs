@@ -15,7 +15,12 @@ impl Supervise {
     }
 
     /// Goes on with the counts of an earlier supervisor.
-    pub(crate) fn resume(&mut self, service: ServiceId, generation: Generation, restarts: u64) {
+    pub(crate) fn resume(
+        &mut self,
+        service: ServiceId,
+        generation: Generation,
+        restarts: Option<u64>,
+    ) {
         self.core.resume(service, generation, restarts);
     }
 

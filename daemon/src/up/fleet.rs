@@ -11,10 +11,11 @@ use afresh_core::definition::{ServiceDefinition, Until};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Input, Rest};
 
-use super::Up;
+use super::{Lines, Up};
 use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
 use crate::process::Command;
+use crate::store::service_log::{ServiceLogs, file_of};
 use crate::supervise::{Supervise, seed};
 
 /// The colours of names, by turns: cyan, yellow, green, magenta, blue, and the same brightly.
@@ -25,6 +26,10 @@ pub(super) struct Fleet {
     environment: Vec<(OsString, OsString)>,
     base: PathBuf,
     colours: bool,
+    /// Nobody reads along.
+    is_silent: bool,
+    pub(super) logs: ServiceLogs,
+    log_folder: PathBuf,
     members: BTreeMap<String, Member>,
     /// Not defined any more, and forgotten when they are down.
     leaving: Vec<ServiceId>,
@@ -39,11 +44,14 @@ struct Member {
 }
 
 impl Fleet {
-    pub(super) fn new(up: &Up) -> Self {
+    pub(super) fn new(up: &Up, logs: ServiceLogs) -> Self {
         Self {
+            logs,
+            log_folder: up.workspace.logs(),
             environment: up.environment.clone(),
             base: up.base.clone(),
             colours: up.colours,
+            is_silent: matches!(up.lines, Lines::File),
             members: BTreeMap::new(),
             leaving: Vec::new(),
             count: 0,
@@ -62,6 +70,7 @@ impl Fleet {
         for definition in services {
             let ServicePast { generation, restarts, .. } = past.of(&definition.name);
             let id = self.add(supervise, definition, width);
+            let restarts = past.was_killed().then_some(restarts);
             supervise.resume(id, Generation(generation), restarts);
         }
         self.order(supervise);
@@ -174,6 +183,7 @@ impl Fleet {
             policy,
             health,
             port,
+            log,
             ..
         } = &member.definition;
         let shown = harmless(name);
@@ -198,11 +208,11 @@ impl Fleet {
                 given: env.clone(),
             },
             policy: policy.clone(),
-            form: Form::Lines(prefix),
+            form: if self.is_silent { Form::Silent } else { Form::Lines(prefix) },
             health: health.clone(),
             ready_at_start: health.is_none(),
             port: port.clone(),
-            log: None,
+            log: Some(self.logs.open(file_of(&self.log_folder, name), *log)),
         }
     }
 }

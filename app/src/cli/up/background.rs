@@ -2,12 +2,13 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel, sync_channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use afresh_core::config::harmless;
 use afresh_core::control::{ServiceStatus, State};
 use afresh_core::limits::HERALD_QUEUE_MAX;
+use afresh_daemon::monotonic;
 use afresh_daemon::store::workspace::Workspace;
 
 use super::Arguments;
@@ -28,7 +29,7 @@ pub(super) fn start(
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let Some(stdout) = child.stdout.take() else { unreachable!("it is piped") };
-    let (sender, told) = channel();
+    let (sender, told) = sync_channel(HERALD_QUEUE_MAX);
     // It ends with the pipe: when the background closes it, or we end.
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -38,10 +39,10 @@ pub(super) fn start(
             }
         }
     });
-    let deadline = Instant::now() + arguments.wait;
+    let deadline = monotonic() + arguments.wait;
     let mut last: Option<Vec<ServiceStatus>> = None;
     let is_settled = loop {
-        match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match told.recv_timeout(deadline.saturating_sub(monotonic())) {
             Ok(all) => {
                 let is_settled = all.iter().all(is_settled);
                 last = Some(all);

@@ -1,0 +1,233 @@
+//! The keys of `[service.NAME]`, `[opencode]` and `[hook.NAME]`: parsing, the JSON Schema and the
+//! reference derive from these tables. How a service is restarted and stopped stands in the table of
+//! settings, and each service takes those keys as well.
+
+mod hook;
+mod opencode;
+mod service;
+
+use self::hook::HOOK;
+pub(super) use self::hook::SHAPES;
+use self::opencode::OPENCODE;
+use self::service::SERVICE;
+use super::kind::Kind;
+use super::settings::{SETTINGS, Scope, Setting};
+use super::tables::TableKind;
+
+/// One key.
+#[derive(Debug)]
+pub(super) struct Field {
+    /// The key, with dots where it stands in a table within the table.
+    pub(super) key: &'static str,
+    /// What it takes.
+    pub(super) form: Form,
+    /// What holds without it, as TOML or in words; empty where that is nothing.
+    pub(super) default: &'static str,
+    /// A value that it takes, as TOML.
+    pub(super) example: &'static str,
+    /// What it does, in one sentence.
+    pub(super) help: &'static str,
+}
+
+/// What a key takes.
+#[derive(Debug)]
+pub(super) enum Form {
+    /// One value.
+    One(Kind),
+    /// A program and its arguments.
+    Command,
+    /// Names of services.
+    Names,
+    /// Some of these words.
+    Words(&'static [&'static str]),
+    /// Variables and their values.
+    Variables,
+    /// Headers of HTTP and their values.
+    Headers,
+    /// Names of services, or a table that says how far each has to be.
+    Dependencies,
+    /// A number, or `host:port`.
+    Port,
+    /// One field of a JSON answer and its value.
+    JsonField,
+}
+
+impl TableKind {
+    /// What the table is about, in one sentence.
+    pub(super) const fn help(self) -> &'static str {
+        match self {
+            Self::Service => "A service that `afresh up` keeps alive.",
+            Self::Opencode => {
+                "`opencode serve` as a service that is ready-made: the heading alone is enough."
+            }
+            Self::Hook => "Who is told when something happens to a service of `afresh up`.",
+        }
+    }
+
+    /// The keys that no other table has, or that mean something else there.
+    pub(super) const fn own_fields(self) -> &'static [Field] {
+        match self {
+            Self::Service => &SERVICE,
+            Self::Opencode => &OPENCODE,
+            Self::Hook => &HOOK,
+        }
+    }
+
+    /// All keys that are not in the table of settings.
+    pub(super) fn fields(self) -> impl Iterator<Item = &'static Field> {
+        let own = self.own_fields();
+        let generic = if self == Self::Opencode { &SERVICE[..] } else { &[] };
+        let is_open = move |field: &&Field| {
+            self.replaced_by(field.key).is_none() && !own.iter().any(|own| own.key == field.key)
+        };
+        own.iter().chain(generic.iter().filter(is_open))
+    }
+
+    /// The settings of `[defaults]` that it takes as keys of its own.
+    pub(super) fn settings(self) -> impl Iterator<Item = &'static Setting> {
+        let takes = self != Self::Hook;
+        SETTINGS.iter().filter(move |setting| takes && setting.scope == Scope::Service)
+    }
+
+    /// What a key of the generic service is called here.
+    pub(super) fn replaced_by(self, key: &str) -> Option<&'static str> {
+        match (self, key) {
+            (Self::Opencode, "command") => Some("serve_command"),
+            (Self::Opencode, "port") => Some("serve_port"),
+            _ => None,
+        }
+    }
+
+    /// Keys of which at most one can be given.
+    pub(super) fn rivals(self) -> &'static [&'static [&'static str]] {
+        const PROBES: &[&str] = &["health.http", "health.tcp", "health.exec", "health.mcp"];
+        match self {
+            Self::Service => &[PROBES],
+            Self::Opencode => &[
+                PROBES,
+                &["policy", "auto_restart"],
+                &["delay", "restart_delay_ms"],
+                &["max_restarts", "max_restart_attempts"],
+            ],
+            Self::Hook => &[&["command", "webhook", "desktop"]],
+        }
+    }
+}
+
+/// Keys that say more about another one, and mean nothing without it.
+pub(super) const COMPANIONS: [(&str, &[&str]); 2] = [
+    ("health.http", &["health.status", "health.json", "health.headers"]),
+    ("webhook", &["shape", "headers"]),
+];
+
+/// What other tools call a key of ours, for hints.
+pub(super) const OTHER_WORDS: [(&str, &str); 12] = [
+    ("args", "command"),
+    ("cmd", "command"),
+    ("exec", "command"),
+    ("run", "command"),
+    ("restart", "policy"),
+    ("environment", "env"),
+    ("workdir", "cwd"),
+    ("working_dir", "cwd"),
+    ("directory", "cwd"),
+    ("healthcheck", "health"),
+    ("ports", "port"),
+    ("events", "on"),
+];
+
+const fn field(
+    key: &'static str,
+    form: Form,
+    default: &'static str,
+    example: &'static str,
+    help: &'static str,
+) -> Field {
+    Field { key, form, default, example, help }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{Config, FileKind, Source, load, schema};
+    use super::*;
+
+    fn loaded(text: &str) -> Config {
+        let source = Source { kind: FileKind::Workspace, path: "a", bytes: text.as_bytes() };
+        load(&[source], &[], &[]).unwrap_or_else(|errors| panic!("{text}\n{}", errors[0]))
+    }
+
+    /// The least table of each kind, with more lines in it.
+    fn table(kind: TableKind, lines: &str, is_given: impl Fn(&str) -> bool) -> String {
+        let line = |key: &str, line: &'static str| if is_given(key) { "" } else { line };
+        let needs = "[service.db]\ncommand = ['x']\n[service.api]\ncommand = ['x']\n";
+        match kind {
+            TableKind::Service => {
+                let command = line("command", "command = ['x']\n");
+                format!("{needs}[service.a]\n{command}{lines}")
+            }
+            TableKind::Opencode => format!("{needs}[opencode]\n{lines}"),
+            TableKind::Hook => format!("{needs}[hook.a]\n{lines}"),
+        }
+    }
+
+    #[test]
+    fn every_key_is_complete_and_takes_its_example() {
+        for kind in TableKind::ALL {
+            let mut keys = BTreeSet::new();
+            for field in kind.fields() {
+                let key = field.key;
+                assert!(keys.insert(key) && field.help.ends_with('.'), "{key}");
+                assert!(kind.settings().all(|setting| setting.key != key), "{key}");
+                let companion = COMPANIONS.iter().find(|(_, all)| all.contains(&key));
+                let other = match (kind, companion, key) {
+                    (_, Some((other, _)), _) => *other,
+                    (TableKind::Hook, None, "on" | "services") => "desktop",
+                    (_, None, "health.http" | "health.tcp" | "health.exec" | "health.mcp") => "",
+                    (_, None, key) if key.starts_with("health.") => "health.tcp",
+                    _ => "",
+                };
+                let other = kind.fields().find(|field| field.key == other);
+                let line = |field: &Field| format!("{} = {}\n", field.key, field.example);
+                let lines = other.map(line).unwrap_or_default() + &line(field);
+                loaded(&table(kind, &lines, |given| given == key));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_said_to_hold_without_a_key_does() {
+        for kind in [TableKind::Service, TableKind::Opencode] {
+            let probe = "health.http = 'http://localhost:4096/'\n";
+            let without = table(kind, probe, |_| false);
+            let without = loaded(&without);
+            for field in kind.fields().filter(|field| !field.default.is_empty()) {
+                if field.default.parse::<toml_edit::Value>().is_err() {
+                    continue;
+                }
+                let lines = format!("{probe}{} = {}\n", field.key, field.default);
+                let with = loaded(&table(kind, &lines, |_| false));
+                assert_eq!(with.services, without.services, "{}", field.key);
+            }
+        }
+    }
+
+    #[test]
+    fn the_schema_has_every_key() {
+        let schema = schema();
+        for kind in TableKind::ALL {
+            let table = &schema["properties"][kind.section()];
+            let table = match table["patternProperties"].as_object() {
+                Some(named) => named.values().next().expect("one pattern"),
+                None => table,
+            };
+            let settings = kind.settings().map(|setting| (setting.key, setting.help));
+            for (key, help) in kind.fields().map(|field| (field.key, field.help)).chain(settings) {
+                let path = format!("/properties/{}", key.replace('.', "/properties/"));
+                let property = table.pointer(&path).unwrap_or_else(|| panic!("{key}"));
+                assert_eq!(property["description"], help, "{key}");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A hook out of its table.
+
+use super::super::FileKind;
+use super::super::address::url_host;
+use super::super::error::{ConfigError, ErrorKind};
+use super::super::excerpt::printable;
+use super::super::fields::SHAPES;
+use super::super::kind::Value;
+use super::super::suggest::nearest;
+use super::Table;
+use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
+
+/// Makes a hook that is about some of these services.
+pub(super) fn make(table: &Table, services: &[Table]) -> Result<HookDefinition, Box<ConfigError>> {
+    let events = match table.list("on") {
+        Some(words) => {
+            let is_named = |event: &HookEvent| words.iter().any(|word| word == event.name());
+            HookEvent::ALL.into_iter().filter(is_named).collect()
+        }
+        None => HookEvent::ALL.to_vec(),
+    };
+    check_services(table, services)?;
+    Ok(HookDefinition {
+        name: table.name.clone(),
+        events,
+        services: table.list("services").unwrap_or_default().to_vec(),
+        target: target(table)?,
+    })
+}
+
+/// Your own file may be about services that only some projects have.
+fn check_services(table: &Table, services: &[Table]) -> Result<(), Box<ConfigError>> {
+    let Some(entry) = table.entry("services").filter(|entry| entry.from == FileKind::Workspace)
+    else {
+        return Ok(());
+    };
+    let is_known = |name: &String| services.iter().any(|service| service.name == *name);
+    let names = table.list("services").unwrap_or_default();
+    let Some(unknown) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
+    let message =
+        format!("hook `{}` is about `{}`, which is no service", table.name, printable(unknown));
+    let near = nearest(unknown, services.iter().map(|service| service.name.as_str()));
+    let hint = match near {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("define `[service.{}]`, or leave it out", printable(unknown)),
+    };
+    Err(entry.place.error(ErrorKind::BadValue, message, hint).into())
+}
+
+fn target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
+    if let Some(command) = table.list("command") {
+        return Ok(HookTarget::Command(command.to_vec()));
+    }
+    if let Some(url) = table.text("webhook") {
+        let shape = match table.text("shape") {
+            Some(word) => shape_of_word(&word),
+            None => shape_of_host(&url),
+        };
+        return Ok(HookTarget::Webhook { url, shape, headers: table.below("headers") });
+    }
+    match table.entry("desktop") {
+        Some(_) if table.value("desktop") == Some(&Value::Bool(true)) => Ok(HookTarget::Desktop),
+        Some(entry) => {
+            let message = format!("hook `{}` tells nobody", table.name);
+            let hint = "write `desktop = true`, or remove the hook".to_owned();
+            Err(entry.place.error(ErrorKind::BadValue, message, hint).into())
+        }
+        None => {
+            let message = format!("hook `{}` tells nobody", table.name);
+            Err(table.missing(message, "add one of `command`, `webhook` and `desktop`").into())
+        }
+    }
+}
+
+fn shape_of_word(word: &str) -> Shape {
+    let shapes = [Shape::Json, Shape::Slack, Shape::Discord, Shape::Ntfy];
+    let index = SHAPES.iter().position(|shape| *shape == word);
+    index.and_then(|index| shapes.get(index).copied()).unwrap_or_default()
+}
+
+/// The form that the host of a URL takes, where it is a known one.
+fn shape_of_host(url: &str) -> Shape {
+    let host = url_host(url).unwrap_or_default().to_ascii_lowercase();
+    match host.as_str() {
+        "hooks.slack.com" => Shape::Slack,
+        "discord.com" | "discordapp.com" | "canary.discord.com" | "ptb.discord.com" => {
+            Shape::Discord
+        }
+        "ntfy.sh" => Shape::Ntfy,
+        _ => Shape::Json,
+    }
+}

@@ -1,0 +1,286 @@
+//! Tables whose names are the person's own: services, hooks, and the ready-made `[opencode]`.
+//!
+//! Each file gives some of a table's entries; the stronger file wins entry by entry. What is made of
+//! them is checked as a whole, when all layers are there.
+
+mod content;
+mod dependencies;
+mod health;
+mod hook;
+mod lists;
+mod opencode;
+mod read;
+mod service;
+mod shown;
+
+use std::collections::BTreeMap;
+
+pub(super) use self::content::Content;
+pub(super) use self::shown::show;
+pub use self::shown::{ShownEntry, ShownTable};
+
+use super::FileKind;
+use super::error::{ConfigError, ErrorKind, Place};
+use super::fields::COMPANIONS;
+use super::kind::Value;
+use super::made::Values;
+use crate::definition::ServiceDefinition;
+use crate::hook::HookDefinition;
+use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVICES_MAX};
+
+/// Which table it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableKind {
+    /// `[service.NAME]`.
+    Service,
+    /// `[opencode]`.
+    Opencode,
+    /// `[hook.NAME]`.
+    Hook,
+}
+
+impl TableKind {
+    pub(super) const ALL: [Self; 3] = [Self::Service, Self::Opencode, Self::Hook];
+
+    /// The first part of the heading.
+    pub(super) const fn section(self) -> &'static str {
+        match self {
+            Self::Service => "service",
+            Self::Opencode => "opencode",
+            Self::Hook => "hook",
+        }
+    }
+
+    /// The heading, as people are told of it.
+    pub(super) const fn heading(self) -> &'static str {
+        match self {
+            Self::Service => "service.NAME",
+            Self::Opencode => "opencode",
+            Self::Hook => "hook.NAME",
+        }
+    }
+}
+
+/// One table, of one file or of several.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Table {
+    kind: TableKind,
+    name: String,
+    /// Where its name stands, in the weakest file that has it.
+    place: Place,
+    /// Whose file that is.
+    from: FileKind,
+    entries: Vec<Entry>,
+}
+
+/// One value of a table.
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    /// The key with its dots, such as `health.http` or `env.PORT`.
+    path: String,
+    content: Content,
+    place: Place,
+    from: FileKind,
+}
+
+impl Table {
+    fn entry(&self, path: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.path == path)
+    }
+
+    fn value(&self, path: &str) -> Option<&Value> {
+        match &self.entry(path)?.content {
+            Content::One(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        self.value(path).map(ToString::to_string)
+    }
+
+    fn list(&self, path: &str) -> Option<&[String]> {
+        match &self.entry(path)?.content {
+            Content::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The entries below a key, by their own names.
+    fn below(&self, path: &str) -> Vec<(String, String)> {
+        let name =
+            |entry: &Entry| Some(entry.path.strip_prefix(path)?.strip_prefix('.')?.to_owned());
+        let pair = |entry: &Entry| match &entry.content {
+            Content::One(value) => Some((name(entry)?, value.to_string())),
+            _ => None,
+        };
+        self.entries.iter().filter_map(pair).collect()
+    }
+
+    /// The first entry that is this key, or below it.
+    fn first_under(&self, path: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| is_under(&entry.path, path))
+    }
+
+    fn missing(&self, message: String, hint: &str) -> ConfigError {
+        self.place.error(ErrorKind::Missing, message, hint.to_owned())
+    }
+
+    /// Takes over what a stronger file says.
+    fn overlay(&mut self, stronger: Self) {
+        for entry in &stronger.entries {
+            let groups = self.kind.rivals().iter();
+            for group in groups.filter(|group| group.contains(&entry.path.as_str())) {
+                let rival = |path: &str| path != entry.path && group.contains(&path);
+                let lost: Vec<&[&str]> = (COMPANIONS.iter())
+                    .filter(|(key, _)| rival(key))
+                    .map(|(_, companions)| *companions)
+                    .collect();
+                let goes = |path: &str| {
+                    rival(path) || lost.iter().flat_map(|c| c.iter()).any(|key| is_under(path, key))
+                };
+                self.entries.retain(|entry| !goes(&entry.path));
+            }
+        }
+        let places: BTreeMap<String, usize> =
+            self.entries.iter().enumerate().map(|(at, entry)| (entry.path.clone(), at)).collect();
+        for entry in stronger.entries {
+            match places.get(&entry.path) {
+                Some(at) => self.entries[*at] = entry,
+                None => self.entries.push(entry),
+            }
+        }
+    }
+
+    /// Entries that say more about a key that is not there.
+    fn check_companions(&self, errors: &mut Errors<'_>) {
+        let kinds = COMPANIONS.iter().filter(|(key, _)| self.kind.fields().any(|f| f.key == *key));
+        for (key, companions) in kinds.filter(|(key, _)| self.entry(key).is_none()) {
+            for entry in companions.iter().filter_map(|path| self.first_under(path)) {
+                let message = format!("`{}` goes with `{key}`, which is not given", entry.path);
+                let hint = format!("remove it, or add `{key}`");
+                errors.push(entry.place.error(ErrorKind::Conflict, message, hint));
+            }
+        }
+    }
+}
+
+/// Whether a path is this key, or below it.
+fn is_under(path: &str, key: &str) -> bool {
+    path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Puts the tables of a stronger file over those that are there.
+pub(super) fn overlay(tables: &mut Vec<Table>, stronger: Vec<Table>) {
+    for table in stronger {
+        let same = |other: &&mut Table| other.kind == table.kind && other.name == table.name;
+        match tables.iter_mut().find(same) {
+            Some(weaker) => weaker.overlay(table),
+            None => tables.push(table),
+        }
+    }
+}
+
+/// What is made of the tables.
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) services: Vec<ServiceDefinition>,
+    pub(super) hooks: Vec<HookDefinition>,
+}
+
+/// Makes services and hooks; what is wrong is added to the errors.
+pub(super) fn make(tables: &[Table], values: &Values, errors: &mut Vec<ConfigError>) -> Made {
+    let mut made = Made::default();
+    let mut errors = Errors { all: errors, limit: CONFIG_ERRORS_MAX };
+    let of_kind = |kind| tables.iter().filter(move |table| table.kind == kind);
+    check_counts(tables, &mut errors);
+    let mut defined = Vec::new();
+    for table in of_kind(TableKind::Opencode) {
+        if let Some(twin) = of_kind(TableKind::Service).find(|other| other.name == table.name) {
+            let message = "`opencode` is defined twice".to_owned();
+            let hint = format!(
+                "keep `[opencode]` or `[service.opencode]`: the other is at {}",
+                table.place.origin
+            );
+            errors.push(twin.place.error(ErrorKind::Conflict, message, hint));
+        }
+        if opencode::is_enabled(table) {
+            defined.push(opencode::as_service(table));
+        }
+    }
+    for table in of_kind(TableKind::Service) {
+        // Part of a service of some other project: in this one there is nothing to be changed.
+        if table.from == FileKind::User && table.entry("command").is_none() {
+            continue;
+        }
+        defined.push(table.clone());
+    }
+    check_names(&defined, &mut errors);
+    for table in &defined {
+        table.check_companions(&mut errors);
+        match service::make(table, values) {
+            Ok(service) => made.services.push(service),
+            Err(error) => errors.push(*error),
+        }
+    }
+    let opencode_is_off = of_kind(TableKind::Opencode).any(|table| !opencode::is_enabled(table));
+    dependencies::check(&defined, opencode_is_off, &mut errors);
+    for table in of_kind(TableKind::Hook) {
+        table.check_companions(&mut errors);
+        match hook::make(table, &defined) {
+            Ok(hook) => made.hooks.push(hook),
+            Err(error) => errors.push(*error),
+        }
+    }
+    made
+}
+
+fn check_counts(tables: &[Table], errors: &mut Errors<'_>) {
+    for (kind, max) in [(TableKind::Service, SERVICES_MAX), (TableKind::Hook, HOOKS_MAX)] {
+        if let Some(table) = tables.iter().filter(|table| table.kind == kind).nth(max) {
+            let message = format!("there are more than {max} {}s", kind.section());
+            let hint = "start several `afresh up`, each in its own workspace".to_owned();
+            errors.push(table.place.error(ErrorKind::TooMany, message, hint));
+        }
+    }
+}
+
+/// Names become parts of file names, and not every system tells large letters from small ones.
+fn check_names(services: &[Table], errors: &mut Errors<'_>) {
+    let mut names: BTreeMap<String, &Table> = BTreeMap::new();
+    for table in services {
+        match names.insert(table.name.to_ascii_lowercase(), table) {
+            Some(other) if other.name != table.name => {
+                let (one, two) = (&other.name, &table.name);
+                let message = format!("`{one}` and `{two}` are the same but for large letters");
+                let hint = format!("give one another name: `{one}` is at {}", other.place.origin);
+                errors.push(table.place.error(ErrorKind::Conflict, message, hint));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The errors of what is made, with the bound that those of one file have.
+struct Errors<'a> {
+    all: &'a mut Vec<ConfigError>,
+    limit: usize,
+}
+
+impl Errors<'_> {
+    fn push(&mut self, mut error: ConfigError) {
+        match self.all.len() {
+            len if len > self.limit => return,
+            len if len == self.limit => {
+                error.kind = ErrorKind::TooMany;
+                error.message = "too many errors: those from here on are not shown".to_owned();
+                error.hint = None;
+            }
+            _ => {}
+        }
+        self.all.push(error);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! The entries of a table in one file.
+
+use toml_edit::{Item, Key, TableLike, Value as Toml};
+
+use super::super::error::ErrorKind;
+use super::super::excerpt::printable;
+use super::super::fields::{Field, Form, OTHER_WORDS};
+use super::super::file::{Reader, entries, span, type_name, unknown_hint, value_span};
+use super::super::kind::Value;
+use super::super::settings::{SETTINGS, Scope};
+use super::super::{FileKind, leads_outside, outside_error};
+use super::{Content, Entry, Table, TableKind, is_under};
+use crate::limits::{CONFIG_LIST_LEN_MAX, HOOKS_MAX, NAME_CHARS_MAX, SERVICES_MAX};
+
+impl Reader<'_> {
+    /// `[service]` or `[hook]`, with everything in it.
+    pub(in super::super) fn tables(&mut self, kind: TableKind, key: &Key, item: &Item) {
+        let (section, heading) = (kind.section(), kind.heading());
+        let Some(tables) = item.as_table_like() else {
+            let message = format!("`{section}` must be a table, not {}", type_name(item));
+            let hint = format!("begin each with `[{heading}]`");
+            return self.error(ErrorKind::WrongType, message, span(key), Some(hint));
+        };
+        let max = if kind == TableKind::Hook { HOOKS_MAX } else { SERVICES_MAX };
+        for (count, (key, item)) in entries(tables).enumerate() {
+            // One more than there may be is enough to say so.
+            if self.is_full() || count > max {
+                return;
+            }
+            self.table(kind, key, item);
+        }
+    }
+
+    /// One table, which the key names.
+    pub(in super::super) fn table(&mut self, kind: TableKind, key: &Key, item: &Item) {
+        let name = key.get();
+        let Some(content) = item.as_table_like() else {
+            let message = match kind {
+                TableKind::Opencode => {
+                    format!("`opencode` must be a table, not {}", type_name(item))
+                }
+                _ => format!("`[{}]` needs a name for what it defines", kind.section()),
+            };
+            let hint = format!("begin it with `[{}]`", kind.heading());
+            return self.error(ErrorKind::WrongType, message, span(key), Some(hint));
+        };
+        if !is_name(name) {
+            let message = format!("`{}` is no name for a {}", printable(name), kind.section());
+            let hint = format!(
+                "a name has letters, digits, `-`, `_` and `.`, at most {NAME_CHARS_MAX}, and begins \
+                 with none of `-` and `.`"
+            );
+            return self.error(ErrorKind::BadValue, message, span(key), Some(hint));
+        }
+        let mut table = Table {
+            kind,
+            name: name.to_owned(),
+            place: self.place(span(key)),
+            from: self.kind,
+            entries: Vec::new(),
+        };
+        self.keys(&mut table, "", content);
+        self.check_rivals(&table);
+        self.read.tables.push(table);
+    }
+
+    fn keys(&mut self, table: &mut Table, prefix: &str, content: &dyn TableLike) {
+        for (key, item) in entries(content) {
+            if self.is_full() {
+                return;
+            }
+            // A dot within quotes is part of a name, and no name here has one.
+            if key.get().contains('.') {
+                self.unknown_entry(table, prefix, key);
+                continue;
+            }
+            let path = format!("{prefix}{}", key.get());
+            let mut fields = table.kind.fields();
+            let settings = &mut table.kind.settings();
+            if let Some(field) = fields.find(|field| field.key == path) {
+                self.field(table, field, key, item);
+            } else if let Some(setting) = settings.find(|setting| setting.key == path) {
+                let example = format!("{path} = {}", setting.default.to_toml());
+                let value = self.value(&path, &setting.kind, key, item, &example);
+                self.put(table, path, key, item, value.map(Content::One));
+            } else if table.kind.fields().any(|field| is_under(field.key, &path)) {
+                match item.as_table_like() {
+                    Some(inner) => self.keys(table, &format!("{path}."), inner),
+                    None => self.no_table(table.kind, &path, key, item),
+                }
+            } else {
+                self.unknown_entry(table, prefix, key);
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        table: &mut Table,
+        path: String,
+        key: &Key,
+        item: &Item,
+        content: Option<Content>,
+    ) {
+        let Some(content) = content else { return };
+        let place = self.place(value_span(key, item));
+        table.entries.push(Entry { path, content, place, from: self.kind });
+    }
+
+    fn field(&mut self, table: &mut Table, field: &'static Field, key: &Key, item: &Item) {
+        let path = field.key.to_owned();
+        let content = match &field.form {
+            Form::One(kind) => {
+                let example = format!("{path} = {}", field.example);
+                self.value(&path, kind, key, item, &example).map(Content::One)
+            }
+            Form::Variables | Form::Headers => return self.texts(table, field, key, item),
+            form => self.content(form, field, key, item),
+        };
+        if let Some(Content::One(value)) = &content
+            && self.kind == FileKind::Workspace
+            && leads_outside(value)
+        {
+            let place = self.place(value_span(key, item));
+            if !self.is_full() {
+                self.read.errors.push(outside_error(&path, &place, ""));
+            }
+            return;
+        }
+        self.put(table, path, key, item, content);
+    }
+
+    /// A table of variables or headers, as one entry for each.
+    fn texts(&mut self, table: &mut Table, field: &'static Field, key: &Key, item: &Item) {
+        let Some(texts) = item.as_table_like() else {
+            return self.misfit(field, "a table", key, item);
+        };
+        if texts.len() > CONFIG_LIST_LEN_MAX {
+            return self.too_long(field, key, item);
+        }
+        for (key, item) in entries(texts) {
+            let name = key.get();
+            let path = format!("{}.{name}", field.key);
+            let shown = printable(&path);
+            let text = match item.as_value() {
+                Some(Toml::String(text)) => Some(text.value().clone()),
+                Some(Toml::Integer(number)) => Some(number.value().to_string()),
+                Some(Toml::Float(number)) => Some(format!("{:?}", number.value())),
+                Some(Toml::Boolean(value)) => Some(value.value().to_string()),
+                _ => None,
+            };
+            let is_header = matches!(field.form, Form::Headers);
+            // No value is quoted: it may be a secret.
+            let (kind, message, at) = match &text {
+                _ if is_header && !is_header_name(name) => {
+                    let message = format!("`{shown}` is no name of a header");
+                    (ErrorKind::BadValue, message, span(key))
+                }
+                _ if name.is_empty() || name.contains(['=', '\0']) => {
+                    let message = format!("`{shown}` is no name of a variable");
+                    (ErrorKind::BadValue, message, span(key))
+                }
+                None => {
+                    let message = format!("`{shown}` must be a string, not {}", type_name(item));
+                    (ErrorKind::WrongType, message, value_span(key, item))
+                }
+                Some(text)
+                    if text.contains('\0') || is_header && text.contains(char::is_control) =>
+                {
+                    let message = format!("`{shown}` has a character that it cannot have");
+                    (ErrorKind::BadValue, message, value_span(key, item))
+                }
+                Some(text) => {
+                    let content = Content::One(Value::Text(text.clone().into()));
+                    self.put(table, path, key, item, Some(content));
+                    continue;
+                }
+            };
+            let hint = format!("for example `{} = {}`", field.key, field.example);
+            self.error(kind, message, at, Some(hint));
+        }
+    }
+
+    /// At most one of the keys that exclude each other.
+    fn check_rivals(&mut self, table: &Table) {
+        for group in table.kind.rivals() {
+            let mut given = table.entries.iter().filter(|e| group.contains(&e.path.as_str()));
+            let Some(first) = given.next() else { continue };
+            for second in given {
+                let message = format!("`{}` and `{}` exclude each other", first.path, second.path);
+                let hint = "keep one of the two".to_owned();
+                if !self.is_full() {
+                    self.read.errors.push(second.place.error(ErrorKind::Conflict, message, hint));
+                }
+            }
+        }
+    }
+
+    fn no_table(&mut self, kind: TableKind, path: &str, key: &Key, item: &Item) {
+        let example = kind.fields().find(|field| is_under(field.key, path));
+        let hint = example.map(|field| format!("for example `{} = {}`", field.key, field.example));
+        let message = format!("`{path}` must be a table, not {}", type_name(item));
+        self.error(ErrorKind::WrongType, message, value_span(key, item), hint);
+    }
+
+    fn unknown_entry(&mut self, table: &Table, prefix: &str, key: &Key) {
+        let (kind, name) = (table.kind, key.get());
+        let heading = match kind {
+            TableKind::Opencode => "[opencode]".to_owned(),
+            _ => format!("[{}.{}]", kind.section(), table.name),
+        };
+        let inside = match prefix.strip_suffix('.') {
+            Some(prefix) => format!("`{prefix}` of `{heading}`"),
+            None => format!("`{heading}`"),
+        };
+        // A name with a dot is none of ours, whatever it looks like.
+        let path = if name.contains('.') { String::new() } else { format!("{prefix}{name}") };
+        let setting = SETTINGS.iter().find(|setting| setting.key == path);
+        let is_key = |known: &str| {
+            kind.fields().any(|field| is_under(field.key, known))
+                || kind.settings().any(|setting| setting.key == known)
+        };
+        let deeper = kind.fields().find(|f| f.key.split_once('.').is_some_and(|(_, k)| k == name));
+        let other = OTHER_WORDS.iter().find(|(word, ours)| *word == name && is_key(ours));
+        let hint = match (kind.replaced_by(&path), setting, deeper, other) {
+            (Some(here), ..) => format!("in `{heading}` this is `{here}`"),
+            (_, Some(setting), ..) if setting.scope == Scope::Mcp && kind != TableKind::Hook => {
+                format!(
+                    "`{path}` is for `afresh mcp`: put it into `[defaults]`, where that reads it"
+                )
+            }
+            (_, _, Some(field), _) => format!("write `{}`", field.key),
+            (_, Some(setting), ..) if setting.scope == Scope::Afresh => {
+                format!("`{path}` belongs in `[{}]`", setting.section)
+            }
+            (_, _, _, Some((_, ours))) => format!("that is `{ours}` here"),
+            _ => {
+                let part = |key: &'static str| key.strip_prefix(prefix)?.split('.').next();
+                let settings = kind.settings().map(|setting| setting.key);
+                let keys = kind.fields().map(|field| field.key).chain(settings);
+                unknown_hint(name, keys.filter_map(part))
+            }
+        };
+        let message = format!("unknown key `{}` in {inside}", printable(name));
+        self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
+    }
+}
+
+/// Letters and digits with something between them: it becomes part of file names and of URLs.
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && !name.starts_with(['-', '.'])
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn is_header_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_fit_for_files_and_urls() {
+        for name in ["a", "api", "My_api-2.0", "0", &"x".repeat(64)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "-a", ".a", "..", "a b", "a/b", "é", "a\0", "a\n", &"x".repeat(65)] {
+            assert!(!is_name(name), "{name:?}");
+        }
+    }
+}

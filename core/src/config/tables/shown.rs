@@ -1,0 +1,90 @@
+//! A table as it is shown to people, without its secrets.
+
+use serde_json::{Value as Json, json};
+
+use super::super::error::Origin;
+use super::super::fields::Form;
+use super::content::to_toml;
+use super::{Entry, Table, TableKind, opencode};
+use crate::audit::redact::redact_value;
+
+/// A service, a hook or `[opencode]`, as it is in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownTable {
+    /// What stands in the brackets, such as `service.api`.
+    pub heading: String,
+    /// Where it is defined.
+    pub origin: Origin,
+    /// Its values; what the defaults give is not among them.
+    pub entries: Vec<ShownEntry>,
+}
+
+/// One value of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownEntry {
+    /// The key with its dots, as it is written in a file.
+    pub key: String,
+    /// The value; what looks like a secret is left out.
+    pub value: Json,
+    /// The same as it is written in a file.
+    pub toml: String,
+    /// Which file gave it.
+    pub origin: Origin,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// Shows a table.
+pub(in super::super) fn show(table: &Table) -> ShownTable {
+    let mut entries: Vec<Entry> = table.entries.clone();
+    if table.kind == TableKind::Opencode {
+        entries.extend(opencode::built_in(table));
+        let is_of = |entry: &Entry, key: &str| super::is_under(&entry.path, key);
+        let rank = |entry: &Entry| table.kind.fields().position(|field| is_of(entry, field.key));
+        entries.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
+    }
+    let name = toml_edit::Key::new(table.name.as_str());
+    ShownTable {
+        heading: match table.kind {
+            TableKind::Opencode => "opencode".to_owned(),
+            kind => format!("{}.{name}", kind.section()),
+        },
+        origin: table.place.origin.clone(),
+        entries: entries.iter().map(|entry| shown(table, entry)).collect(),
+    }
+}
+
+fn shown(table: &Table, entry: &Entry) -> ShownEntry {
+    let field = table.kind.fields().find(|field| super::is_under(&entry.path, field.key));
+    let setting = table.kind.settings().find(|setting| setting.key == entry.path);
+    let name = match field {
+        Some(field) if matches!(field.form, Form::Variables | Form::Headers) => {
+            entry.path.get(field.key.len() + 1..)
+        }
+        _ => None,
+    };
+    let key = match (field, name) {
+        (Some(field), Some(name)) => format!("{}.{}", field.key, toml_edit::Key::new(name)),
+        _ => entry.path.clone(),
+    };
+    let value = without_secrets(name.unwrap_or(&entry.path), entry.content.to_json());
+    ShownEntry {
+        key,
+        toml: to_toml(&value),
+        value,
+        origin: entry.place.origin.clone(),
+        help: field.map(|field| field.help).or(setting.map(|s| s.help)).unwrap_or_default(),
+    }
+}
+
+fn without_secrets(name: &str, value: Json) -> Json {
+    // Whoever knows the path of a webhook can write to it.
+    if let ("webhook", Some(url)) = (name, value.as_str()) {
+        let host = url.split('/').take(3).collect::<Vec<_>>().join("/");
+        let host = host.split(['?', '#']).next().unwrap_or_default();
+        return json!(if host == url { url.to_owned() } else { format!("{host}/[redacted]") });
+    }
+    let mut named = json!({ name: value });
+    redact_value(&mut named);
+    named[name].take()
+}
