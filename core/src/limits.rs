@@ -343,6 +343,11 @@ pub const HEALTH_ADDRESSES_MAX: usize = 8;
 /// that is killed takes up to three times [`KILL_PATIENCE`] to be gone.
 pub const HEALTH_OVERTIME: Duration = Duration::from_secs(10);
 
+/// How long the first request to a service that is not ready is waited for; each further one that gets
+/// no answer has twice as long, up to the configured time. A server that can answer does so in
+/// milliseconds; one that is slow at first gets the time all the same, a little later.
+pub const HEALTH_PATIENCE_MIN: Duration = Duration::from_millis(250);
+
 /// How long the figure of a service's processor time is waited for; then it counts as idle.
 pub const HEALTH_SAMPLE_WAIT: Duration = Duration::from_secs(2);
 

@@ -136,6 +136,8 @@ struct Watched {
     ready: bool,
     /// When it has to be ready; none is any time.
     ready_before: Option<Time>,
+    /// Probes without an answer before it was ready.
+    silences: u32,
     /// In a row, since it was ready.
     failures: u32,
     /// When the first of them was.
@@ -235,6 +237,7 @@ impl Health {
             since: now,
             ready: false,
             ready_before: self.check.ready_timeout.map(|timeout| now + timeout),
+            silences: 0,
             failures: 0,
             failing_since: now,
             sample: None,
@@ -268,7 +271,11 @@ impl Health {
         match watched.step {
             Step::Resting { .. } => {
                 self.number += 1;
-                let (number, timeout) = (self.number, self.check.timeout);
+                let number = self.number;
+                let timeout = match watched.ready {
+                    true => self.check.timeout,
+                    false => self.check.patience(watched.silences),
+                };
                 watched.step = Step::Probing { number, until: now + timeout + HEALTH_OVERTIME };
                 effects.push(Effect::Probe { generation, number, timeout });
             }
@@ -295,6 +302,7 @@ impl Health {
         };
         self.last_error = Some(why.clone());
         if !watched.ready {
+            watched.silences = watched.silences.saturating_add(is_silent.into());
             watched.step = Step::Resting { until: now + self.check.ready_interval };
             return;
         }
