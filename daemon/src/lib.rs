@@ -3,6 +3,7 @@
 pub mod control;
 mod definition;
 mod doctor;
+mod events;
 mod keep;
 mod logs;
 mod mcp;

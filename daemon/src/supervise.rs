@@ -22,6 +22,7 @@ pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
 use crate::definition::{Definition, Surroundings, Talker};
+use crate::events::Events;
 use crate::logs::Logs;
 use crate::os::PipeWriter;
 use crate::output::now;
@@ -52,6 +53,8 @@ pub(crate) struct Supervise {
     sharers: Arc<AtomicUsize>,
     /// Counts what was told.
     changes: watch::Sender<u64>,
+    /// What was told, for the control API.
+    events: Events,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -98,6 +101,7 @@ impl Supervise {
             turns: VecDeque::new(),
             sharers: Arc::default(),
             changes: watch::Sender::new(0),
+            events: Events::new(),
         }
     }
 
@@ -127,8 +131,7 @@ impl Supervise {
         let effects = self.core.handle(self.now(), service, input);
         self.perform(effects).await;
         if is_news {
-            // No event says so, and somebody may wait for just that.
-            self.changes.send_modify(|count| *count += 1);
+            self.now_serves(service);
         }
     }
 
@@ -197,6 +200,7 @@ impl Supervise {
 
     /// Records something, and leaves the log alone.
     pub(crate) fn record(&self, record: Record) {
+        self.events.push(&record);
         self.around.trail.append(record);
     }
 
@@ -209,7 +213,7 @@ impl Supervise {
     /// Records something about afresh itself, and logs it.
     pub(crate) fn note(&self, record: Record) {
         self.around.stderr.log(&record.message);
-        self.around.trail.append(record);
+        self.record(record);
     }
 
     /// Does what is still to be done, in order.

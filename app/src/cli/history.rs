@@ -70,9 +70,22 @@ enum LevelName {
 
 /// Where the records begin.
 #[derive(Clone, Copy, Debug)]
-enum Since {
+pub(super) enum Since {
     Ago(Duration),
     At(Stamp),
+}
+
+impl Since {
+    /// When that was.
+    pub(super) fn stamp(self) -> Stamp {
+        match self {
+            Self::At(stamp) => stamp,
+            Self::Ago(ago) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                Stamp::since_unix_epoch(now.unwrap_or_default()).earlier_by(ago)
+            }
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
@@ -135,15 +148,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
 
 impl Arguments {
     fn filter(&self) -> Filter {
-        let since = self.since.map(|since| match since {
-            Since::At(stamp) => stamp,
-            Since::Ago(ago) => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH);
-                Stamp::since_unix_epoch(now.unwrap_or_default()).earlier_by(ago)
-            }
-        });
         Filter {
-            since,
+            since: self.since.map(Since::stamp),
             service: self.service.clone(),
             event_type: self.event.clone(),
             level_min: self.level.map(|level| match level {
@@ -292,7 +298,7 @@ fn says(message: &str, reason: &str) -> bool {
 }
 
 /// Reads `1h`, `2026-11-15`, `2026-11-15T08:42:00Z` or the same with an offset.
-fn parse_since(text: &str) -> Result<Since, String> {
+pub(super) fn parse_since(text: &str) -> Result<Since, String> {
     if let Some(stamp) = parse_stamp(text) {
         return Ok(Since::At(stamp));
     }

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod history;
 pub(crate) mod keep;
@@ -12,7 +13,9 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod restart;
+pub(crate) mod start;
 pub(crate) mod status;
+pub(crate) mod stop;
 
 use clap::{Parser, Subcommand};
 
@@ -51,8 +54,11 @@ pub(crate) enum Command {
     Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
     Status(status::Arguments),
+    Start(start::Arguments),
+    Stop(stop::Arguments),
     Restart(restart::Arguments),
     Logs(logs::Arguments),
+    Events(events::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -61,6 +67,9 @@ pub(crate) enum Command {
     Man(man::Arguments),
     #[command(visible_alias = "codes")]
     ExitCodes(exit_codes::Arguments),
+    /// The names of the services here, one a line, for the completion of shells
+    #[command(name = "__services", hide = true)]
+    Services,
     /// The server that `demo` calls
     #[command(name = "__demo-server", hide = true)]
     DemoServer(demo::ServeArguments),

@@ -127,6 +127,38 @@ impl Service {
     }
 }
 
+impl State {
+    /// The words for all of them.
+    pub const WORDS: [&str; 10] = [
+        "starting",
+        "ready",
+        "running",
+        "restarting",
+        "backing off",
+        "crash loop",
+        "stopping",
+        "failed",
+        "stopped",
+        "finished",
+    ];
+
+    /// The word for it.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Restarting => "restarting",
+            Self::BackingOff { .. } => "backing off",
+            Self::CrashLoop { .. } => "crash loop",
+            Self::Stopping => "stopping",
+            Self::Failed { .. } => "failed",
+            Self::Stopped => "stopped",
+            Self::Finished => "finished",
+        }
+    }
+}
+
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next_try = |f: &mut fmt::Formatter<'_>, word: &str, millis: &u64| {

@@ -30,7 +30,7 @@ impl Supervise {
                 "{title} left a process that cannot be ended: {name} (pid {pid}); end it by hand"
             );
             self.log_about(service, &text);
-            self.around.trail.append(Record {
+            self.record(Record {
                 level: Level::Error,
                 logger: self.around.logger.to_owned(),
                 message: text,
