@@ -3,6 +3,7 @@
 pub mod control;
 mod definition;
 mod doctor;
+mod events;
 mod health;
 mod keep;
 mod logs;
@@ -25,7 +26,7 @@ pub use self::mcp::{Mcp, mcp};
 pub use self::os::{HOME_VARIABLE, detach, is_variable, leave_session};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
-pub use self::up::{Lines, LockError, Reload, Show, Up, UpError, up};
+pub use self::up::{Lines, LockError, Reload, Show, Up, UpError, up, up_holder};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

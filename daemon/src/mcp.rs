@@ -120,7 +120,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let about = About::of(&keep, Face::Mcp);
     let mut front =
         Front::new(conversation, supervise, service, wires, guard, about.clone(), trace);
-    let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
+    let mut control = Control::start(keep.control.take(), None, about, &front.supervise);
     front.drive(signals, arrivals, &mut control, abandoned).await;
     let was_left = front.leaving;
     let (mut supervise, mut wires, trace) = front.end();

@@ -23,6 +23,7 @@ pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
 use crate::definition::{Definition, Surroundings, Talker};
+use crate::events::Events;
 use crate::health::{Asked, Checks, Found};
 use crate::logs::Logs;
 use crate::os::PipeWriter;
@@ -61,6 +62,8 @@ pub(crate) struct Supervise {
     briefs: Briefs,
     /// Which of them check whom.
     checking: BTreeMap<ServiceId, Asked>,
+    /// What was told, for the control API.
+    events: Events,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -114,6 +117,7 @@ impl Supervise {
             checks: Checks::new(start),
             briefs: Briefs::default(),
             checking: BTreeMap::new(),
+            events: Events::new(),
         }
     }
 
@@ -146,8 +150,7 @@ impl Supervise {
         let effects = self.core.handle(self.now(), service, input);
         self.perform(effects).await;
         if is_news {
-            // No event says so, and somebody may wait for just that.
-            self.changes.send_modify(|count| *count += 1);
+            self.now_serves(service);
         }
     }
 

@@ -5,13 +5,14 @@ mod lock;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afresh_core::audit::past::Past;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
-use afresh_core::control::{Face, ServiceStatus};
+use afresh_core::control::{Face, Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer};
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::limits::{
     LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL,
@@ -22,8 +23,8 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use self::fleet::Fleet;
 use self::lock::Lock;
-pub use self::lock::LockError;
-use crate::control::{About, Control, RuntimeFolders};
+pub use self::lock::{LockError, up_holder};
+use crate::control::{About, Ask, Bound, Control, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::keep::{self, KeepError, Wish};
 use crate::os::{self, Asked, Signals};
@@ -49,6 +50,8 @@ pub struct Up {
     pub version: &'static str,
     /// Where the control socket may be.
     pub control: RuntimeFolders,
+    /// Where the control API listens besides; none for nowhere.
+    pub listen: Option<SocketAddr>,
     /// What services get besides their own variables.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder that their paths count from.
@@ -102,6 +105,7 @@ pub fn up(mut up: Up) -> Result<i32, UpError> {
 }
 
 async fn run(mut up: Up) -> Result<i32, KeepError> {
+    let bound = up.listen.map(Bound::bind).transpose().map_err(KeepError::Listen)?;
     let signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
@@ -114,7 +118,8 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     let about = About::new(Face::Up, None, &up.workspace, up.version);
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&up));
-    let control = Control::start(Some(up.control.clone()), about.clone(), supervise.stderr());
+    let listen = bound.map(|bound| keep::guarded(bound, &up.workspace)).transpose()?;
+    let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);
     let logs = keep::start_logs(&supervise)?;
     let mut fleet = Fleet::new(&up, logs);
     if past.was_killed() {
@@ -243,7 +248,7 @@ impl Daemon {
                     continue;
                 }
                 ask = self.control.next() => {
-                    self.control.answer(&mut self.supervise, ask).await;
+                    self.answer(ask).await;
                     continue;
                 }
                 asked = self.signals.next() => self.wish_of(asked),
@@ -272,25 +277,56 @@ impl Daemon {
     async fn follow(&mut self, wish: Option<Wish>) {
         match wish {
             None => {}
-            Some(Wish::Restart(_) | Wish::Reload) if self.stopping_since.is_some() => {
+            Some(Wish::Restart(_)) if self.stopping_since.is_some() => {
                 self.supervise.log("nothing is begun any more: afresh is stopping");
             }
             Some(Wish::Restart(reason)) => self.supervise.input(&Input::Restart { reason }).await,
-            Some(Wish::Reload) => self.reload().await,
-            Some(Wish::Stop(why)) => {
-                self.stopping_since = Some(Instant::now());
-                self.supervise.log(&format!("{why}: stopping"));
-                self.supervise.shut_down().await;
-            }
+            Some(Wish::Reload) => drop(self.reload("SIGHUP").await),
+            Some(Wish::Stop(why)) => self.stop(why).await,
             Some(Wish::Hurry) => self.supervise.hurry_up().await,
         }
     }
 
-    async fn reload(&mut self) {
+    async fn stop(&mut self, why: &str) {
+        self.stopping_since = Some(Instant::now());
+        self.supervise.log(&format!("{why}: stopping"));
+        self.supervise.shut_down().await;
+    }
+
+    /// Answers a question of the control API.
+    async fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Reload { reason, answer } => {
+                let done = self.reload(&reason).await;
+                // Whoever asked may have gone.
+                answer.send(done).ok();
+            }
+            Ask::Shutdown { reason, answer } => {
+                let ids = self.supervise.core().services();
+                let up = ids.filter(|(_, service)| service.rest().is_none()).map(|(id, _)| id);
+                let stopping = up.map(|id| self.supervise.name(id)).collect();
+                if self.stopping_since.is_none() {
+                    self.stop(&reason).await;
+                }
+                answer.send(Ok(ShutdownAnswer { stopping })).ok();
+            }
+            ask => self.control.answer(&mut self.supervise, ask).await,
+        }
+    }
+
+    /// Reads the configuration again; a bad one changes nothing.
+    async fn reload(&mut self, why: &str) -> Result<ReloadAnswer, Refusal> {
+        if self.stopping_since.is_some() {
+            return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
+        }
         match (self.up.reload)() {
-            Ok(services) => self.fleet.apply(&mut self.supervise, services).await,
-            Err(why) => {
-                self.supervise.log(&format!("the configuration stays as it was:\n{why}"));
+            Ok(services) => {
+                self.supervise.log(&format!("{why}: reading the configuration again"));
+                Ok(self.fleet.apply(&mut self.supervise, services).await)
+            }
+            Err(wrong) => {
+                self.supervise.log(&format!("the configuration stays as it was:\n{wrong}"));
+                Err(Refusal::new(format!("the configuration stays as it was\n{wrong}")))
             }
         }
     }

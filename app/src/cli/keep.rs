@@ -1,6 +1,7 @@
 //! `afresh keep`.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{Flag, parse_size};
@@ -45,6 +46,11 @@ pub(crate) struct Arguments {
     /// Run this many of it at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     copies: u32,
+
+    /// Also serve the control API here: 127.0.0.1:PORT, [::1]:PORT, localhost:PORT or a bare PORT; port 0
+    /// takes any that is free. Who asks needs the token in the state folder (see docs/guide/api.md)
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    listen: Option<SocketAddr>,
 
     // Last, because their headings would also stand over what follows.
     #[command(flatten)]
@@ -228,6 +234,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
+        listen: arguments.listen,
         stdin: arguments.copies == 1,
         health: arguments.health.check(),
         port: arguments.health.port(),
@@ -253,9 +260,54 @@ fn variables(
     variables
 }
 
+/// An address of this machine alone.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    let parsed = match port.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        Err(_) => text.parse::<SocketAddr>(),
+    };
+    match parsed {
+        Ok(address) if address.ip().is_loopback() => Ok(address),
+        Ok(_) => {
+            Err("others could reach it: only 127.0.0.1, [::1] and localhost are allowed".into())
+        }
+        Err(_) => Err(format!("`{text}` is not of the form 127.0.0.1:PORT")),
+    }
+}
+
 fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not of the form NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_taken() {
+        for (text, address) in [
+            ("8900", "127.0.0.1:8900"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("127.0.0.1:8900", "127.0.0.1:8900"),
+            ("[::1]:8900", "[::1]:8900"),
+        ] {
+            assert_eq!(parse_address(text).unwrap().to_string(), address);
+        }
+        for text in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "192.168.0.1:1",
+            "example.com:1",
+            "",
+            "localhost",
+            "1.2",
+            "99999",
+        ] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
     }
 }

@@ -160,6 +160,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         trail: config.trail.clone(),
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
+        listen: None,
         stdin: false,
         health: None,
         port: None,

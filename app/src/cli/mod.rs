@@ -5,6 +5,8 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod events;
 pub(crate) mod exit_codes;
 mod health;
 pub(crate) mod history;
@@ -12,8 +14,11 @@ pub(crate) mod keep;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod reload;
 pub(crate) mod restart;
+pub(crate) mod start;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod up;
 
 use clap::{Parser, Subcommand};
@@ -55,9 +60,14 @@ pub(crate) enum Command {
     Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
     Up(up::Arguments),
+    Down(down::Arguments),
+    Reload(reload::Arguments),
     Status(status::Arguments),
+    Start(start::Arguments),
+    Stop(stop::Arguments),
     Restart(restart::Arguments),
     Logs(logs::Arguments),
+    Events(events::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -66,6 +76,9 @@ pub(crate) enum Command {
     Man(man::Arguments),
     #[command(visible_alias = "codes")]
     ExitCodes(exit_codes::Arguments),
+    /// The names of the services here, one a line, for the completion of shells
+    #[command(name = "__services", hide = true)]
+    Services,
     /// The server that `demo` calls
     #[command(name = "__demo-server", hide = true)]
     DemoServer(demo::ServeArguments),

@@ -1,7 +1,7 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 29] = [
+pub const EVENT_TYPES: [&str; 31] = [
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
@@ -13,6 +13,8 @@ pub const EVENT_TYPES: [&str; 29] = [
     "server_exited",
     "server_crashed",
     "server_spawn_failed",
+    "server_start_requested",
+    "server_stop_requested",
     "server_restart_requested",
     "server_exiting_for_restart",
     "server_restart_throttled",

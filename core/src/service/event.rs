@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::exit::{Ending, Exit, SpawnFailure};
+use super::wish::Wish;
 use crate::audit::{Level, Record};
 use crate::health;
 use crate::id::Generation;
@@ -79,6 +80,8 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Somebody asked for a start or a stop. On disk before it is done.
+    Wished(Wish),
     /// The restart is on record; the instance goes now. On disk before it does.
     ExitingForRestart {
         /// The process that goes.
@@ -154,7 +157,10 @@ pub enum StopReason {
 impl Event {
     /// Whether the event announces what is about to be done, and so must be on disk before.
     pub const fn is_announcement(&self) -> bool {
-        matches!(self, Self::RestartRequested { .. } | Self::ExitingForRestart { .. })
+        matches!(
+            self,
+            Self::RestartRequested { .. } | Self::ExitingForRestart { .. } | Self::Wished(_)
+        )
     }
 
     /// The record of the trail. `title` is how people call the service, `name` its key.
@@ -214,6 +220,7 @@ impl Event {
             ),
             Self::Stopped(reason) => stopped(title, reason),
             Self::Health(event) => event.parts(title),
+            Self::Wished(wish) => wish.parts(title),
             Self::Adopted { .. }
             | Self::CandidateStarted { .. }
             | Self::SpareStarted { .. }
@@ -318,7 +325,7 @@ impl Event {
     }
 }
 
-type Parts = (Level, &'static str, String, Vec<(&'static str, Value)>);
+pub(super) type Parts = (Level, &'static str, String, Vec<(&'static str, Value)>);
 
 fn exited(title: &str, pid: Option<u32>, exit: Exit, ending: &Ending, uptime: Duration) -> Parts {
     let failed = matches!(

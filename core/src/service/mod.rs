@@ -36,6 +36,7 @@ mod spare;
 mod state;
 mod stop;
 mod swap;
+mod wish;
 
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Instance, Process, Role, Want};
 use self::swap::Candidate;
+pub use self::wish::Wish;
 use crate::id::Generation;
 use crate::policy::{Policy, RestartMode};
 use crate::time::Time;

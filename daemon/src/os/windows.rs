@@ -18,6 +18,9 @@ use tokio::signal::windows::{
     CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
 };
 use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::Security::Cryptography::{
+    BCRYPT_USE_SYSTEM_PREFERRED_RNG, BCryptGenRandom,
+};
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, FILE_ADD_FILE, FILE_FLAG_BACKUP_SEMANTICS, FILE_SHARE_DELETE,
     FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE,
@@ -153,6 +156,24 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 /// Opens a file to append to and read from, which is made if need be.
 pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).open(path)
+}
+
+/// Makes a file that was not there. The user's folders are the user's alone here.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let count = u32::try_from(N).map_err(io::Error::other)?;
+    let (none, best) = (std::ptr::null_mut(), BCRYPT_USE_SYSTEM_PREFERRED_RNG);
+    // SAFETY: exactly `count` bytes are written, into an array of that length that outlives the call.
+    let status = unsafe { BCryptGenRandom(none, bytes.as_mut_ptr(), count, best) };
+    match status {
+        0 => Ok(bytes),
+        status => Err(io::Error::other(format!("no random bytes: status {status}"))),
+    }
 }
 
 /// Cuts a file that was opened to append, and so has not the right to it.

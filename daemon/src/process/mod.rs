@@ -70,7 +70,7 @@ pub(crate) use self::host::{Processes, StartError, Stdio};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
-pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree};
+pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]
