@@ -1,7 +1,7 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 28] = [
+pub const EVENT_TYPES: [&str; 29] = [
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
@@ -22,6 +22,7 @@ pub const EVENT_TYPES: [&str; 28] = [
     "server_stopped",
     "server_stop_escalated",
     "health_ready",
+    "health_not_ready",
     "health_check_failed",
     "health_degraded",
     "health_recovered",
