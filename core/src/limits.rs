@@ -381,6 +381,10 @@ pub const HEALTH_OVERTIME: Duration = Duration::from_secs(10);
 /// How long the figure of a service's processor time is waited for; then it counts as idle.
 pub const HEALTH_SAMPLE_WAIT: Duration = Duration::from_secs(2);
 
+/// A service that is not ready after this time is said to be so, and again after twice the time: most are
+/// up in seconds, and one that is checked at the wrong place never is.
+pub const HEALTH_NOT_READY_NOTICE: Duration = Duration::from_secs(10);
+
 /// A wakeup later than this means that we were stopped ourselves: that time counts against nobody.
 pub const HEALTH_LATE_MAX: Duration = Duration::from_secs(5);
 

@@ -166,7 +166,7 @@ impl Arguments {
         if let Some(event) = &self.event
             && !EVENT_TYPES.contains(&event.as_str())
         {
-            let hint = match nearest(event, EVENT_TYPES) {
+            let hint = match nearest(event, EVENT_TYPES.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? The types are"),
                 None => "the types are".to_owned(),
             };

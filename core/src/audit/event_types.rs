@@ -1,7 +1,7 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 31] = [
+pub const EVENT_TYPES: &[&str] = &[
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
@@ -25,6 +25,7 @@ pub const EVENT_TYPES: [&str; 31] = [
     "server_stopped",
     "server_stop_escalated",
     "health_ready",
+    "health_not_ready",
     "health_check_failed",
     "health_degraded",
     "health_recovered",

@@ -21,7 +21,10 @@ use std::time::Duration;
 use super::event::Event;
 use super::{HealthCheck, HealthState, HealthStatus};
 use crate::id::Generation;
-use crate::limits::{HEALTH_LATE_MAX, HEALTH_OVERTIME, HEALTH_SAMPLE_WAIT, WEDGE_BUSY_PERCENT};
+use crate::limits::{
+    HEALTH_LATE_MAX, HEALTH_NOT_READY_NOTICE, HEALTH_OVERTIME, HEALTH_SAMPLE_WAIT,
+    WEDGE_BUSY_PERCENT,
+};
 use crate::time::{Stamp, Time, show_duration};
 
 /// Something that happened outside.
@@ -136,6 +139,8 @@ struct Watched {
     ready: bool,
     /// When it has to be ready; none is any time.
     ready_before: Option<Time>,
+    /// After this time it is said that it is not ready yet.
+    notice_after: Duration,
     /// In a row, since it was ready.
     failures: u32,
     /// When the first of them was.
@@ -235,6 +240,7 @@ impl Health {
             since: now,
             ready: false,
             ready_before: self.check.ready_timeout.map(|timeout| now + timeout),
+            notice_after: HEALTH_NOT_READY_NOTICE,
             failures: 0,
             failing_since: now,
             sample: None,
@@ -296,6 +302,11 @@ impl Health {
         self.last_error = Some(why.clone());
         if !watched.ready {
             watched.step = Step::Resting { until: now + self.check.ready_interval };
+            let after = now.since(watched.since);
+            if after >= watched.notice_after {
+                watched.notice_after = after.saturating_mul(2);
+                effects.push(Effect::Tell(Event::NotReady { after, why }));
+            }
             return;
         }
         watched.failures = watched.failures.saturating_add(1);
