@@ -23,7 +23,6 @@ pub(crate) enum Form {
     /// Whole lines, each with this in front: several services share the stream.
     Lines(String),
     /// Not at all: they are kept in the log of the service.
-    #[expect(dead_code, reason = "services in the background are to come")]
     Silent,
 }
 

@@ -115,7 +115,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&up));
     let control = Control::start(Some(up.control.clone()), about.clone(), supervise.stderr());
-    let mut fleet = Fleet::new(&up);
+    let mut fleet = Fleet::new(&up, keep::start_logs(&supervise)?);
     if past.was_killed() {
         supervise.log("the afresh before this one was killed; going on from what it recorded");
     }
@@ -135,7 +135,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     };
     daemon.drive(broken).await;
 
-    let Daemon { mut supervise, control, mut signals, up, .. } = daemon;
+    let Daemon { mut supervise, fleet, control, mut signals, up, .. } = daemon;
     supervise.finish().await;
     supervise.note(stopped());
     control.close().await;
@@ -143,7 +143,10 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
         around.stderr.log(&chain(&error));
     }
-    drop((around, up));
+    if !fleet.logs.flush().await {
+        around.stderr.log("log: the disk did not take the last lines");
+    }
+    drop((around, up, fleet));
     let rest = async {
         for mut pumps in lingering {
             while pumps.join_next().await.is_some() {}

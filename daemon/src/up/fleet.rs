@@ -11,10 +11,11 @@ use afresh_core::definition::{ServiceDefinition, Until};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Input, Rest};
 
-use super::Up;
+use super::{Lines, Up};
 use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
 use crate::process::Command;
+use crate::store::service_log::{self, ServiceLogs};
 use crate::supervise::{Supervise, seed};
 
 /// The colours of names, by turns: cyan, yellow, green, magenta, blue, and the same brightly.
@@ -25,6 +26,11 @@ pub(super) struct Fleet {
     environment: Vec<(OsString, OsString)>,
     base: PathBuf,
     colours: bool,
+    /// Where their output is kept, and by whom.
+    log_folder: PathBuf,
+    pub(super) logs: ServiceLogs,
+    /// Whether their output is only kept there.
+    is_silent: bool,
     members: BTreeMap<String, Member>,
     /// Not defined any more, and forgotten when they are down.
     leaving: Vec<ServiceId>,
@@ -39,11 +45,14 @@ struct Member {
 }
 
 impl Fleet {
-    pub(super) fn new(up: &Up) -> Self {
+    pub(super) fn new(up: &Up, logs: ServiceLogs) -> Self {
         Self {
             environment: up.environment.clone(),
             base: up.base.clone(),
             colours: up.colours,
+            log_folder: up.workspace.logs(),
+            logs,
+            is_silent: matches!(up.lines, Lines::File),
             members: BTreeMap::new(),
             leaving: Vec::new(),
             count: 0,
@@ -164,7 +173,7 @@ impl Fleet {
 
     /// The definition as the loop takes it.
     fn made(&self, member: &Member, width: usize) -> Definition {
-        let ServiceDefinition { name, title, command, cwd, env, env_file, policy, .. } =
+        let ServiceDefinition { name, title, command, cwd, env, env_file, policy, log, .. } =
             &member.definition;
         let shown = harmless(name);
         let padded = format!("{shown:<width$}");
@@ -188,8 +197,8 @@ impl Fleet {
                 given: env.clone(),
             },
             policy: policy.clone(),
-            form: Form::Lines(prefix),
-            log: None,
+            form: if self.is_silent { Form::Silent } else { Form::Lines(prefix) },
+            log: Some(self.logs.open(service_log::file_of(&self.log_folder, name), *log)),
         }
     }
 }
