@@ -18,6 +18,9 @@ use afresh_tests::{TestEnv, afresh_binary};
 const LINES: u32 = 100_000;
 const ROUNDS: usize = 15;
 
+/// Takes one burst, and says how long that took.
+type Way = fn(&TestEnv) -> Duration;
+
 fn main() -> ExitCode {
     bench("logs: a burst of 100,000 lines", run)
 }
@@ -25,7 +28,7 @@ fn main() -> ExitCode {
 fn run(report: &mut Report) {
     report.row("", &["median", "slowest", "lines/s"]);
     let env = TestEnv::new();
-    let ways: [(&str, fn(&TestEnv) -> Duration); 4] = [
+    let ways: [(&str, Way); 4] = [
         ("straight into a file", into_file),
         ("a bare pump into a file", pumped),
         ("afresh keep --log, one file", |env| logged(env, "16MiB")),
