@@ -281,6 +281,7 @@ pub(crate) fn surroundings(
     Surroundings { logger: "afresh.keep", stdin, ..around }
 }
 
+/// Starts to keep logs on disk; what is wrong with them is said in ours.
 pub(crate) fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
     let stderr = supervise.stderr();
     ServiceLogs::start(move |text| stderr.log(text)).map_err(KeepError::Output)
