@@ -9,6 +9,7 @@ mod asked;
 mod front;
 mod guard;
 mod instances;
+mod lane;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -28,6 +29,7 @@ use tokio::time::timeout;
 
 use self::front::Front;
 use self::guard::Guard;
+use self::lane::Lane;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings};
 use crate::keep::{self, Keep, KeepError};
@@ -118,8 +120,8 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let conversation = Conversation::new(&settings);
     let wires = Wires::new(reader, writer);
     let about = About::new(&keep, Face::Mcp);
-    let mut front =
-        Front::new(conversation, supervise, service, wires, guard, about.clone(), trace);
+    let lane = Lane::new(conversation, wires, trace);
+    let mut front = Front::new(lane, supervise, service, guard, about.clone());
     let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
     front.drive(signals, arrivals, &mut control, abandoned).await;
     let was_left = front.leaving;

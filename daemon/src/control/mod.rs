@@ -12,7 +12,7 @@ mod route;
 mod server;
 mod wire;
 
-pub(crate) use self::answer::About;
+pub(crate) use self::answer::{About, Ask};
 pub use self::client::{ControlError, Found, Reached, Target, find, follow, logs, restart};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
