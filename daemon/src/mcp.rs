@@ -5,6 +5,7 @@
 //! machine what it is told. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
 //! for a peer.
 
+mod alarm;
 mod asked;
 mod front;
 mod guard;
@@ -27,6 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use self::alarm::Alarm;
 use self::front::Front;
 use self::guard::Guard;
 use self::lane::Lane;
@@ -118,9 +120,9 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     };
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
     let conversation = Conversation::new(&settings);
-    let wires = Wires::new(reader, writer);
     let about = About::new(&keep, Face::Mcp);
-    let lane = Lane::new(conversation, wires, trace);
+    let alarm = Alarm::start().map_err(KeepError::Runtime)?;
+    let lane = Lane::new(conversation, Wires::new(reader, writer), trace, alarm);
     let mut front = Front::new(lane, supervise, service, guard, about.clone());
     let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
     front.drive(signals, arrivals, &mut control, abandoned).await;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -14,8 +14,9 @@ use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::time::Time;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
+use super::alarm::Alarm;
 use crate::store::trace::{Trace, Way};
 use crate::wires::{Heard, News, Wires};
 
@@ -35,6 +36,9 @@ pub(super) struct Lane {
     turns: u32,
     /// When the memory of a long line is given back, if no message comes before.
     spare_until: Option<Instant>,
+    alarm: Alarm,
+    /// What wakes us for anything but a pipe.
+    aside: Arc<Aside>,
 }
 
 /// What ends the passing of messages.
@@ -56,7 +60,12 @@ pub(super) enum Odd {
 }
 
 impl Lane {
-    pub(super) fn new(conversation: Conversation, wires: Wires, trace: Option<Trace>) -> Self {
+    pub(super) fn new(
+        conversation: Conversation,
+        wires: Wires,
+        trace: Option<Trace>,
+        alarm: Alarm,
+    ) -> Self {
         Self {
             conversation,
             wires,
@@ -67,6 +76,8 @@ impl Lane {
             effects: Vec::new().into_iter(),
             turns: 0,
             spare_until: None,
+            alarm,
+            aside: Aside::new(Waker::noop().clone()),
         }
     }
 
@@ -78,20 +89,19 @@ impl Lane {
         others: impl Future<Output = T>,
     ) -> Came<T> {
         let mut others = pin!(others);
-        let sleep = pin!(sleep_until(self.start));
-        let mut alarm = Alarm { sleep, set_to: None };
-        let mut aside = Aside::new(Waker::noop().clone());
+        // These have not been looked at yet.
+        self.aside.is_woken.store(true, Ordering::Release);
         // It is not held back in favour of other tasks: it looks at everything else in time.
         unconstrained(poll_fn(|context| {
             // Only copies are known to be told apart rightly.
             let task = context.waker().clone();
-            if !aside.task.will_wake(&task) {
-                aside = Aside::new(task);
-                alarm.set_to = None;
+            if !self.aside.task.will_wake(&task) {
+                self.aside = Aside::new(task);
+                self.alarm.forget();
             }
-            let waker = Waker::from(Arc::clone(&aside));
+            let waker = Waker::from(Arc::clone(&self.aside));
             let aside_context = &mut Context::from_waker(&waker);
-            let is_woken = aside.is_woken.swap(false, Ordering::AcqRel);
+            let is_woken = self.aside.is_woken.swap(false, Ordering::AcqRel);
             if is_woken {
                 self.wires.look_for_ends(aside_context);
             }
@@ -102,7 +112,7 @@ impl Lane {
             if is_woken && let Poll::Ready(other) = others.as_mut().poll(aside_context) {
                 return Poll::Ready(Came::Other(other));
             }
-            alarm.poll(self.next_moment(due), aside_context).map(|()| Came::Due)
+            self.poll_moment(due, is_woken, &waker).map(|()| Came::Due)
         }))
         .await
     }
@@ -144,8 +154,8 @@ impl Lane {
                 }
             }
             let input = match self.heard.pop_front()? {
-                Heard::Client(frame) => self.from_client(frame),
-                Heard::Instance(generation, frame) => self.from_server(generation, frame),
+                Heard::Client(frame) => self.said_by_client(frame),
+                Heard::Instance(generation, frame) => self.said_by_server(generation, frame),
                 Heard::News(news) => return Some(Odd::News(news)),
             };
             self.effects = self.handle(input).into_iter();
@@ -167,7 +177,7 @@ impl Lane {
         self.wires.tell_instance(generation, line);
     }
 
-    fn from_client(&self, frame: Frame) -> Input {
+    fn said_by_client(&self, frame: Frame) -> Input {
         match frame {
             Frame::Line(line) => {
                 self.trace(Way::FromClient, &line);
@@ -180,7 +190,7 @@ impl Lane {
         }
     }
 
-    fn from_server(&self, generation: Generation, frame: Frame) -> Input {
+    fn said_by_server(&self, generation: Generation, frame: Frame) -> Input {
         match frame {
             Frame::Line(line) => {
                 self.trace(Way::FromServer(generation), &line);
@@ -207,39 +217,27 @@ impl Lane {
         }
     }
 
-    fn next_moment(&self, due: Option<Instant>) -> Option<Instant> {
+    /// Ready when the next moment has come that is waited for.
+    fn poll_moment(&mut self, due: Option<Instant>, is_woken: bool, waker: &Waker) -> Poll<()> {
         let conversation = self.conversation.next_wakeup().map(|at| self.start + at.since_start());
-        conversation.into_iter().chain(due).chain(self.spare_until).min()
+        let moment = conversation.into_iter().chain(due).chain(self.spare_until).min();
+        if is_woken {
+            let now = Instant::now();
+            self.alarm.note(now);
+            if moment.is_some_and(|moment| moment <= now) {
+                return Poll::Ready(());
+            }
+        }
+        if let Some(moment) = moment {
+            self.alarm.set(moment, waker);
+        }
+        Poll::Pending
     }
 
     /// Gives back the memory of a long line, if none has come for a while.
     pub(super) fn drop_spare(&mut self, now: Instant) {
         if self.spare_until.take_if(|until| *until <= now).is_some() {
             self.wires.drop_spare();
-        }
-    }
-}
-
-/// Comes at the next moment that something is waited for. That changes with every message, and it is
-/// always earlier or so much later that no message should pay for it: it is set only to an earlier
-/// one, and where the one it was set to has become needless, it is set anew when that comes.
-struct Alarm<'a> {
-    sleep: Pin<&'a mut Sleep>,
-    set_to: Option<Instant>,
-}
-
-impl Alarm<'_> {
-    fn poll(&mut self, needed: Option<Instant>, context: &mut Context<'_>) -> Poll<()> {
-        if self.sleep.is_elapsed() {
-            self.set_to = None;
-        }
-        match needed {
-            Some(needed) if self.set_to.is_none_or(|set_to| needed < set_to) => {
-                self.set_to = Some(needed);
-                self.sleep.as_mut().reset(needed);
-                self.sleep.as_mut().poll(context)
-            }
-            _ => Poll::Pending,
         }
     }
 }
