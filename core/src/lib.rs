@@ -14,6 +14,7 @@ pub mod id;
 pub mod limits;
 pub mod mcp;
 pub mod policy;
+mod random;
 pub mod service;
 pub mod supervisor;
 pub mod time;

@@ -1,10 +1,12 @@
 //! Every bound in the product: how much, why that much, and what happens at the bound.
 
 mod conversation;
+mod hooks;
 
 use std::time::Duration;
 
 pub use self::conversation::*;
+pub use self::hooks::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
 pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! The event types of the trail: what `props.event_type` can be, and what filters select by.
 
 /// Every event type that afresh writes.
-pub const EVENT_TYPES: [&str; 24] = [
+pub const EVENT_TYPES: [&str; 27] = [
     "supervisor_started",
     "supervisor_stopped",
     "server_started",
@@ -24,6 +24,9 @@ pub const EVENT_TYPES: [&str; 24] = [
     "restart_marker_written",
     "restart_marker_failed",
     "process_survived",
+    "hook_failed",
+    "hook_event_lost",
+    "hook_recovered",
     "trail_repaired",
     "trail_records_lost",
 ];

@@ -1,4 +1,15 @@
 //! Who is told when something happens to a service.
+//!
+//! `happening.rs` says which events of a service are told, `shape.rs` in which words, and
+//! `delivery.rs` when: it queues, waits and tries again. Nothing here sends.
+
+mod delivery;
+mod happening;
+mod shape;
+
+pub use self::delivery::{Deliveries, Effect, Failure, HookId, Input, Left, Notice};
+pub use self::happening::{Happening, Stories};
+pub use self::shape::{About, Delivery, Message};
 
 /// A hook as it is defined.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +25,7 @@ pub struct HookDefinition {
 }
 
 /// What can be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookEvent {
     /// A service ended by itself, and not well.
     Crash,
@@ -76,3 +87,6 @@ pub enum Shape {
     /// What ntfy takes.
     Ntfy,
 }
+
+#[cfg(test)]
+mod tests;
