@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::{Definition, Surroundings};
+use crate::hooks::HookSetup;
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -48,6 +49,8 @@ pub struct Keep {
     pub control: Option<RuntimeFolders>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
+    /// Who is told of what happens.
+    pub hooks: HookSetup,
 }
 
 /// Why nothing could be supervised at all.
@@ -112,6 +115,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let around = surroundings(&mut keep, stdout, stderr, &mut tasks);
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&keep));
+    supervise.start_hooks(std::mem::take(&mut keep.hooks));
     for copy in 0..keep.copies {
         supervise.add(definition(&keep, copy), seed().wrapping_add(copy.into()));
     }
@@ -122,6 +126,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let stopped_by_us = drive(&mut supervise, &mut signals, &mut control, broken).await;
 
     supervise.finish().await;
+    supervise.close_hooks().await;
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
     control.close().await;

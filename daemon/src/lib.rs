@@ -3,6 +3,8 @@
 pub mod control;
 mod definition;
 mod doctor;
+mod hooks;
+mod http;
 mod keep;
 mod logs;
 mod mcp;
@@ -18,6 +20,7 @@ mod watch;
 mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
+pub use self::hooks::{HookSetup, TryHookError, try_hook};
 pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::os::{HOME_VARIABLE, detach, is_variable};

@@ -1,24 +1,29 @@
 //! Runs commands that should end soon, all at once, and captures what they say.
 //!
-//! They go through the process layer like everything else: at a limit the whole tree is ended.
+//! They go through the process layer like everything else: at a limit the whole tree is ended. Where
+//! services run in the same process layer, their loop drives [`Briefs`], and a [`BriefRunner`] asks it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::KILL_PATIENCE;
+use afresh_core::limits::{BRIEFS_ASKED_MAX, KILL_PATIENCE};
 use afresh_core::service::{Exit, SpawnFailure};
-use tokio::sync::watch;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::os::PipeReader;
+use crate::os::{PipeReader, PipeWriter};
 use crate::pipe::read_chunk;
 use crate::process::{Command, Processes, Remains, Report, Stdio};
 
-/// A command, and how much of our time and memory it may have. Its stdin is closed.
+/// A command, and how much of our time and memory it may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Brief {
     pub(crate) command: Command,
+    /// What it finds on its stdin, which is closed after it.
+    pub(crate) stdin: Vec<u8>,
     pub(crate) time_max: Duration,
     /// Of stdout and of stderr, each.
     pub(crate) output_bytes_max: usize,
@@ -50,40 +55,130 @@ pub(crate) enum BriefEnding {
 /// Runs them all; the outcomes are in the order of the commands. Nothing else may run in these
 /// processes meanwhile. Takes at most the longest of the times and three times
 /// [`KILL_PATIENCE`].
-pub(crate) async fn run_briefly(processes: &mut Processes, briefs: &[Brief]) -> Vec<Outcome> {
-    let mut runs = Runs { start: Instant::now(), all: Vec::new(), captures: JoinSet::new() };
-    for (index, brief) in briefs.iter().enumerate() {
-        runs.begin(processes, index, brief);
+pub(crate) async fn run_briefly(processes: &mut Processes, briefs: Vec<Brief>) -> Vec<Outcome> {
+    let mut runs = Runs::default();
+    for brief in briefs {
+        runs.begin(processes, brief);
     }
-    while let Some(wakeup) = runs.next_wakeup() {
+    let mut outcomes: BTreeMap<Generation, Outcome> = runs.take_done().collect();
+    while !runs.all.is_empty() {
         tokio::select! {
             report = processes.next() => runs.hear(report),
-            Some(Ok(captured)) = runs.captures.join_next() => runs.keep(processes, captured),
-            () = sleep_until(wakeup) => runs.wake(processes),
+            step = runs.next() => runs.react(processes, step),
         }
+        outcomes.extend(runs.take_done());
     }
-    while let Some(captured) = runs.captures.join_next().await {
-        if let Ok(captured) = captured {
-            runs.keep(processes, captured);
-        }
-    }
-    runs.all.into_iter().map(|run| run.outcome).collect()
+    outcomes.into_values().collect()
 }
 
+/// Commands that are run beside services, in the same process layer.
+pub(crate) struct Briefs {
+    runs: Runs,
+    asked: mpsc::Receiver<Question>,
+    runner: BriefRunner,
+    answers: BTreeMap<Generation, oneshot::Sender<Outcome>>,
+}
+
+/// Asks for commands to be run, from any task.
+#[derive(Clone, Debug)]
+pub(crate) struct BriefRunner(mpsc::Sender<Question>);
+
+type Question = (Brief, oneshot::Sender<Outcome>);
+
+/// What the loop has to hand back to [`Briefs::react`].
+pub(crate) enum BriefStep {
+    Asked(Box<Question>),
+    Captured(Captured),
+    Due,
+}
+
+impl BriefRunner {
+    /// Runs a command; none where the loop that would run it has ended.
+    pub(crate) async fn run(&self, brief: Brief) -> Option<Outcome> {
+        let (sender, outcome) = oneshot::channel();
+        self.0.send((brief, sender)).await.ok()?;
+        outcome.await.ok()
+    }
+}
+
+impl Briefs {
+    pub(crate) fn new() -> Self {
+        let (sender, asked) = mpsc::channel(BRIEFS_ASKED_MAX);
+        let runner = BriefRunner(sender);
+        Self { runs: Runs::default(), asked, runner, answers: BTreeMap::new() }
+    }
+
+    pub(crate) fn runner(&self) -> BriefRunner {
+        self.runner.clone()
+    }
+
+    /// Whether a report is about one of these commands, and belongs to [`hear`](Self::hear).
+    pub(crate) fn are_meant(report: &Report) -> bool {
+        match report {
+            Report::Spawned { service, .. }
+            | Report::SpawnFailed { service, .. }
+            | Report::Exited { service, .. } => *service == BRIEFS,
+            Report::Notice(_) => false,
+        }
+    }
+
+    /// What is to be done next. Cancel safe.
+    pub(crate) async fn next(&mut self) -> BriefStep {
+        tokio::select! {
+            Some(question) = self.asked.recv() => BriefStep::Asked(Box::new(question)),
+            step = self.runs.next() => step,
+        }
+    }
+
+    pub(crate) fn react(&mut self, processes: &mut Processes, step: BriefStep) {
+        match step {
+            BriefStep::Asked(question) => {
+                let (brief, answer) = *question;
+                let generation = self.runs.begin(processes, brief);
+                self.answers.insert(generation, answer);
+            }
+            step => self.runs.react(processes, step),
+        }
+        self.answer();
+    }
+
+    pub(crate) fn hear(&mut self, report: Report) {
+        self.runs.hear(report);
+        self.answer();
+    }
+
+    fn answer(&mut self) {
+        for (generation, outcome) in self.runs.take_done() {
+            if let Some(answer) = self.answers.remove(&generation) {
+                // Whoever asked may have gone.
+                answer.send(outcome).ok();
+            }
+        }
+    }
+}
+
+/// All of them are instances of one service that no supervisor has: one guardian at most stays idle.
+const BRIEFS: ServiceId = ServiceId(u32::MAX);
+
+#[derive(Default)]
 struct Runs {
-    start: Instant,
-    all: Vec<Run>,
+    last: Generation,
+    all: BTreeMap<Generation, Run>,
     captures: JoinSet<Captured>,
+    writers: JoinSet<()>,
 }
 
 struct Run {
-    service: ServiceId,
+    generation: Generation,
+    start: Instant,
     /// When the next step of its end is due; none when it is gone.
     step_at: Option<Instant>,
     step: Step,
     /// What ended it, when that was us.
     cause: Option<BriefEnding>,
     gone: watch::Sender<bool>,
+    /// Streams that are still read.
+    captures: u8,
     outcome: Outcome,
 }
 
@@ -101,26 +196,27 @@ enum Stream {
     Stderr,
 }
 
-struct Captured {
-    index: usize,
+pub(crate) struct Captured {
+    generation: Generation,
     stream: Stream,
     bytes: Vec<u8>,
     is_too_much: bool,
 }
 
-/// Every brief run is the first of its kind.
-const GENERATION: Generation = Generation(1);
-
 impl Runs {
-    fn begin(&mut self, processes: &mut Processes, index: usize, brief: &Brief) {
-        let service = ServiceId(u32::try_from(index).unwrap_or(u32::MAX));
+    fn begin(&mut self, processes: &mut Processes, brief: Brief) -> Generation {
+        self.last = self.last.next();
+        let generation = self.last;
         let (gone, watch) = watch::channel(false);
+        let start = Instant::now();
         let mut run = Run {
-            service,
-            step_at: Some(self.start + brief.time_max),
+            generation,
+            start,
+            step_at: Some(start + brief.time_max),
             step: Step::Kill,
             cause: None,
             gone,
+            captures: 0,
             outcome: Outcome {
                 ending: BriefEnding::TimedOut,
                 stdout: Vec::new(),
@@ -129,89 +225,132 @@ impl Runs {
                 took: Duration::ZERO,
             },
         };
-        match processes.spawn(service, GENERATION, &brief.command) {
-            Ok(Stdio { stdout, stderr, .. }) => {
+        match processes.spawn(BRIEFS, generation, &brief.command) {
+            Ok(Stdio { stdin, stdout, stderr }) => {
                 let max = brief.output_bytes_max;
                 for (stream, pipe) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
                     let gone = watch.clone();
+                    run.captures += 1;
                     self.captures.spawn(async move {
                         let (bytes, is_too_much) = capture(pipe, max, gone).await;
-                        Captured { index, stream, bytes, is_too_much }
+                        Captured { generation, stream, bytes, is_too_much }
                     });
                 }
+                if !brief.stdin.is_empty() {
+                    self.writers.spawn(feed(stdin, brief.stdin, watch));
+                }
             }
-            Err(failure) => run.end(self.start, BriefEnding::SpawnFailed(failure)),
+            Err(failure) => run.end(BriefEnding::SpawnFailed(failure)),
         }
-        self.all.push(run);
+        self.all.insert(generation, run);
+        generation
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.all.iter().filter_map(|run| run.step_at).min()
+    /// Those that are gone, with all that they said.
+    fn take_done(&mut self) -> impl Iterator<Item = (Generation, Outcome)> {
+        let done = |_: &Generation, run: &mut Run| run.step_at.is_none() && run.captures == 0;
+        self.all.extract_if(.., done).map(|(generation, run)| (generation, run.outcome))
+    }
+
+    /// What is to be done next. Cancel safe.
+    async fn next(&mut self) -> BriefStep {
+        let wakeup = self.all.values().filter_map(|run| run.step_at).min();
+        let due = async {
+            match wakeup {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                Some(Ok(captured)) = self.captures.join_next() => {
+                    return BriefStep::Captured(captured);
+                }
+                Some(_) = self.writers.join_next() => {}
+                () = &mut due => return BriefStep::Due,
+            }
+        }
+    }
+
+    fn react(&mut self, processes: &mut Processes, step: BriefStep) {
+        match step {
+            BriefStep::Captured(captured) => self.keep(processes, captured),
+            BriefStep::Due => self.wake(processes),
+            BriefStep::Asked(_) => {}
+        }
     }
 
     fn hear(&mut self, report: Report) {
-        let (service, ending, remains) = match report {
+        let (generation, ending, remains) = match report {
             Report::Spawned { .. } | Report::Notice(_) => return,
-            Report::SpawnFailed { service, failure, .. } => {
-                (service, BriefEnding::SpawnFailed(failure), Remains::default())
+            Report::SpawnFailed { generation, failure, .. } => {
+                (generation, BriefEnding::SpawnFailed(failure), Remains::default())
             }
-            Report::Exited { service, exit, remains, .. } => {
-                (service, BriefEnding::Exited(exit), remains)
+            Report::Exited { generation, exit, remains, .. } => {
+                (generation, BriefEnding::Exited(exit), remains)
             }
         };
-        let start = self.start;
-        let run = self.all.iter_mut().find(|run| run.service == service);
-        if let Some(run) = run.filter(|run| run.step_at.is_some()) {
+        if let Some(run) = self.all.get_mut(&generation).filter(|run| run.step_at.is_some()) {
             run.outcome.remains = remains;
-            run.end(start, ending);
+            run.end(ending);
         }
     }
 
     fn keep(&mut self, processes: &mut Processes, captured: Captured) {
-        let run = &mut self.all[captured.index];
+        let Some(run) = self.all.get_mut(&captured.generation) else { return };
+        run.captures = run.captures.saturating_sub(1);
         match captured.stream {
             Stream::Stdout => run.outcome.stdout = captured.bytes,
             Stream::Stderr => run.outcome.stderr = captured.bytes,
         }
         if captured.is_too_much && run.step_at.is_some() && run.cause.is_none() {
             run.cause = Some(BriefEnding::TooMuchOutput);
-            run.take_step(self.start, processes);
+            run.take_step(processes);
         }
     }
 
     /// Takes the steps that are due.
     fn wake(&mut self, processes: &mut Processes) {
         let now = Instant::now();
-        let start = self.start;
         let due = |run: &&mut Run| run.step_at.is_some_and(|at| at <= now);
-        for run in self.all.iter_mut().filter(due) {
+        for run in self.all.values_mut().filter(due) {
             run.cause.get_or_insert(BriefEnding::TimedOut);
-            run.take_step(start, processes);
+            run.take_step(processes);
         }
     }
 }
 
 impl Run {
-    fn take_step(&mut self, start: Instant, processes: &mut Processes) {
+    fn take_step(&mut self, processes: &mut Processes) {
         self.step = match self.step {
             Step::Kill => {
-                processes.kill(self.service, GENERATION);
+                processes.kill(BRIEFS, self.generation);
                 Step::Abandon
             }
             Step::Abandon => {
-                processes.abandon(self.service, GENERATION);
+                processes.abandon(BRIEFS, self.generation);
                 Step::GiveUp
             }
-            Step::GiveUp => return self.end(start, BriefEnding::TimedOut),
+            Step::GiveUp => return self.end(BriefEnding::TimedOut),
         };
         self.step_at = Some(Instant::now() + KILL_PATIENCE);
     }
 
-    fn end(&mut self, start: Instant, ending: BriefEnding) {
+    fn end(&mut self, ending: BriefEnding) {
         self.step_at = None;
         self.outcome.ending = self.cause.take().unwrap_or(ending);
-        self.outcome.took = start.elapsed();
+        self.outcome.took = self.start.elapsed();
         self.gone.send_replace(true);
+    }
+}
+
+/// Writes all of it, unless the process is gone before: it need not read.
+async fn feed(mut stdin: PipeWriter, bytes: Vec<u8>, mut gone: watch::Receiver<bool>) {
+    tokio::select! {
+        // Whether it has read is its own affair.
+        written = stdin.write_all(&bytes) => drop(written),
+        _ = gone.wait_for(|gone| *gone) => {}
     }
 }
 

@@ -1,5 +1,6 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod beside;
 mod look;
 mod record;
 
@@ -7,7 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 use afresh_core::audit::Record;
 use afresh_core::id::{Generation, ServiceId};
@@ -18,15 +18,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::beside::Beside;
+pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
 use crate::definition::{Definition, Surroundings, Talker};
 use crate::logs::Logs;
 use crate::os::PipeWriter;
-use crate::output::now;
 use crate::pipe::Pumps;
 use crate::process::{Processes, Report, Stdio};
+use crate::run_briefly::{BriefStep, Briefs};
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -52,6 +54,7 @@ pub(crate) struct Supervise {
     sharers: Arc<AtomicUsize>,
     /// Counts what was told.
     changes: watch::Sender<u64>,
+    beside: Beside,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -98,6 +101,7 @@ impl Supervise {
             turns: VecDeque::new(),
             sharers: Arc::default(),
             changes: watch::Sender::new(0),
+            beside: Beside::new(),
         }
     }
 
@@ -145,6 +149,7 @@ impl Supervise {
         tokio::select! {
             written = written(&mut self.writing) => Happened::Written(written),
             report = self.processes.next() => Happened::Report(report),
+            step = self.beside.briefs.next() => Happened::Brief(step),
             () = rest => Happened::Wakeup,
         }
     }
@@ -159,6 +164,10 @@ impl Supervise {
             Happened::Written(written) => {
                 self.written(written);
                 self.advance().await;
+            }
+            Happened::Brief(step) => self.beside.briefs.react(&mut self.processes, step),
+            Happened::Report(report) if Briefs::are_meant(&report) => {
+                self.beside.briefs.hear(report);
             }
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
             Happened::Report(Report::Spawned { service, generation, pid }) => {
@@ -382,11 +391,6 @@ impl Supervise {
 pub(crate) enum Happened {
     Report(Report),
     Written(Written),
+    Brief(BriefStep),
     Wakeup,
-}
-
-/// A number that differs between two starts, for the jitter.
-pub(crate) fn seed() -> u64 {
-    let clock = Duration::from_secs_f64(now().unix_seconds()).as_nanos() as u64;
-    clock ^ (u64::from(std::process::id()) << 32)
 }

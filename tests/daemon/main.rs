@@ -2,6 +2,7 @@
 
 mod control;
 mod descriptors;
+mod hooks;
 mod keep;
 mod mcp;
 mod mcp_guard;

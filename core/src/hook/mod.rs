@@ -1,14 +1,19 @@
 //! Who is told when something happens to a service.
 //!
 //! `happening.rs` says which events of a service are told, `shape.rs` in which words, and
-//! `delivery.rs` when: it queues, waits and tries again. Nothing here sends.
+//! `delivery.rs` when: it queues, waits and tries again; `answer.rs` knows what an answer means. Nothing
+//! here sends.
 
+mod answer;
 mod delivery;
 mod happening;
+mod notice;
 mod shape;
 
-pub use self::delivery::{Deliveries, Effect, Failure, HookId, Input, Left, Notice};
+pub use self::answer::excerpt;
+pub use self::delivery::{Deliveries, Effect, Failure, HookId, Input, Left};
 pub use self::happening::{Happening, Stories};
+pub use self::notice::Notice;
 pub use self::shape::{About, Delivery, Message};
 
 /// A hook as it is defined.

@@ -348,6 +348,38 @@ fn the_end_tries_what_waits() {
     assert!(deliveries.is_done() && deliveries.left().is_empty());
 }
 
+#[test]
+fn an_answer_says_whether_to_try_again() {
+    for status in [200, 201, 204, 299] {
+        assert_eq!(Failure::of_answer(status, None, b""), Ok(()));
+    }
+    for (status, again) in [
+        (301, false),
+        (308, false),
+        (400, false),
+        (401, false),
+        (404, false),
+        (408, true),
+        (410, false),
+        (425, true),
+        (429, true),
+        (500, true),
+        (503, true),
+        (999, true),
+    ] {
+        let failure = Failure::of_answer(status, Some("7"), b"no\nway\x1b[0m").unwrap_err();
+        assert_eq!(failure.again, again, "{status}");
+        assert_eq!(failure.after, Some(Duration::from_secs(7)));
+        assert!(failure.why.ends_with("no way␛[0m"), "{}", failure.why);
+    }
+    for nonsense in ["soon", "-1", "", "1.5", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+        let failure = Failure::of_answer(503, Some(nonsense), b"").unwrap_err();
+        assert_eq!(failure.after, None, "{nonsense}");
+    }
+    let long = Failure::of_answer(500, None, &[b'x'; 100_000]).unwrap_err();
+    assert!(long.why.len() < 1_000);
+}
+
 /// Random histories: nothing is told twice, nothing goes without being counted, no queue grows.
 #[test]
 fn everything_is_told_or_counted() {

@@ -70,6 +70,9 @@ pub const BRIEFS_ASKED_MAX: usize = 16;
 /// How long one address of a host may take to accept a connection; then the next one is tried.
 pub const HTTP_CONNECT_WAIT: Duration = Duration::from_secs(3);
 
+/// The head of an answer has to fit into this; a longer one breaks the connection off.
+pub const HTTP_HEADER_BYTES_MAX: usize = 16 * 1024;
+
 /// A file of root certificates that is larger is none; those of the systems have some 250 KB.
 pub const CERTIFICATES_BYTES_MAX: u64 = 8 * 1024 * 1024;
 

@@ -1,6 +1,6 @@
 //! Linux and macOS.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -246,6 +246,31 @@ pub(super) fn limit(resource: Resource) -> io::Result<Limit> {
     let (now, at_most) = getrlimit(resource)?;
     let finite = |limit: u64| Some(limit).filter(|limit| *limit != RLIM_INFINITY);
     Ok(Limit { now: finite(now), at_most: finite(at_most) })
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The command that shows a notification on the desktop; none where there is no such command. Both texts
+/// are arguments: no shell and no script reads them.
+pub(crate) fn notification(title: &str, text: &str) -> Option<Vec<OsString>> {
+    let words: Vec<&str> = match cfg!(target_os = "macos") {
+        true => {
+            let show = "display notification (item 2 of argv) with title (item 1 of argv)";
+            vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run", title, text]
+        }
+        false => vec!["notify-send", "--app-name=afresh", "--", title, text],
+    };
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    if !cfg!(target_os = "macos")
+        && let Some(body) = words.last_mut()
+    {
+        // The body may have markup, of which this must be none.
+        *body = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").into();
+    }
+    Some(words)
 }
 
 /// What `command` starts is in a process group of its own: a signal to ours does not reach it.

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "std does not give all of it")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::windows::ffi::OsStrExt;
@@ -243,6 +243,16 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 
 /// There is no such limit.
 pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+    None
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// The command that shows a notification on the desktop: there is none here yet.
+pub(crate) fn notification(_title: &str, _text: &str) -> Option<Vec<OsString>> {
     None
 }
 

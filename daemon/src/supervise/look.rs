@@ -116,6 +116,8 @@ impl Supervise {
     pub(super) fn remember(&mut self, service: ServiceId, event: &Event) {
         if let Some(kept) = self.services.get_mut(&service) {
             kept.past.note(event);
+            let Definition { name, title, .. } = &kept.definition;
+            self.beside.hooks.told(name, title, event);
         }
         self.changes.send_modify(|count| *count += 1);
     }
