@@ -10,7 +10,7 @@ use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_daemon::control::RuntimeFolders;
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{HOME_VARIABLE, HookSetup, is_variable};
+use afresh_daemon::{HOME_VARIABLE, HookSetup, is_variable, without_notify};
 
 use crate::error::{CommandError, Exit, Text};
 use crate::output;
@@ -45,10 +45,12 @@ impl Environment {
     pub(crate) fn hook_setup(&self, definitions: Vec<HookDefinition>) -> HookSetup {
         let workspace = self.workspace();
         let root = workspace.root().map(Path::to_owned);
+        let mut env = self.variables.clone();
+        without_notify(&mut env);
         HookSetup {
             definitions,
             cwd: root.clone().unwrap_or_else(|| self.cwd.clone()),
-            env: self.variables.clone(),
+            env,
             certificates: self.folder("SSL_CERT_FILE"),
             workspace: root,
             version: env!("CARGO_PKG_VERSION"),

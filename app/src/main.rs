@@ -44,6 +44,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
+        Command::Install(arguments) => cli::install::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),
         Command::Demo(arguments) => cli::demo::run(&arguments),
         Command::Completions(arguments) => cli::completions::run(&arguments),

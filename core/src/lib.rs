@@ -11,6 +11,7 @@ pub mod definition;
 pub mod health;
 pub mod hook;
 pub mod id;
+pub mod install;
 pub mod limits;
 pub mod mcp;
 pub mod policy;

@@ -2,11 +2,13 @@
 
 mod conversation;
 mod hooks;
+mod install;
 
 use std::time::Duration;
 
 pub use self::conversation::*;
 pub use self::hooks::*;
+pub use self::install::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
 pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;

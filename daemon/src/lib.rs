@@ -5,9 +5,11 @@ mod definition;
 mod doctor;
 mod hooks;
 mod http;
+mod install;
 mod keep;
 mod logs;
 mod mcp;
+mod notify;
 mod os;
 mod output;
 mod pipe;
@@ -21,8 +23,12 @@ mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::hooks::{HookSetup, TryHookError, try_hook};
+pub use self::install::{
+    Home, InstallFileError, read_installed, remove_installed, run_steps, write_installed,
+};
 pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
+pub use self::notify::without_notify;
 pub use self::os::{HOME_VARIABLE, detach, is_variable};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod exit_codes;
 pub(crate) mod history;
+pub(crate) mod install;
 pub(crate) mod keep;
 pub(crate) mod logs;
 pub(crate) mod man;
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Logs(logs::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
+    Install(install::Arguments),
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),
     Completions(completions::Arguments),

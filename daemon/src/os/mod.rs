@@ -46,14 +46,16 @@ pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
 pub(crate) use self::socket::{
-    SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
+    NotifySocket, SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer,
+    runtime_folders,
 };
 pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
-    host_name, is_at_path, is_open_to_all, keep_owner, leave_session, make_private, not_ours_alone,
-    notification, open_files_limit, open_to_append, open_to_read, own_temporary_folder, program_in,
-    read_exact_at, settings_folder, stderr, stdout, sync_folder, wait_for_stdin,
+    host_name, is_at_path, is_open_to_all, keep_owner, leave_session, make_private, manager,
+    monotonic_micros, not_ours_alone, notification, open_files_limit, open_to_append, open_to_read,
+    own_temporary_folder, program_in, read_exact_at, settings_folder, stderr, stdout, sync_folder,
+    wait_for_stdin,
 };
 pub use self::system::{HOME_VARIABLE, detach, is_variable};
 

@@ -11,10 +11,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use afresh_core::install::Manager;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{AccessFlags, Uid, access, setsid};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -251,6 +253,22 @@ pub(super) fn limit(resource: Resource) -> io::Result<Limit> {
 /// The name of this machine.
 pub(crate) fn host_name() -> String {
     nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Who starts programs with the machine, and the number of this user.
+pub(crate) fn manager() -> Option<(Manager, u32)> {
+    let user = Uid::effective().as_raw();
+    let manager = match cfg!(target_os = "macos") {
+        true => Manager::Launchd,
+        false => Manager::Systemd,
+    };
+    Some((manager, user))
+}
+
+/// The clock that systemd goes by.
+pub(crate) fn monotonic_micros() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from);
+    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// The command that shows a notification on the desktop; none where there is no such command. Both texts

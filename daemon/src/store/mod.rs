@@ -8,7 +8,7 @@ pub mod clients;
 pub mod follow;
 pub mod history;
 pub mod marker;
-mod replace;
+pub(crate) mod replace;
 pub mod rotating;
 pub(crate) mod trace;
 pub mod trail;
