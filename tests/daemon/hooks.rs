@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use afresh_tests::receiver::Receiver;
-use afresh_tests::{TestEnv, wait_for};
+use afresh_tests::{Running, TestEnv, wait_for};
 use nix::sys::signal::Signal;
 
-use crate::{AT_ONCE, keep, stop};
+use crate::{AT_ONCE, HOSTILE, keep, stop};
 
 fn hook(kind: &str, target: &str) -> String {
     format!("--hook={kind}={target}")
@@ -194,5 +194,22 @@ fn a_command_that_fails_is_quoted_in_the_log() {
     let log = afresh.stderr();
     assert!(log.contains("its command exited with code 7: no route to the moon"), "{log}");
     assert!(log.contains("no such file: `") && log.contains("; not trying again"), "{log}");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_notification_gets_its_words_as_arguments() {
+    let env = TestEnv::new();
+    script(&env, "notify-send", "for word; do echo \"[$word]\"; done >told");
+    let path = format!("{}:{}", env.work().display(), std::env::var("PATH").unwrap_or_default());
+    let name = "--name=<b>$(touch evil)</b>";
+    let flags = ["keep", "--hook=desktop", name, "--policy=never", "--", HOSTILE, "exit", "3"];
+    let mut command = env.afresh(&flags);
+    command.env("PATH", path);
+    let mut afresh = Running::start(command);
+    assert_eq!(afresh.wait().code(), Some(3));
+    let told = fs::read_to_string(env.work().join("told")).expect("it was run");
+    assert!(told.contains("\n[--]\n[afresh: <b>$(touch evil)</b> crash]\n[&lt;b&gt;$("), "{told}");
+    assert!(!env.work().join("evil").exists());
     env.assert_nothing_left();
 }

@@ -65,30 +65,32 @@ pub(crate) struct Hooks {
     events: Option<mpsc::Sender<Happening>>,
     /// Events that found no place, which cannot be told any more.
     lost: u64,
-    teller: JoinSet<()>,
+    /// The newest, and earlier ones that have not ended yet.
+    tellers: JoinSet<()>,
 }
 
 impl Hooks {
-    /// Starts the task that tells them; without hooks there is none.
-    pub(crate) fn start(setup: HookSetup, briefs: BriefRunner, mouth: Mouth) -> Self {
+    /// Starts the task that tells these hooks; without hooks there is none. What earlier ones were not
+    /// told yet they still are, within the time that an end gives them.
+    pub(crate) fn start(&mut self, setup: HookSetup, briefs: BriefRunner, mouth: Mouth) {
+        self.events = None;
+        while self.tellers.try_join_next().is_some() {}
         if setup.definitions.is_empty() {
-            return Self::default();
+            return;
         }
         let (events, inbox) = mpsc::channel(HOOK_EVENTS_MAX);
         let definitions = setup.definitions.clone();
-        let post = Arc::new(Post::new(setup, briefs));
         let teller = Teller {
             deliveries: Deliveries::new(definitions, seed()),
             start: Instant::now(),
             inbox,
             under_way: JoinSet::new(),
             whose: BTreeMap::new(),
-            post,
+            post: Arc::new(Post::new(setup, briefs)),
             mouth,
         };
-        let mut tasks = JoinSet::new();
-        tasks.spawn(teller.run());
-        Self { stories: Stories::default(), events: Some(events), lost: 0, teller: tasks }
+        self.tellers.spawn(teller.run());
+        self.events = Some(events);
     }
 
     /// Hands an event of a service over. Never waits.
@@ -105,7 +107,7 @@ impl Hooks {
     /// to run commands for them meanwhile. Also says how many events were lost on the way.
     pub(crate) fn close(&mut self) -> (JoinSet<()>, u64) {
         self.events = None;
-        (std::mem::take(&mut self.teller), self.lost)
+        (std::mem::take(&mut self.tellers), self.lost)
     }
 }
 

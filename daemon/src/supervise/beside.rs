@@ -20,14 +20,15 @@ impl Beside {
 }
 
 impl Supervise {
-    /// From now on these hooks are told of what happens.
+    /// From now on these hooks are told of what happens, and no others.
     pub(crate) fn start_hooks(&mut self, setup: HookSetup) {
         let mouth = Mouth {
             stderr: self.around.stderr.clone(),
             trail: self.around.trail.clone(),
             logger: self.around.logger,
         };
-        self.beside.hooks = Hooks::start(setup, self.briefs(), mouth);
+        let briefs = self.briefs();
+        self.beside.hooks.start(setup, briefs, mouth);
     }
 
     /// Runs short commands in this loop's process layer, from any task.
