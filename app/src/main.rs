@@ -52,6 +52,8 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Events(arguments) => cli::events::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
+        Command::Hooks(arguments) => cli::hooks::run(&arguments, &environment),
+        Command::Install(arguments) => cli::install::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),
         Command::Demo(arguments) => cli::demo::run(&arguments),
         Command::Completions(arguments) => cli::completions::run(&arguments),

@@ -2,12 +2,16 @@
 
 mod conversation;
 mod definitions;
+mod hooks;
+mod install;
 mod service_log;
 
 use std::time::Duration;
 
 pub use self::conversation::*;
 pub use self::definitions::*;
+pub use self::hooks::*;
+pub use self::install::*;
 pub use self::service_log::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::control::{About, Bound, Control, Listen, ListenError, RuntimeFolders};
 use crate::definition::{Definition, Surroundings, Variables};
+use crate::hooks::HookSetup;
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -59,6 +60,8 @@ pub struct Keep {
     pub port: Option<Port>,
     /// How much of its output is kept on disk; none for nothing.
     pub log: Option<LogLimits>,
+    /// Who is told of what happens.
+    pub hooks: HookSetup,
 }
 
 /// Why nothing could be supervised at all.
@@ -129,6 +132,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&keep));
     let logs = keep.log.map(|_| start_logs(&supervise)).transpose()?;
+    supervise.start_hooks(std::mem::take(&mut keep.hooks));
     for copy in 0..keep.copies {
         supervise.add(definition(&keep, copy, logs.as_ref()), seed().wrapping_add(copy.into()));
     }
@@ -139,6 +143,7 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     let stopped_by_us = drive(&mut supervise, &mut signals, &mut control, broken).await;
 
     supervise.finish().await;
+    supervise.close_hooks().await;
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
     control.close().await;

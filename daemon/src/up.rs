@@ -1,5 +1,6 @@
 //! `afresh up`: keeps all services of a workspace alive, from one process.
 
+mod daemon;
 mod fleet;
 mod lock;
 
@@ -12,22 +13,23 @@ use std::time::Duration;
 use afresh_core::audit::past::Past;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
-use afresh_core::control::{Face, Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer};
+use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::ServiceDefinition;
-use afresh_core::limits::{
-    LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL,
-};
-use afresh_core::service::Input;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use afresh_core::hook::HookDefinition;
+use afresh_core::limits::{LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
+use self::daemon::Daemon;
 use self::fleet::Fleet;
 use self::lock::Lock;
 pub use self::lock::{LockError, up_holder};
-use crate::control::{About, Ask, Bound, Control, RuntimeFolders};
+use crate::control::{About, Bound, Control, RuntimeFolders};
 use crate::definition::Surroundings;
-use crate::keep::{self, KeepError, Wish};
-use crate::os::{self, Asked, Signals};
+use crate::hooks::HookSetup;
+use crate::keep::{self, KeepError};
+use crate::notify::{Notify, without_notify};
+use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread};
 use crate::process::{MECHANISM, Processes, ignore_in_supervisor};
 use crate::store::chain;
@@ -40,6 +42,8 @@ use crate::supervise::Supervise;
 pub struct Up {
     /// All services of the workspace.
     pub services: Vec<ServiceDefinition>,
+    /// Who is told of what happens.
+    pub hooks: HookSetup,
     /// Those that are started, and what they need; none for all that start by themselves.
     pub chosen: Vec<String>,
     /// Where state lives.
@@ -80,8 +84,17 @@ pub enum Lines {
 /// Shows how all services are; says after what time it wants to do so again, if nothing happens.
 pub type Show = Box<dyn FnMut(&[ServiceStatus]) -> Option<Duration> + Send>;
 
-/// Reads the configuration again: its services, or what is wrong, as text.
-pub type Reload = Box<dyn FnMut() -> Result<Vec<ServiceDefinition>, String> + Send>;
+/// Reads the configuration again; what is wrong with it comes as text.
+pub type Reload = Box<dyn FnMut() -> Result<Reloaded, String> + Send>;
+
+/// What a configuration says that was read again.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// All services of the workspace.
+    pub services: Vec<ServiceDefinition>,
+    /// Who is told of what happens.
+    pub hooks: Vec<HookDefinition>,
+}
 
 /// Why nothing could be supervised at all.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +133,9 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     supervise.note(started(&up));
     let listen = bound.map(|bound| keep::guarded(bound, &up.workspace)).transpose()?;
     let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);
+    supervise.start_hooks(up.hooks.clone());
+    let notify = Notify::new(&up.environment);
+    without_notify(&mut up.environment);
     let logs = keep::start_logs(&supervise)?;
     let mut fleet = Fleet::new(&up, logs);
     if past.was_killed() {
@@ -133,6 +149,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
         control,
         about,
         signals,
+        notify,
         changes,
         show_at: Instant::now(),
         show_again: None,
@@ -143,6 +160,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
 
     let Daemon { mut supervise, fleet, control, mut signals, up, .. } = daemon;
     supervise.finish().await;
+    supervise.close_hooks().await;
     supervise.note(stopped());
     control.close().await;
     let (around, lingering) = supervise.shutdown().await;
@@ -182,9 +200,9 @@ fn past_of(trail: &Path) -> Past {
 struct Streams {
     stdout: Output,
     stderr: Output,
-    broken: tokio::sync::oneshot::Receiver<()>,
+    broken: oneshot::Receiver<()>,
     /// Resolve when all is written.
-    written: Vec<tokio::sync::oneshot::Receiver<()>>,
+    written: Vec<oneshot::Receiver<()>>,
 }
 
 impl Streams {
@@ -216,143 +234,6 @@ impl Streams {
             keep::output("stdout", os::stdout, move |loss: &str| complain.log(loss))?;
         let written = vec![thread.done, stderr_thread.done];
         Ok(Self { stdout, stderr, broken: thread.broken, written })
-    }
-}
-
-/// The loop of `afresh up`, and all it looks at.
-struct Daemon {
-    supervise: Supervise,
-    fleet: Fleet,
-    control: Control,
-    about: About,
-    signals: Signals,
-    changes: watch::Receiver<u64>,
-    /// States that changed are shown from then on.
-    show_at: Instant,
-    /// And those that did not, then.
-    show_again: Option<Instant>,
-    stopping_since: Option<Instant>,
-    up: Up,
-}
-
-impl Daemon {
-    /// Runs until somebody wants it to end, and all is down.
-    async fn drive(&mut self, mut broken: tokio::sync::oneshot::Receiver<()>) {
-        let mut stream_works = true;
-        self.show();
-        while self.stopping_since.is_none() || !self.supervise.is_at_rest() {
-            self.fleet.tidy(&mut self.supervise);
-            let wish = tokio::select! {
-                happened = self.supervise.wait() => {
-                    self.supervise.react(happened).await;
-                    continue;
-                }
-                ask = self.control.next() => {
-                    self.answer(ask).await;
-                    continue;
-                }
-                asked = self.signals.next() => self.wish_of(asked),
-                () = due(&mut self.changes, self.show_at, self.show_again) => {
-                    self.show();
-                    continue;
-                }
-                _ = &mut broken, if stream_works => {
-                    stream_works = false;
-                    let is_new = self.stopping_since.is_none();
-                    is_new.then_some(Wish::Stop("whoever read our output is gone"))
-                }
-            };
-            self.follow(wish).await;
-        }
-        self.show();
-    }
-
-    fn wish_of(&self, asked: Asked) -> Option<Wish> {
-        match asked {
-            Asked::Stop("SIGHUP") if matches!(self.up.lines, Lines::File) => Some(Wish::Reload),
-            asked => keep::wish_of(asked, self.stopping_since),
-        }
-    }
-
-    async fn follow(&mut self, wish: Option<Wish>) {
-        match wish {
-            None => {}
-            Some(Wish::Restart(_)) if self.stopping_since.is_some() => {
-                self.supervise.log("nothing is begun any more: afresh is stopping");
-            }
-            Some(Wish::Restart(reason)) => self.supervise.input(&Input::Restart { reason }).await,
-            Some(Wish::Reload) => drop(self.reload("SIGHUP").await),
-            Some(Wish::Stop(why)) => self.stop(why).await,
-            Some(Wish::Hurry) => self.supervise.hurry_up().await,
-        }
-    }
-
-    async fn stop(&mut self, why: &str) {
-        self.stopping_since = Some(Instant::now());
-        self.supervise.log(&format!("{why}: stopping"));
-        self.supervise.shut_down().await;
-    }
-
-    /// Answers a question of the control API.
-    async fn answer(&mut self, ask: Ask) {
-        match ask {
-            Ask::Reload { reason, answer } => {
-                let done = self.reload(&reason).await;
-                // Whoever asked may have gone.
-                answer.send(done).ok();
-            }
-            Ask::Shutdown { reason, answer } => {
-                let ids = self.supervise.core().services();
-                let up = ids.filter(|(_, service)| service.rest().is_none()).map(|(id, _)| id);
-                let stopping = up.map(|id| self.supervise.name(id)).collect();
-                if self.stopping_since.is_none() {
-                    self.stop(&reason).await;
-                }
-                answer.send(Ok(ShutdownAnswer { stopping })).ok();
-            }
-            ask => self.control.answer(&mut self.supervise, ask).await,
-        }
-    }
-
-    /// Reads the configuration again; a bad one changes nothing.
-    async fn reload(&mut self, why: &str) -> Result<ReloadAnswer, Refusal> {
-        if self.stopping_since.is_some() {
-            return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
-        }
-        match (self.up.reload)() {
-            Ok(services) => {
-                self.supervise.log(&format!("{why}: reading the configuration again"));
-                Ok(self.fleet.apply(&mut self.supervise, services).await)
-            }
-            Err(wrong) => {
-                self.supervise.log(&format!("the configuration stays as it was:\n{wrong}"));
-                Err(Refusal::new(format!("the configuration stays as it was\n{wrong}")))
-            }
-        }
-    }
-
-    fn show(&mut self) {
-        self.changes.borrow_and_update();
-        let now = Instant::now();
-        self.show_at = now + VIEW_INTERVAL;
-        let ids = self.supervise.core().services().map(|(id, _)| id);
-        let all: Vec<ServiceStatus> =
-            ids.filter_map(|id| self.about.status(&self.supervise, id)).collect();
-        self.show_again = (self.up.show)(&all).map(|after| now + after);
-    }
-}
-
-/// Waits until states are to be shown. Cancel safe.
-async fn due(changes: &mut watch::Receiver<u64>, at: Instant, again: Option<Instant>) {
-    let changed = async {
-        // Whoever changes it lives as long as the loop.
-        changes.changed().await.ok();
-        changes.mark_changed();
-        sleep_until(at).await;
-    };
-    match again {
-        Some(again) => timeout_at(again, changed).await.unwrap_or(()),
-        None => changed.await,
     }
 }
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::config::{Flag, parse_size};
 use afresh_core::definition::LogLimits;
+use afresh_core::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use afresh_core::policy::{Policy, RestartMode};
-use afresh_daemon::{Command, Keep};
+use afresh_daemon::{Command, HookSetup, Keep};
 use clap::Args;
 
 use crate::cli::health::HealthFlags;
@@ -51,6 +52,11 @@ pub(crate) struct Arguments {
     /// takes any that is free. Who asks needs the token in the state folder (see docs/guide/api.md)
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Option<SocketAddr>,
+
+    /// Tell a hook everything: `json=URL`, `slack=URL`, `discord=URL`, `ntfy=URL`, `command=PROGRAM` or
+    /// `desktop`. For tests, and for a look before it goes into the configuration
+    #[arg(long = "hook", value_name = "KIND=TARGET", value_parser = parse_hook, hide = true)]
+    hooks: Vec<HookTarget>,
 
     // Last, because their headings would also stand over what follows.
     #[command(flatten)]
@@ -222,6 +228,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let config = environment.config(&workspace, &arguments.policy.flags())?;
     let keep = Keep {
         name: arguments.command.name(),
+        hooks: hook_setup(arguments.hooks, environment),
         command: arguments.command.command(environment, arguments.clear_env),
         policy: Policy {
             // Nobody says when a command is ready, or has nothing left to do.
@@ -243,6 +250,31 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
+}
+
+fn hook_setup(targets: Vec<HookTarget>, environment: &Environment) -> HookSetup {
+    let definition = |(at, target): (usize, HookTarget)| HookDefinition {
+        name: format!("hook {}", at + 1),
+        events: HookEvent::ALL.to_vec(),
+        services: Vec::new(),
+        target,
+    };
+    environment.hook_setup(targets.into_iter().enumerate().map(definition).collect())
+}
+
+fn parse_hook(text: &str) -> Result<HookTarget, String> {
+    let webhook = |url: &str, shape| {
+        Ok(HookTarget::Webhook { url: url.to_owned(), shape, headers: Vec::new() })
+    };
+    match text.split_once('=') {
+        Some(("json", url)) => webhook(url, Shape::Json),
+        Some(("slack", url)) => webhook(url, Shape::Slack),
+        Some(("discord", url)) => webhook(url, Shape::Discord),
+        Some(("ntfy", url)) => webhook(url, Shape::Ntfy),
+        Some(("command", program)) => Ok(HookTarget::Command(vec![program.to_owned()])),
+        None if text == "desktop" => Ok(HookTarget::Desktop),
+        _ => Err(format!("`{text}` is not of the form KIND=TARGET")),
+    }
 }
 
 fn variables(

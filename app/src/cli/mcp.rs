@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use afresh_core::config::{Flag, Origin};
 use afresh_core::policy::{Policy, RestartMode};
-use afresh_daemon::{Keep, Mcp};
+use afresh_daemon::{HookSetup, Keep, Mcp};
 use clap::{Args, ValueEnum};
 
 use crate::cli::keep::{CommandFlags, PolicyFlags};
@@ -165,6 +165,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         health: None,
         port: None,
         log: None,
+        hooks: HookSetup::default(),
     };
     let place = |path: PathBuf| environment.cwd.join(path);
     let mcp = Mcp {

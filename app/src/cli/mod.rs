@@ -10,6 +10,8 @@ pub(crate) mod events;
 pub(crate) mod exit_codes;
 mod health;
 pub(crate) mod history;
+pub(crate) mod hooks;
+pub(crate) mod install;
 pub(crate) mod keep;
 pub(crate) mod logs;
 pub(crate) mod man;
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Events(events::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
+    Hooks(hooks::Arguments),
+    Install(install::Arguments),
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),
     Completions(completions::Arguments),

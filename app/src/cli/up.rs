@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use afresh_core::config::nearest;
+use afresh_core::config::{Config, nearest};
 use afresh_core::control::Face;
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::time::parse_duration;
-use afresh_daemon::{Lines, LockError, Up, UpError};
+use afresh_daemon::{Lines, LockError, Reloaded, Up, UpError};
 use clap::Args;
 
 use crate::environment::Environment;
@@ -92,6 +92,7 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
     };
     let up = Up {
         services: config.services,
+        hooks: environment.hook_setup(config.hooks),
         chosen: arguments.names,
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
@@ -106,7 +107,9 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
             let workspace = workspace.clone();
             Box::new(move || {
                 let config = environment.quiet_config(&workspace, &[]);
-                config.map(|config| config.services).map_err(|error| error.to_string())
+                let read =
+                    |config: Config| Reloaded { services: config.services, hooks: config.hooks };
+                config.map(read).map_err(|error| error.to_string())
             })
         },
         workspace,

@@ -32,6 +32,9 @@ pub const EVENT_TYPES: &[&str] = &[
     "restart_marker_written",
     "restart_marker_failed",
     "process_survived",
+    "hook_failed",
+    "hook_event_lost",
+    "hook_recovered",
     "trail_repaired",
     "trail_records_lost",
 ];

@@ -40,7 +40,7 @@ pub enum Face {
 
 impl Face {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Mcp, Self::Keep];
+    pub const ALL: [Self; 3] = [Self::Mcp, Self::Keep, Self::Up];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {

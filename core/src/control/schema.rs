@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeOutcome, Face, State, Stream};
+use super::{ChangeOutcome, Face, HealthState, State, Stream};
 
 /// All schemas, by name.
 pub(super) fn schemas() -> Value {
@@ -36,6 +36,23 @@ fn of_services() -> Vec<(&'static str, Value)> {
             object(
                 "Why an instance was followed by another.",
                 &[("time", stamp(), "When that was known."), ("reason", text(), "Why.")],
+            ),
+        ),
+        (
+            "HealthStatus",
+            object(
+                "What its checks say of a service.",
+                &[
+                    ("state", words(HealthState::ALL.map(HealthState::name)), "In one word."),
+                    (
+                        "failures",
+                        count(),
+                        "Checks in a row that have failed since it was last well.",
+                    ),
+                    ("last_error", or_null(text()), "Why the last check failed."),
+                    ("latency_ms", or_null(count()), "How long the last good answer took."),
+                    ("checked_at", or_null(stamp()), "When the last check ended."),
+                ],
             ),
         ),
         (
@@ -263,7 +280,13 @@ fn service_status() -> Value {
                 or_null(reference("RestartNote")),
                 "Why the last restart by a swap failed.",
             ),
+            ("waits_for", names(), "Other services that have to be there before it is started."),
             ("last_exit", or_null(reference("LastExit")), "How the last instance ended."),
+            (
+                "health",
+                or_null(reference("HealthStatus")),
+                "What its checks say; none without any.",
+            ),
             ("workspace", or_null(text()), "The project's folder; none outside of one."),
             ("command", text(), "What is run, without what looks like a secret."),
             ("mechanism", text(), "How processes are kept from outliving it."),
@@ -272,7 +295,7 @@ fn service_status() -> Value {
     );
     schema["properties"]["next_try_ms"] =
         described(count(), "In `backing off` and `crash loop`: the time until the next try.");
-    schema["properties"]["why"] = described(text(), "In `failed`: the last failure.");
+    schema["properties"]["why"] = described(text(), "In `failed` and `degraded`: what is wrong.");
     schema
 }
 
@@ -362,6 +385,14 @@ mod tests {
     fn the_schemas_are_those_of_the_values() {
         let note = RestartNote { time: String::new(), reason: String::new() };
         let exit = LastExit { code: None, signal: None, text: String::new() };
+        let health = HealthStatus {
+            state: HealthState::Healthy,
+            failures: 0,
+            last_error: None,
+            latency_ms: None,
+            checked_at: None,
+        };
+        check("HealthStatus", &health);
         check("RestartNote", &note);
         check("LastExit", &exit);
         check("Restarts", &Restarts::default());
@@ -385,7 +416,9 @@ mod tests {
                 candidate_pid: None,
                 spare_pid: None,
                 swap_failed: Some(note.clone()),
+                waits_for: Vec::new(),
                 last_exit: Some(exit.clone()),
+                health: Some(health.clone()),
                 workspace: None,
                 command: String::new(),
                 mechanism: String::new(),

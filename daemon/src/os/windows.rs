@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "std does not give all of it")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::windows::ffi::OsStrExt;
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
 
+use afresh_core::install::Manager;
 use tokio::net::windows::named_pipe::NamedPipeServer;
 use tokio::signal::windows::{
     CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
@@ -264,6 +265,26 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 
 /// There is no such limit.
 pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+    None
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// Who starts programs with the machine: nobody that we know of yet.
+pub(crate) fn manager() -> Option<(Manager, u32)> {
+    None
+}
+
+/// The clock that systemd goes by, which is not here.
+pub(crate) fn monotonic_micros() -> u64 {
+    0
+}
+
+/// The command that shows a notification on the desktop: there is none here yet.
+pub(crate) fn notification(_title: &str, _text: &str) -> Option<Vec<OsString>> {
     None
 }
 

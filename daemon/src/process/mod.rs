@@ -62,6 +62,8 @@ use afresh_core::audit::redact::redact_args;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
+use crate::os::is_variable;
+
 #[cfg(unix)]
 pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
 #[cfg(unix)]
@@ -94,6 +96,12 @@ pub struct Command {
 }
 
 impl Command {
+    /// A variable of its environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let mut named = self.env.iter().filter(|(other, _)| is_variable(other, name));
+        named.next_back().map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+
     /// The command as people may see it: without what looks like a secret.
     pub(crate) fn shown(&self) -> String {
         let argv: Vec<String> =

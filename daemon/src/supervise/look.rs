@@ -175,6 +175,8 @@ impl Supervise {
         if let Some(kept) = self.services.get_mut(&service) {
             kept.past.note(event);
             kept.past.vitals.note(now, event, says_ready);
+            let Definition { name, title, .. } = &kept.definition;
+            self.beside.hooks.told(name, title, event);
         }
         let (title, name) = (self.title(service), self.name(service));
         self.events.push(&event.record(&title, &name, self.around.logger));
