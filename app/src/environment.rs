@@ -6,10 +6,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, Config, ConfigError, FileKind, Flag, Source};
+use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_daemon::control::RuntimeFolders;
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{HOME_VARIABLE, is_variable};
+use afresh_daemon::{HOME_VARIABLE, HookSetup, is_variable, without_notify};
 
 use crate::error::{CommandError, Exit, Text};
 use crate::output;
@@ -38,6 +39,22 @@ impl Environment {
     pub(crate) fn workspace(&self) -> Workspace {
         let state = self.folder("XDG_STATE_HOME");
         Workspace::find(&self.cwd, self.folder(HOME_VARIABLE).as_deref(), state.as_deref())
+    }
+
+    /// What hooks are told with, here.
+    pub(crate) fn hook_setup(&self, definitions: Vec<HookDefinition>) -> HookSetup {
+        let workspace = self.workspace();
+        let root = workspace.root().map(Path::to_owned);
+        let mut env = self.variables.clone();
+        without_notify(&mut env);
+        HookSetup {
+            definitions,
+            cwd: root.clone().unwrap_or_else(|| self.cwd.clone()),
+            env,
+            certificates: self.folder("SSL_CERT_FILE"),
+            workspace: root,
+            version: env!("CARGO_PKG_VERSION"),
+        }
     }
 
     /// Where control sockets may be.

@@ -1,5 +1,6 @@
 //! The `afresh` binary: parse, one match, exit code.
 
+mod change;
 mod cli;
 mod environment;
 mod error;
@@ -41,16 +42,24 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Adopt(arguments) => cli::adopt::run(&arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
         Command::Up(arguments) => cli::up::run(arguments, environment),
+        Command::Down(arguments) => cli::down::run(&arguments, &environment),
+        Command::Reload(arguments) => cli::reload::run(&arguments, &environment),
         Command::Status(arguments) => cli::status::run(&arguments, &environment),
+        Command::Start(arguments) => cli::start::run(&arguments, &environment),
+        Command::Stop(arguments) => cli::stop::run(&arguments, &environment),
         Command::Restart(arguments) => cli::restart::run(&arguments, &environment),
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
+        Command::Events(arguments) => cli::events::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
+        Command::Hooks(arguments) => cli::hooks::run(&arguments, &environment),
+        Command::Install(arguments) => cli::install::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),
         Command::Demo(arguments) => cli::demo::run(&arguments),
         Command::Completions(arguments) => cli::completions::run(&arguments),
         Command::Man(arguments) => cli::man::run(&arguments),
         Command::ExitCodes(arguments) => cli::exit_codes::run(&arguments),
+        Command::Services => cli::completions::services(&environment),
         Command::DemoServer(arguments) => cli::demo::serve(&arguments),
     }
 }

@@ -58,6 +58,20 @@ impl Running {
         if found.is_empty() { Err(self.unknown(name)) } else { Ok(found) }
     }
 
+    /// The services of these names, each once.
+    pub(crate) fn all_named(&self, names: &[String]) -> Result<Vec<&Reached>, CommandError> {
+        let mut chosen: Vec<&Reached> = Vec::new();
+        for name in names {
+            for reached in self.named(name)? {
+                let known = chosen.iter().any(|other| std::ptr::eq(*other, reached));
+                if !known {
+                    chosen.push(reached);
+                }
+            }
+        }
+        Ok(chosen)
+    }
+
     fn unknown(&self, name: &str) -> CommandError {
         let shown = harmless(name);
         let error = CommandError::new(

@@ -38,6 +38,11 @@ impl Fleet {
         self.members.entry(id).or_default().depends_on = depends_on;
     }
 
+    /// Whether a service was taken in.
+    pub fn contains(&self, id: ServiceId) -> bool {
+        self.members.contains_key(&id)
+    }
+
     /// Forgets a service.
     pub fn remove(&mut self, id: ServiceId) {
         self.members.remove(&id);
@@ -59,19 +64,13 @@ impl Fleet {
         }
     }
 
-    /// These are to be down; those among them that need others of them go first.
+    /// These are to be down; those among them that need others of them go first. Starts of theirs that
+    /// wait are called off.
     pub fn stop(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
         for id in ids {
             if let Some(member) = self.members.get_mut(&id).filter(|_| !self.is_closing) {
                 member.wish = Some(Wish::Stop);
             }
-        }
-    }
-
-    /// A start of this one that waits for others is called off.
-    pub fn forget(&mut self, id: ServiceId) {
-        if let Some(member) = self.members.get_mut(&id).filter(|_| !self.is_closing) {
-            member.wish = None;
         }
     }
 
@@ -320,7 +319,8 @@ mod tests {
         let mut world = World::new(&[&[(1, READY)], &[]]);
         world.fleet.start([ServiceId(0)]);
         world.settle();
-        world.fleet.forget(ServiceId(0));
+        world.fleet.stop([ServiceId(0)]);
+        world.settle();
         world.spawned(1);
         world.ready(1);
         assert_eq!(world.log(), "+1");

@@ -2,12 +2,16 @@
 
 mod conversation;
 mod definitions;
+mod hooks;
+mod install;
 mod service_log;
 
 use std::time::Duration;
 
 pub use self::conversation::*;
 pub use self::definitions::*;
+pub use self::hooks::*;
+pub use self::install::*;
 pub use self::service_log::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
@@ -139,6 +143,16 @@ pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
 /// the one before; older ones do not count any more.
 pub const PAST_FILES_MAX: usize = 2;
 
+/// How long `afresh down` waits; afresh goes on stopping after that.
+pub const DOWN_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// How often `afresh up` tries to get the lock of its workspace, with that much time between, before
+/// it says that another one has it: whoever only looks holds it for a moment too.
+pub const LOCK_TRIES_MAX: u32 = 10;
+
+/// How often it looks: a lock tells nobody that it is free.
+pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
 pub const HERALD_QUEUE_MAX: usize = 64;
 
@@ -161,6 +175,10 @@ pub const MARKER_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 /// How often a followed trail is looked at where the system can't say that it changed.
 pub const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often a connection that breaks is made again before something came over it; then whoever is
+/// followed counts as gone.
+pub const FOLLOW_TRIES_MAX: u32 = 5;
 
 /// The self-test of `afresh doctor` takes some ten milliseconds; a machine that needs longer than
 /// this is too busy to tell.
@@ -267,7 +285,14 @@ pub const LOGS_LINE_BYTES_MAX: usize = 8 * 1024;
 /// The last restarts of a service whose reasons are told; the trail has all of them.
 pub const RESTARTS_TOLD_MAX: usize = 10;
 
-/// Connections to a control socket that are served at once. More wait in the kernel's queue: each of
+/// Events that are remembered for the control API; the oldest goes when one more comes, and whoever
+/// goes on from an older one is told how many are missing. A crash loop tells some ten a minute.
+pub const EVENTS_MAX: usize = 2_000;
+
+/// The same in bytes: `afresh mcp` has to stay small.
+pub const EVENTS_BYTES_MAX: usize = 512 * 1024;
+
+/// Connections to a control socket that are served at once, and the same to a port. More wait in the kernel's queue: each of
 /// those that are served ends by itself.
 pub const CONTROL_CONNECTIONS_MAX: usize = 64;
 
@@ -287,6 +312,19 @@ pub const CONTROL_BUFFER_BYTES: usize = 16 * 1024;
 
 /// A longer body is refused: ours have one reason in them.
 pub const CONTROL_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What is read of a body that is refused, so that whoever sends it gets to read the refusal.
+pub const CONTROL_REFUSED_BYTES_MAX: usize = 1024 * 1024;
+
+/// A longer path, with its query, is refused: names are words.
+pub const CONTROL_PATH_BYTES_MAX: usize = 4 * 1024;
+
+/// How long the other end may take to read something before more of it fits; then its connection is
+/// closed. Whoever follows can connect again, and go on where it was.
+pub const CONTROL_STALL_MAX: Duration = Duration::from_secs(15);
+
+/// How often those who follow get a sign of life: one who is gone shows only when something is sent.
+pub const CONTROL_PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A longer reason is cut: it is a sentence in the trail.
 pub const RESTART_REASON_CHARS_MAX: usize = 1_000;
@@ -319,6 +357,7 @@ pub const CONTROL_SOCKETS_MAX: usize = 4_096;
 pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
+const _: () = assert!(CONTROL_PATH_BYTES_MAX < CONTROL_BUFFER_BYTES);
 const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
 const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);
 
@@ -350,6 +389,10 @@ pub const HEALTH_PATIENCE_MIN: Duration = Duration::from_millis(250);
 
 /// How long the figure of a service's processor time is waited for; then it counts as idle.
 pub const HEALTH_SAMPLE_WAIT: Duration = Duration::from_secs(2);
+
+/// A service that is not ready after this time is said to be so, and again after twice the time: most are
+/// up in seconds, and one that is checked at the wrong place never is.
+pub const HEALTH_NOT_READY_NOTICE: Duration = Duration::from_secs(10);
 
 /// A wakeup later than this means that we were stopped ourselves: that time counts against nobody.
 pub const HEALTH_LATE_MAX: Duration = Duration::from_secs(5);

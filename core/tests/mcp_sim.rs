@@ -481,11 +481,11 @@ impl World {
             return self.check(false, "nothing is sent to an instance that is gone");
         };
         server.lines.push(match look(line) {
-            Some(Message::Request { id, method }) => Some((id, method == "tools/call")),
+            Some(Message::Request { id, method, .. }) => Some((id, method == "tools/call")),
             _ => None,
         });
         match look(line) {
-            Some(Message::Request { id, method }) => {
+            Some(Message::Request { id, method, .. }) => {
                 self.check(server.seen.insert(id.clone()), "no request reaches an instance twice");
                 if !self.modern && !server.opened {
                     self.check(

@@ -1,4 +1,5 @@
-//! Keeps the generated pages under `docs/reference/` equal to the table of settings.
+//! Keeps the generated pages under `docs/reference/` equal to the tables of settings and
+//! of routes.
 #![expect(
     clippy::disallowed_methods,
     reason = "the pages lie on disk, and a variable says to write them anew"
@@ -7,6 +8,7 @@
 use std::path::Path;
 
 use afresh_core::config::{reference, schema};
+use afresh_core::control::document;
 
 #[test]
 fn the_reference_is_current() {
@@ -16,6 +18,11 @@ fn the_reference_is_current() {
 #[test]
 fn the_schema_is_current() {
     check("afresh.schema.json", &format!("{:#}\n", schema()));
+}
+
+#[test]
+fn the_description_of_the_api_is_current() {
+    check("openapi.json", &format!("{:#}\n", document()));
 }
 
 fn check(name: &str, current: &str) {

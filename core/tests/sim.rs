@@ -31,7 +31,10 @@ fn random_histories_keep_every_promise() {
         world.end();
         words.append(&mut world.words);
     }
-    let mut all = EVENT_TYPES.iter().filter(|word| word.starts_with("server_"));
+    // Those are told by the loop, before the machine hears of the wish.
+    let wishes = ["server_start_requested", "server_stop_requested"];
+    let of_machine = |word: &&&str| word.starts_with("server_") && !wishes.contains(*word);
+    let mut all = EVENT_TYPES.iter().filter(of_machine);
     assert!(all.all(|word| words.contains(word)), "not all has happened: {words:?}");
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 
 use afresh_core::audit::{Level, Record};
@@ -17,8 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::control::{About, Control, RuntimeFolders};
+use crate::control::{About, Bound, Control, Listen, ListenError, RuntimeFolders};
 use crate::definition::{Definition, Surroundings, Variables};
+use crate::hooks::HookSetup;
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
@@ -48,6 +50,8 @@ pub struct Keep {
     pub version: &'static str,
     /// Where the control socket may be; none for none.
     pub control: Option<RuntimeFolders>,
+    /// Where the control API listens besides; none for nowhere.
+    pub listen: Option<SocketAddr>,
     /// Whether our stdin belongs to the command.
     pub stdin: bool,
     /// When it is ready, and whether it still is well.
@@ -56,6 +60,8 @@ pub struct Keep {
     pub port: Option<Port>,
     /// How much of its output is kept on disk; none for nothing.
     pub log: Option<LogLimits>,
+    /// Who is told of what happens.
+    pub hooks: HookSetup,
 }
 
 /// Why nothing could be supervised at all.
@@ -70,6 +76,9 @@ pub enum KeepError {
     /// What is to be watched cannot be.
     #[error("cannot watch files")]
     Watch(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The control API could not be served where it was asked for.
+    #[error("cannot serve the control API")]
+    Listen(#[source] ListenError),
     /// The streams could not be set up.
     #[error("cannot start the output threads")]
     Output(#[source] io::Error),
@@ -108,6 +117,7 @@ pub(crate) fn block_on(
 }
 
 async fn run(mut keep: Keep) -> Result<i32, KeepError> {
+    let bound = keep.listen.map(Bound::bind).transpose().map_err(KeepError::Listen)?;
     let mut signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
@@ -118,19 +128,22 @@ async fn run(mut keep: Keep) -> Result<i32, KeepError> {
     })?;
     let mut tasks = JoinSet::new();
     let around = surroundings(&mut keep, stdout, stderr, &mut tasks);
+    let listen = bound.map(|bound| guarded(bound, &keep.workspace)).transpose()?;
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&keep));
     let logs = keep.log.map(|_| start_logs(&supervise)).transpose()?;
+    supervise.start_hooks(std::mem::take(&mut keep.hooks));
     for copy in 0..keep.copies {
         supervise.add(definition(&keep, copy, logs.as_ref()), seed().wrapping_add(copy.into()));
     }
     supervise.input(&Input::Start).await;
     let OutputThread { broken, done } = stdout_thread;
     let about = About::of(&keep, Face::Keep);
-    let mut control = Control::start(keep.control.take(), about, supervise.stderr());
+    let mut control = Control::start(keep.control.take(), listen, about, &supervise);
     let stopped_by_us = drive(&mut supervise, &mut signals, &mut control, broken).await;
 
     supervise.finish().await;
+    supervise.close_hooks().await;
     let code = exit_code(supervise.core().services().map(|(_, service)| service));
     supervise.note(stopped(&keep.name, code));
     control.close().await;
@@ -176,7 +189,12 @@ async fn flush(written: impl Future<Output = ()>, signals: &mut Signals, stopped
     timeout(OUTPUT_FLUSH_MAX, written).await.ok();
 }
 
-/// Runs until every service is at rest. Returns whether somebody wished it to stop.
+/// The port, for those who know the token in the state folder.
+pub(crate) fn guarded(bound: Bound, workspace: &Workspace) -> Result<Listen, KeepError> {
+    bound.guarded(workspace.state().join("token")).map_err(KeepError::Listen)
+}
+
+/// Runs until every service is at rest, and none waits to be started again. Returns whether somebody wished it to stop.
 async fn drive(
     supervise: &mut Supervise,
     signals: &mut Signals,
@@ -185,7 +203,7 @@ async fn drive(
 ) -> bool {
     let mut stopping_since: Option<Instant> = None;
     let mut stdout_works = true;
-    while !supervise.core().is_at_rest() {
+    while !supervise.core().is_at_rest() || (stopping_since.is_none() && control.holds(supervise)) {
         let wish = tokio::select! {
             happened = supervise.wait() => {
                 supervise.react(happened).await;
@@ -268,6 +286,7 @@ pub(crate) fn surroundings(
     Surroundings { logger: "afresh.keep", stdin, ..around }
 }
 
+/// Starts to keep logs on disk; what is wrong with them is said in ours.
 pub(crate) fn start_logs(supervise: &Supervise) -> Result<ServiceLogs, KeepError> {
     let stderr = supervise.stderr();
     ServiceLogs::start(move |text| stderr.log(text)).map_err(KeepError::Output)

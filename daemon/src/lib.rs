@@ -3,10 +3,15 @@
 pub mod control;
 mod definition;
 mod doctor;
+mod events;
 mod health;
+mod hooks;
+mod http;
+mod install;
 mod keep;
 mod logs;
 mod mcp;
+mod notify;
 mod os;
 mod output;
 mod pipe;
@@ -20,12 +25,17 @@ mod watch;
 mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
+pub use self::hooks::{HookSetup, TryHookError, try_hook};
+pub use self::install::{
+    Home, InstallFileError, read_installed, remove_installed, run_steps, write_installed,
+};
 pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
+pub use self::notify::without_notify;
 pub use self::os::{HOME_VARIABLE, detach, is_variable, leave_session};
 pub use self::process::Command;
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
-pub use self::up::{Lines, LockError, Reload, Show, Up, UpError, up};
+pub use self::up::{Lines, LockError, Reload, Reloaded, Show, Up, UpError, up, up_holder};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

@@ -5,10 +5,12 @@
 //! machine what it is told. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
 //! for a peer.
 
+mod alarm;
 mod asked;
 mod front;
 mod guard;
 mod instances;
+mod lane;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -26,8 +28,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use self::alarm::Alarm;
 use self::front::Front;
 use self::guard::Guard;
+use self::lane::Lane;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep, KeepError};
@@ -116,11 +120,11 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     };
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
     let conversation = Conversation::new(&settings);
-    let wires = Wires::new(reader, writer);
     let about = About::of(&keep, Face::Mcp);
-    let mut front =
-        Front::new(conversation, supervise, service, wires, guard, about.clone(), trace);
-    let mut control = Control::start(keep.control.take(), about, front.supervise.stderr());
+    let alarm = Alarm::start().map_err(KeepError::Runtime)?;
+    let lane = Lane::new(conversation, Wires::new(reader, writer), trace, alarm);
+    let mut front = Front::new(lane, supervise, service, guard, about.clone());
+    let mut control = Control::start(keep.control.take(), None, about, &front.supervise);
     front.drive(signals, arrivals, &mut control, abandoned).await;
     let was_left = front.leaving;
     let (mut supervise, mut wires, trace) = front.end();

@@ -1,6 +1,9 @@
-//! Runs commands that should end soon, and captures what they say.
+//! Runs commands that should end soon, all at once, and captures what they say.
 //!
-//! They go through the process layer like everything else: at a limit the whole tree is ended.
+//! They go through the process layer like everything else: at a limit the whole tree is ended. Where
+//! services run in the same process layer, their loop drives [`Briefs`], and a [`BriefRunner`] asks it.
+
+mod beside;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,18 +11,22 @@ use std::time::Duration;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::KILL_PATIENCE;
 use afresh_core::service::{Exit, SpawnFailure};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::os::PipeReader;
+pub(crate) use self::beside::{BriefRunner, BriefStep, Briefs};
+use crate::os::{PipeReader, PipeWriter};
 use crate::pipe::read_chunk;
 use crate::process::{Command, Processes, Remains, Report, Stdio};
 
-/// A command, and how much of our time and memory it may have. Its stdin is closed.
+/// A command, and how much of our time and memory it may have.
 #[derive(Clone, Debug)]
 pub(crate) struct Brief {
     pub(crate) command: Command,
+    /// What it finds on its stdin, which is closed after it.
+    pub(crate) stdin: Vec<u8>,
     pub(crate) time_max: Duration,
     /// Of stdout and of stderr, each.
     pub(crate) output_bytes_max: usize,
@@ -51,42 +58,36 @@ pub(crate) enum BriefEnding {
 /// Runs them all; the outcomes are in the order of the commands. Nothing else may run in these
 /// processes meanwhile. Takes at most the longest of the times and three times
 /// [`KILL_PATIENCE`].
-pub(crate) async fn run_briefly(processes: &mut Processes, briefs: &[Brief]) -> Vec<Outcome> {
-    let mut running = Briefs::default();
-    let ids: Vec<ServiceId> = briefs.iter().map(|brief| running.begin(processes, brief)).collect();
-    let mut outcomes = BTreeMap::new();
-    loop {
-        outcomes.extend(std::iter::from_fn(|| running.finished()));
-        if outcomes.len() == ids.len() {
-            return ids.iter().filter_map(|id| outcomes.remove(id)).collect();
-        }
-        tokio::select! {
-            report = processes.next() => running.hear(report),
-            word = running.next() => running.react(processes, word),
-        }
+pub(crate) async fn run_briefly(processes: &mut Processes, briefs: Vec<Brief>) -> Vec<Outcome> {
+    let mut runs = Runs::default();
+    for brief in briefs {
+        runs.begin(processes, brief);
     }
+    let mut outcomes: BTreeMap<Generation, Outcome> = runs.take_done().collect();
+    while !runs.all.is_empty() {
+        tokio::select! {
+            report = processes.next() => runs.hear(report),
+            step = runs.next() => runs.react(processes, step),
+        }
+        outcomes.extend(runs.take_done());
+    }
+    outcomes.into_values().collect()
 }
 
-/// Commands that run briefly beside the services in the same processes. Each has an id out of a range
-/// that no service has.
+/// All of them are instances of one service that no supervisor has: one guardian at most stays idle.
+const BRIEFS: ServiceId = ServiceId(u32::MAX);
+
 #[derive(Default)]
-pub(crate) struct Briefs {
-    runs: BTreeMap<ServiceId, Run>,
+struct Runs {
+    last: Generation,
+    all: BTreeMap<Generation, Run>,
     captures: JoinSet<Captured>,
-    /// Of the last one: whatever comes late of one before is known by it.
-    generation: u64,
-}
-
-/// What [`Briefs::next`] brought.
-pub(crate) enum Word {
-    Captured(Captured),
-    /// A step of an end is due.
-    Due,
+    writers: JoinSet<()>,
 }
 
 struct Run {
     generation: Generation,
-    since: Instant,
+    start: Instant,
     /// When the next step of its end is due; none when it is gone.
     step_at: Option<Instant>,
     step: Step,
@@ -94,7 +95,7 @@ struct Run {
     cause: Option<BriefEnding>,
     gone: watch::Sender<bool>,
     /// Streams that are still read.
-    streams: usize,
+    captures: u8,
     outcome: Outcome,
 }
 
@@ -113,39 +114,26 @@ enum Stream {
 }
 
 pub(crate) struct Captured {
-    id: ServiceId,
     generation: Generation,
     stream: Stream,
     bytes: Vec<u8>,
     is_too_much: bool,
 }
 
-/// Whether a report is about one that runs briefly.
-pub(crate) fn is_brief(report: &Report) -> bool {
-    match report {
-        Report::Notice(_) => false,
-        Report::Spawned { service, .. }
-        | Report::SpawnFailed { service, .. }
-        | Report::Exited { service, .. } => service.0 > u32::MAX / 2,
-    }
-}
-
-impl Briefs {
-    /// Starts one.
-    pub(crate) fn begin(&mut self, processes: &mut Processes, brief: &Brief) -> ServiceId {
-        self.generation += 1;
-        let generation = Generation(self.generation);
-        let mut ids = (0..u32::MAX / 2).map(|n| ServiceId(u32::MAX - n));
-        let id = ids.find(|id| !self.runs.contains_key(id)).expect("fewer than 2^31 at once");
+impl Runs {
+    fn begin(&mut self, processes: &mut Processes, brief: Brief) -> Generation {
+        self.last = self.last.next();
+        let generation = self.last;
         let (gone, watch) = watch::channel(false);
+        let start = Instant::now();
         let mut run = Run {
             generation,
-            since: Instant::now(),
-            step_at: Some(Instant::now() + brief.time_max),
+            start,
+            step_at: Some(start + brief.time_max),
             step: Step::Kill,
             cause: None,
             gone,
-            streams: 0,
+            captures: 0,
             outcome: Outcome {
                 ending: BriefEnding::TimedOut,
                 stdout: Vec::new(),
@@ -154,113 +142,120 @@ impl Briefs {
                 took: Duration::ZERO,
             },
         };
-        match processes.spawn(id, generation, &brief.command) {
-            Ok(Stdio { stdout, stderr, .. }) => {
+        match processes.spawn(BRIEFS, generation, &brief.command) {
+            Ok(Stdio { stdin, stdout, stderr }) => {
                 let max = brief.output_bytes_max;
                 for (stream, pipe) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
                     let gone = watch.clone();
-                    run.streams += 1;
+                    run.captures += 1;
                     self.captures.spawn(async move {
                         let (bytes, is_too_much) = capture(pipe, max, gone).await;
-                        Captured { id, generation, stream, bytes, is_too_much }
+                        Captured { generation, stream, bytes, is_too_much }
                     });
+                }
+                if !brief.stdin.is_empty() {
+                    self.writers.spawn(feed(stdin, brief.stdin, watch));
                 }
             }
             Err(failure) => run.end(BriefEnding::SpawnFailed(failure)),
         }
-        self.runs.insert(id, run);
-        id
+        self.all.insert(generation, run);
+        generation
     }
 
-    /// Ends one before its time.
-    pub(crate) fn end(&mut self, processes: &mut Processes, id: ServiceId) {
-        let run = self.runs.get_mut(&id);
-        if let Some(run) = run.filter(|run| run.step_at.is_some() && run.cause.is_none()) {
-            run.cause = Some(BriefEnding::TimedOut);
-            run.take_step(processes, id);
-        }
+    /// Those that are gone, with all that they said.
+    fn take_done(&mut self) -> impl Iterator<Item = (Generation, Outcome)> {
+        let done = |_: &Generation, run: &mut Run| run.step_at.is_none() && run.captures == 0;
+        self.all.extract_if(.., done).map(|(generation, run)| (generation, run.outcome))
     }
 
-    /// Waits for something to react to. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Word {
-        let wakeup = self.runs.values().filter_map(|run| run.step_at).min();
+    /// What is to be done next. Cancel safe.
+    async fn next(&mut self) -> BriefStep {
+        let wakeup = self.all.values().filter_map(|run| run.step_at).min();
         let due = async {
             match wakeup {
                 Some(at) => sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            Some(Ok(captured)) = self.captures.join_next() => Word::Captured(captured),
-            () = due => Word::Due,
-        }
-    }
-
-    /// Acts on what `next` brought.
-    pub(crate) fn react(&mut self, processes: &mut Processes, word: Word) {
-        match word {
-            Word::Captured(captured) => self.keep(processes, captured),
-            Word::Due => {
-                let now = Instant::now();
-                let is_due = |run: &Run| run.step_at.is_some_and(|at| at <= now);
-                for (id, run) in self.runs.iter_mut().filter(|(_, run)| is_due(run)) {
-                    run.cause.get_or_insert(BriefEnding::TimedOut);
-                    run.take_step(processes, *id);
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                Some(Ok(captured)) = self.captures.join_next() => {
+                    return BriefStep::Captured(captured);
                 }
+                Some(_) = self.writers.join_next() => {}
+                () = &mut due => return BriefStep::Due,
             }
         }
     }
 
-    /// Takes a report that `is_brief`.
-    pub(crate) fn hear(&mut self, report: Report) {
-        let (id, generation, ending, remains) = match report {
+    fn react(&mut self, processes: &mut Processes, step: BriefStep) {
+        match step {
+            BriefStep::Captured(captured) => self.keep(processes, captured),
+            BriefStep::Due => self.wake(processes),
+            BriefStep::Asked(_) | BriefStep::Forsaken(_) => {}
+        }
+    }
+
+    fn hear(&mut self, report: Report) {
+        let (generation, ending, remains) = match report {
             Report::Spawned { .. } | Report::Notice(_) => return,
-            Report::SpawnFailed { service, generation, failure } => {
-                (service, generation, BriefEnding::SpawnFailed(failure), Remains::default())
+            Report::SpawnFailed { generation, failure, .. } => {
+                (generation, BriefEnding::SpawnFailed(failure), Remains::default())
             }
-            Report::Exited { service, generation, exit, remains } => {
-                (service, generation, BriefEnding::Exited(exit), remains)
+            Report::Exited { generation, exit, remains, .. } => {
+                (generation, BriefEnding::Exited(exit), remains)
             }
         };
-        let run = self.runs.get_mut(&id).filter(|run| run.generation == generation);
-        if let Some(run) = run.filter(|run| run.step_at.is_some()) {
+        if let Some(run) = self.all.get_mut(&generation).filter(|run| run.step_at.is_some()) {
             run.outcome.remains = remains;
             run.end(ending);
         }
     }
 
-    /// One that is gone, with all that it said.
-    pub(crate) fn finished(&mut self) -> Option<(ServiceId, Outcome)> {
-        let is_finished = |run: &Run| run.step_at.is_none() && run.streams == 0;
-        let id = *self.runs.iter().find(|(_, run)| is_finished(run))?.0;
-        Some((id, self.runs.remove(&id)?.outcome))
+    fn keep(&mut self, processes: &mut Processes, captured: Captured) {
+        let Some(run) = self.all.get_mut(&captured.generation) else { return };
+        run.captures = run.captures.saturating_sub(1);
+        match captured.stream {
+            Stream::Stdout => run.outcome.stdout = captured.bytes,
+            Stream::Stderr => run.outcome.stderr = captured.bytes,
+        }
+        if captured.is_too_much && run.step_at.is_some() && run.cause.is_none() {
+            run.cause = Some(BriefEnding::TooMuchOutput);
+            run.take_step(processes);
+        }
     }
 
-    fn keep(&mut self, processes: &mut Processes, captured: Captured) {
-        let Captured { id, generation, stream, bytes, is_too_much } = captured;
-        let run = self.runs.get_mut(&id).filter(|run| run.generation == generation);
-        let Some(run) = run else { return };
-        run.streams -= 1;
-        match stream {
-            Stream::Stdout => run.outcome.stdout = bytes,
-            Stream::Stderr => run.outcome.stderr = bytes,
+    /// Ends one before its time.
+    fn end(&mut self, processes: &mut Processes, generation: Generation) {
+        let run = self.all.get_mut(&generation).filter(|run| run.step_at.is_some());
+        if let Some(run) = run.filter(|run| run.cause.is_none()) {
+            run.cause = Some(BriefEnding::TimedOut);
+            run.take_step(processes);
         }
-        if is_too_much && run.step_at.is_some() && run.cause.is_none() {
-            run.cause = Some(BriefEnding::TooMuchOutput);
-            run.take_step(processes, id);
+    }
+
+    /// Takes the steps that are due.
+    fn wake(&mut self, processes: &mut Processes) {
+        let now = Instant::now();
+        let due = |run: &&mut Run| run.step_at.is_some_and(|at| at <= now);
+        for run in self.all.values_mut().filter(due) {
+            run.cause.get_or_insert(BriefEnding::TimedOut);
+            run.take_step(processes);
         }
     }
 }
 
 impl Run {
-    fn take_step(&mut self, processes: &mut Processes, id: ServiceId) {
+    fn take_step(&mut self, processes: &mut Processes) {
         self.step = match self.step {
             Step::Kill => {
-                processes.kill(id, self.generation);
+                processes.kill(BRIEFS, self.generation);
                 Step::Abandon
             }
             Step::Abandon => {
-                processes.abandon(id, self.generation);
+                processes.abandon(BRIEFS, self.generation);
                 Step::GiveUp
             }
             Step::GiveUp => return self.end(BriefEnding::TimedOut),
@@ -271,8 +266,17 @@ impl Run {
     fn end(&mut self, ending: BriefEnding) {
         self.step_at = None;
         self.outcome.ending = self.cause.take().unwrap_or(ending);
-        self.outcome.took = self.since.elapsed();
+        self.outcome.took = self.start.elapsed();
         self.gone.send_replace(true);
+    }
+}
+
+/// Writes all of it, unless the process is gone before: it need not read.
+async fn feed(mut stdin: PipeWriter, bytes: Vec<u8>, mut gone: watch::Receiver<bool>) {
+    tokio::select! {
+        // Whether it has read is its own affair.
+        written = stdin.write_all(&bytes) => drop(written),
+        _ = gone.wait_for(|gone| *gone) => {}
     }
 }
 

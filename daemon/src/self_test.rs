@@ -35,10 +35,11 @@ pub(crate) async fn self_test(processes: &mut Processes) -> SelfTest {
             cwd: Some("/".into()),
             env: Vec::new(),
         },
+        stdin: Vec::new(),
         time_max: SELF_TEST_MAX,
         output_bytes_max: 64,
     };
-    match run_briefly(processes, &[brief]).await.pop() {
+    match run_briefly(processes, vec![brief]).await.pop() {
         Some(outcome) => judge(&outcome),
         None => SelfTest::Failed("nothing was run".to_owned()),
     }

@@ -1,5 +1,6 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod beside;
 mod checks;
 mod look;
 mod order;
@@ -8,7 +9,6 @@ mod record;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
 use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
@@ -19,17 +19,19 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::beside::Beside;
+pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
 use crate::definition::{Definition, Surroundings, Talker};
-use crate::health::{Asked, Checks, Found};
+use crate::events::Events;
+use crate::health::{Checks, Found};
 use crate::logs::Logs;
 use crate::os::PipeWriter;
-use crate::output::now;
 use crate::pipe::Pumps;
 use crate::process::{Command, Processes, Report, Stdio};
-use crate::run_briefly::{Briefs, Word, is_brief};
+use crate::run_briefly::{BriefStep, Briefs};
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -57,10 +59,9 @@ pub(crate) struct Supervise {
     /// Counts what was told.
     changes: watch::Sender<u64>,
     checks: Checks,
-    /// Commands that run beside the services, and end soon.
-    briefs: Briefs,
-    /// Which of them check whom.
-    checking: BTreeMap<ServiceId, Asked>,
+    /// What was told, for the control API.
+    events: Events,
+    beside: Beside,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -96,6 +97,7 @@ struct Instance {
 impl Supervise {
     pub(crate) fn new(processes: Processes, around: Surroundings) -> Self {
         let start = Instant::now();
+        let beside = Beside::new();
         Self {
             core: Supervisor::default(),
             fleet: Fleet::default(),
@@ -111,9 +113,9 @@ impl Supervise {
             turns: VecDeque::new(),
             sharers: Arc::default(),
             changes: watch::Sender::new(0),
-            checks: Checks::new(start),
-            briefs: Briefs::default(),
-            checking: BTreeMap::new(),
+            checks: Checks::new(start, beside.briefs.runner()),
+            events: Events::new(),
+            beside,
         }
     }
 
@@ -146,8 +148,7 @@ impl Supervise {
         let effects = self.core.handle(self.now(), service, input);
         self.perform(effects).await;
         if is_news {
-            // No event says so, and somebody may wait for just that.
-            self.changes.send_modify(|count| *count += 1);
+            self.now_serves(service);
         }
     }
 
@@ -165,7 +166,7 @@ impl Supervise {
             written = written(&mut self.writing) => Happened::Written(written),
             report = self.processes.next() => Happened::Report(report),
             found = self.checks.next() => Happened::Found(found),
-            word = self.briefs.next() => Happened::Brief(word),
+            step = self.beside.briefs.next() => Happened::Brief(step),
             () = rest => Happened::Wakeup,
         }
     }
@@ -182,8 +183,10 @@ impl Supervise {
                 self.advance().await;
             }
             Happened::Found(found) => self.checked(found).await,
-            Happened::Brief(word) => self.checking(word).await,
-            Happened::Report(report) if is_brief(&report) => self.heard_of_brief(report).await,
+            Happened::Brief(step) => self.beside.briefs.react(&mut self.processes, step),
+            Happened::Report(report) if Briefs::are_meant(&report) => {
+                self.beside.briefs.hear(report);
+            }
             Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
             Happened::Report(Report::Spawned { service, generation, pid }) => {
                 let kept = self.services.get_mut(&service);
@@ -377,13 +380,7 @@ impl Supervise {
 pub(crate) enum Happened {
     Report(Report),
     Found(Found),
-    Brief(Word),
     Written(Written),
+    Brief(BriefStep),
     Wakeup,
-}
-
-/// A number that differs between two starts, for the jitter.
-pub(crate) fn seed() -> u64 {
-    let clock = Duration::from_secs_f64(now().unix_seconds()).as_nanos() as u64;
-    clock ^ (u64::from(std::process::id()) << 32)
 }

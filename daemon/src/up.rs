@@ -1,10 +1,12 @@
 //! `afresh up`: keeps all services of a workspace alive, from one process.
 
+mod daemon;
 mod fleet;
 mod lock;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,20 +15,21 @@ use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::ServiceDefinition;
-use afresh_core::limits::{
-    LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL,
-};
-use afresh_core::service::Input;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use afresh_core::hook::HookDefinition;
+use afresh_core::limits::{LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
 
+use self::daemon::Daemon;
 use self::fleet::Fleet;
 use self::lock::Lock;
-pub use self::lock::LockError;
-use crate::control::{About, Control, RuntimeFolders};
+pub use self::lock::{LockError, up_holder};
+use crate::control::{About, Bound, Control, RuntimeFolders};
 use crate::definition::Surroundings;
-use crate::keep::{self, KeepError, Wish};
-use crate::os::{self, Asked, Signals};
+use crate::hooks::HookSetup;
+use crate::keep::{self, KeepError};
+use crate::notify::{Notify, without_notify};
+use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread};
 use crate::process::{MECHANISM, Processes, ignore_in_supervisor};
 use crate::store::chain;
@@ -39,6 +42,8 @@ use crate::supervise::Supervise;
 pub struct Up {
     /// All services of the workspace.
     pub services: Vec<ServiceDefinition>,
+    /// Who is told of what happens.
+    pub hooks: HookSetup,
     /// Those that are started, and what they need; none for all that start by themselves.
     pub chosen: Vec<String>,
     /// Where state lives.
@@ -49,6 +54,8 @@ pub struct Up {
     pub version: &'static str,
     /// Where the control socket may be.
     pub control: RuntimeFolders,
+    /// Where the control API listens besides; none for nowhere.
+    pub listen: Option<SocketAddr>,
     /// What services get besides their own variables.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder that their paths count from.
@@ -77,8 +84,17 @@ pub enum Lines {
 /// Shows how all services are; says after what time it wants to do so again, if nothing happens.
 pub type Show = Box<dyn FnMut(&[ServiceStatus]) -> Option<Duration> + Send>;
 
-/// Reads the configuration again: its services, or what is wrong, as text.
-pub type Reload = Box<dyn FnMut() -> Result<Vec<ServiceDefinition>, String> + Send>;
+/// Reads the configuration again; what is wrong with it comes as text.
+pub type Reload = Box<dyn FnMut() -> Result<Reloaded, String> + Send>;
+
+/// What a configuration says that was read again.
+#[derive(Debug)]
+pub struct Reloaded {
+    /// All services of the workspace.
+    pub services: Vec<ServiceDefinition>,
+    /// Who is told of what happens.
+    pub hooks: Vec<HookDefinition>,
+}
 
 /// Why nothing could be supervised at all.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +118,7 @@ pub fn up(mut up: Up) -> Result<i32, UpError> {
 }
 
 async fn run(mut up: Up) -> Result<i32, KeepError> {
+    let bound = up.listen.map(Bound::bind).transpose().map_err(KeepError::Listen)?;
     let signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
     let processes = Processes::start()?;
@@ -114,7 +131,11 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     let about = About::new(Face::Up, None, &up.workspace, up.version);
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&up));
-    let control = Control::start(Some(up.control.clone()), about.clone(), supervise.stderr());
+    let listen = bound.map(|bound| keep::guarded(bound, &up.workspace)).transpose()?;
+    let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);
+    supervise.start_hooks(up.hooks.clone());
+    let notify = Notify::new(&up.environment);
+    without_notify(&mut up.environment);
     let logs = keep::start_logs(&supervise)?;
     let mut fleet = Fleet::new(&up, logs);
     if past.was_killed() {
@@ -128,6 +149,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
         control,
         about,
         signals,
+        notify,
         changes,
         show_at: Instant::now(),
         show_again: None,
@@ -138,6 +160,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
 
     let Daemon { mut supervise, fleet, control, mut signals, up, .. } = daemon;
     supervise.finish().await;
+    supervise.close_hooks().await;
     supervise.note(stopped());
     control.close().await;
     let (around, lingering) = supervise.shutdown().await;
@@ -177,9 +200,9 @@ fn past_of(trail: &Path) -> Past {
 struct Streams {
     stdout: Output,
     stderr: Output,
-    broken: tokio::sync::oneshot::Receiver<()>,
+    broken: oneshot::Receiver<()>,
     /// Resolve when all is written.
-    written: Vec<tokio::sync::oneshot::Receiver<()>>,
+    written: Vec<oneshot::Receiver<()>>,
 }
 
 impl Streams {
@@ -211,112 +234,6 @@ impl Streams {
             keep::output("stdout", os::stdout, move |loss: &str| complain.log(loss))?;
         let written = vec![thread.done, stderr_thread.done];
         Ok(Self { stdout, stderr, broken: thread.broken, written })
-    }
-}
-
-/// The loop of `afresh up`, and all it looks at.
-struct Daemon {
-    supervise: Supervise,
-    fleet: Fleet,
-    control: Control,
-    about: About,
-    signals: Signals,
-    changes: watch::Receiver<u64>,
-    /// States that changed are shown from then on.
-    show_at: Instant,
-    /// And those that did not, then.
-    show_again: Option<Instant>,
-    stopping_since: Option<Instant>,
-    up: Up,
-}
-
-impl Daemon {
-    /// Runs until somebody wants it to end, and all is down.
-    async fn drive(&mut self, mut broken: tokio::sync::oneshot::Receiver<()>) {
-        let mut stream_works = true;
-        self.show();
-        while self.stopping_since.is_none() || !self.supervise.is_at_rest() {
-            self.fleet.tidy(&mut self.supervise);
-            let wish = tokio::select! {
-                happened = self.supervise.wait() => {
-                    self.supervise.react(happened).await;
-                    continue;
-                }
-                ask = self.control.next() => {
-                    self.control.answer(&mut self.supervise, ask).await;
-                    continue;
-                }
-                asked = self.signals.next() => self.wish_of(asked),
-                () = due(&mut self.changes, self.show_at, self.show_again) => {
-                    self.show();
-                    continue;
-                }
-                _ = &mut broken, if stream_works => {
-                    stream_works = false;
-                    let is_new = self.stopping_since.is_none();
-                    is_new.then_some(Wish::Stop("whoever read our output is gone"))
-                }
-            };
-            self.follow(wish).await;
-        }
-        self.show();
-    }
-
-    fn wish_of(&self, asked: Asked) -> Option<Wish> {
-        match asked {
-            Asked::Stop("SIGHUP") if matches!(self.up.lines, Lines::File) => Some(Wish::Reload),
-            asked => keep::wish_of(asked, self.stopping_since),
-        }
-    }
-
-    async fn follow(&mut self, wish: Option<Wish>) {
-        match wish {
-            None => {}
-            Some(Wish::Restart(_) | Wish::Reload) if self.stopping_since.is_some() => {
-                self.supervise.log("nothing is begun any more: afresh is stopping");
-            }
-            Some(Wish::Restart(reason)) => self.supervise.input(&Input::Restart { reason }).await,
-            Some(Wish::Reload) => self.reload().await,
-            Some(Wish::Stop(why)) => {
-                self.stopping_since = Some(Instant::now());
-                self.supervise.log(&format!("{why}: stopping"));
-                self.supervise.shut_down().await;
-            }
-            Some(Wish::Hurry) => self.supervise.hurry_up().await,
-        }
-    }
-
-    async fn reload(&mut self) {
-        match (self.up.reload)() {
-            Ok(services) => self.fleet.apply(&mut self.supervise, services).await,
-            Err(why) => {
-                self.supervise.log(&format!("the configuration stays as it was:\n{why}"));
-            }
-        }
-    }
-
-    fn show(&mut self) {
-        self.changes.borrow_and_update();
-        let now = Instant::now();
-        self.show_at = now + VIEW_INTERVAL;
-        let ids = self.supervise.core().services().map(|(id, _)| id);
-        let all: Vec<ServiceStatus> =
-            ids.filter_map(|id| self.about.status(&self.supervise, id)).collect();
-        self.show_again = (self.up.show)(&all).map(|after| now + after);
-    }
-}
-
-/// Waits until states are to be shown. Cancel safe.
-async fn due(changes: &mut watch::Receiver<u64>, at: Instant, again: Option<Instant>) {
-    let changed = async {
-        // Whoever changes it lives as long as the loop.
-        changes.changed().await.ok();
-        changes.mark_changed();
-        sleep_until(at).await;
-    };
-    match again {
-        Some(again) => timeout_at(again, changed).await.unwrap_or(()),
-        None => changed.await,
     }
 }
 

@@ -8,6 +8,7 @@ mod memory;
 mod sent;
 mod wire;
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -67,9 +68,14 @@ pub(crate) type Moment = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What came over the wires.
 pub(crate) enum Heard {
     Client(Frame),
+    Instance(Generation, Frame),
+    News(News),
+}
+
+/// What is to be known of the peers besides what they say.
+pub(crate) enum News {
     /// The client says nothing more, or cannot be told anything any more.
     ClientGone,
-    Instance(Generation, Frame),
     /// An instance that lives has closed its output, and all of it was told.
     InstanceSilent(Generation),
     /// An instance that lives does not take anything any more.
@@ -177,17 +183,25 @@ impl Wires {
         }
     }
 
+    /// Looks for instances that are gone or have closed their end, and asks to be woken when one does:
+    /// only then it has to be called again.
+    pub(crate) fn look_for_ends(&mut self, context: &mut Context<'_>) {
+        for instance in &mut self.instances {
+            instance.look_for_end(context);
+        }
+    }
+
     /// Writes what waits, as far as it is taken, and reads each pipe once, as far as there is
     /// something and room for it. Ready when something was read, be it only a part of a line.
     pub(crate) fn poll_heard(
         &mut self,
         context: &mut Context<'_>,
-        heard: &mut Vec<Heard>,
+        heard: &mut VecDeque<Heard>,
     ) -> Poll<()> {
         let was_broken = self.client.is_broken();
         self.client.write(context, &mut self.buffers);
         if self.client.is_broken() && !was_broken {
-            heard.push(Heard::ClientGone);
+            heard.push_back(Heard::News(News::ClientGone));
         }
         for instance in &mut self.instances {
             instance.wire.write(context, &mut self.buffers);
@@ -195,12 +209,12 @@ impl Wires {
         let mut was_read = !heard.is_empty();
         let has_room = |instance: &Instance| instance.wire.waiting.bytes < TALK_BYTES_MAX;
         if self.instances.iter().all(has_room) && self.client.waiting.bytes < CLIENT_BYTES_MAX {
-            let give = |frame| heard.push(Heard::Client(frame));
+            let give = |frame| heard.push_back(Heard::Client(frame));
             match self.client.read(context, &mut self.buffers, give) {
                 Poll::Pending => {}
                 Poll::Ready(0) => {
                     was_read = true;
-                    heard.push(Heard::ClientGone);
+                    heard.push_back(Heard::News(News::ClientGone));
                 }
                 Poll::Ready(_) => was_read = true,
             }
@@ -242,13 +256,7 @@ impl Wires {
 }
 
 impl Instance {
-    /// Returns whether there was something, be it the end.
-    fn read(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut Buffers,
-        heard: &mut Vec<Heard>,
-    ) -> bool {
+    fn look_for_end(&mut self, context: &mut Context<'_>) {
         if let Some(gone) = &mut self.gone
             && gone.as_mut().poll(context).is_ready()
         {
@@ -258,11 +266,21 @@ impl Instance {
             // Nobody is there to read it.
             self.wire.break_off();
         }
+        self.wire.look_whether_closed(context);
+    }
+
+    /// Returns whether there was something, be it the end.
+    fn read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut Buffers,
+        heard: &mut VecDeque<Heard>,
+    ) -> bool {
         if !self.has_begun && self.last_words.is_none() {
             return false;
         }
         let generation = self.generation;
-        let give = |frame| heard.push(Heard::Instance(generation, frame));
+        let give = |frame| heard.push_back(Heard::Instance(generation, frame));
         let ended = match (self.wire.read(context, buffers, give), &mut self.last_words) {
             (Poll::Ready(length), Some(left)) => {
                 *left = left.saturating_sub(length);
@@ -271,17 +289,17 @@ impl Instance {
             (Poll::Ready(length), None) => length == 0,
             // It said nothing more since it was silent.
             (Poll::Pending, Some(_)) if self.wire.reader.is_none() => {
-                heard.push(Heard::InstanceGone { generation, read: self.read });
+                heard.push_back(Heard::News(News::InstanceGone { generation, read: self.read }));
                 return true;
             }
             // A process that could not be killed may hold the other end for ever.
             (Poll::Pending, Some(_)) => true,
             // What it said before that comes first.
             (Poll::Pending, None) => {
-                let is_deaf = !self.is_deaf && self.wire.is_deaf(context);
+                let is_deaf = !self.is_deaf && self.wire.is_deaf();
                 if is_deaf {
                     self.is_deaf = true;
-                    heard.push(Heard::InstanceDeaf(generation));
+                    heard.push_back(Heard::News(News::InstanceDeaf(generation)));
                 }
                 return is_deaf;
             }
@@ -290,10 +308,10 @@ impl Instance {
             // Half a line of an instance that is gone is nobody's.
             self.wire.reader = None;
             let is_alive = self.gone.is_some();
-            heard.push(match is_alive {
-                true => Heard::InstanceSilent(generation),
-                false => Heard::InstanceGone { generation, read: self.read },
-            });
+            heard.push_back(Heard::News(match is_alive {
+                true => News::InstanceSilent(generation),
+                false => News::InstanceGone { generation, read: self.read },
+            }));
         }
         true
     }

@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod help;
 mod history;
+mod install;
 mod running;
 
 use std::process::{Command, Stdio};

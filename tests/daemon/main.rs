@@ -3,6 +3,7 @@
 mod control;
 mod descriptors;
 mod health;
+mod hooks;
 mod keep;
 mod mcp;
 mod mcp_guard;

@@ -17,7 +17,8 @@ fn idle(name: &str, more: &str) -> String {
 fn service(name: &str, words: &[&str], more: &str) -> String {
     let command: Vec<String> =
         [&[HOSTILE], words].concat().iter().map(|word| format!("{word:?}")).collect();
-    format!("[service.{name}]\ncommand = [{}]\ndelay = \"0s\"\n{more}\n", command.join(", "))
+    let delay = if more.contains("delay") { "" } else { "delay = \"0s\"\n" };
+    format!("[service.{name}]\ncommand = [{}]\n{delay}{more}\n", command.join(", "))
 }
 
 /// Writes the configuration of the workspace.
@@ -110,27 +111,24 @@ fn one_that_is_chosen_brings_what_it_needs_and_no_more() {
     let unknown = env.run(&["up", "apo"]);
     fails(&unknown, 4, &["there is no service `apo`", "did you mean `api`?"]);
     let second = env.run(&["up"]);
-    fails(&second, 69, &["up already", &afresh.pid().to_string(), "afresh down"]);
+    fails(&second, 5, &["up already", &afresh.pid().to_string(), "afresh down"]);
     stop(&env, &mut afresh);
 }
 
 #[test]
 fn one_that_waits_says_for_what() {
     let env = TestEnv::new();
-    define(
-        &env,
-        &[
-            idle("api", "depends_on = [\"db\"]"),
-            service("db", &["exit", "3"], "delay = \"1h\"\nmax_delay = \"1h\""),
-        ],
-    );
+    // Nobody listens there.
+    let never = "health.tcp = \"127.0.0.1:1\"\nhealth.ready_timeout = \"1h\"";
+    define(&env, &[idle("api", "depends_on = [\"db\"]"), idle("db", never)]);
     let mut afresh = env.start(&["up"]);
-    wait_state(&env, "db", "backing off");
-    let api = status(&env, "api");
-    assert_eq!(api["waits_for"], serde_json::json!(["db"]));
+    wait_state(&env, "db", "starting");
+    wait_for("a process", || !status(&env, "db")["pid"].is_null());
+    assert_eq!(status(&env, "api")["waits_for"], serde_json::json!(["db"]));
     let table = env.run(&["status"]);
     assert!(table.stdout.contains("waiting for db"), "{}", table.stdout);
     stop(&env, &mut afresh);
+    assert!(env.events("server_started").iter().all(|record| record["props"]["service"] == "db"));
 }
 
 #[test]
@@ -183,11 +181,11 @@ fn the_background_is_there_until_down() {
 #[test]
 fn a_background_that_cannot_begin_says_why() {
     let env = TestEnv::new();
-    fails(&env.run(&["up"]), 78, &["no services", "[service.web]"]);
+    fails(&env.run(&["up"]), 3, &["no services", "[service.web]"]);
     define(&env, &[idle("a", "")]);
     let mut afresh = env.start(&["up"]);
     wait_up(&env, "a");
-    fails(&env.run(&["up", "-d"]), 69, &["up already"]);
+    fails(&env.run(&["up", "-d"]), 5, &["up already"]);
     stop(&env, &mut afresh);
 }
 
@@ -219,7 +217,7 @@ fn after_the_death_of_the_supervisor_the_next_one_goes_on() {
     stop(&env, &mut afresh);
 
     let mut afresh = env.start(&["up"]);
-    let b = wait_state(&env, "b", "running");
+    let b = wait_state(&env, "b", "ready");
     assert_eq!(b["restarts"]["total"], 0, "a person has begun anew: {b}");
     stop(&env, &mut afresh);
 }

@@ -9,6 +9,7 @@ pub mod connection;
 pub mod mcp;
 pub mod measure;
 pub mod process;
+pub mod receiver;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -70,14 +70,14 @@ enum LevelName {
 
 /// Where the records begin.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Since {
+pub(super) enum Since {
     Ago(Duration),
     At(Stamp),
 }
 
 impl Since {
-    /// The moment.
-    pub(crate) fn stamp(self) -> Stamp {
+    /// When that was.
+    pub(super) fn stamp(self) -> Stamp {
         match self {
             Self::At(stamp) => stamp,
             Self::Ago(ago) => {
@@ -166,7 +166,7 @@ impl Arguments {
         if let Some(event) = &self.event
             && !EVENT_TYPES.contains(&event.as_str())
         {
-            let hint = match nearest(event, EVENT_TYPES) {
+            let hint = match nearest(event, EVENT_TYPES.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? The types are"),
                 None => "the types are".to_owned(),
             };
@@ -298,7 +298,7 @@ fn says(message: &str, reason: &str) -> bool {
 }
 
 /// Reads `1h`, `2026-11-15`, `2026-11-15T08:42:00Z` or the same with an offset.
-pub(crate) fn parse_since(text: &str) -> Result<Since, String> {
+pub(super) fn parse_since(text: &str) -> Result<Since, String> {
     if let Some(stamp) = parse_stamp(text) {
         return Ok(Since::At(stamp));
     }

@@ -1,12 +1,14 @@
 //! `afresh keep`.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{Flag, parse_size};
 use afresh_core::definition::LogLimits;
+use afresh_core::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use afresh_core::policy::{Policy, RestartMode};
-use afresh_daemon::{Command, Keep};
+use afresh_daemon::{Command, HookSetup, Keep};
 use clap::Args;
 
 use crate::cli::health::HealthFlags;
@@ -45,6 +47,16 @@ pub(crate) struct Arguments {
     /// Run this many of it at once
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     copies: u32,
+
+    /// Also serve the control API here: 127.0.0.1:PORT, [::1]:PORT, localhost:PORT or a bare PORT; port 0
+    /// takes any that is free. Who asks needs the token in the state folder (see docs/guide/api.md)
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
+    listen: Option<SocketAddr>,
+
+    /// Tell a hook everything: `json=URL`, `slack=URL`, `discord=URL`, `ntfy=URL`, `command=PROGRAM` or
+    /// `desktop`. For tests, and for a look before it goes into the configuration
+    #[arg(long = "hook", value_name = "KIND=TARGET", value_parser = parse_hook, hide = true)]
+    hooks: Vec<HookTarget>,
 
     // Last, because their headings would also stand over what follows.
     #[command(flatten)]
@@ -216,6 +228,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let config = environment.config(&workspace, &arguments.policy.flags())?;
     let keep = Keep {
         name: arguments.command.name(),
+        hooks: hook_setup(arguments.hooks, environment),
         command: arguments.command.command(environment, arguments.clear_env),
         policy: Policy {
             // Nobody says when a command is ready, or has nothing left to do.
@@ -228,6 +241,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
+        listen: arguments.listen,
         stdin: arguments.copies == 1,
         health: arguments.health.check(),
         port: arguments.health.port(),
@@ -236,6 +250,31 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let code = afresh_daemon::keep(keep)
         .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
+}
+
+fn hook_setup(targets: Vec<HookTarget>, environment: &Environment) -> HookSetup {
+    let definition = |(at, target): (usize, HookTarget)| HookDefinition {
+        name: format!("hook {}", at + 1),
+        events: HookEvent::ALL.to_vec(),
+        services: Vec::new(),
+        target,
+    };
+    environment.hook_setup(targets.into_iter().enumerate().map(definition).collect())
+}
+
+fn parse_hook(text: &str) -> Result<HookTarget, String> {
+    let webhook = |url: &str, shape| {
+        Ok(HookTarget::Webhook { url: url.to_owned(), shape, headers: Vec::new() })
+    };
+    match text.split_once('=') {
+        Some(("json", url)) => webhook(url, Shape::Json),
+        Some(("slack", url)) => webhook(url, Shape::Slack),
+        Some(("discord", url)) => webhook(url, Shape::Discord),
+        Some(("ntfy", url)) => webhook(url, Shape::Ntfy),
+        Some(("command", program)) => Ok(HookTarget::Command(vec![program.to_owned()])),
+        None if text == "desktop" => Ok(HookTarget::Desktop),
+        _ => Err(format!("`{text}` is not of the form KIND=TARGET")),
+    }
 }
 
 fn variables(
@@ -253,9 +292,54 @@ fn variables(
     variables
 }
 
+/// An address of this machine alone.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    let parsed = match port.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        Err(_) => text.parse::<SocketAddr>(),
+    };
+    match parsed {
+        Ok(address) if address.ip().is_loopback() => Ok(address),
+        Ok(_) => {
+            Err("others could reach it: only 127.0.0.1, [::1] and localhost are allowed".into())
+        }
+        Err(_) => Err(format!("`{text}` is not of the form 127.0.0.1:PORT")),
+    }
+}
+
 fn parse_variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not of the form NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_taken() {
+        for (text, address) in [
+            ("8900", "127.0.0.1:8900"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("127.0.0.1:8900", "127.0.0.1:8900"),
+            ("[::1]:8900", "[::1]:8900"),
+        ] {
+            assert_eq!(parse_address(text).unwrap().to_string(), address);
+        }
+        for text in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "192.168.0.1:1",
+            "example.com:1",
+            "",
+            "localhost",
+            "1.2",
+            "99999",
+        ] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use afresh_core::config::{Flag, Origin};
 use afresh_core::policy::{Policy, RestartMode};
-use afresh_daemon::{Keep, Mcp};
+use afresh_daemon::{HookSetup, Keep, Mcp};
 use clap::{Args, ValueEnum};
 
 use crate::cli::keep::{CommandFlags, PolicyFlags};
@@ -160,10 +160,12 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         trail: config.trail.clone(),
         version: env!("CARGO_PKG_VERSION"),
         control: Some(environment.runtime_folders()),
+        listen: None,
         stdin: false,
         health: None,
         port: None,
         log: None,
+        hooks: HookSetup::default(),
     };
     let place = |path: PathBuf| environment.cwd.join(path);
     let mcp = Mcp {

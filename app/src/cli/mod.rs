@@ -5,15 +5,22 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod down;
+pub(crate) mod events;
 pub(crate) mod exit_codes;
 mod health;
 pub(crate) mod history;
+pub(crate) mod hooks;
+pub(crate) mod install;
 pub(crate) mod keep;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod reload;
 pub(crate) mod restart;
+pub(crate) mod start;
 pub(crate) mod status;
+pub(crate) mod stop;
 pub(crate) mod up;
 
 use clap::{Parser, Subcommand};
@@ -55,17 +62,27 @@ pub(crate) enum Command {
     Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
     Up(up::Arguments),
+    Down(down::Arguments),
+    Reload(reload::Arguments),
     Status(status::Arguments),
+    Start(start::Arguments),
+    Stop(stop::Arguments),
     Restart(restart::Arguments),
     Logs(logs::Arguments),
+    Events(events::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
+    Hooks(hooks::Arguments),
+    Install(install::Arguments),
     Doctor(doctor::Arguments),
     Demo(demo::Arguments),
     Completions(completions::Arguments),
     Man(man::Arguments),
     #[command(visible_alias = "codes")]
     ExitCodes(exit_codes::Arguments),
+    /// The names of the services here, one a line, for the completion of shells
+    #[command(name = "__services", hide = true)]
+    Services,
     /// The server that `demo` calls
     #[command(name = "__demo-server", hide = true)]
     DemoServer(demo::ServeArguments),

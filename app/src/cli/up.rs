@@ -3,17 +3,21 @@
 mod background;
 
 use std::io::{self, IsTerminal};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use afresh_core::config::nearest;
+use afresh_core::config::{Config, nearest};
+use afresh_core::control::Face;
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::time::parse_duration;
-use afresh_daemon::{Lines, LockError, Up, UpError};
+use afresh_daemon::{Lines, LockError, Reloaded, Up, UpError};
 use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::Paint;
+use crate::running::{Running, Scope};
 use crate::screen::Screen;
 
 /// Keep all services of `afresh.toml` alive
@@ -47,6 +51,11 @@ pub(crate) struct Arguments {
     /// With --detach: how long to wait for the services to be ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_wait)]
     wait: Duration,
+
+    /// Also serve the control API here: 127.0.0.1:PORT, [::1]:PORT, localhost:PORT or a bare PORT; port 0
+    /// takes any that is free. Who asks needs the token in the state folder (see docs/guide/api.md)
+    #[arg(long, value_name = "ADDRESS", value_parser = crate::cli::keep::parse_address)]
+    listen: Option<SocketAddr>,
 
     /// Plain lines, also on a terminal
     #[arg(long)]
@@ -83,10 +92,12 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
     };
     let up = Up {
         services: config.services,
+        hooks: environment.hook_setup(config.hooks),
         chosen: arguments.names,
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         control: environment.runtime_folders(),
+        listen: arguments.listen.or(config.daemon.listen),
         environment: environment.variables.clone(),
         base,
         lines,
@@ -96,7 +107,9 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
             let workspace = workspace.clone();
             Box::new(move || {
                 let config = environment.quiet_config(&workspace, &[]);
-                config.map(|config| config.services).map_err(|error| error.to_string())
+                let read =
+                    |config: Config| Reloaded { services: config.services, hooks: config.hooks };
+                config.map(read).map_err(|error| error.to_string())
             })
         },
         workspace,
@@ -109,6 +122,13 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
         0 => Exit::Success,
         code => Exit::Command(code),
     })
+}
+
+/// The control socket of the `afresh up` of this workspace.
+pub(crate) fn socket(environment: &Environment) -> Result<Option<PathBuf>, CommandError> {
+    let running = Running::find(environment, Scope::Here)?;
+    let up = running.services.into_iter().find(|reached| reached.status.face == Face::Up);
+    Ok(up.map(|reached| reached.socket))
 }
 
 fn parse_wait(text: &str) -> Result<Duration, String> {

@@ -1,13 +1,30 @@
-//! What is said over the control socket: the values, and how they look as JSON. Version 1 of the API;
+//! What is said over the control API: the values, and how they look as JSON. Version 1 of the API;
 //! fields are only ever added.
+//!
+//! `route.rs` is the table that routing and the document (`openapi.rs`, `schema.rs`) are made from,
+//! `access.rs` says who may ask over TCP, `path.rs` reads paths and queries, `event.rs` has what is told
+//! of what happened, and `metrics.rs` what is counted.
 
+pub mod access;
+mod event;
+pub mod metrics;
+mod openapi;
+mod path;
+pub mod route;
+mod schema;
 mod service;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
+pub use self::openapi::document;
+pub use self::path::{Words, escape, unescape};
 pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::State;
+
+/// The version of the API.
+pub const API_VERSION: u32 = 1;
 
 /// Which command keeps a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +39,9 @@ pub enum Face {
 }
 
 impl Face {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mcp, Self::Keep, Self::Up];
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,22 +59,58 @@ pub struct ServiceList {
     pub services: Vec<ServiceStatus>,
 }
 
-/// What a restart is asked for with: `POST /v1/services/NAME/restart`.
+/// What a change is asked for with: the body of every `POST`. A field that is not known is refused: who
+/// sends one wants something that would not be done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RestartAsked {
+#[serde(deny_unknown_fields)]
+pub struct ChangeAsked {
     /// Why, for the record.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-/// What became of a restart.
+impl ChangeAsked {
+    /// Reads a body; an empty one says nothing.
+    pub fn parse(body: &[u8]) -> Result<Self, String> {
+        let body = body.trim_ascii();
+        match body.first() {
+            None => Ok(Self::default()),
+            Some(b'{') => serde_json::from_slice(body).map_err(|error| error.to_string()),
+            Some(_) => Err("it has to be an object".to_owned()),
+        }
+    }
+}
+
+/// What can be done with a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is to run.
+    Start,
+    /// It is to be down, and to stay down.
+    Stop,
+    /// It is to get a new instance.
+    Restart,
+}
+
+impl Change {
+    /// The word for it, as in its path.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+/// What became of a start, a stop or a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RestartAnswer {
+pub struct ChangeAnswer {
     /// The service.
     pub name: String,
     /// How far it is.
-    pub outcome: RestartOutcome,
-    /// The process that was to be replaced.
+    pub outcome: ChangeOutcome,
+    /// The process that ran before.
     pub old_pid: Option<u32>,
     /// The process that runs now.
     pub new_pid: Option<u32>,
@@ -62,18 +118,83 @@ pub struct RestartAnswer {
     pub detail: Option<String>,
 }
 
-/// How far a restart is.
+impl ChangeAnswer {
+    /// It is under way.
+    pub const fn accepted(name: String, old_pid: Option<u32>) -> Self {
+        Self { name, outcome: ChangeOutcome::Accepted, old_pid, new_pid: None, detail: None }
+    }
+}
+
+/// How far a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RestartOutcome {
+pub enum ChangeOutcome {
     /// On record, and under way.
     Accepted,
-    /// A new instance runs.
+    /// An instance runs; after a restart, a new one.
     Up,
-    /// A new instance was tried, and is gone again.
+    /// It is down, as asked.
+    Down,
+    /// It was tried, and has failed.
     Failed,
-    /// No new instance within the time that was waited.
+    /// Not done within the time that was waited.
     StillWaiting,
+}
+
+impl ChangeOutcome {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Accepted, Self::Up, Self::Down, Self::Failed, Self::StillWaiting];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Failed => "failed",
+            Self::StillWaiting => "still_waiting",
+        }
+    }
+}
+
+/// What has changed with the configuration: `POST /v1/reload`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReloadAnswer {
+    /// Services that are new.
+    pub added: Vec<String>,
+    /// Services that are gone, and stopped.
+    pub removed: Vec<String>,
+    /// Services that are restarted, because they are defined otherwise.
+    pub changed: Vec<String>,
+    /// Services that were left alone.
+    pub unchanged: Vec<String>,
+}
+
+/// That afresh ends: `POST /v1/shutdown`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShutdownAnswer {
+    /// The services that are stopped.
+    pub stopping: Vec<String>,
+}
+
+/// Who answers: `GET /v1/version`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VersionAnswer {
+    /// The version of afresh.
+    pub version: String,
+    /// The version of the API.
+    pub api: u32,
+    /// Which command it is.
+    pub face: Face,
+    /// The process.
+    pub pid: u32,
+    /// What its events are counted under.
+    pub run: String,
+    /// Since when it runs, RFC 3339 in UTC.
+    pub started_at: String,
+    /// The project's folder; none outside of one.
+    pub workspace: Option<String>,
 }
 
 /// Remembered lines: `GET /v1/services/NAME/logs`.
@@ -113,6 +234,9 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Stdout, Self::Stderr, Self::Afresh];
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -170,11 +294,14 @@ mod tests {
             serde_json::to_string(&line).unwrap(),
             r#"{"number":7,"time":"2026-11-15T08:42:00.123Z","generation":2,"stream":"stderr","text":"hello"}"#
         );
-        for stream in [Stream::Stdout, Stream::Stderr, Stream::Afresh] {
+        for stream in Stream::ALL {
             assert_eq!(serde_json::to_value(stream).unwrap(), stream.name());
         }
-        for face in [Face::Mcp, Face::Keep, Face::Up] {
+        for face in Face::ALL {
             assert_eq!(serde_json::to_value(face).unwrap(), face.name());
+        }
+        for outcome in ChangeOutcome::ALL {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
         }
         let refusal = Refusal::new("no service `x`").hint("run `afresh status`");
         assert_eq!(
@@ -184,10 +311,25 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_afresh_may_say_more() {
-        let asked: RestartAsked = serde_json::from_str(r#"{"later":1}"#).unwrap();
-        assert_eq!(asked, RestartAsked::default());
-        let asked: RestartAsked = serde_json::from_str(r#"{"reason":"new code"}"#).unwrap();
-        assert_eq!(asked.reason.as_deref(), Some("new code"));
+    fn a_body_says_what_is_known_and_nothing_else() {
+        let reason = |body: &str| ChangeAsked::parse(body.as_bytes()).map(|asked| asked.reason);
+        assert_eq!(reason(r#" {"reason":"new code"} "#), Ok(Some("new code".to_owned())));
+        for nothing in ["", " \n", "{}", r#"{"reason":null}"#] {
+            assert_eq!(reason(nothing), Ok(None), "{nothing}");
+        }
+        // An answer may say more one day. A request that does wants something that we do not know.
+        for (body, said) in [
+            (r#"{"later":1}"#, "unknown field `later`"),
+            (r#"{"reason":"a","reason":"b"}"#, "duplicate field"),
+            (r#"{"reason":1}"#, "invalid type"),
+            (r#"["new code"]"#, "has to be an object"),
+            ("null", "has to be an object"),
+            ("{} {}", "trailing characters"),
+        ] {
+            let error = reason(body).unwrap_err();
+            assert!(error.contains(said), "{body}: {error}");
+        }
+        let line = r#"{"number":1,"time":"","generation":1,"stream":"afresh","text":"","later":1}"#;
+        assert_eq!(serde_json::from_str::<LogLine>(line).unwrap().number, 1);
     }
 }

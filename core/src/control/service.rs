@@ -18,6 +18,9 @@ pub struct ServiceStatus {
     /// What is true of it.
     #[serde(flatten)]
     pub state: State,
+    /// Whether it is known when it serves. Otherwise it counts as up when it runs.
+    #[serde(default)]
+    pub says_ready: bool,
     /// The process that runs.
     pub pid: Option<u32>,
     /// The afresh process that keeps it.

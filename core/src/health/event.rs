@@ -15,6 +15,13 @@ pub enum Event {
         /// This long after its start.
         after: Duration,
     },
+    /// An instance has not passed a check yet, although it has had some time.
+    NotReady {
+        /// This long after its start.
+        after: Duration,
+        /// What the last check said.
+        why: String,
+    },
     /// A check of a service that was ready has failed.
     CheckFailed {
         /// The how-manieth in a row.
@@ -50,6 +57,12 @@ impl Event {
                 "health_ready",
                 format!("{title} is ready, after {}", show_duration(*after)),
                 vec![("after_ms", millis(*after))],
+            ),
+            Self::NotReady { after, why } => (
+                Level::Warning,
+                "health_not_ready",
+                format!("{title} is not ready yet, after {}: {why}", show_duration(*after)),
+                vec![("after_ms", millis(*after)), ("error", json!(why))],
             ),
             Self::CheckFailed { failures, failures_max, why } => {
                 let count = match failures > failures_max {

@@ -21,7 +21,10 @@ use std::time::Duration;
 use super::event::Event;
 use super::{HealthCheck, HealthState, HealthStatus};
 use crate::id::Generation;
-use crate::limits::{HEALTH_LATE_MAX, HEALTH_OVERTIME, HEALTH_SAMPLE_WAIT, WEDGE_BUSY_PERCENT};
+use crate::limits::{
+    HEALTH_LATE_MAX, HEALTH_NOT_READY_NOTICE, HEALTH_OVERTIME, HEALTH_SAMPLE_WAIT,
+    WEDGE_BUSY_PERCENT,
+};
 use crate::time::{Stamp, Time, show_duration};
 
 /// Something that happened outside.
@@ -138,6 +141,8 @@ struct Watched {
     ready_before: Option<Time>,
     /// Probes without an answer before it was ready.
     silences: u32,
+    /// After this time it is said that it is not ready yet.
+    notice_after: Duration,
     /// In a row, since it was ready.
     failures: u32,
     /// When the first of them was.
@@ -238,6 +243,7 @@ impl Health {
             ready: false,
             ready_before: self.check.ready_timeout.map(|timeout| now + timeout),
             silences: 0,
+            notice_after: HEALTH_NOT_READY_NOTICE,
             failures: 0,
             failing_since: now,
             sample: None,
@@ -271,11 +277,8 @@ impl Health {
         match watched.step {
             Step::Resting { .. } => {
                 self.number += 1;
-                let number = self.number;
-                let timeout = match watched.ready {
-                    true => self.check.timeout,
-                    false => self.check.patience(watched.silences),
-                };
+                let silences = (!watched.ready).then_some(watched.silences);
+                let (number, timeout) = (self.number, self.check.patience(silences));
                 watched.step = Step::Probing { number, until: now + timeout + HEALTH_OVERTIME };
                 effects.push(Effect::Probe { generation, number, timeout });
             }
@@ -304,6 +307,11 @@ impl Health {
         if !watched.ready {
             watched.silences = watched.silences.saturating_add(is_silent.into());
             watched.step = Step::Resting { until: now + self.check.ready_interval };
+            let after = now.since(watched.since);
+            if after >= watched.notice_after {
+                watched.notice_after = after.saturating_mul(2);
+                effects.push(Effect::Tell(Event::NotReady { after, why }));
+            }
             return;
         }
         watched.failures = watched.failures.saturating_add(1);

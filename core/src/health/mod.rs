@@ -86,17 +86,18 @@ impl HealthCheck {
         }
     }
 
-    /// How long a probe of a service that is not ready may take, after so many that got no answer.
+    /// How long a probe may take: of a service that was ready, or of one that is not after so many that
+    /// got no answer.
     ///
     /// A server can open its port before it is able to answer, and lose for ever what comes then, as
     /// opencode does. So the first requests are given up soon, and each further one has twice as long.
-    fn patience(&self, silences: u32) -> Duration {
-        match self.probe {
-            Probe::Http { .. } | Probe::Mcp { .. } => {
+    fn patience(&self, silences: Option<u32>) -> Duration {
+        match (&self.probe, silences) {
+            (Probe::Http { .. } | Probe::Mcp { .. }, Some(silences)) => {
                 let doubled = 2_u32.saturating_pow(silences);
                 self.timeout.min(HEALTH_PATIENCE_MIN.saturating_mul(doubled))
             }
-            Probe::Tcp { .. } | Probe::Exec { .. } => self.timeout,
+            _ => self.timeout,
         }
     }
 }

@@ -32,3 +32,20 @@ pub enum HealthState {
     /// Enough checks have failed: it is being restarted.
     Unhealthy,
 }
+
+impl HealthState {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Unknown, Self::Starting, Self::Healthy, Self::Degraded, Self::Unhealthy];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Starting => "starting",
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+        }
+    }
+}

@@ -162,6 +162,8 @@ fn who_is_never_ready_counts_as_crashed() {
     }
     assert_eq!(patient.now, at(60_000));
     assert_eq!(patient.why, "not ready within 1 m, the last check: status 500");
+    let told = patient.said().into_iter().filter(|word| *word == "health_not_ready");
+    assert_eq!(told.count(), 3, "after 10, 20 and 40 seconds");
     assert_eq!((patient.state(), patient.health.next_wakeup()), (HealthState::Unhealthy, None));
     // A probe that hangs does not put it off.
     let mut patient =

@@ -90,6 +90,8 @@ pub enum Message {
         id: Id,
         /// What is asked.
         method: String,
+        /// What its parameters say that matters to us.
+        params: Params,
     },
     /// Wants none.
     Notification {
@@ -113,26 +115,33 @@ pub enum Message {
     },
 }
 
-/// Looks at a line; `None` where it is no JSON-RPC message.
+/// Looks at a line; `None` where it is no JSON-RPC message. One pass finds all that matters.
 pub fn look(line: &[u8]) -> Option<Message> {
     let [mut id, mut method, mut result, mut error] = [const { None }; 4];
-    let whole = json::each_member(line, |member| {
+    let mut params = Params::default();
+    let whole = json::skip_whole_object(line, |key, start| {
         // Where a key stands twice, the last counts.
-        let place = match &line[member.key] {
+        let place = match &line[key] {
             br#""id""# => &mut id,
             br#""method""# => &mut method,
             br#""result""# => &mut result,
             br#""error""# => &mut error,
-            _ => return,
+            br#""params""# => {
+                params = Params::default();
+                return params.fill(line, start);
+            }
+            _ => return json::skip_value(line, start),
         };
-        *place = Some(&line[member.value]);
+        let end = json::skip_value(line, start)?;
+        *place = Some(&line[start..end]);
+        Some(end)
     });
     if whole.is_none() {
         return json::elements(line).map(|_| Message::Batch);
     }
     let id = id.filter(|raw| *raw != b"null").map(Id::new);
     match (method.and_then(json::text), id) {
-        (Some(method), Some(id)) if id.is_proper() => Some(Message::Request { id, method }),
+        (Some(method), Some(id)) if id.is_proper() => Some(Message::Request { id, method, params }),
         (Some(_), Some(id)) => Some(Message::Invalid { id }),
         (Some(method), None) => Some(Message::Notification { method }),
         (None, id) => {
@@ -159,40 +168,36 @@ fn plain(raw: &[u8]) -> Option<String> {
     }
 }
 
-/// What the parameters of a request say that matters to us, found in one pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Params<'a> {
-    /// The raw `name`.
-    pub name: Option<&'a [u8]>,
-    /// The raw `task`.
-    pub task: Option<&'a [u8]>,
-    /// The raw `_meta`.
-    pub meta: Option<&'a [u8]>,
-    /// The raw `progressToken` in it.
-    pub progress_token: Option<&'a [u8]>,
-    /// The raw version of the protocol in it, which only the modern era has there.
-    pub version: Option<&'a [u8]>,
+/// What the parameters of a request say that matters to us: where it stands in the line, raw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params {
+    /// The `name`.
+    pub name: Option<Range<usize>>,
+    /// The `task`.
+    pub task: Option<Range<usize>>,
+    /// The `_meta`.
+    pub meta: Option<Range<usize>>,
+    /// The `progressToken` in it.
+    pub progress_token: Option<Range<usize>>,
+    /// The version of the protocol in it, which only the modern era has there.
+    pub version: Option<Range<usize>>,
 }
 
-impl<'a> Params<'a> {
-    /// Those of the request in this line.
-    pub fn of(line: &'a [u8]) -> Self {
-        let mut found = Self::default();
-        let whole = json::skip_object(line, json::skip_blank(line, 0), |key, start| {
-            if &line[key] != br#""params""# {
-                return json::skip_value(line, start);
-            }
-            // Where a key stands twice, the last counts.
-            found = Self::default();
-            match line.get(start) {
-                Some(b'{') => json::skip_object(line, start, |key, at| found.note(line, key, at)),
-                _ => json::skip_value(line, start),
-            }
-        });
-        whole.map_or_else(Self::default, |_| found)
+impl Params {
+    /// Looks into the parameters that begin at `start`, and returns where they end.
+    fn fill(&mut self, line: &[u8], start: usize) -> Option<usize> {
+        let end = match line.get(start) {
+            Some(b'{') => json::skip_object(line, start, |key, at| self.note(line, key, at)),
+            _ => None,
+        };
+        end.or_else(|| {
+            // They are no object, or a broken one: nothing in them counts.
+            *self = Self::default();
+            json::skip_value(line, start)
+        })
     }
 
-    fn note(&mut self, line: &'a [u8], key: Range<usize>, start: usize) -> Option<usize> {
+    fn note(&mut self, line: &[u8], key: Range<usize>, start: usize) -> Option<usize> {
         match &line[key] {
             br#""name""# => note(&mut self.name, line, start),
             br#""task""# => note(&mut self.task, line, start),
@@ -206,7 +211,7 @@ impl<'a> Params<'a> {
                     }),
                     _ => json::skip_value(line, start),
                 }?;
-                self.meta = Some(&line[start..end]);
+                self.meta = Some(start..end);
                 Some(end)
             }
             _ => json::skip_value(line, start),
@@ -214,9 +219,9 @@ impl<'a> Params<'a> {
     }
 }
 
-fn note<'a>(place: &mut Option<&'a [u8]>, line: &'a [u8], start: usize) -> Option<usize> {
+fn note(place: &mut Option<Range<usize>>, line: &[u8], start: usize) -> Option<usize> {
     let end = json::skip_value(line, start)?;
-    *place = Some(&line[start..end]);
+    *place = Some(start..end);
     Some(end)
 }
 
@@ -278,7 +283,8 @@ mod tests {
     use super::*;
 
     fn request(id: &str, method: &str) -> Option<Message> {
-        Some(Message::Request { id: Id::new(id.as_bytes()), method: method.to_owned() })
+        let (id, method) = (Id::new(id.as_bytes()), method.to_owned());
+        Some(Message::Request { id, method, params: Params::default() })
     }
 
     #[test]
@@ -330,21 +336,34 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_found_in_one_pass() {
+    fn parameters_are_found_in_the_same_pass() {
+        let params_of = |line: &[u8]| match look(line) {
+            Some(Message::Request { params, .. }) => params,
+            other => panic!("{other:?}"),
+        };
         let line = br#"{"id":1,"params":7,"params":{"name":"t","x":{"name":"y"},"_meta":{"progressToken":5,
             "io.modelcontextprotocol/protocolVersion":"2026-07-28"},"task":{}},"method":"tools/call"}"#;
-        let params = Params::of(line);
-        assert_eq!((params.name, params.task), (Some(&br#""t""#[..]), Some(&b"{}"[..])));
-        assert_eq!(params.progress_token, Some(&b"5"[..]));
-        assert_eq!(params.version, Some(&br#""2026-07-28""#[..]));
-        assert_eq!(params.meta, param(line, &["_meta"]));
-        for other in
-            [&b"{}"[..], b"[]", br#"{"params":[{"name":"t"}]}"#, br#"{"params":{"name":"t""#]
-        {
-            assert_eq!(Params::of(other), Params::default());
+        let params = params_of(line);
+        let raw = |part: Option<Range<usize>>| part.map(|part| &line[part]);
+        assert_eq!((raw(params.name), raw(params.task)), (Some(&br#""t""#[..]), Some(&b"{}"[..])));
+        assert_eq!(raw(params.progress_token), Some(&b"5"[..]));
+        assert_eq!(raw(params.version), Some(&br#""2026-07-28""#[..]));
+        assert_eq!(raw(params.meta), param(line, &["_meta"]));
+        for none in [
+            &br#"{"id":1,"method":"m"}"#[..],
+            br#"{"id":1,"method":"m","params":[{"name":"t"}]}"#,
+            br#"{"id":1,"method":"m","params":{"name":"t",7}}"#,
+            br#"{"id":1,"params":{"name":"t"},"method":"m","params":null}"#,
+        ] {
+            assert_eq!(params_of(none), Params::default());
         }
-        let twice = Params::of(br#"{"params":{"_meta":{"progressToken":5},"_meta":{}}}"#);
-        assert_eq!((twice.progress_token, twice.meta), (None, Some(&b"{}"[..])));
+        assert_eq!(look(br#"{"id":1,"method":"m","params":{"name":"t""#), None);
+        let twice = br#"{"id":1,"method":"m","params":{"_meta":{"progressToken":5},"_meta":{}}}"#;
+        let params = params_of(twice);
+        assert_eq!(
+            (params.progress_token, params.meta.map(|meta| &twice[meta])),
+            (None, Some(&b"{}"[..]))
+        );
     }
 
     #[test]

@@ -45,7 +45,9 @@ impl Lines {
             self.finish().map(&mut give);
             bytes = &bytes[end + 1..];
         }
-        self.add(bytes);
+        if !bytes.is_empty() {
+            self.add(bytes);
+        }
     }
 
     /// The unfinished line where it is a long one: bytes can be read straight to its end, which

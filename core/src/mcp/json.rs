@@ -5,6 +5,7 @@
 //! always goes to the end, also where all that matters stood at the beginning: half an object must
 //! not be taken for a whole one, and the last of two members with one key counts.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Where a member stands.
@@ -29,11 +30,19 @@ pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
 ///
 /// `None` where the bytes are no object; what was shown before that is worth nothing.
 pub fn each_member(bytes: &[u8], mut show: impl FnMut(Member)) -> Option<()> {
-    let end = skip_object(bytes, skip_blank(bytes, 0), |key, start| {
+    skip_whole_object(bytes, |key, start| {
         let end = skip_value(bytes, start)?;
         show(Member { key, value: start..end });
         Some(end)
-    })?;
+    })
+}
+
+/// As `skip_object`, for bytes that have to be an object from the first to the last.
+pub(super) fn skip_whole_object(
+    bytes: &[u8],
+    skip: impl FnMut(Range<usize>, usize) -> Option<usize>,
+) -> Option<()> {
+    let end = skip_object(bytes, skip_blank(bytes, 0), skip)?;
     ends(bytes, end).then_some(())
 }
 
@@ -95,9 +104,14 @@ fn find(bytes: &[u8], at: usize, path: &[&str]) -> Option<(usize, Option<Range<u
 
 /// The text of a string value; `None` for anything else.
 pub fn text(bytes: &[u8]) -> Option<String> {
+    read_text(bytes).map(Cow::into_owned)
+}
+
+/// The same, without a copy where none is needed.
+pub fn read_text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     match plain(bytes) {
-        Some(text) => Some(text.to_owned()),
-        None => serde_json::from_slice(bytes).ok(),
+        Some(text) => Some(Cow::Borrowed(text)),
+        None => serde_json::from_slice(bytes).ok().map(Cow::Owned),
     }
 }
 

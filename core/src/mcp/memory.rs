@@ -40,7 +40,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// A request of the client's passes by.
-    pub(super) fn request(&mut self, id: &Id, method: &str, params: &Params<'_>, line: &[u8]) {
+    pub(super) fn request(&mut self, id: &Id, method: &str, params: &Params, line: &[u8]) {
         let is_modern = params.version.is_some();
         match method {
             "initialize" => self.era = Era::Legacy,
@@ -49,7 +49,7 @@ impl Memory {
             _ => {}
         }
         if is_modern {
-            self.meta = params.meta.map(<[u8]>::to_vec);
+            self.meta = params.meta.clone().map(|meta| line[meta].to_vec());
         }
         if method == "subscriptions/listen" {
             self.listening.insert(id.clone(), line.to_vec());

@@ -117,7 +117,10 @@ impl Service {
         let ending = Ending::SpawnFailed(failure);
         match (self.want, goal) {
             (Want::Up, Goal::NewInstance) => self.plan_requested(now, effects),
-            (Want::Up, _) if hopeless => self.rest_as(now, Rest::Failed(ending), None, effects),
+            (Want::Up, _) if hopeless => {
+                self.restarts.unwell = true;
+                self.rest_as(now, Rest::Failed(ending), None, effects);
+            }
             (Want::Up, _) => self.after_failure(now, Duration::ZERO, ending, effects),
             (Want::Down | Want::Shutdown { .. }, _) => self.rest_stopped(now, effects),
         }

@@ -1,10 +1,14 @@
 //! What is told about a service: each event is one record of the trail and one line of the log.
 
+mod sentences;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::sentences::{exited, millis, restarting, stopped};
 use super::exit::{Ending, Exit, SpawnFailure};
+use super::wish::Wish;
 use crate::audit::{Level, Record};
 use crate::health;
 use crate::id::Generation;
@@ -79,6 +83,8 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Somebody asked for a start or a stop. On disk before it is done.
+    Wished(Wish),
     /// The restart is on record; the instance goes now. On disk before it does.
     ExitingForRestart {
         /// The process that goes.
@@ -154,7 +160,10 @@ pub enum StopReason {
 impl Event {
     /// Whether the event announces what is about to be done, and so must be on disk before.
     pub const fn is_announcement(&self) -> bool {
-        matches!(self, Self::RestartRequested { .. } | Self::ExitingForRestart { .. })
+        matches!(
+            self,
+            Self::RestartRequested { .. } | Self::ExitingForRestart { .. } | Self::Wished(_)
+        )
     }
 
     /// The record of the trail. `title` is how people call the service, `name` its key.
@@ -214,6 +223,7 @@ impl Event {
             ),
             Self::Stopped(reason) => stopped(title, reason),
             Self::Health(event) => event.parts(title),
+            Self::Wished(wish) => wish.parts(title),
             Self::Adopted { .. }
             | Self::CandidateStarted { .. }
             | Self::SpareStarted { .. }
@@ -318,82 +328,4 @@ impl Event {
     }
 }
 
-type Parts = (Level, &'static str, String, Vec<(&'static str, Value)>);
-
-fn exited(title: &str, pid: Option<u32>, exit: Exit, ending: &Ending, uptime: Duration) -> Parts {
-    let failed = matches!(
-        ending,
-        Ending::Crash { .. }
-            | Ending::Killed { .. }
-            | Ending::HandshakeFailed(_)
-            | Ending::HealthFailed(_)
-    );
-    let (level, event_type) =
-        if failed { (Level::Warning, "server_crashed") } else { (Level::Info, "server_exited") };
-    let (code, signal) = match exit {
-        Exit::Code(code) => (Some(code), None),
-        Exit::Signal(signal) => (None, Some(signal)),
-        Exit::Unknown => (None, None),
-    };
-    let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-    (
-        level,
-        event_type,
-        format!("{title}{who} {exit} after {}: {ending}", show_duration(uptime)),
-        vec![
-            ("pid", json!(pid)),
-            ("exit_code", json!(code)),
-            ("signal", json!(signal)),
-            ("ending", json!(ending.name())),
-            ("uptime_ms", millis(uptime)),
-        ],
-    )
-}
-
-fn restarting(title: &str, delay: Duration, after: &Ending, attempt: u32, max: u32) -> Parts {
-    let when =
-        if delay.is_zero() { "now".to_owned() } else { format!("in {}", show_duration(delay)) };
-    let which = match max {
-        0 => format!("restart {attempt}"),
-        max => format!("restart {attempt} of {max}"),
-    };
-    let cause = match after {
-        Ending::Clean => "unexpected exit".to_owned(),
-        other => other.name().replace('_', " "),
-    };
-    (
-        Level::Info,
-        "server_restarting",
-        format!("Restarting {title} after {cause}, {when} ({which})"),
-        vec![
-            ("after", json!(after.name())),
-            ("delay_ms", millis(delay)),
-            ("attempt", json!(attempt)),
-            ("attempts_max", json!(max)),
-        ],
-    )
-}
-
-fn stopped(title: &str, reason: &StopReason) -> Parts {
-    let (level, word, message) = match reason {
-        StopReason::ByUser => {
-            (Level::Info, "stopped_by_user", format!("{title} stopped by user, not restarting"))
-        }
-        StopReason::Shutdown => {
-            (Level::Info, "shutdown", format!("{title} stopped, afresh is shutting down"))
-        }
-        StopReason::Policy(ending @ (Ending::Clean | Ending::StoppedByUser)) => {
-            (Level::Info, ending.name(), format!("{title} has finished, not restarting"))
-        }
-        StopReason::Policy(ending) => (
-            Level::Error,
-            ending.name(),
-            format!("{title} failed and is not restarted, as the policy says: {ending}"),
-        ),
-    };
-    (level, "server_stopped", message, vec![("reason", json!(word))])
-}
-
-fn millis(duration: Duration) -> Value {
-    json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
-}
+pub(super) type Parts = (Level, &'static str, String, Vec<(&'static str, Value)>);

@@ -36,6 +36,7 @@ mod spare;
 mod state;
 mod stop;
 mod swap;
+mod wish;
 
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Instance, Process, Role, Want};
 use self::swap::Candidate;
+pub use self::wish::Wish;
 use crate::id::Generation;
 use crate::policy::{Policy, RestartMode};
 use crate::time::Time;
@@ -168,8 +170,8 @@ impl Service {
             Process::Down(_) | Process::Closing { .. } | Process::Starting(_) => None,
             Process::Waiting { spawn_at, .. } => Some(*spawn_at),
             Process::Running { instance, restart_at } => {
-                let stable_at =
-                    (self.restarts.consecutive > 0).then(|| self.stable_at(instance.since));
+                let on_probation = self.restarts.consecutive > 0 || self.restarts.unwell;
+                let stable_at = on_probation.then(|| self.stable_at(instance.since));
                 // A swap waits for a place; the end of one that leaves brings it.
                 let swap = self.policy.restart_mode == RestartMode::Swap;
                 let may_restart = !swap || !is_crowded(&self.leaving);
@@ -353,7 +355,7 @@ impl Service {
 
     /// It has run long enough: the crashes are forgotten.
     fn count_as_well(&mut self, now: Time, since: Time, effects: &mut Vec<Effect>) {
-        if self.restarts.looping {
+        if std::mem::take(&mut self.restarts.unwell) {
             effects.push(Effect::Tell(Event::Recovered { uptime: now.since(since) }));
         }
         self.restarts.forget();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::limits::CRASH_LOOP_DELAY_MIN;
 use crate::policy::{Backoff, Policy};
+use crate::random::Random;
 use crate::time::Time;
 
 /// The record of crashes that decides on the next wait.
@@ -16,10 +17,13 @@ pub(super) struct Restarts {
     pub(super) total: u64,
     /// In a crash loop: said once, until a stable run.
     pub(super) looping: bool,
+    /// People were told of a crash loop or of giving up, and not yet that it is over. A user's start
+    /// forgets the crashes, but not this.
+    pub(super) unwell: bool,
     /// Crashes within the sliding window; never more than the loop's count.
     recent: VecDeque<Time>,
     /// What the counts were before the last crash.
-    before: Option<(u32, bool, VecDeque<Time>)>,
+    before: Option<(u32, bool, bool, VecDeque<Time>)>,
     /// When the last requested restart was carried out.
     last_requested: Option<Time>,
     random: Random,
@@ -44,10 +48,11 @@ impl Restarts {
             consecutive: 0,
             total: 0,
             looping: false,
+            unwell: false,
             recent: VecDeque::new(),
             before: None,
             last_requested: None,
-            random: Random(seed),
+            random: Random::new(seed),
         }
     }
 
@@ -61,8 +66,9 @@ impl Restarts {
 
     /// The last crash was none.
     pub(super) fn uncount(&mut self) {
-        if let Some((consecutive, looping, recent)) = self.before.take() {
-            (self.consecutive, self.looping, self.recent) = (consecutive, looping, recent);
+        if let Some((consecutive, looping, unwell, recent)) = self.before.take() {
+            (self.consecutive, self.looping) = (consecutive, looping);
+            (self.unwell, self.recent) = (unwell, recent);
         }
     }
 
@@ -71,13 +77,15 @@ impl Restarts {
         if uptime > policy.stable_after {
             self.forget();
         }
-        self.before = Some((self.consecutive, self.looping, self.recent.clone()));
+        self.before = Some((self.consecutive, self.looping, self.unwell, self.recent.clone()));
         self.consecutive = self.consecutive.saturating_add(1);
         if policy.max_restarts > 0 && self.consecutive > policy.max_restarts {
+            self.unwell = true;
             return Verdict::GiveUp;
         }
         let loop_begins = self.note_for_loop(now, policy) && !self.looping;
         self.looping |= loop_begins;
+        self.unwell |= loop_begins;
         Verdict::Retry { delay: self.delay(policy), loop_begins }
     }
 
@@ -151,22 +159,6 @@ fn grown(base: Duration, factor: f64, rounds: u32, cap: Duration) -> Duration {
     let seconds = base.as_secs_f64() * factor;
     // Infinity compares too: beyond the cap is the cap.
     if seconds < cap.as_secs_f64() { Duration::from_secs_f64(seconds) } else { cap }
-}
-
-/// SplitMix64: small, and the same on every machine, so that a history can be replayed.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    /// A number from 0 up to 1.
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^= z >> 31;
-        (z >> 11) as f64 / (1_u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]

@@ -162,6 +162,38 @@ impl State {
             (state, _) => state,
         }
     }
+
+    /// The words for all of them.
+    pub const WORDS: [&str; 11] = [
+        "starting",
+        "ready",
+        "degraded",
+        "running",
+        "restarting",
+        "backing off",
+        "crash loop",
+        "stopping",
+        "failed",
+        "stopped",
+        "finished",
+    ];
+
+    /// The word for it.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Degraded { .. } => "degraded",
+            Self::Running => "running",
+            Self::Restarting => "restarting",
+            Self::BackingOff { .. } => "backing off",
+            Self::CrashLoop { .. } => "crash loop",
+            Self::Stopping => "stopping",
+            Self::Failed { .. } => "failed",
+            Self::Stopped => "stopped",
+            Self::Finished => "finished",
+        }
+    }
 }
 
 impl fmt::Display for State {

@@ -228,6 +228,29 @@ fn it_gives_up_and_a_users_start_begins_afresh() {
 }
 
 #[test]
+fn that_it_is_well_again_is_said_after_giving_up_too() {
+    let mut bench = Bench::running(Policy { max_restarts: 1, ..exact() });
+    bench.exit(Exit::Code(1));
+    bench.after(1_000, Input::Wakeup);
+    bench.spawned();
+    bench.exit(Exit::Code(1));
+    assert!(bench.failed());
+    // The user's start forgets the crashes, but people were told that it is down.
+    bench.does(Input::Start);
+    bench.spawned();
+    assert_eq!(bench.wait_ms(), Some(60_001));
+    bench.after(60_001, Input::Wakeup);
+    assert_eq!(bench.words().last(), Some(&"server_recovered"));
+    assert_eq!(bench.service.next_wakeup(), None);
+    // Once: another start has nothing to recover from.
+    bench.does(Input::Stop);
+    bench.exit(Exit::Signal(15));
+    bench.does(Input::Start);
+    bench.spawned();
+    assert_eq!(bench.service.next_wakeup(), None);
+}
+
+#[test]
 fn a_requested_restart_is_on_record_before_anything_stops() {
     // R2 R4 W4
     let mut bench = Bench::running(exact());

@@ -1,30 +1,47 @@
-//! The loop's side of the control socket: what it is asked, and its answers from what it knows.
+//! The loop's side of the control API: what it is asked, and its answers from what it knows.
 
 use std::fs;
+use std::time::Duration;
 
-use afresh_core::control::{Face, LastExit, Refusal, RestartNote, Restarts, ServiceStatus};
+use afresh_core::control::metrics::ServiceMetrics;
+use afresh_core::control::{
+    API_VERSION, Change, Face, LastExit, Refusal, ReloadAnswer, RestartNote, Restarts,
+    ServiceStatus, ShutdownAnswer, State, VersionAnswer,
+};
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::service::Input;
+use afresh_core::service::{Event, Input, Wish};
 use tokio::sync::{oneshot, watch};
 
 use crate::keep::Keep;
 use crate::logs::Logs;
+use crate::output::now;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervise;
 
-/// Something that a client of the control socket wants of the loop. Whoever has gone meanwhile is not
+/// Something that a client of the control API wants of the loop. Whoever has gone meanwhile is not
 /// waited for.
 pub(crate) enum Ask {
     /// The state of all services, or of one.
     Status { name: Option<String>, answer: oneshot::Sender<Vec<ServiceStatus>> },
-    /// A new instance; answered when the restart is on record.
-    Restart { name: String, reason: String, answer: oneshot::Sender<Result<Begun, NotBegun>> },
+    /// A start, a stop or a new instance.
+    Change {
+        name: String,
+        what: Change,
+        reason: String,
+        answer: oneshot::Sender<Result<Begun, NotBegun>>,
+    },
     /// The last lines of a service.
     Logs { name: String, answer: oneshot::Sender<Option<Logs>> },
+    /// What is measured of all services.
+    Metrics { answer: oneshot::Sender<Vec<ServiceMetrics>> },
+    /// To read the configuration again. Only `afresh up` has one to read.
+    Reload { reason: String, answer: oneshot::Sender<Result<ReloadAnswer, Refusal>> },
+    /// To end. Only `afresh up` is there to be ended from elsewhere.
+    Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, Refusal>> },
 }
 
-/// A restart that is under way.
+/// A change that is under way.
 pub(crate) struct Begun {
     pub(super) old_pid: Option<u32>,
     /// The newest instance there was.
@@ -37,10 +54,14 @@ pub(crate) struct Begun {
     pub(super) recorded: oneshot::Receiver<()>,
 }
 
-/// Why there is no restart.
+/// Why there is no change.
 pub(crate) enum NotBegun {
-    NoSuchService { known: Vec<String> },
+    NoSuchService {
+        known: Vec<String>,
+    },
     Stopping,
+    /// The client of `afresh mcp` would lose its server.
+    HasClient,
 }
 
 /// What holds for all services of this process.
@@ -51,6 +72,7 @@ pub(crate) struct About {
     group: Option<String>,
     workspace: Option<String>,
     version: &'static str,
+    started_at: String,
 }
 
 impl About {
@@ -63,7 +85,7 @@ impl About {
         let root = workspace.root();
         let workspace = root.map(|root| fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()));
         let workspace = workspace.map(|root| root.display().to_string());
-        Self { face, group, workspace, version }
+        Self { face, group, workspace, version, started_at: now().to_string() }
     }
 
     /// Of a command that is kept, or copies of it.
@@ -71,27 +93,56 @@ impl About {
         Self::new(face, Some(keep.name.clone()), &keep.workspace, keep.version)
     }
 
+    /// Who answers here; `run` is what the events are counted under.
+    pub(super) fn version(&self, run: String) -> VersionAnswer {
+        VersionAnswer {
+            version: self.version.to_owned(),
+            api: API_VERSION,
+            face: self.face,
+            pid: std::process::id(),
+            run,
+            started_at: self.started_at.clone(),
+            workspace: self.workspace.clone(),
+        }
+    }
+
     /// Answers one question.
     pub(crate) async fn answer(&self, supervise: &mut Supervise, ask: Ask) {
         // An answer that nobody waits for any more is dropped.
         match ask {
             Ask::Status { name: None, answer } => {
-                let ids: Vec<ServiceId> = supervise.core().services().map(|(id, _)| id).collect();
-                let all = ids.into_iter().filter_map(|id| self.status(supervise, id)).collect();
-                answer.send(all).ok();
+                let all = ids(supervise).into_iter().filter_map(|id| self.status(supervise, id));
+                answer.send(all.collect()).ok();
             }
             Ask::Status { name: Some(name), answer } => {
                 let found = supervise.named(&name).and_then(|id| self.status(supervise, id));
                 answer.send(found.into_iter().collect()).ok();
             }
-            Ask::Restart { name, reason, answer } => {
-                answer.send(restart(supervise, &name, reason).await).ok();
+            Ask::Change { name, what, reason, answer } => {
+                answer.send(self.change(supervise, &name, what, reason).await).ok();
             }
             Ask::Logs { name, answer } => {
                 let logs = supervise.named(&name).and_then(|id| supervise.logs(id)).cloned();
                 answer.send(logs).ok();
             }
+            Ask::Metrics { answer } => {
+                let all = ids(supervise).into_iter().filter_map(|id| measured(supervise, id));
+                answer.send(all.collect()).ok();
+            }
+            Ask::Reload { reason, answer } => {
+                supervise.log(&format!("no reload, although somebody asked for one: {reason}"));
+                answer.send(Err(self.only_up("has no configuration of services to read"))).ok();
+            }
+            Ask::Shutdown { reason, answer } => {
+                supervise.log(&format!("no shutdown, although somebody asked for one: {reason}"));
+                answer.send(Err(self.only_up("ends with whoever started it"))).ok();
+            }
         }
+    }
+
+    fn only_up(&self, why: &str) -> Refusal {
+        let what = format!("this is `afresh {}`, which {why}", self.face.name());
+        Refusal::new(what).hint("this is for `afresh up`")
     }
 
     /// All that is told about one service.
@@ -104,6 +155,7 @@ impl About {
             group: self.group.clone().filter(|group| definition.name != *group),
             face: self.face,
             state: snapshot.state,
+            says_ready: supervise.says_ready(id),
             pid: snapshot.pid,
             supervisor_pid: std::process::id(),
             generation: snapshot.generation.unwrap_or_else(|| service.generation().0),
@@ -125,32 +177,98 @@ impl About {
             version: self.version.to_owned(),
         })
     }
+
+    async fn change(
+        &self,
+        supervise: &mut Supervise,
+        name: &str,
+        what: Change,
+        reason: String,
+    ) -> Result<Begun, NotBegun> {
+        let found = supervise.named(name).and_then(|id| Some((id, supervise.core().service(id)?)));
+        let Some((id, service)) = found else {
+            let names = ids(supervise).into_iter().map(|id| supervise.name(id));
+            return Err(NotBegun::NoSuchService { known: names.take(10).collect() });
+        };
+        if service.is_shutting_down() {
+            return Err(NotBegun::Stopping);
+        }
+        if what == Change::Stop && self.face == Face::Mcp {
+            return Err(NotBegun::HasClient);
+        }
+        let (snapshot, old) = (service.snapshot(supervise.now()), service.generation());
+        let swap_failed = supervise.known(id).and_then(|(_, past)| past.swap_failed.clone());
+        let changes = supervise.changes();
+        let is_waiting = !supervise.waits_for(id).is_empty();
+        if is_waiting || !is_so(what, &snapshot.state) {
+            let pid = snapshot.pid;
+            let wish = |up, reason| Event::Wished(Wish { up, pid, reason });
+            match what {
+                Change::Restart => supervise.input_to(id, Input::Restart { reason }).await,
+                Change::Start => {
+                    supervise.announce(id, wish(true, reason)).await;
+                    supervise.start(vec![id]).await;
+                }
+                Change::Stop => {
+                    supervise.announce(id, wish(false, reason)).await;
+                    supervise.stop(vec![id]).await;
+                }
+            }
+        }
+        let recorded = supervise.done();
+        Ok(Begun { old_pid: snapshot.pid, old, swap_failed, changes, recorded })
+    }
 }
 
-async fn restart(supervise: &mut Supervise, name: &str, reason: String) -> Result<Begun, NotBegun> {
-    let found = supervise.named(name).and_then(|id| Some((id, supervise.core().service(id)?)));
-    let Some((id, service)) = found else {
-        let ids = supervise.core().services().map(|(id, _)| id);
-        let names = ids.filter_map(|id| Some(supervise.known(id)?.0.name.clone()));
-        return Err(NotBegun::NoSuchService { known: names.take(10).collect() });
-    };
-    if service.is_shutting_down() {
-        return Err(NotBegun::Stopping);
+/// Whether a service is already as it is to be, or on its way there.
+fn is_so(what: Change, state: &State) -> bool {
+    match what {
+        Change::Restart => false,
+        Change::Start => {
+            matches!(
+                state,
+                State::Starting
+                    | State::Ready
+                    | State::Degraded { .. }
+                    | State::Running
+                    | State::Restarting
+            )
+        }
+        Change::Stop => {
+            matches!(
+                state,
+                State::Stopping | State::Stopped | State::Finished | State::Failed { .. }
+            )
+        }
     }
-    let (old_pid, old) = (service.snapshot(supervise.now()).pid, service.generation());
-    let swap_failed = supervise.known(id).and_then(|(_, past)| past.swap_failed.clone());
-    let changes = supervise.changes();
-    supervise.input_to(id, Input::Restart { reason }).await;
-    let recorded = supervise.done();
-    Ok(Begun { old_pid, old, swap_failed, changes, recorded })
+}
+
+fn ids(supervise: &Supervise) -> Vec<ServiceId> {
+    supervise.core().services().map(|(id, _)| id).collect()
+}
+
+fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
+    let snapshot = supervise.snapshot(id)?;
+    let (definition, past) = supervise.known(id)?;
+    Some(ServiceMetrics {
+        name: definition.name.clone(),
+        state: snapshot.state,
+        uptime: snapshot.uptime_ms.map(Duration::from_millis),
+        vitals: past.vitals.clone(),
+    })
 }
 
 impl NotBegun {
-    pub(super) fn refusal(&self, name: &str) -> Refusal {
+    pub(super) fn refusal(&self, name: &str, what: Change) -> Refusal {
+        let word = what.name();
         match self {
             Self::NoSuchService { known } => Refusal::new(format!("there is no service `{name}`"))
                 .hint(format!("there is: {}", known.join(", "))),
-            Self::Stopping => Refusal::new(format!("no restart of `{name}`: afresh is stopping")),
+            Self::Stopping => Refusal::new(format!("no {word} of `{name}`: afresh is stopping")),
+            Self::HasClient => {
+                Refusal::new(format!("no stop of `{name}`: its MCP client would lose it"))
+                    .hint("restart it, or end it where its client is set up")
+            }
         }
     }
 }

@@ -5,23 +5,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use afresh_core::control::{
-    LogLine, LogPage, Refusal, RestartAnswer, RestartAsked, ServiceList, ServiceStatus,
+    Change, ChangeAnswer, ChangeAsked, EventPage, LogPage, Position, Refusal, ReloadAnswer,
+    ServiceList, ServiceStatus, ShutdownAnswer, escape,
 };
 use afresh_core::limits::{
-    CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_ASKS_MAX, CONTROL_QUESTIONS_MAX,
-    CONTROL_REQUEST_WAIT, FOLLOW_POLL_INTERVAL,
+    CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_QUESTIONS_MAX, CONTROL_REQUEST_WAIT,
 };
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::place::{RuntimeFolders, owner_of};
-use super::wire::{Wire, all_bytes, escape, json, next_bytes};
-use crate::os::{self, Asked, Signals, Sink};
+use super::wire::{Wire, all_bytes, json};
+use crate::os;
 
 /// Why something could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +100,7 @@ pub struct Target {
 }
 
 impl Target {
-    fn path(&self, rest: &str) -> String {
+    pub(super) fn path(&self, rest: &str) -> String {
         format!("/v1/services/{}/{rest}", escape(&self.name))
     }
 }
@@ -149,17 +148,18 @@ pub fn find(folders: &RuntimeFolders) -> Result<Found, ControlError> {
     })
 }
 
-/// Asks for restarts, all at once. The answers have the order of the services.
-pub fn restart(
+/// Asks for changes, all at once. The answers have the order of the services.
+pub fn change(
     targets: &[Target],
+    what: Change,
     reason: &str,
     waits: bool,
-) -> Result<Vec<Result<RestartAnswer, ControlError>>, ControlError> {
-    let body = json(&RestartAsked { reason: Some(reason.to_owned()) });
+) -> Result<Vec<Result<ChangeAnswer, ControlError>>, ControlError> {
+    let query = if waits { "?wait=true" } else { "" };
     block_on(async {
         let questions = targets.iter().map(|target| {
-            let path = target.path(if waits { "restart?wait=true" } else { "restart" });
-            let (socket, body) = (target.socket.clone(), body.clone());
+            let path = target.path(&format!("{}{query}", what.name()));
+            let (socket, body) = (target.socket.clone(), body_of(reason));
             async move { ask(&socket, "POST", &path, body, CONTROL_REQUEST_WAIT).await }
         });
         Ok(all(questions).await)
@@ -173,94 +173,24 @@ pub fn logs(target: &Target, lines_max: Option<usize>) -> Result<LogPage, Contro
     block_on(ask(&target.socket, "GET", &path, String::new(), CONTROL_ANSWER_WAIT))
 }
 
-/// What a follower does when all services have ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtEnd {
-    /// It ends too.
-    Leave,
-    /// It waits until it is told to end.
-    Stay,
+/// What an afresh remembers of what has happened, after a position.
+pub fn events(socket: &Path, since: &Position) -> Result<EventPage, ControlError> {
+    let path = format!("/v1/events?since={since}");
+    block_on(ask(socket, "GET", &path, String::new(), CONTROL_ANSWER_WAIT))
 }
 
-/// Follows the lines of services, each from a number on, until all of them have ended, the reader of
-/// our stdout has gone, or somebody wants us to end.
-pub fn follow(
-    targets: Vec<(Target, u64)>,
-    at_end: AtEnd,
-    mut print: impl FnMut(usize, LogLine) -> io::Result<()>,
-) -> Result<(), ControlError> {
-    block_on(async {
-        let mut signals = Signals::listen().map_err(ControlError::Runtime)?;
-        let sink = Sink::stdout();
-        let (sender, mut lines) = mpsc::channel(CONTROL_ASKS_MAX);
-        let mut followers = JoinSet::new();
-        for (at, (target, since)) in targets.into_iter().enumerate() {
-            let sender = sender.clone();
-            followers.spawn(async move {
-                if let Err(error) = follow_one(&target, since, |line| (at, Ok(line)), &sender).await
-                {
-                    sender.send((at, Err(error))).await.ok();
-                }
-            });
-        }
-        drop(sender);
-        let mut goes_on = true;
-        loop {
-            tokio::select! {
-                line = lines.recv(), if goes_on => match line {
-                    None if at_end == AtEnd::Leave => return Ok(()),
-                    None => goes_on = false,
-                    Some((at, Ok(line))) => print(at, line).map_err(ControlError::Print)?,
-                    // The end of an afresh is the end of its log, however it ended.
-                    Some((_, Err(ControlError::Broken { .. }))) => {}
-                    Some((_, Err(error))) => return Err(error),
-                },
-                asked = signals.next() => if !matches!(asked, Asked::Restart(_)) {
-                    return Ok(());
-                },
-                // Nothing tells us that the reader of a quiet log has gone.
-                () = sleep(FOLLOW_POLL_INTERVAL) => {
-                    if sink.as_ref().is_none_or(Sink::is_closed) {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    })
+/// Lets an `afresh up` read its configuration again.
+pub fn reload(socket: &Path, reason: &str) -> Result<ReloadAnswer, ControlError> {
+    block_on(ask(socket, "POST", "/v1/reload", body_of(reason), CONTROL_REQUEST_WAIT))
 }
 
-async fn follow_one<T>(
-    target: &Target,
-    since: u64,
-    wrap: impl Fn(LogLine) -> T,
-    lines: &mpsc::Sender<T>,
-) -> Result<(), ControlError> {
-    let path = target.path(&format!("logs?follow=true&since={since}"));
-    let answer = request(&target.socket, "GET", &path, String::new(), async |response| {
-        if !response.status().is_success() {
-            return Err(refused(&target.socket, response).await);
-        }
-        let mut body = response.into_body();
-        let mut text = Vec::new();
-        while let Some(bytes) = next_bytes(&mut body).await {
-            let bytes = bytes.map_err(|source| broken(&target.socket, source))?;
-            text.extend_from_slice(&bytes);
-            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = text.drain(..=end).collect();
-                let event = line.strip_prefix(b"data: ").map(serde_json::from_slice::<LogLine>);
-                let Some(event) = event else { continue };
-                let event = event.map_err(|_| strange(&target.socket))?;
-                if lines.send(wrap(event)).await.is_err() {
-                    return Ok(());
-                }
-            }
-            if text.len() > CONTROL_ANSWER_BYTES_MAX {
-                return Err(strange(&target.socket));
-            }
-        }
-        Ok(())
-    });
-    answer.await
+/// Ends an `afresh up` and all of its services.
+pub fn shutdown(socket: &Path, reason: &str) -> Result<ShutdownAnswer, ControlError> {
+    block_on(ask(socket, "POST", "/v1/shutdown", body_of(reason), CONTROL_REQUEST_WAIT))
+}
+
+fn body_of(reason: &str) -> String {
+    json(&ChangeAsked { reason: Some(reason.to_owned()) })
 }
 
 /// Asks many questions, some at once. The answers have the order of the questions.
@@ -292,7 +222,7 @@ pub(super) async fn is_dead(socket: &Path) -> bool {
 }
 
 /// Whether a connection failed because nobody is there, and not because somebody is busy.
-fn is_gone(error: &io::Error) -> bool {
+pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
@@ -310,11 +240,11 @@ async fn ask<T: DeserializeOwned>(
     body: String,
     wait_max: std::time::Duration,
 ) -> Result<T, ControlError> {
-    let answer = request(socket, method, path, body, async |response| {
+    let answer = request(socket, (method, path), &[], body, async |response| {
         if !response.status().is_success() {
             return Err(refused(socket, response).await);
         }
-        let bytes = all_bytes(response.into_body(), CONTROL_ANSWER_BYTES_MAX)
+        let bytes = all_bytes(&mut response.into_body(), CONTROL_ANSWER_BYTES_MAX)
             .await
             .map_err(|source| broken(socket, source))?;
         serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|_| strange(socket))
@@ -323,10 +253,10 @@ async fn ask<T: DeserializeOwned>(
 }
 
 /// Sends a request and hands its response on, while the connection is driven.
-async fn request<T>(
+pub(super) async fn request<T>(
     socket: &Path,
-    method: &str,
-    path: &str,
+    (method, path): (&str, &str),
+    headers: &[(&str, String)],
     body: String,
     read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, ControlError>,
 ) -> Result<T, ControlError> {
@@ -342,14 +272,16 @@ async fn request<T>(
         return Err(refused(io::Error::other("another user listens there")));
     }
     let broken = |source| broken(socket, source);
-    let (mut sender, connection) = http1::handshake(Wire(stream)).await.map_err(broken)?;
-    let request = Request::builder()
+    let (mut sender, connection) = http1::handshake(Wire::new(stream)).await.map_err(broken)?;
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
         .header("host", "afresh")
-        .header("content-type", "application/json")
-        .body(body)
-        .map_err(|_| strange(socket))?;
+        .header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request = request.body(body).map_err(|_| strange(socket))?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(broken)?;
         read(response).await
@@ -363,8 +295,8 @@ async fn request<T>(
     exchange.await
 }
 
-async fn refused(socket: &Path, response: Response<Incoming>) -> ControlError {
-    let body = all_bytes(response.into_body(), CONTROL_ANSWER_BYTES_MAX).await;
+pub(super) async fn refused(socket: &Path, response: Response<Incoming>) -> ControlError {
+    let body = all_bytes(&mut response.into_body(), CONTROL_ANSWER_BYTES_MAX).await;
     let body = body.ok().flatten().unwrap_or_default();
     match serde_json::from_slice::<Refusal>(&body) {
         Ok(Refusal { error }) => ControlError::Refused { what: error.what, hint: error.hint },
@@ -372,15 +304,17 @@ async fn refused(socket: &Path, response: Response<Incoming>) -> ControlError {
     }
 }
 
-fn broken(socket: &Path, source: hyper::Error) -> ControlError {
+pub(super) fn broken(socket: &Path, source: hyper::Error) -> ControlError {
     ControlError::Broken { path: socket.to_owned(), source }
 }
 
-fn strange(socket: &Path) -> ControlError {
+pub(super) fn strange(socket: &Path) -> ControlError {
     ControlError::Strange { path: socket.to_owned() }
 }
 
-fn block_on<T>(question: impl Future<Output = Result<T, ControlError>>) -> Result<T, ControlError> {
+pub(super) fn block_on<T>(
+    question: impl Future<Output = Result<T, ControlError>>,
+) -> Result<T, ControlError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

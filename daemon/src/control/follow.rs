@@ -1,46 +1,55 @@
-//! The lines of a service as server-sent events, from one that the client knows on.
+//! Server-sent events: lines of a service, or what has happened, from where the client knows it on.
 
-use afresh_core::control::LogLine;
+use afresh_core::control::{Gap, LogLine, Position, Stream};
+use afresh_core::limits::CONTROL_PING_INTERVAL;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::sleep;
 
 use super::wire::{Pieces, Rest, json};
+use crate::events::Events;
 use crate::logs::Logs;
 
-/// Lines that make one piece of an answer: nothing is gained by more at once.
-const LINES_AT_ONCE: usize = 64;
+/// What makes one piece of an answer: nothing is gained by more at once.
+const AT_ONCE: usize = 64;
 
-/// A client that follows. It gets what it takes: lines that are forgotten meanwhile are a gap in the
-/// numbers.
-pub(super) struct Following {
-    pub(super) logs: Logs,
-    /// The number of the last line that was sent.
-    pub(super) at: u64,
+/// A sign of life, which clients pass over.
+const PING: &str = ": still here\n\n";
+
+/// What can be followed.
+pub(super) trait Source: Send + 'static {
+    /// Changes when there is something new.
+    fn newest(&self) -> watch::Receiver<u64>;
+
+    /// What is new, as events; none where nothing is.
+    fn next(&mut self) -> Option<String>;
+}
+
+/// A client that follows. It gets what it takes: what is forgotten meanwhile is missing.
+pub(super) struct Following<S> {
+    pub(super) source: S,
     /// Turns true when afresh ends.
     pub(super) closing: watch::Receiver<bool>,
     /// Its place among those who follow.
     pub(super) _place: OwnedSemaphorePermit,
 }
 
-impl Following {
+impl<S: Source> Following<S> {
     /// The events, as they come; they end with afresh.
     pub(super) fn pieces(mut self) -> Pieces {
         Box::pin(async move {
-            let lines = self.next().await?;
-            self.at = lines.last().map_or(self.at, |line| line.number);
-            let text: String = lines.iter().map(event).collect();
+            let text = self.next().await?;
             Some((Bytes::from(text), Rest(self.pieces())))
         })
     }
 
-    async fn next(&mut self) -> Option<Vec<LogLine>> {
-        let mut newest = self.logs.follow();
+    async fn next(&mut self) -> Option<String> {
+        let mut newest = self.source.newest();
         loop {
             newest.mark_unchanged();
             let closing = *self.closing.borrow();
-            let lines = self.logs.since(self.at, LINES_AT_ONCE);
-            if !lines.is_empty() {
-                return Some(lines);
+            if let Some(text) = self.source.next() {
+                return Some(text);
             }
             if closing {
                 return None;
@@ -48,12 +57,82 @@ impl Following {
             tokio::select! {
                 changed = newest.changed() => changed.ok()?,
                 changed = self.closing.changed() => changed.ok()?,
+                () = sleep(CONTROL_PING_INTERVAL) => return Some(PING.to_owned()),
             }
         }
     }
 }
 
-/// A line as an event. JSON has no bare newline, so it is one line.
-fn event(line: &LogLine) -> String {
-    format!("id: {}\ndata: {}\n\n", line.number, json(line))
+/// The lines of a service.
+pub(super) struct Lines {
+    pub(super) logs: Logs,
+    /// The number of the last line that was looked at.
+    pub(super) at: u64,
+    pub(super) wanted: Wanted,
+}
+
+impl Source for Lines {
+    fn newest(&self) -> watch::Receiver<u64> {
+        self.logs.follow()
+    }
+
+    fn next(&mut self) -> Option<String> {
+        loop {
+            let lines = self.logs.since(self.at, AT_ONCE);
+            self.at = lines.last()?.number;
+            // JSON has no bare newline, so it is one line.
+            let event = |line: &LogLine| format!("id: {}\ndata: {}\n\n", line.number, json(line));
+            let text: String =
+                lines.iter().filter(|line| self.wanted.has(line)).map(event).collect();
+            if !text.is_empty() {
+                return Some(text);
+            }
+        }
+    }
+}
+
+/// Which lines are wanted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) stream: Option<Stream>,
+    pub(super) text: Option<String>,
+}
+
+impl Wanted {
+    pub(super) fn has(&self, line: &LogLine) -> bool {
+        self.stream.is_none_or(|stream| line.stream == stream)
+            && self.text.as_ref().is_none_or(|text| line.text.contains(text))
+    }
+}
+
+/// What has happened.
+pub(super) struct Told {
+    pub(super) events: Events,
+    /// The last event that was looked at.
+    pub(super) at: Position,
+    pub(super) service: Option<String>,
+}
+
+impl Source for Told {
+    fn newest(&self) -> watch::Receiver<u64> {
+        self.events.newest()
+    }
+
+    fn next(&mut self) -> Option<String> {
+        let taken = self.events.after(&self.at, self.service.as_deref(), AT_ONCE);
+        let run = self.at.run.insert(self.events.run());
+        let mut text = match taken.gap.is_none() {
+            true => String::new(),
+            false => gap(taken.gap),
+        };
+        for (number, json) in &taken.events {
+            text.push_str(&format!("id: {run}-{number}\ndata: {json}\n\n"));
+        }
+        self.at.number = taken.at;
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+fn gap(gap: Gap) -> String {
+    format!("event: gap\ndata: {}\n\n", json(&gap))
 }

@@ -1,19 +1,30 @@
-//! The control socket of a running afresh: HTTP/1.1 and JSON over a socket of this user alone.
+//! The control API of a running afresh: HTTP/1.1 and JSON over a socket of this user alone, and where it
+//! is asked for over a port of this machine, for those who know a token.
 //!
-//! `place.rs` knows where sockets are, `server.rs` takes connections and `route.rs` turns requests into
-//! asks for the loop; `answer.rs` is the loop's side of them. `client.rs` is the other end, for the
-//! commands. Nothing here holds state of a service, and the loop waits for none of it.
+//! `place.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
+//! connections, and `route.rs` and `change.rs` turn requests into asks for the loop; `answer.rs` is the
+//! loop's side of them. `client.rs` and `follower.rs` are the other end, for
+//! the commands. Nothing here holds state of a
+//! service, and the loop waits for none of it.
 
 mod answer;
+mod change;
 mod client;
 mod follow;
+mod follower;
+mod listen;
 mod place;
 mod route;
 mod server;
 mod wire;
 
-pub(crate) use self::answer::About;
-pub use self::client::{AtEnd, ControlError, Found, Reached, Target, find, follow, logs, restart};
+pub(crate) use self::answer::{About, Ask};
+pub use self::client::{
+    ControlError, Found, Reached, Target, change, events, find, logs, reload, shutdown,
+};
+pub use self::follower::{AtEnd, Followed, follow, follow_events};
+pub use self::listen::ListenError;
+pub(crate) use self::listen::{Bound, Listen};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
 pub(crate) use self::wire::{Wire, all_bytes, next_bytes};

@@ -1,51 +1,83 @@
-//! Takes connections to the control socket and serves them, each in a task of its own. One request a
-//! connection: whoever wants more connects again.
+//! Takes connections to the control socket, and to a port where there is one, and serves them, each in a
+//! task of its own. One request a connection: whoever wants more connects again.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 
+use afresh_core::control::access::Guard;
+use afresh_core::control::{Change, VersionAnswer};
+use afresh_core::id::ServiceId;
 use afresh_core::limits::{
     CONTROL_ASKS_MAX, CONTROL_BUFFER_BYTES, CONTROL_CLOSE_WAIT, CONTROL_CONNECTIONS_MAX,
     CONTROL_FOLLOWERS_MAX, CONTROL_HEADER_WAIT, CONTROL_REQUEST_WAIT, OUTPUT_RETRY_PAUSE,
 };
+use afresh_core::service::Rest;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::answer::{About, Ask};
 use super::client::is_dead;
+use super::listen::Listen;
 use super::place::{RuntimeFolders, owner_of};
 use super::route::route;
 use super::wire::Wire;
-use crate::os::{SocketStream, is_own_peer};
+use crate::events::Events;
+use crate::os::{SocketListener, is_own_peer};
 use crate::output::Output;
 use crate::supervise::Supervise;
 
-/// The control socket of this process, and what the loop is asked over it.
+/// The control API of this process, and what the loop is asked over it.
 pub(crate) struct Control {
     asks: mpsc::Receiver<Ask>,
     about: About,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    /// Services that were stopped over it: somebody may want them back.
+    stopped: BTreeSet<ServiceId>,
 }
 
 impl Control {
-    /// Starts it; without folders nobody can ask anything. The socket is made when the loop first
-    /// waits for something: nothing waits for it, and nothing fails with it.
-    pub(crate) fn start(folders: Option<RuntimeFolders>, about: About, log: Output) -> Self {
+    /// Starts it; without folders and without a port nobody can ask anything. The socket is made when
+    /// the loop first waits for something: nothing waits for it, and nothing fails with it.
+    pub(crate) fn start(
+        folders: Option<RuntimeFolders>,
+        listen: Option<Listen>,
+        about: About,
+        supervise: &Supervise,
+    ) -> Self {
         let (sender, asks) = mpsc::channel(CONTROL_ASKS_MAX);
         let (closing, watch) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        if let Some(folders) = folders {
-            let followers = Arc::new(Semaphore::new(CONTROL_FOLLOWERS_MAX));
-            let host = Host { asks: sender, closing: watch, followers };
-            tasks.spawn(serve(folders, host, log));
+        let events = supervise.events();
+        let host = Host {
+            asks: sender,
+            closing: watch,
+            followers: Arc::new(Semaphore::new(CONTROL_FOLLOWERS_MAX)),
+            guard: None,
+            version: Arc::new(about.version(events.run())),
+            events,
+        };
+        let log = supervise.stderr();
+        if let Some(listen) = listen {
+            log.log(&listen.told());
+            let host = Host { guard: Some(Arc::new(listen.guard)), ..host.clone() };
+            match TcpListener::from_std(listen.listener) {
+                Ok(port) => drop(tasks.spawn(serve(Door::Port(port), host, JoinSet::new()))),
+                Err(error) => log.log(&format!("the control API has no port: {error}")),
+            }
         }
-        Self { asks, about, closing, tasks }
+        if let Some(folders) = folders {
+            tasks.spawn(serve_socket(folders, host, log));
+        }
+        Self { asks, about, closing, tasks, stopped: BTreeSet::new() }
     }
 
     /// The next question. Cancel safe.
@@ -57,8 +89,23 @@ impl Control {
     }
 
     /// Answers a question.
-    pub(crate) async fn answer(&self, supervise: &mut Supervise, ask: Ask) {
+    pub(crate) async fn answer(&mut self, supervise: &mut Supervise, ask: Ask) {
+        if let Ask::Change { name, what, .. } = &ask {
+            let id = supervise.named(name);
+            match what {
+                Change::Stop => self.stopped.extend(id),
+                Change::Start | Change::Restart => self.stopped.retain(|its| Some(*its) != id),
+            }
+        }
         self.about.answer(supervise, ask).await;
+    }
+
+    /// Whether a service is down only because somebody stopped it over the API, and may start it again.
+    pub(crate) fn holds(&self, supervise: &Supervise) -> bool {
+        let is_down = |id: &ServiceId| {
+            supervise.core().service(*id).is_some_and(|its| its.rest() == Some(&Rest::Stopped))
+        };
+        self.stopped.iter().any(is_down)
     }
 
     /// Removes the socket; those who follow get the last lines.
@@ -78,24 +125,55 @@ pub(super) struct Host {
     /// Turns true when afresh ends.
     pub(super) closing: watch::Receiver<bool>,
     pub(super) followers: Arc<Semaphore>,
+    /// What is asked of everybody; nothing where the kernel has said who it is.
+    pub(super) guard: Option<Arc<Guard>>,
+    pub(super) events: Events,
+    pub(super) version: Arc<VersionAnswer>,
 }
 
-async fn serve(folders: RuntimeFolders, host: Host, log: Output) {
+/// Where connections come in.
+enum Door {
+    Socket(SocketListener),
+    Port(TcpListener),
+}
+
+impl Door {
+    /// The next connection; none where it is not for us. Cancel safe.
+    async fn accept(&self) -> io::Result<Option<Wire>> {
+        match self {
+            Self::Socket(socket) => {
+                let stream = socket.accept().await?;
+                Ok(is_own_peer(&stream).then(|| Wire::new(stream)))
+            }
+            Self::Port(port) => {
+                let (stream, _) = port.accept().await?;
+                // Events are short, and somebody waits for each.
+                stream.set_nodelay(true).ok();
+                Ok(Some(Wire::new(stream)))
+            }
+        }
+    }
+}
+
+async fn serve_socket(folders: RuntimeFolders, host: Host, log: Output) {
     let Some(socket) = folders.listen(|text| log.log(text)) else { return };
     // Held no longer than needed: it keeps the stream of the log open.
     drop(log);
-    let mut closing = host.closing.clone();
     let mut connections = JoinSet::new();
     connections.spawn(sweep(folders));
+    serve(Door::Socket(socket), host, connections).await;
+}
+
+/// Each door has connections of its own: whoever floods the one does not close the other.
+async fn serve(door: Door, host: Host, mut connections: JoinSet<()>) {
+    let mut closing = host.closing.clone();
     loop {
         tokio::select! {
             _ = closing.changed() => break,
-            accepted = socket.accept(), if connections.len() < CONTROL_CONNECTIONS_MAX => {
+            accepted = door.accept(), if connections.len() < CONTROL_CONNECTIONS_MAX => {
                 match accepted {
-                    Ok(stream) if is_own_peer(&stream) => {
-                        connections.spawn(converse(stream, host.clone()));
-                    }
-                    Ok(_) => {}
+                    Ok(Some(wire)) => drop(connections.spawn(converse(wire, host.clone()))),
+                    Ok(None) => {}
                     // Out of descriptors, say: it may pass.
                     Err(_) => sleep(OUTPUT_RETRY_PAUSE * 20).await,
                 }
@@ -103,7 +181,7 @@ async fn serve(folders: RuntimeFolders, host: Host, log: Output) {
             Some(_) = connections.join_next() => {}
         }
     }
-    drop(socket);
+    drop(door);
     drop(host);
     while connections.join_next().await.is_some() {}
 }
@@ -118,7 +196,7 @@ async fn sweep(folders: RuntimeFolders) {
 }
 
 /// Serves one connection, for as long as it may take.
-async fn converse(stream: SocketStream, host: Host) {
+async fn converse(wire: Wire, host: Host) {
     let (deadline, mut changes) = watch::channel(Some(Instant::now() + CONTROL_HEADER_WAIT));
     let service = service_fn(|request: Request<Incoming>| {
         deadline.send_replace(Some(Instant::now() + CONTROL_REQUEST_WAIT));
@@ -134,7 +212,7 @@ async fn converse(stream: SocketStream, host: Host) {
     let connection = http1::Builder::new()
         .keep_alive(false)
         .max_buf_size(CONTROL_BUFFER_BYTES)
-        .serve_connection(Wire(stream), service);
+        .serve_connection(wire, service);
     let mut connection = std::pin::pin!(connection);
     loop {
         let until = *changes.borrow_and_update();

@@ -1,19 +1,53 @@
-//! What hyper needs to speak over our sockets: bytes in and out, bodies, names in paths.
+//! What hyper needs to speak over our sockets: bytes in and out, and bodies.
 
 use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use afresh_core::limits::CONTROL_STALL_MAX;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::rt;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection, as hyper wants it.
-pub(crate) struct Wire<S>(pub(crate) S);
+/// Something to read from and to write to.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + Unpin> rt::Read for Wire<S> {
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A connection, as hyper wants it. It breaks when the other end does not read for too long.
+pub(crate) struct Wire {
+    stream: Box<dyn Duplex>,
+    /// Until when something has to be read there.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: impl Duplex + 'static) -> Self {
+        Self { stream: Box::new(stream), stalled: None }
+    }
+
+    /// Looks at the clock where something could not be written.
+    fn timed<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let limit = self.stalled.get_or_insert_with(|| Box::pin(sleep(CONTROL_STALL_MAX)));
+        ready!(limit.as_mut().poll(context));
+        // Whoever polls this again after its end gets the same.
+        limit.as_mut().reset(Instant::now());
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl rt::Read for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -22,27 +56,29 @@ impl<S: AsyncRead + Unpin> rt::Read for Wire<S> {
         let mut bytes = [0_u8; 4096];
         let room = into.remaining().min(bytes.len());
         let mut read = ReadBuf::new(&mut bytes[..room]);
-        ready!(Pin::new(&mut self.0).poll_read(context, &mut read))?;
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
         into.put_slice(read.filled());
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> rt::Write for Wire<S> {
+impl rt::Write for Wire {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.timed(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.timed(context, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -117,9 +153,9 @@ pub(crate) async fn next_bytes(body: &mut Incoming) -> Option<hyper::Result<Byte
 }
 
 /// All of a body; `None` where it is longer than allowed.
-pub(crate) async fn all_bytes(mut body: Incoming, max: usize) -> hyper::Result<Option<Vec<u8>>> {
+pub(crate) async fn all_bytes(body: &mut Incoming, max: usize) -> hyper::Result<Option<Vec<u8>>> {
     let mut all = Vec::new();
-    while let Some(bytes) = next_bytes(&mut body).await {
+    while let Some(bytes) = next_bytes(body).await {
         all.extend_from_slice(&bytes?);
         if all.len() > max {
             return Ok(None);
@@ -128,46 +164,13 @@ pub(crate) async fn all_bytes(mut body: Incoming, max: usize) -> hyper::Result<O
     Ok(Some(all))
 }
 
-/// A name as one part of a path.
-pub(super) fn escape(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let part = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    name.bytes().map(part).collect()
-}
-
-/// The name that one part of a path stands for; `None` where it stands for none.
-pub(super) fn unescape(part: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = part.as_bytes();
-    while let Some((first, more)) = rest.split_first() {
-        rest = more;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = rest.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_survives_a_path() {
-        for name in ["web", "a/b", "50%", "ü ö", "", "..", "a?b#c", "%2F", "\u{7f}\n"] {
-            let part = escape(name);
-            assert!(!part.contains(['/', '?', '#', ' ', '\n']), "{part}");
-            assert_eq!(unescape(&part).as_deref(), Some(name));
-        }
-        for broken in ["%", "%2", "%zz", "%+1", "%ff"] {
-            assert_eq!(unescape(broken), None, "{broken}");
+/// Reads some of what is left of a body that is refused: whoever cannot send it does not read why.
+pub(super) async fn drain(body: &mut Incoming, max: usize) {
+    let mut read = 0;
+    while let Some(Ok(bytes)) = next_bytes(body).await {
+        read += bytes.len();
+        if read > max {
+            return;
         }
     }
 }

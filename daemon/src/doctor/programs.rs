@@ -41,11 +41,12 @@ pub(super) async fn checks(examined: &Examined, processes: &mut Processes) -> Ve
             cwd: Some(examined.cwd.clone()),
             env: examined.variables.clone(),
         },
+        stdin: Vec::new(),
         time_max: VERSION_PROBE_MAX,
         output_bytes_max: VERSION_BYTES_MAX,
     };
     let briefs: Vec<Brief> = found.iter().flatten().map(brief).collect();
-    let mut outcomes = run_briefly(processes, &briefs).await.into_iter();
+    let mut outcomes = run_briefly(processes, briefs).await.into_iter();
     PROGRAMS
         .iter()
         .zip(&found)

@@ -14,17 +14,17 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Verdict>
     let addresses = addresses(host, port)
         .await
         .map_err(|error| ill(format!("the address of `{host}` is not found: {error}")))?;
-    let mut refused = io::Error::other("it has no address");
+    let mut why = format!("`{host}` has no address");
+    let mut is_refused = false;
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
-            Err(error) => refused = error,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => is_refused = true,
+            Err(error) => why = format!("cannot connect to {host}:{port}: {error}"),
         }
     }
-    Err(ill(match refused.kind() {
-        io::ErrorKind::ConnectionRefused => format!("nobody listens on {host}:{port}"),
-        _ => format!("cannot connect to {host}:{port}: {refused}"),
-    }))
+    // A machine may have only one of the addresses: what is refused says more.
+    Err(ill(if is_refused { format!("nobody listens on {host}:{port}") } else { why }))
 }
 
 /// The addresses of a host. `localhost` is both of its addresses, whatever the system's files say:

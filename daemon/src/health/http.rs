@@ -65,7 +65,7 @@ impl Target {
         let stream = connect(&self.host, self.port).await?;
         let (mut sender, connection) = http1::Builder::new()
             .max_buf_size(HEALTH_HEADER_BYTES_MAX)
-            .handshake(Wire(stream))
+            .handshake(Wire::new(stream))
             .await
             .map_err(|error| broken(&error))?;
         let exchange = async {
@@ -115,7 +115,7 @@ pub(super) async fn probe(
 
 /// All of a body, up to the limit.
 pub(super) async fn body(response: Response<Incoming>) -> Result<Vec<u8>, Verdict> {
-    let body = all_bytes(response.into_body(), HEALTH_BODY_BYTES_MAX).await;
+    let body = all_bytes(&mut response.into_body(), HEALTH_BODY_BYTES_MAX).await;
     body.map_err(|error| broken(&error))?.ok_or_else(too_long)
 }
 

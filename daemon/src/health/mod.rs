@@ -2,9 +2,10 @@
 //! bounded in time and bytes.
 //!
 //! `Checks` is what the loop waits on. It decides nothing, and starts no process: commands that check
-//! are run by the loop, which has the processes.
+//! are run by the loop, which has the processes, and is asked for it.
 
 mod connect;
+mod exec;
 mod http;
 mod mcp;
 mod port;
@@ -23,7 +24,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub(crate) use self::port::taken;
-use crate::process::cpu_time_of_tree;
+use crate::process::{Command, cpu_time_of_tree};
+use crate::run_briefly::BriefRunner;
 
 /// The health of all services that have a check.
 pub(crate) struct Checks {
@@ -32,6 +34,8 @@ pub(crate) struct Checks {
     services: BTreeMap<ServiceId, Checked>,
     /// At most one probe and one look at the processor time for each service.
     tasks: JoinSet<Found>,
+    /// Runs the commands that check.
+    briefs: BriefRunner,
 }
 
 struct Checked {
@@ -40,11 +44,17 @@ struct Checked {
     check: HealthCheck,
     machine: Health,
     /// Instances that serve or are to, with their processes. The newest is the one that is asked.
-    instances: BTreeMap<Generation, u32>,
+    instances: BTreeMap<Generation, Instance>,
     /// The probe that runs, where it is a task.
     probing: Option<(Generation, AbortHandle)>,
     /// How an instance wants to be asked, if it is an MCP server.
     manner: Option<(Generation, Manner)>,
+}
+
+struct Instance {
+    pid: u32,
+    /// What it runs: commands that check get its folder and its environment.
+    command: Option<Command>,
 }
 
 /// What was found.
@@ -74,8 +84,6 @@ pub(crate) struct Asked {
 
 /// What the loop has to do.
 pub(crate) enum Order {
-    /// Run the command that checks; answer with [`Checks::ran`].
-    Run { asked: Asked, command: Vec<String>, time_max: Duration },
     /// Tell the restart machine.
     Hand(ServiceId, ServiceInput),
     /// Record and log.
@@ -83,8 +91,8 @@ pub(crate) enum Order {
 }
 
 impl Checks {
-    pub(crate) fn new(start: Instant) -> Self {
-        Self { start, services: BTreeMap::new(), tasks: JoinSet::new() }
+    pub(crate) fn new(start: Instant, briefs: BriefRunner) -> Self {
+        Self { start, services: BTreeMap::new(), tasks: JoinSet::new(), briefs }
     }
 
     /// Takes a service in; nothing is asked before an instance is there.
@@ -107,17 +115,17 @@ impl Checks {
         }
     }
 
-    /// An instance is there, and is asked from now on. `variable` looks into its environment.
+    /// An instance is there, and is asked from now on; `command` is what it runs.
     pub(crate) fn started(
         &mut self,
         service: ServiceId,
         generation: Generation,
         pid: u32,
-        variable: impl Fn(&str) -> Option<String>,
+        command: Option<Command>,
     ) -> Vec<Order> {
         let Some(checked) = self.services.get_mut(&service) else { return Vec::new() };
-        checked.check = checked.defined.for_start(variable);
-        checked.instances.insert(generation, pid);
+        checked.check = checked.defined.for_start(|name| command.as_ref()?.variable(name));
+        checked.instances.insert(generation, Instance { pid, command });
         self.watch_newest(service)
     }
 
@@ -211,7 +219,12 @@ impl Checks {
                 checked.give_up(|_| true);
                 let asked = Asked { service, generation, number };
                 if let Probe::Exec { command } = &checked.check.probe {
-                    return Some(Order::Run { asked, command: command.clone(), time_max: timeout });
+                    let like = checked.instances.get(&generation)?.command.as_ref()?;
+                    let argv = command.iter().map(Into::into).collect();
+                    let command = Command { argv, ..like.clone() };
+                    let run = exec::run(self.briefs.clone(), asked, command, timeout);
+                    checked.probing = Some((generation, self.tasks.spawn(run)));
+                    return None;
                 }
                 let known = checked.manner.as_ref().filter(|(of, _)| *of == generation);
                 let manner = known.map(|(_, manner)| manner.clone());
@@ -221,7 +234,7 @@ impl Checks {
                 None
             }
             Effect::Sample { generation } => {
-                let pid = self.services.get(&service)?.instances.get(&generation).copied()?;
+                let pid = self.services.get(&service)?.instances.get(&generation)?.pid;
                 self.tasks.spawn_blocking(move || Found::Worked {
                     service,
                     generation,
@@ -265,7 +278,7 @@ async fn ask(asked: Asked, probe: Probe, time_max: Duration, mut manner: Option<
                 }
             },
             Probe::Mcp { url } => mcp::probe(url, &mut manner).await,
-            // The loop runs commands.
+            // See `exec.rs`.
             Probe::Exec { .. } => Ok(()),
         }
     };

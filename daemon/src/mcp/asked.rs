@@ -80,7 +80,7 @@ impl Front {
 
     fn status(&self) -> Said {
         let status = self.about.status(&self.supervise, self.service);
-        let report = self.conversation.report();
+        let report = self.lane.conversation.report();
         let mut data = serde_json::to_value(&status).unwrap_or_default();
         data["requests_in_flight"] = report.owed.into();
         data["requests_waiting"] = report.waiting.into();

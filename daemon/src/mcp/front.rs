@@ -1,48 +1,40 @@
 //! The loop of `afresh mcp`, and what happens between the two machines.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, GATHER_BELOW, GATHER_FOR, GATHER_FROM,
-    RETRY_WHEN_WANTED, SPARE_KEPT, TALK_TURNS_MAX,
+    CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, RETRY_WHEN_WANTED,
 };
-use afresh_core::mcp::frame::Frame;
-use afresh_core::mcp::{Conversation, Effect, Input};
+use afresh_core::mcp::{Effect, Input};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
-use afresh_core::time::{Stamp, Time};
+use afresh_core::time::Stamp;
 use tokio::sync::mpsc;
-use tokio::task::{unconstrained, yield_now};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::Instant;
 
-use super::guard::Guard;
+use super::guard::{Found, Guard};
 use super::instances::End;
-use crate::control::{About, Control};
+use super::lane::{Came, Lane, Odd};
+use crate::control::{About, Ask, Control};
 use crate::definition::Talker;
 use crate::os::{Asked, Signals};
 use crate::output::now;
-use crate::store::trace::{Trace, Way};
-use crate::supervise::Supervise;
-use crate::wires::{Heard, Moment, Wires};
+use crate::store::trace::Trace;
+use crate::supervise::{Happened, Supervise};
+use crate::wires::{Moment, News, Wires};
 
 /// Both machines, and what stands between them and the pipes.
 pub(super) struct Front {
-    pub(super) conversation: Conversation,
+    pub(super) lane: Lane,
     pub(super) supervise: Supervise,
     pub(super) service: ServiceId,
-    start: Instant,
-    pub(super) wires: Wires,
     /// Instances that owe something, until when, and what it means if they do not pay.
     pub(super) deadlines: BTreeMap<Generation, (Instant, &'static str)>,
     /// How instances ended whose last words have not been heard yet.
     pub(super) exits: BTreeMap<Generation, End>,
     last_wanted: Option<Instant>,
-    /// The client was told something.
-    has_answered: bool,
     /// The client is gone, or we were told to go.
     pub(super) leaving: bool,
-    trace: Option<Trace>,
     pub(super) guard: Guard,
     pub(super) about: About,
     /// When all of this began.
@@ -51,26 +43,20 @@ pub(super) struct Front {
 
 impl Front {
     pub(super) fn new(
-        conversation: Conversation,
+        lane: Lane,
         supervise: Supervise,
         service: ServiceId,
-        wires: Wires,
         guard: Guard,
         about: About,
-        trace: Option<Trace>,
     ) -> Self {
         Self {
-            conversation,
+            lane,
             supervise,
             service,
-            start: Instant::now(),
-            wires,
             deadlines: BTreeMap::new(),
             exits: BTreeMap::new(),
             last_wanted: None,
-            has_answered: false,
             leaving: false,
-            trace,
             guard,
             about,
             begun: now(),
@@ -79,7 +65,7 @@ impl Front {
 
     /// What has to be ended in order.
     pub(super) fn end(self) -> (Supervise, Wires, Option<Trace>) {
-        (self.supervise, self.wires, self.trace)
+        (self.supervise, self.lane.wires, self.lane.trace)
     }
 
     pub(super) async fn drive(
@@ -89,63 +75,44 @@ impl Front {
         control: &mut Control,
         mut abandoned: Moment,
     ) {
-        let mut heard = Vec::new();
-        let mut turns = 0;
         while !self.is_over() {
             // Who comes is welcomed before it is given anything.
             while let Ok(talker) = arrivals.try_recv() {
-                self.wires.welcome(talker);
+                self.lane.wires.welcome(talker);
             }
             while let Some(turn) = self.supervise.next_turn() {
                 self.take_turn(turn).await;
             }
-            let has_turn = turns < TALK_TURNS_MAX;
-            let has_spare = self.wires.has_spare();
-            // The wires come first, so that a message does not wait for all the others to be asked;
-            // after some turns in a row they come last.
-            tokio::select! {
-                biased;
-                () = talk(&mut self.wires, &mut heard), if has_turn => {
-                    turns += 1;
-                    self.gather(heard.len());
-                    for word in heard.drain(..) {
-                        self.hear(word).await;
-                    }
-                    continue;
+            let others = async {
+                tokio::select! {
+                    biased;
+                    asked = signals.next() => Other::Asked(asked),
+                    () = &mut abandoned, if !self.leaving => Other::Abandoned,
+                    ask = control.next() => Other::Ask(ask),
+                    // Its pipes come before the news that it runs.
+                    Some(talker) = arrivals.recv() => Other::Arrived(talker),
+                    happened = self.supervise.wait() => Other::Happened(happened),
+                    found = self.guard.next(), if !self.leaving => Other::Found(found),
                 }
-                asked = signals.next() => match asked {
-                    Asked::Restart(reason) => {
-                        let input = ServiceInput::Restart { reason: reason.to_owned() };
-                        self.supervise.input_to(self.service, input).await;
-                    }
-                    Asked::Stop(_) | Asked::Interrupt => self.leave().await,
-                },
-                () = &mut abandoned, if !self.leaving => self.leave().await,
-                ask = control.next() => control.answer(&mut self.supervise, ask).await,
-                // Its pipes come before the news that it runs.
-                Some(talker) = arrivals.recv() => self.wires.welcome(talker),
-                happened = self.supervise.wait() => self.react(happened).await,
-                found = self.guard.next(), if !self.leaving => self.found(found).await,
-                () = next_wakeup(self.start, &self.conversation, &self.deadlines) => {
-                    self.wake().await;
+            };
+            let deadline = self.deadlines.values().map(|(at, _)| *at).min();
+            match self.lane.pass_until(deadline, others).await {
+                Came::Odd(odd) => self.deal_with(odd).await,
+                Came::Due => self.wake().await,
+                Came::Other(Other::Asked(Asked::Restart(reason))) => {
+                    self.tell_service(ServiceInput::Restart { reason: reason.to_owned() }).await;
                 }
-                () = sleep(SPARE_KEPT), if has_spare => self.wires.drop_spare(),
-                () = yield_now(), if !has_turn => {}
+                Came::Other(Other::Asked(_) | Other::Abandoned) => self.leave().await,
+                Came::Other(Other::Ask(ask)) => control.answer(&mut self.supervise, ask).await,
+                Came::Other(Other::Arrived(talker)) => self.lane.wires.welcome(talker),
+                Came::Other(Other::Happened(happened)) => self.react(happened).await,
+                Came::Other(Other::Found(found)) => self.found(found).await,
             }
-            turns = 0;
         }
         // Who still listens is owed an answer.
         if !self.leaving {
             let why = self.why_it_ended();
             self.converse(Input::Down { why }).await;
-        }
-    }
-
-    /// Rests for a moment where many answers are owed and come one by one, so that the next ones are
-    /// passed on together: to be woken for each of them takes more of the processor than to pass it on.
-    fn gather(&self, heard: usize) {
-        if heard < GATHER_BELOW && self.conversation.in_flight() >= GATHER_FROM {
-            std::thread::sleep(GATHER_FOR);
         }
     }
 
@@ -157,11 +124,13 @@ impl Front {
             // After giving up the connection stays, and every call gets a clear error.
             // One that could not be started at all ends it, when the client has heard why.
             Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => {
-                self.leaving || self.has_answered || self.start.elapsed() > CLIENT_GONE_WITHIN
+                self.leaving
+                    || self.lane.has_answered
+                    || self.lane.start.elapsed() > CLIENT_GONE_WITHIN
             }
             Some(Rest::Failed(_)) => self.leaving,
             // Its last words may be answers, or tell that it ended by no will of its own.
-            Some(Rest::Stopped | Rest::Finished(_)) => self.leaving || self.wires.are_alone(),
+            Some(Rest::Stopped | Rest::Finished(_)) => self.leaving || self.lane.wires.are_alone(),
         }
     }
 
@@ -177,17 +146,14 @@ impl Front {
             false => ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) },
         };
         self.leaving = true;
-        self.wires.leave();
+        self.lane.wires.leave();
         self.supervise.input_to(self.service, input).await;
-    }
-
-    fn now(&self) -> Time {
-        Time::after_start(self.start.elapsed())
     }
 
     async fn wake(&mut self) {
         self.converse(Input::Wakeup).await;
         let now = Instant::now();
+        self.lane.drop_spare(now);
         let late: Vec<(Generation, &'static str)> = self
             .deadlines
             .iter()
@@ -204,61 +170,45 @@ impl Front {
         self.supervise.input_to(self.service, input).await;
     }
 
-    fn trace(&self, way: Way, line: &[u8]) {
-        if let Some(trace) = &self.trace {
-            trace.note(way, line);
+    /// Deals with what cannot simply be passed on, and passes on what was heard together with it.
+    async fn deal_with(&mut self, odd: Odd) {
+        let mut next = Some(odd);
+        while let Some(odd) = next {
+            match odd {
+                Odd::News(news) => self.hear(news).await,
+                Odd::Effect(effect) => self.perform(effect).await,
+                // It may have been all that was waited for.
+                Odd::FirstAnswer => {}
+            }
+            next = self.lane.pass();
         }
     }
 
-    async fn hear(&mut self, word: Heard) {
-        match word {
-            Heard::Client(Frame::Line(line)) => {
-                self.trace(Way::FromClient, &line);
-                self.converse(Input::Client(line)).await;
-            }
-            Heard::Client(Frame::TooLong { beginning, ending, .. }) => {
-                self.trace(Way::FromClient, &beginning);
-                self.converse(Input::ClientTooLong { beginning, ending }).await;
-            }
-            Heard::ClientGone if self.leaving => {}
-            Heard::ClientGone => self.leave().await,
-            Heard::Instance(generation, Frame::Line(line)) => {
-                self.trace(Way::FromServer(generation), &line);
-                self.converse(Input::Server { generation, line }).await;
-            }
-            Heard::Instance(generation, Frame::TooLong { beginning, .. }) => {
-                self.trace(Way::FromServer(generation), &beginning);
-                self.converse(Input::ServerTooLong { generation, beginning }).await;
-            }
-            Heard::InstanceSilent(generation) => {
+    async fn hear(&mut self, news: News) {
+        match news {
+            News::ClientGone if self.leaving => {}
+            News::ClientGone => self.leave().await,
+            News::InstanceSilent(generation) => {
                 self.turned_away(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
             }
-            Heard::InstanceDeaf(generation) => {
+            News::InstanceDeaf(generation) => {
                 self.turned_away(generation, CLOSED_STDIN_MAX, "it closed its stdin").await;
             }
-            Heard::InstanceGone { generation, read } => self.gone(generation, read).await,
+            News::InstanceGone { generation, read } => self.gone(generation, read).await,
         }
     }
 
     /// Hands an input to the conversation, and does what it says.
     pub(super) async fn converse(&mut self, input: Input) {
-        let effects = self.conversation.handle(self.now(), input);
-        for effect in effects {
+        for effect in self.lane.handle(input) {
             self.perform(effect).await;
         }
     }
 
     async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::ToClient(line) => {
-                self.has_answered = true;
-                self.trace(Way::ToClient, &line);
-                self.wires.tell_client(line);
-            }
-            Effect::ToServer { generation, line } => {
-                self.trace(Way::ToServer(generation), &line);
-                self.wires.tell_instance(generation, line);
-            }
+            Effect::ToClient(line) => self.lane.tell_client(line),
+            Effect::ToServer { generation, line } => self.lane.tell_server(generation, line),
             Effect::Serving { generation } => {
                 self.deadlines.remove(&generation);
                 self.tell_service(ServiceInput::Ready { generation }).await;
@@ -299,21 +249,13 @@ impl Front {
     }
 }
 
-/// Waits until something comes over the wires. It is not held back in favour of other tasks: it
-/// writes first, and who calls it looks at everything else in time.
-async fn talk(wires: &mut Wires, heard: &mut Vec<Heard>) {
-    unconstrained(poll_fn(|context| wires.poll_heard(context, heard))).await;
-}
-
-/// Waits for the next moment that the conversation or an instance's debt gives.
-async fn next_wakeup(
-    start: Instant,
-    conversation: &Conversation,
-    deadlines: &BTreeMap<Generation, (Instant, &'static str)>,
-) {
-    let conversation = conversation.next_wakeup().map(|at| start + at.since_start());
-    match conversation.into_iter().chain(deadlines.values().map(|(at, _)| *at)).min() {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+/// What the loop waits for besides messages and moments.
+enum Other {
+    Asked(Asked),
+    /// Nobody reads our stdout any more.
+    Abandoned,
+    Ask(Ask),
+    Arrived(Talker),
+    Happened(Happened),
+    Found(Found),
 }

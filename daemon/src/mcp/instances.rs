@@ -67,13 +67,13 @@ impl Front {
                 let until = Instant::now() + HANDSHAKE_MAX;
                 let why = "it did not answer the handshake in time";
                 self.deadlines.insert(generation, (until, why));
-                self.wires.begin(generation);
+                self.lane.wires.begin(generation);
                 self.converse(Input::Started { generation, pid }).await;
             }
             Turn::Leaves(generation) => {
                 self.converse(Input::Leaving { generation }).await;
                 self.deadlines.remove(&generation);
-                self.wires.end(generation);
+                self.lane.wires.end(generation);
             }
         }
     }
@@ -105,7 +105,7 @@ impl Front {
             let how = self.last_words(generation, noted);
             self.exits.insert(generation, End { how, superseded });
             // Else its last words come first.
-            if !self.wires.has(generation) {
+            if !self.lane.wires.has(generation) {
                 self.gone(generation, None).await;
             }
         }

@@ -86,6 +86,36 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
     Some(WatchLimits { files: read("max_user_watches"), watchers: read("max_user_instances") })
 }
 
+/// Who listens on a TCP port of this machine: its process and what that is called, where we may see it.
+pub(crate) fn listener_of(port: u16) -> Option<(u32, String)> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).ok());
+    let inodes: Vec<String> = tables
+        .iter()
+        .flatten()
+        .flat_map(|table| table.lines().skip(1))
+        .filter_map(|line| listening_inode(line, port))
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    let has_it = |pid: &u32| {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.any(|link| inodes.iter().any(|inode| link.as_os_str() == inode.as_str()))
+    };
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let pid = pids.find(has_it).filter(|_| !inodes.is_empty())?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some((pid, name.trim_end().to_owned()))
+}
+
+/// The socket of a line of `/proc/net/tcp`, where it listens on this port; see proc_net(5).
+fn listening_inode(line: &str, port: u16) -> Option<&str> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (_, its_port) = fields.get(1)?.rsplit_once(':')?;
+    let listens = fields.get(3) == Some(&"0A");
+    (listens && u16::from_str_radix(its_port, 16) == Ok(port)).then(|| fields.get(9).copied())?
+}
+
 /// Bytes in a pipe that nobody has read.
 pub(crate) fn unread(pipe: &impl AsFd) -> Option<usize> {
     let mut bytes: nix::libc::c_int = 0;

@@ -47,21 +47,22 @@ use std::io;
 use std::path::PathBuf;
 
 pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
-pub(crate) use self::kernel::{Watch, processes_limit, watch_limits};
+pub(crate) use self::kernel::{Watch, listener_of, processes_limit, watch_limits};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
 #[cfg(test)]
 pub(crate) use self::ports::TELLS_HOLDERS;
 pub(crate) use self::ports::holder_of;
 pub(crate) use self::socket::{
-    SOCKET_PATH_BYTES_MAX, SocketListener, SocketStream, connect, is_own_peer, runtime_folders,
+    NotifySocket, SOCKET_PATH_BYTES_MAX, SocketListener, connect, is_own_peer, runtime_folders,
 };
 pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout};
 pub(crate) use self::system::{
-    FileId, PipeReader, PipeWriter, Signals, Sink, can_write, cut, file_kind, free_bytes,
-    is_at_path, is_open_to_all, keep_owner, make_private, not_ours_alone, open_files_limit,
-    open_to_append, open_to_read, own_temporary_folder, program_in, read_exact_at, settings_folder,
-    stderr, stdout, sync_folder, wait_for_stdin,
+    FileId, PipeReader, PipeWriter, Signals, Sink, can_write, create_private, cut, file_kind,
+    free_bytes, host_name, is_at_path, is_open_to_all, keep_owner, make_private, manager,
+    monotonic_micros, not_ours_alone, notification, open_files_limit, open_to_append, open_to_read,
+    own_temporary_folder, program_in, random_bytes, read_exact_at, settings_folder, stderr, stdout,
+    sync_folder, wait_for_stdin,
 };
 pub use self::system::{HOME_VARIABLE, detach, is_variable, leave_session};
 

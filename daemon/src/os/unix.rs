@@ -1,8 +1,8 @@
 //! Linux and macOS.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{
     DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
@@ -11,10 +11,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use afresh_core::install::Manager;
 use nix::libc::O_NONBLOCK;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{AccessFlags, Uid, access, setsid};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -160,6 +162,18 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
+/// Makes a file that was not there, for this user alone.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Cuts a file that was opened to append.
 pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)
@@ -246,6 +260,47 @@ pub(super) fn limit(resource: Resource) -> io::Result<Limit> {
     let (now, at_most) = getrlimit(resource)?;
     let finite = |limit: u64| Some(limit).filter(|limit| *limit != RLIM_INFINITY);
     Ok(Limit { now: finite(now), at_most: finite(at_most) })
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Who starts programs with the machine, and the number of this user.
+pub(crate) fn manager() -> Option<(Manager, u32)> {
+    let user = Uid::effective().as_raw();
+    let manager = match cfg!(target_os = "macos") {
+        true => Manager::Launchd,
+        false => Manager::Systemd,
+    };
+    Some((manager, user))
+}
+
+/// The clock that systemd goes by.
+pub(crate) fn monotonic_micros() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from);
+    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The command that shows a notification on the desktop; none where there is no such command. Both texts
+/// are arguments: no shell and no script reads them.
+pub(crate) fn notification(title: &str, text: &str) -> Option<Vec<OsString>> {
+    let words: Vec<&str> = match cfg!(target_os = "macos") {
+        true => {
+            let show = "display notification (item 2 of argv) with title (item 1 of argv)";
+            vec!["osascript", "-e", "on run argv", "-e", show, "-e", "end run", title, text]
+        }
+        false => vec!["notify-send", "--app-name=afresh", "--", title, text],
+    };
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    if !cfg!(target_os = "macos")
+        && let Some(body) = words.last_mut()
+    {
+        // The body may have markup, of which this must be none.
+        *body = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").into();
+    }
+    Some(words)
 }
 
 /// What `command` starts is in a process group of its own: a signal to ours does not reach it.

@@ -1,8 +1,11 @@
 //! Sockets with a path, for Linux and macOS.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
@@ -71,4 +74,39 @@ pub(crate) fn runtime_folders(xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {
         .into_iter()
         .chain([shared.join(own)])
         .collect()
+}
+
+/// Where systemd listens to the programs that it has started.
+pub(crate) struct NotifySocket {
+    socket: UnixDatagram,
+    place: SocketAddr,
+}
+
+impl NotifySocket {
+    /// A path, or an `@` and the name of an abstract socket.
+    pub(crate) fn open(place: &OsStr) -> io::Result<Self> {
+        let place = match place.as_bytes() {
+            [b'@', name @ ..] if !name.is_empty() => abstract_address(name)?,
+            [b'/', ..] => SocketAddr::from_pathname(place)?,
+            _ => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, place })
+    }
+
+    /// Says it, or fails at once.
+    pub(crate) fn send(&self, words: &[u8]) -> io::Result<()> {
+        self.socket.send_to_addr(words, &self.place).map(drop)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
+    <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_name: &[u8]) -> io::Result<SocketAddr> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "std does not give all of it")]
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::windows::ffi::OsStrExt;
@@ -13,11 +13,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
 
+use afresh_core::install::Manager;
 use tokio::net::windows::named_pipe::NamedPipeServer;
 use tokio::signal::windows::{
     CtrlBreak, CtrlC, CtrlClose, CtrlShutdown, ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown,
 };
 use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
+use windows_sys::Win32::Security::Cryptography::{
+    BCRYPT_USE_SYSTEM_PREFERRED_RNG, BCryptGenRandom,
+};
 use windows_sys::Win32::Storage::FileSystem::{
     BY_HANDLE_FILE_INFORMATION, FILE_ADD_FILE, FILE_FLAG_BACKUP_SEMANTICS, FILE_SHARE_DELETE,
     FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_TYPE_CHAR, FILE_TYPE_DISK, FILE_TYPE_PIPE,
@@ -155,6 +159,24 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).open(path)
 }
 
+/// Makes a file that was not there. The user's folders are the user's alone here.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let count = u32::try_from(N).map_err(io::Error::other)?;
+    let (none, best) = (std::ptr::null_mut(), BCRYPT_USE_SYSTEM_PREFERRED_RNG);
+    // SAFETY: exactly `count` bytes are written, into an array of that length that outlives the call.
+    let status = unsafe { BCryptGenRandom(none, bytes.as_mut_ptr(), count, best) };
+    match status {
+        0 => Ok(bytes),
+        status => Err(io::Error::other(format!("no random bytes: status {status}"))),
+    }
+}
+
 /// Cuts a file that was opened to append, and so has not the right to it.
 pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
     let share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
@@ -243,6 +265,26 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 
 /// There is no such limit.
 pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+    None
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
+/// Who starts programs with the machine: nobody that we know of yet.
+pub(crate) fn manager() -> Option<(Manager, u32)> {
+    None
+}
+
+/// The clock that systemd goes by, which is not here.
+pub(crate) fn monotonic_micros() -> u64 {
+    0
+}
+
+/// The command that shows a notification on the desktop: there is none here yet.
+pub(crate) fn notification(_title: &str, _text: &str) -> Option<Vec<OsString>> {
     None
 }
 

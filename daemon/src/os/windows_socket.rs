@@ -1,5 +1,6 @@
 //! Sockets with a path, for Windows: there are none yet. Named pipes will take their place.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,19 @@ pub(crate) fn is_own_peer(_stream: &SocketStream) -> bool {
 
 pub(crate) fn runtime_folders(_xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {
     Vec::new()
+}
+
+/// Where systemd would listen.
+pub(crate) struct NotifySocket;
+
+impl NotifySocket {
+    pub(crate) fn open(_place: &OsStr) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn send(&self, _words: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 fn unsupported() -> io::Error {

@@ -62,6 +62,8 @@ use afresh_core::audit::redact::redact_args;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Exit, SpawnFailure};
 
+use crate::os::is_variable;
+
 #[cfg(unix)]
 pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
 #[cfg(unix)]
@@ -70,7 +72,7 @@ pub(crate) use self::host::{Processes, StartError, Stdio};
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
-pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree};
+pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]
@@ -94,6 +96,12 @@ pub struct Command {
 }
 
 impl Command {
+    /// A variable of its environment.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        let mut named = self.env.iter().filter(|(other, _)| is_variable(other, name));
+        named.next_back().map(|(_, value)| value.to_string_lossy().into_owned())
+    }
+
     /// The command as people may see it: without what looks like a secret.
     pub(crate) fn shown(&self) -> String {
         let argv: Vec<String> =

@@ -27,6 +27,14 @@ pub(crate) fn cpu_time_of_tree(pid: u32) -> Option<Duration> {
     Some(usage_of_tree(pid)?.cpu_time)
 }
 
+/// What this process itself uses, without its descendants; none where the system does not tell.
+pub(crate) fn own_usage() -> Option<Usage> {
+    #[cfg(unix)]
+    return super::os::usage(nix::unistd::getpid());
+    #[cfg(windows)]
+    return None;
+}
+
 #[cfg(windows)]
 use super::windows::usage_of_tree;
 

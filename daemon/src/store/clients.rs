@@ -225,17 +225,28 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
 
 /// How this program is called: `afresh`, if that is what PATH leads to, or by its whole path.
 pub fn own_command(path_variable: Option<&std::ffi::OsStr>) -> io::Result<PathBuf> {
-    const NAME: &str = "afresh";
     let own = std::env::current_exe()?;
+    Ok(if found_in_path(path_variable, &own).is_some() { NAME.into() } else { own })
+}
+
+/// The path of this program; the one that PATH leads to, where it does, because that stays the same when
+/// a new version takes its place.
+pub fn own_path(path_variable: Option<&std::ffi::OsStr>) -> io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(found_in_path(path_variable, &own).unwrap_or(own))
+}
+
+const NAME: &str = "afresh";
+
+fn found_in_path(path_variable: Option<&std::ffi::OsStr>, own: &Path) -> Option<PathBuf> {
     let folders = path_variable.into_iter().flat_map(std::env::split_paths);
     let first = folders
         .filter(|folder| folder.is_absolute())
         .find_map(|folder| os::program_in(&folder, NAME));
-    let is_own = |found: PathBuf| match (found.canonicalize(), own.canonicalize()) {
+    first.filter(|found| match (found.canonicalize(), own.canonicalize()) {
         (Ok(found), Ok(own)) => found == own,
         _ => false,
-    };
-    Ok(if first.is_some_and(is_own) { NAME.into() } else { own })
+    })
 }
 
 #[cfg(test)]

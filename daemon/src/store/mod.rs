@@ -9,7 +9,7 @@ pub mod follow;
 pub mod history;
 pub mod marker;
 mod numbered;
-mod replace;
+pub(crate) mod replace;
 pub mod rotating;
 pub mod service_log;
 pub(crate) mod trace;

@@ -22,7 +22,7 @@ pub struct ReplaceFileError {
 
 /// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder,
 /// which is created if need be.
-pub(super) fn replace_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
+pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
     replace(path, content, None)
 }
 

@@ -4,16 +4,18 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use afresh_core::audit::marker::Marker;
+use afresh_core::control::metrics::Vitals;
 use afresh_core::control::{HealthStatus, RestartNote, Stream};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::RESTARTS_TOLD_MAX;
-use afresh_core::service::{Ending, Event, Exit, Snapshot};
+use afresh_core::service::{Effect, Ending, Event, Exit, Snapshot};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::watch;
 
 use super::{Kept, Supervise};
 use crate::definition::Definition;
+use crate::events::Events;
 use crate::logs::{Logs, Tee};
 use crate::output::{Output, now, presentable};
 use crate::pipe::Taps;
@@ -33,6 +35,8 @@ pub(crate) struct Past {
     pub(crate) swap_failed: Option<RestartNote>,
     /// The last restarts, oldest first.
     pub(crate) restarts: VecDeque<RestartNote>,
+    /// What is counted.
+    pub(crate) vitals: Vitals,
 }
 
 impl Past {
@@ -46,6 +50,7 @@ impl Past {
             started_at: None,
             swap_failed: None,
             restarts: VecDeque::new(),
+            vitals: Vitals::default(),
         }
     }
 
@@ -148,10 +153,41 @@ impl Supervise {
         Time::after_start(self.start.elapsed())
     }
 
+    /// Whether it is known when an instance of a service serves. Otherwise one counts as up when it
+    /// runs.
+    pub(crate) fn says_ready(&self, _service: ServiceId) -> bool {
+        self.around.talkers.is_some()
+    }
+
+    /// What was told, for the control API.
+    pub(crate) fn events(&self) -> Events {
+        self.events.clone()
+    }
+
+    /// Tells something about a service that its machine does not know of.
+    pub(crate) async fn announce(&mut self, service: ServiceId, event: Event) {
+        self.perform(vec![(service, Effect::Tell(event))]).await;
+    }
+
     /// Remembers an event, for those who ask later.
     pub(super) fn remember(&mut self, service: ServiceId, event: &Event) {
+        let (now, says_ready) = (self.now(), self.says_ready(service));
         if let Some(kept) = self.services.get_mut(&service) {
             kept.past.note(event);
+            kept.past.vitals.note(now, event, says_ready);
+            let Definition { name, title, .. } = &kept.definition;
+            self.beside.hooks.told(name, title, event);
+        }
+        let (title, name) = (self.title(service), self.name(service));
+        self.events.push(&event.record(&title, &name, self.around.logger));
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// An instance serves: no event says so, and somebody may wait for just that.
+    pub(super) fn now_serves(&mut self, service: ServiceId) {
+        let now = self.now();
+        if let Some(kept) = self.services.get_mut(&service) {
+            kept.past.vitals.ready(now);
         }
         self.changes.send_modify(|count| *count += 1);
     }

@@ -25,15 +25,23 @@ impl Supervise {
     }
 
     /// Starts services and all that they need, as soon as the order allows it.
-    pub(crate) async fn start(&mut self, services: impl IntoIterator<Item = ServiceId>) {
-        self.fleet.start(services);
+    pub(crate) async fn start(&mut self, services: Vec<ServiceId>) {
+        let (ordered, others) = self.by_order(services);
+        self.fleet.start(ordered);
+        self.follow_ups.extend(others.into_iter().map(|id| (id, Input::Start)));
         self.advance().await;
     }
 
     /// Stops services, those that need others of them first. A start that waits is called off.
-    pub(crate) async fn stop(&mut self, services: impl IntoIterator<Item = ServiceId>) {
-        self.fleet.stop(services);
+    pub(crate) async fn stop(&mut self, services: Vec<ServiceId>) {
+        let (ordered, others) = self.by_order(services);
+        self.fleet.stop(ordered);
+        self.follow_ups.extend(others.into_iter().map(|id| (id, Input::Stop)));
         self.advance().await;
+    }
+
+    fn by_order(&self, services: Vec<ServiceId>) -> (Vec<ServiceId>, Vec<ServiceId>) {
+        services.into_iter().partition(|id| self.fleet.contains(*id))
     }
 
     /// Stops everything in order, for good.

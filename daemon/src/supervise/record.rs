@@ -30,7 +30,7 @@ impl Supervise {
                 "{title} left a process that cannot be ended: {name} (pid {pid}); end it by hand"
             );
             self.log_about(service, &text);
-            self.around.trail.append(Record {
+            self.record(Record {
                 level: Level::Error,
                 logger: self.around.logger.to_owned(),
                 message: text,
@@ -46,6 +46,7 @@ impl Supervise {
 
     /// Records something, and leaves the log alone.
     pub(crate) fn record(&self, record: Record) {
+        self.events.push(&record);
         self.around.trail.append(record);
     }
 
@@ -58,7 +59,7 @@ impl Supervise {
     /// Records something about afresh itself, and logs it.
     pub(crate) fn note(&self, record: Record) {
         self.around.stderr.log(&record.message);
-        self.around.trail.append(record);
+        self.record(record);
     }
 
     pub(super) fn tell(&mut self, service: ServiceId, event: Event) {

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use afresh_core::audit::past::{Past, ServicePast};
 use afresh_core::config::harmless;
-use afresh_core::definition::{ServiceDefinition, Until};
+use afresh_core::control::ReloadAnswer;
+use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Input, Rest};
 
@@ -88,36 +89,25 @@ impl Fleet {
         &mut self,
         supervise: &mut Supervise,
         services: Vec<ServiceDefinition>,
-    ) {
-        let names: Vec<String> = services.iter().map(|service| service.name.clone()).collect();
-        let gone: Vec<String> =
-            self.members.keys().filter(|name| !names.contains(name)).cloned().collect();
-        let removed: Vec<ServiceId> =
-            gone.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
+    ) -> ReloadAnswer {
+        let old: Vec<ServiceDefinition> =
+            self.members.values().map(|member| member.definition.clone()).collect();
+        let Changes { added, removed, changed, unchanged } = changes(&old, &services);
         let width = width(&services);
-        let (mut added, mut changed) = (Vec::new(), Vec::<String>::new());
+        let mut started = Vec::new();
         for definition in services {
+            let autostart = definition.autostart;
             match self.members.get_mut(&definition.name) {
-                None if definition.autostart => {
-                    added.push(self.add(supervise, definition, width));
+                None => {
+                    let id = self.add(supervise, definition, width);
+                    started.extend(autostart.then_some(id));
                 }
-                None => drop(self.add(supervise, definition, width)),
-                Some(member) if member.definition == definition => {}
-                Some(member) => {
-                    let name = definition.name.clone();
-                    member.definition = definition;
-                    changed.push(name);
-                }
+                Some(member) => member.definition = definition,
             }
         }
-        let changed: Vec<ServiceId> = changed
-            .iter()
-            .map(|name| {
-                let member = &self.members[name];
-                supervise.redefine(member.id, self.made(member, width));
-                member.id
-            })
-            .collect();
+        for member in changed.iter().filter_map(|name| self.members.get(name)) {
+            supervise.redefine(member.id, self.made(member, width));
+        }
         self.order(supervise);
         supervise.log(&format!(
             "the configuration was read again: {} new, {} changed, {} gone",
@@ -125,9 +115,11 @@ impl Fleet {
             changed.len(),
             removed.len()
         ));
-        supervise.stop(removed.iter().copied()).await;
-        self.leaving.extend(removed);
-        for id in changed {
+        let leaving: Vec<ServiceId> =
+            removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
+        self.leaving.extend(leaving.iter().copied());
+        supervise.stop(leaving).await;
+        for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
             let service = supervise.core().service(id);
             let rest = service.and_then(|service| service.rest());
             // One that is down because somebody wants it so stays down.
@@ -136,7 +128,8 @@ impl Fleet {
                 supervise.input_to(id, Input::Restart { reason }).await;
             }
         }
-        supervise.start(added).await;
+        supervise.start(started).await;
+        ReloadAnswer { added, removed, changed, unchanged }
     }
 
     /// Forgets those that are not defined any more and are down.
@@ -154,7 +147,16 @@ impl Fleet {
         self.count += 1;
         let name = definition.name.clone();
         let member = Member { id: ServiceId(0), definition, colour };
-        let id = supervise.add(self.made(&member, width), seed().wrapping_add(self.count as u64));
+        let made = self.made(&member, width);
+        // One that was taken out a moment ago may still be on its way down.
+        let back = self.leaving.iter().position(|id| supervise.name(*id) == name);
+        let id = match back.map(|at| self.leaving.remove(at)) {
+            Some(id) => {
+                supervise.redefine(id, made);
+                id
+            }
+            None => supervise.add(made, seed().wrapping_add(self.count as u64)),
+        };
         self.members.insert(name, Member { id, ..member });
         id
     }
@@ -162,9 +164,8 @@ impl Fleet {
     /// Says what each service needs.
     fn order(&self, supervise: &mut Supervise) {
         for member in self.members.values() {
-            let needed = |needed: &afresh_core::definition::Dependency| {
-                Some((self.members.get(&needed.name)?.id, needed.until))
-            };
+            let needed =
+                |needed: &Dependency| Some((self.members.get(&needed.name)?.id, needed.until));
             let needs: Vec<(ServiceId, Until)> =
                 member.definition.depends_on.iter().filter_map(needed).collect();
             supervise.order(member.id, needs);

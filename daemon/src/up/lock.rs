@@ -5,6 +5,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
+
 /// Held as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -44,12 +46,20 @@ impl Lock {
         // What is in it is another's until the lock is ours.
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Taken { pid: holder(&mut file) });
+        let mut tries = 0;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                // Whoever only looks holds it for a moment too.
+                Err(TryLockError::WouldBlock) if tries < LOCK_TRIES_MAX => {
+                    tries += 1;
+                    std::thread::park_timeout(DOWN_LOOK_INTERVAL);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(LockError::Taken { pid: holder(&mut file) });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         // Only for people; the lock itself is the kernel's.
         let note = |file: &mut File| {
@@ -59,6 +69,16 @@ impl Lock {
         };
         note(&mut file).ok();
         Ok(Self { _file: file })
+    }
+}
+
+/// The process that holds the lock of a state folder; none where nobody does. 0 where it is not told.
+pub fn up_holder(state: &Path) -> Option<u32> {
+    let mut file = File::open(state.join("up.lock")).ok()?;
+    // One that we get is given back when the file is closed.
+    match file.try_lock_shared() {
+        Err(TryLockError::WouldBlock) => Some(holder(&mut file).unwrap_or(0)),
+        _ => None,
     }
 }
 

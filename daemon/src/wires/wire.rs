@@ -60,13 +60,17 @@ impl Wire {
         self.closed = self.writer.as_ref().and_then(|writer| writer.closed());
     }
 
-    /// Whether the peer has closed its end, by no will of ours. Asks to be woken when it does.
-    pub(super) fn is_deaf(&mut self, context: &mut Context<'_>) -> bool {
+    /// Asks to be woken when the peer closes its end.
+    pub(super) fn look_whether_closed(&mut self, context: &mut Context<'_>) {
         if let Some(closed) = &mut self.closed
             && closed.as_mut().poll(context).is_ready()
         {
             self.break_off();
         }
+    }
+
+    /// Whether the peer has closed its end, by no will of ours.
+    pub(super) fn is_deaf(&self) -> bool {
         self.writer.is_none() && !self.is_ending
     }
 

@@ -25,7 +25,11 @@ pub(super) fn start(
 ) -> Result<Exit, CommandError> {
     let failed = |error: io::Error| CommandError::new(Exit::Unavailable, error);
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(["up", "--in-background"]).args(&arguments.names).current_dir(&environment.cwd);
+    command.args(["up", "--in-background"]).args(&arguments.names);
+    command.current_dir(&environment.cwd);
+    if let Some(listen) = arguments.listen {
+        command.arg("--listen").arg(listen.to_string());
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let Some(stdout) = child.stdout.take() else { unreachable!("it is piped") };

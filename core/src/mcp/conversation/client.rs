@@ -1,5 +1,7 @@
 //! The client's side: what it asks, tells, cancels and answers, and what waits for an instance.
 
+use std::ops::Range;
+
 use super::super::answer::{self, Why};
 use super::super::envelope::{self, Id, Message, Params, look, param};
 use super::super::inflight::{Class, Flight, Place};
@@ -15,7 +17,9 @@ const TAKEN: &str =
 impl Conversation {
     pub(super) fn client(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
         match look(&line) {
-            Some(Message::Request { id, method }) => self.ask(id, method, line, effects),
+            Some(Message::Request { id, method, params }) => {
+                self.ask(id, method, &params, line, effects);
+            }
             Some(Message::Notification { method }) => self.tell(&method, line, effects),
             Some(Message::Response { id, .. }) => self.reply(id, &line, effects),
             Some(Message::Batch) => {
@@ -40,7 +44,14 @@ impl Conversation {
     }
 
     /// A request of the client's.
-    pub(super) fn ask(&mut self, id: Id, method: String, line: Vec<u8>, effects: &mut Vec<Effect>) {
+    pub(super) fn ask(
+        &mut self,
+        id: Id,
+        method: String,
+        params: &Params,
+        line: Vec<u8>,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.flights.contains_key(&id) {
             // Two requests with one id cannot be answered apart: the first one is.
             effects.push(Effect::Divert { generation: None, line });
@@ -50,8 +61,7 @@ impl Conversation {
             effects.push(Effect::ToClient(answer::invalid(&id, TAKEN)));
             return;
         }
-        let params = Params::of(&line);
-        self.memory.request(&id, &method, &params, &line);
+        self.memory.request(&id, &method, params, &line);
         if method == "initialize"
             && let Some(generation) = self.serving
             && self
@@ -67,8 +77,9 @@ impl Conversation {
             effects.push(Effect::ToClient(answer::pong(&id)));
             return;
         }
+        let raw = |part: &Option<Range<usize>>| part.clone().map(|part| &line[part]);
         let ours = match method.as_str() {
-            "tools/call" => self.own_tool(params.name),
+            "tools/call" => self.own_tool(raw(&params.name)),
             _ => None,
         };
         let place = match ours {
@@ -76,7 +87,7 @@ impl Conversation {
             None => Place::Waiting { until: self.now + self.patience },
         };
         let class = Class::of(&method, params.task.is_some());
-        let progress_token = params.progress_token.map(<[u8]>::to_vec);
+        let progress_token = raw(&params.progress_token).map(<[u8]>::to_vec);
         let mut flight = Flight::new(method, line, class, place, self.now);
         (flight.progress_token, flight.number) = (progress_token, self.next_number);
         self.next_number += 1;

@@ -29,7 +29,7 @@ pub(super) struct RestartCall {
 impl Conversation {
     /// Which of our tools a `tools/call` of this raw name is for.
     pub(super) fn own_tool(&self, name: Option<&[u8]>) -> Option<Tool> {
-        self.tools.find(&name.and_then(json::text)?)
+        self.tools.find(&name.and_then(json::read_text)?)
     }
 
     pub(super) fn call_own(&mut self, tool: Tool, id: Id, effects: &mut Vec<Effect>) {

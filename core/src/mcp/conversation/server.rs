@@ -18,7 +18,7 @@ impl Conversation {
         let Some(instance) = self.instances.get_mut(&generation) else { return };
         self.health.was_heard |= self.serving == Some(generation);
         match look(&line) {
-            Some(Message::Request { id, method }) => {
+            Some(Message::Request { id, method, .. }) => {
                 if instance.stage == Stage::Opening && method == "ping" {
                     instance.pongs += 1;
                     if instance.pongs <= PONGS_MAX {

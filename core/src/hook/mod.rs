@@ -1,4 +1,20 @@
 //! Who is told when something happens to a service.
+//!
+//! `happening.rs` says which events of a service are told, `shape.rs` in which words, and
+//! `delivery.rs` when: it queues, waits and tries again; `answer.rs` knows what an answer means. Nothing
+//! here sends.
+
+mod answer;
+mod delivery;
+mod happening;
+mod notice;
+mod shape;
+
+pub use self::answer::excerpt;
+pub use self::delivery::{Deliveries, Effect, Failure, HookId, Input, Left};
+pub use self::happening::{Happening, Stories};
+pub use self::notice::Notice;
+pub use self::shape::{About, Delivery, Message};
 
 /// A hook as it is defined.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +30,7 @@ pub struct HookDefinition {
 }
 
 /// What can be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookEvent {
     /// A service ended by itself, and not well.
     Crash,
@@ -76,3 +92,6 @@ pub enum Shape {
     /// What ntfy takes.
     Ntfy,
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! `afresh down`.
+
+use std::time::Duration;
+
+use afresh_core::control::Face;
+use afresh_core::limits::{DOWN_LOOK_INTERVAL, DOWN_WAIT_MAX};
+use afresh_core::service::State;
+use afresh_daemon::{control, monotonic, up_holder};
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output;
+use crate::running::{Running, Scope, failed};
+
+/// End `afresh up` of this workspace, with all of its services
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Ends the `afresh up` of this workspace, be it in the background or on another \
+                  terminal.\n\nIts services are stopped in the opposite order of their start: each is \
+                  asked by its stop signal, and killed with all that it has started when its time is \
+                  over. This command waits until all are gone.",
+    after_help = "Examples:\n  \
+                  afresh down\n  \
+                  afresh down --reason 'the machine is going to sleep'"
+)]
+pub(crate) struct Arguments {
+    /// Why, for the log
+    #[arg(long, value_name = "TEXT", default_value = "asked by `afresh down`", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    reason: String,
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let mut workspace = environment.workspace();
+    workspace.locate();
+    let Some(pid) = up_holder(workspace.state()) else {
+        return Err(CommandError::new(Exit::NotFound, "nothing is up here").hint(
+            "`afresh status --all` shows what runs elsewhere; `afresh keep` and `afresh mcp` end with \
+             whoever started them",
+        ));
+    };
+    let socket = super::up::socket(environment)?.ok_or_else(|| {
+        let text = format!("the afresh with pid {pid} does not answer");
+        CommandError::new(Exit::Unavailable, text).hint(format!("end it by `kill {pid}`"))
+    })?;
+    control::shutdown(&socket, &arguments.reason).map_err(failed)?;
+    let begin = monotonic();
+    let mut said = begin;
+    while up_holder(workspace.state()) == Some(pid) {
+        if monotonic() - begin > DOWN_WAIT_MAX {
+            let text = format!("the afresh with pid {pid} has not ended within {DOWN_WAIT_MAX:?}");
+            return Err(CommandError::new(Exit::Failed, text).hint("see `afresh status`"));
+        }
+        if monotonic() - said > Duration::from_secs(5) {
+            said = monotonic();
+            output::remark(&format!("still stopping: {}", left(environment).join(", ")));
+        }
+        std::thread::park_timeout(DOWN_LOOK_INTERVAL);
+    }
+    output::print("all services are down\n")?;
+    Ok(Exit::Success)
+}
+
+/// The services that are not down yet.
+fn left(environment: &Environment) -> Vec<String> {
+    let Ok(running) = Running::find(environment, Scope::Here) else { return Vec::new() };
+    let ours = running.services.iter().map(|reached| &reached.status);
+    ours.filter(|status| status.face == Face::Up)
+        .filter(|status| {
+            !matches!(status.state, State::Stopped | State::Finished | State::Failed { .. })
+        })
+        .map(|status| match status.pid {
+            Some(pid) => format!("{} (pid {pid})", status.name),
+            None => status.name.clone(),
+        })
+        .collect()
+}

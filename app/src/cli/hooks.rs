@@ -1,0 +1,96 @@
+//! `afresh hooks`.
+
+use afresh_core::config::{harmless, nearest};
+use afresh_core::hook::{HookDefinition, HookTarget, Shape};
+use afresh_daemon::try_hook;
+use clap::{Args, Subcommand};
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output;
+
+/// Show who is told when a service crashes, and try it
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Shows the hooks of the configuration: who is told when a service crashes, crashes \
+                  again and again, is given up, is well again, or was restarted.\n\n`afresh hooks test \
+                  NAME` tells one of them an event that did not happen, to see whether it works.",
+    after_help = "Examples:\n  \
+                  afresh hooks\n  \
+                  afresh hooks test team\n\n\
+                  afresh.toml:\n  \
+                  [hook.team]\n  \
+                  webhook = \"https://hooks.slack.com/services/…\"\n  \
+                  on = [\"crash_loop\", \"gave_up\", \"recovered\"]"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Tell a hook an event that did not happen
+    Test {
+        /// The hook
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let workspace = environment.workspace();
+    let hooks = environment.config(&workspace, &[])?.hooks;
+    match &arguments.what {
+        None if hooks.is_empty() => {
+            output::remark("there are no hooks; `[hook.NAME]` in `afresh.toml` makes one");
+        }
+        None => {
+            let lines: Vec<String> = hooks.iter().map(line).collect();
+            output::print(&format!("{}\n", lines.join("\n")))?;
+        }
+        Some(What::Test { name }) => {
+            let mut names = hooks.iter().map(|hook| hook.name.as_str());
+            if !names.any(|known| known == name) {
+                return Err(unknown(name, &hooks));
+            }
+            try_hook(environment.hook_setup(hooks), name)
+                .map_err(|error| CommandError::new(Exit::Failed, error))?;
+            output::print(&format!("hook `{name}` was told\n"))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn unknown(name: &str, hooks: &[HookDefinition]) -> CommandError {
+    let text = format!("there is no hook `{}`", harmless(name));
+    let error = CommandError::new(Exit::NotFound, text);
+    match nearest(name, hooks.iter().map(|hook| hook.name.as_str())) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`afresh hooks` shows those there are"),
+    }
+}
+
+/// A hook in a line. A webhook's path is often its secret.
+fn line(hook: &HookDefinition) -> String {
+    let events: Vec<&str> = hook.events.iter().map(|event| event.name()).collect();
+    let target = match &hook.target {
+        HookTarget::Command(argv) => format!("runs {}", argv.first().map_or("", String::as_str)),
+        HookTarget::Webhook { url, shape, .. } => {
+            let host = url.split('/').nth(2).unwrap_or_default();
+            let shape = match shape {
+                Shape::Json => "",
+                Shape::Slack => " (Slack)",
+                Shape::Discord => " (Discord)",
+                Shape::Ntfy => " (ntfy)",
+            };
+            format!("posts to {host}{shape}")
+        }
+        HookTarget::Desktop => "notifies the desktop".to_owned(),
+    };
+    let services = match hook.services.is_empty() {
+        true => "all services".to_owned(),
+        false => hook.services.join(", "),
+    };
+    harmless(&format!("{}: {target} on {}, of {services}", hook.name, events.join(", ")))
+}

@@ -1,0 +1,177 @@
+//! Who may ask over TCP. A socket with a path is this user's by the kernel's word; a port is open to
+//! everybody on the machine, and to every page in a browser.
+
+/// Hexadecimal digits of a token: 32 random bytes.
+pub const TOKEN_DIGITS: usize = 64;
+
+/// What a request says about where it comes from. More than one header of a kind is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller<'a> {
+    /// `Host`.
+    pub host: Option<&'a str>,
+    /// `Origin`; `Some(None)` for one that is no text, or for several.
+    pub origin: Option<Option<&'a str>>,
+    /// `Authorization`.
+    pub authorization: Option<&'a str>,
+}
+
+/// Why somebody is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// It asks for another host: a name that was made to lead here, as a page in a browser can.
+    Host,
+    /// It is a page of another origin.
+    Origin,
+    /// It has no token.
+    NoToken,
+    /// It has another token.
+    Token,
+}
+
+/// What is asked of everybody who comes over TCP.
+#[derive(Clone)]
+pub struct Guard {
+    token: String,
+    hosts: [String; 3],
+}
+
+impl std::fmt::Debug for Guard {
+    /// Without the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// The guard of this port.
+    pub fn new(port: u16, token: String) -> Self {
+        let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
+            // Nobody writes the port that goes without saying.
+            80 => host.to_owned(),
+            _ => format!("{host}:{port}"),
+        });
+        Self { token, hosts }
+    }
+
+    /// Whether somebody may ask.
+    pub fn admits(&self, caller: Caller<'_>) -> Result<(), Turned> {
+        let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
+        if !self.hosts.contains(&host) {
+            return Err(Turned::Host);
+        }
+        if let Some(origin) = caller.origin {
+            let own = format!("http://{host}");
+            if !origin.is_some_and(|origin| origin.eq_ignore_ascii_case(&own)) {
+                return Err(Turned::Origin);
+            }
+        }
+        let (scheme, token) =
+            caller.authorization.and_then(|text| text.split_once(' ')).ok_or(Turned::NoToken)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Turned::NoToken);
+        }
+        if is_same(token.trim().as_bytes(), self.token.as_bytes()) {
+            Ok(())
+        } else {
+            Err(Turned::Token)
+        }
+    }
+}
+
+/// Whether a text can be a token of ours.
+pub fn is_token(text: &str) -> bool {
+    text.len() == TOKEN_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Random bytes as a token.
+pub fn token_of(bytes: &[u8; TOKEN_DIGITS / 2]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares in a time that does not tell how much of it is right. How long the token is, everybody may
+/// know.
+fn is_same(given: &[u8], wanted: &[u8]) -> bool {
+    let differs = given.iter().zip(wanted).fold(0, |sum, (one, other)| sum | (one ^ other));
+    given.len() == wanted.len() && std::hint::black_box(differs) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        Guard::new(8900, token_of(&[0xab; 32]))
+    }
+
+    #[test]
+    fn only_who_knows_the_token_and_asks_for_us_is_answered() {
+        let guard = guard();
+        let token = format!("Bearer {}", "ab".repeat(32));
+        let good =
+            Caller { host: Some("localhost:8900"), origin: None, authorization: Some(&token) };
+        for host in ["127.0.0.1:8900", "localhost:8900", "LocalHost:8900", "[::1]:8900"] {
+            assert_eq!(guard.admits(Caller { host: Some(host), ..good }), Ok(()), "{host}");
+        }
+        for host in [
+            "",
+            "localhost",
+            "127.0.0.1",
+            "127.0.0.1:8901",
+            "127.0.0.2:8900",
+            "evil.example:8900",
+            "localhost.evil.example:8900",
+            "localhost:8900.evil.example",
+            "localhost:8900 ",
+            "0.0.0.0:8900",
+            "me@localhost:8900",
+        ] {
+            assert_eq!(
+                guard.admits(Caller { host: Some(host), ..good }),
+                Err(Turned::Host),
+                "{host}"
+            );
+        }
+        assert_eq!(guard.admits(Caller { host: None, ..good }), Err(Turned::Host));
+        let own = Some(Some("http://localhost:8900"));
+        assert_eq!(guard.admits(Caller { origin: own, ..good }), Ok(()));
+        for origin in [
+            "null",
+            "",
+            "https://localhost:8900",
+            "http://localhost",
+            "http://localhost:3000",
+            "http://127.0.0.1:8900",
+            "http://localhost:8900.evil.example",
+            "http://evil.example",
+            "file://",
+        ] {
+            let origin = Some(Some(origin));
+            assert_eq!(guard.admits(Caller { origin, ..good }), Err(Turned::Origin), "{origin:?}");
+        }
+        assert_eq!(guard.admits(Caller { origin: Some(None), ..good }), Err(Turned::Origin));
+    }
+
+    #[test]
+    fn another_token_is_none() {
+        let (guard, token) = (guard(), "ab".repeat(32));
+        let with = |authorization: Option<&str>| {
+            guard.admits(Caller { host: Some("localhost:8900"), origin: None, authorization })
+        };
+        assert_eq!(with(Some(&format!("bearer {token}"))), Ok(()));
+        for (said, turned) in [
+            (None, Turned::NoToken),
+            (Some(String::new()), Turned::NoToken),
+            (Some("Bearer".to_owned()), Turned::NoToken),
+            (Some(format!("Basic {token}")), Turned::NoToken),
+            (Some(token.clone()), Turned::NoToken),
+            (Some("Bearer ".to_owned()), Turned::Token),
+            (Some(format!("Bearer {}", &token[1..])), Turned::Token),
+            (Some(format!("Bearer {token}a")), Turned::Token),
+            (Some(format!("Bearer {}", token.replacen('a', "b", 1))), Turned::Token),
+        ] {
+            assert_eq!(with(said.as_deref()), Err(turned), "{said:?}");
+        }
+        assert!(is_token(&token) && !is_token(&token[1..]) && !is_token(&"x".repeat(64)));
+        assert!(!format!("{guard:?}").contains(&token));
+    }
+}

@@ -1,0 +1,412 @@
+//! The routes of the API, in one table: routing, the methods that a path allows, what is said about a
+//! path that does not exist, and the OpenAPI document all come from here.
+
+use super::path::unescape;
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// All services.
+    Services,
+    /// One service.
+    Service,
+    /// To start one.
+    Start,
+    /// To stop one.
+    Stop,
+    /// To give one a new instance.
+    Restart,
+    /// The lines of one.
+    Logs,
+    /// What has happened.
+    Events,
+    /// Numbers for Prometheus.
+    Metrics,
+    /// To read the configuration again.
+    Reload,
+    /// To end afresh and all of its services.
+    Shutdown,
+    /// The OpenAPI document.
+    OpenApi,
+    /// What is asked here.
+    Version,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Route {
+    /// `GET` or `POST`.
+    pub method: &'static str,
+    /// With `{name}` for the name of a service.
+    pub path: &'static str,
+    /// What it is for.
+    pub does: Does,
+    /// In a few words.
+    pub summary: &'static str,
+    /// In a sentence or two.
+    pub about: &'static str,
+    /// The words that its query may have.
+    pub words: &'static [Word],
+    /// The name of the schema of its body.
+    pub body: Option<&'static str>,
+    /// What it answers where all is well.
+    pub answers: &'static [Answer],
+    /// What it refuses beyond what every route does.
+    pub refusals: &'static [(u16, &'static str)],
+}
+
+/// A word of a query.
+#[derive(Debug)]
+pub struct Word {
+    /// The word.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// What the value of a word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Flag,
+    /// A whole number, from 0.
+    Number,
+    /// Any text.
+    Text,
+    /// One of these.
+    One(&'static [&'static str]),
+    /// A number, or the `id` of an event.
+    Position,
+}
+
+/// An answer that is no refusal.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// The kind of its body.
+    pub media: &'static str,
+    /// The name of the schema of its body; none is any text.
+    pub schema: Option<&'static str>,
+    /// When it is given.
+    pub about: &'static str,
+}
+
+const WAIT: Word = Word {
+    name: "wait",
+    kind: Kind::Flag,
+    about: "Answer only when it is done, a minute later at most.",
+};
+
+const NO_SUCH_SERVICE: (u16, &str) = (404, "There is no service of this name.");
+
+const CONFLICT: (u16, &str) = (409, "It cannot be done; the answer says why. Nothing was changed.");
+
+/// What every change of a service answers.
+const CHANGED: &[Answer] = &[
+    Answer {
+        status: 200,
+        media: "application/json",
+        schema: Some("ChangeAnswer"),
+        about: "With `wait=true`: what has become of it.",
+    },
+    Answer {
+        status: 202,
+        media: "application/json",
+        schema: Some("ChangeAnswer"),
+        about: "It is on record, and under way.",
+    },
+];
+
+const fn json(schema: &'static str, about: &'static str) -> Answer {
+    Answer { status: 200, media: "application/json", schema: Some(schema), about }
+}
+
+const fn stream(about: &'static str) -> Answer {
+    Answer { status: 200, media: "text/event-stream", schema: None, about }
+}
+
+const fn get(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
+    let (words, body, answers, refusals) = (&[], None, &[], &[]);
+    Route { method: "GET", path, does, summary, about, words, body, answers, refusals }
+}
+
+const fn post(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
+    Route { method: "POST", body: Some("Asked"), ..get(path, does, summary, about) }
+}
+
+const fn change(
+    path: &'static str,
+    does: Does,
+    summary: &'static str,
+    about: &'static str,
+) -> Route {
+    let (words, refusals) = (&[WAIT], &[NO_SUCH_SERVICE, CONFLICT]);
+    Route { words, answers: CHANGED, refusals, ..post(path, does, summary, about) }
+}
+
+const fn metrics(path: &'static str) -> Route {
+    let about = "Restarts by reason, uptime, state, times to recover and of health checks, and what \
+                 afresh itself uses, in the text format of Prometheus.";
+    let answers = &[Answer {
+        status: 200,
+        media: "text/plain",
+        schema: None,
+        about: "The text format of Prometheus, version 0.0.4.",
+    }];
+    Route { answers, ..get(path, Does::Metrics, "Numbers for Prometheus", about) }
+}
+
+/// All routes.
+pub static ROUTES: &[Route] = &[
+    Route {
+        answers: &[json("ServiceList", "All services of this afresh.")],
+        ..get("/v1/services", Does::Services, "All services", "In the order of their definition.")
+    },
+    Route {
+        answers: &[json("ServiceStatus", "The service.")],
+        refusals: &[NO_SUCH_SERVICE],
+        ..get("/v1/services/{name}", Does::Service, "One service", "All that is known of it.")
+    },
+    change(
+        "/v1/services/{name}/start",
+        Does::Start,
+        "Start a service",
+        "One that was stopped, has finished or has failed is started anew. One that runs is left \
+         alone.",
+    ),
+    change(
+        "/v1/services/{name}/stop",
+        Does::Stop,
+        "Stop a service",
+        "It is stopped as by its user, and stays down until somebody starts it. `afresh mcp` refuses: \
+         its client would lose the server.",
+    ),
+    change(
+        "/v1/services/{name}/restart",
+        Does::Restart,
+        "Restart a service",
+        "The restart and its reason are in the trail before anything stops.",
+    ),
+    Route {
+        words: &[
+            Word { name: "lines", kind: Kind::Number, about: "At most so many, the last ones." },
+            Word {
+                name: "since",
+                kind: Kind::Number,
+                about: "Only lines with a higher number, the first ones.",
+            },
+            Word {
+                name: "follow",
+                kind: Kind::Flag,
+                about: "Go on with new lines, as server-sent events.",
+            },
+            Word {
+                name: "stream",
+                kind: Kind::One(&["stdout", "stderr", "afresh"]),
+                about: "Only lines that were written there.",
+            },
+            Word {
+                name: "grep",
+                kind: Kind::Text,
+                about: "Only lines that have this text in them.",
+            },
+        ],
+        answers: &[
+            json("LogPage", "The lines, oldest first."),
+            stream(
+                "With `follow=true`: each line is an event, `id` its number and `data` a `LogLine`.",
+            ),
+        ],
+        refusals: &[NO_SUCH_SERVICE],
+        ..get(
+            "/v1/services/{name}/logs",
+            Does::Logs,
+            "The last lines of a service",
+            "What it wrote, and what afresh said about it. A gap in the numbers is lines that are \
+             forgotten.",
+        )
+    },
+    Route {
+        words: &[
+            Word {
+                name: "since",
+                kind: Kind::Position,
+                about: "Only events after this number, or after the event of this `id`.",
+            },
+            Word {
+                name: "follow",
+                kind: Kind::Flag,
+                about: "Go on with new events, as server-sent events.",
+            },
+            Word { name: "service", kind: Kind::Text, about: "Only events of this service." },
+        ],
+        answers: &[
+            json("EventPage", "The events that are remembered, oldest first."),
+            stream(
+                "With `follow=true`: each event has its `id`, and as `data` a `ToldEvent`. Whoever \
+                 connects again with `Last-Event-ID` goes on from there. Where events are missing, an \
+                 event `gap` with a `Gap` as `data` comes first.",
+            ),
+        ],
+        refusals: &[NO_SUCH_SERVICE],
+        ..get(
+            "/v1/events",
+            Does::Events,
+            "What has happened",
+            "The records of the trail, numbered from 1 in each afresh process. The last ones are \
+             remembered; the trail has all of them.",
+        )
+    },
+    metrics("/v1/metrics"),
+    metrics("/metrics"),
+    Route {
+        answers: &[json("ReloadAnswer", "What has changed.")],
+        refusals: &[CONFLICT],
+        ..post(
+            "/v1/reload",
+            Does::Reload,
+            "Read the configuration again",
+            "For `afresh up`. Services that have changed are restarted, new ones started, others left \
+             alone. A configuration with a mistake changes nothing.",
+        )
+    },
+    Route {
+        answers: &[Answer {
+            status: 202,
+            media: "application/json",
+            schema: Some("ShutdownAnswer"),
+            about: "It is on record, and under way.",
+        }],
+        refusals: &[CONFLICT],
+        ..post(
+            "/v1/shutdown",
+            Does::Shutdown,
+            "End afresh and all of its services",
+            "For `afresh up`. `afresh keep` and `afresh mcp` end with whoever started them, and refuse.",
+        )
+    },
+    Route {
+        answers: &[json("OpenApi", "The document.")],
+        ..get("/v1/openapi.json", Does::OpenApi, "This document", "OpenAPI 3.1.")
+    },
+    Route {
+        answers: &[json("VersionAnswer", "Who answers.")],
+        ..get(
+            "/v1/version",
+            Does::Version,
+            "Who answers here",
+            "The version of afresh and of the API.",
+        )
+    },
+];
+
+/// Why no route serves a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoRoute {
+    /// There is nothing at this path.
+    Path,
+    /// The name in it is none.
+    Name,
+    /// The path is for other methods: these.
+    Method(String),
+}
+
+/// The route that serves a request, and the name in its path.
+pub fn find(method: &str, path: &str) -> Result<(&'static Route, Option<String>), NoRoute> {
+    let mut allowed = Vec::new();
+    for route in ROUTES {
+        let Some(part) = fits(route.path, path) else { continue };
+        if route.method != method {
+            allowed.push(route.method);
+            continue;
+        }
+        let name = match part {
+            None => None,
+            Some(part) => Some(unescape(part).ok_or(NoRoute::Name)?),
+        };
+        // No service can be asked for by a name that means another folder to so many programs.
+        if name.as_deref().is_some_and(|name| matches!(name, "" | "." | "..")) {
+            return Err(NoRoute::Path);
+        }
+        return Ok((route, name));
+    }
+    if allowed.is_empty() { Err(NoRoute::Path) } else { Err(NoRoute::Method(allowed.join(", "))) }
+}
+
+/// What stands in a path at the place of `{name}`, where the path fits at all.
+fn fits<'a>(pattern: &str, path: &'a str) -> Option<Option<&'a str>> {
+    let (mut wanted, mut given) = (pattern.split('/'), path.split('/'));
+    let mut name = None;
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return Some(name),
+            (Some("{name}"), Some(part)) => name = Some(part),
+            (Some(word), Some(part)) if word == part => {}
+            _ => return None,
+        }
+    }
+}
+
+/// All paths, for whoever has asked for another one.
+pub fn paths() -> String {
+    let mut all: Vec<String> =
+        ROUTES.iter().map(|route| route.path.replace("{name}", "NAME")).collect();
+    all.dedup();
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_found_by_its_own_path() {
+        for route in ROUTES {
+            let path = route.path.replace("{name}", "a%2Fb");
+            let (found, name) = find(route.method, &path).unwrap();
+            assert_eq!((found.path, found.does), (route.path, route.does));
+            assert_eq!(name.is_some(), route.path.contains("{name}"));
+            assert!(name.is_none_or(|name| name == "a/b"));
+            let other = if route.method == "GET" { "POST" } else { "GET" };
+            assert_eq!(find(other, &path).unwrap_err(), NoRoute::Method(route.method.to_owned()));
+            assert!(!route.answers.is_empty(), "{}", route.path);
+        }
+        assert!(paths().contains("/v1/services/NAME/restart, "), "{}", paths());
+    }
+
+    #[test]
+    fn tricks_with_paths_lead_nowhere() {
+        for path in [
+            "",
+            "/",
+            "*",
+            "v1/services",
+            "//v1/services",
+            "/v1//services",
+            "/v1/services/",
+            "/V1/services",
+            "/v1/services/..",
+            "/v1/services/%2e%2E",
+            "/v1/services/.",
+            "/v1/services/../version",
+            "/v1/services/web/../../version",
+            "/v1/%73ervices",
+            "/v1/services/web/logs/",
+            "/v1/services//logs",
+            "/v1/services/web//logs",
+            "/v1/services/web\\logs/x",
+            "/v2/services",
+            "/v1/services;x/web",
+        ] {
+            assert_eq!(find("GET", path).unwrap_err(), NoRoute::Path, "{path}");
+        }
+        for path in
+            ["/v1/services/%", "/v1/services/%00", "/v1/services/web%00", "/v1/services/%c0%ae"]
+        {
+            assert_eq!(find("GET", path).unwrap_err(), NoRoute::Name, "{path}");
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! The values of the API as JSON Schema. A test holds them against the values themselves.
+
+use serde_json::{Map, Value, json};
+
+use super::{ChangeOutcome, Face, HealthState, State, Stream};
+
+/// All schemas, by name.
+pub(super) fn schemas() -> Value {
+    let all = [of_services(), of_changes(), of_logs(), of_events(), of_afresh()];
+    let named = all.into_iter().flatten().map(|(name, schema)| (name.to_owned(), schema));
+    Value::Object(named.collect())
+}
+
+fn of_services() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "ServiceList",
+            object(
+                "All services of one afresh process.",
+                &[("services", array("ServiceStatus"), "In the order of their definition.")],
+            ),
+        ),
+        ("ServiceStatus", service_status()),
+        (
+            "Restarts",
+            object(
+                "Restarts of every kind.",
+                &[
+                    ("total", count(), "All of them."),
+                    ("last", array("RestartNote"), "The last few, oldest first."),
+                ],
+            ),
+        ),
+        (
+            "RestartNote",
+            object(
+                "Why an instance was followed by another.",
+                &[("time", stamp(), "When that was known."), ("reason", text(), "Why.")],
+            ),
+        ),
+        (
+            "HealthStatus",
+            object(
+                "What its checks say of a service.",
+                &[
+                    ("state", words(HealthState::ALL.map(HealthState::name)), "In one word."),
+                    (
+                        "failures",
+                        count(),
+                        "Checks in a row that have failed since it was last well.",
+                    ),
+                    ("last_error", or_null(text()), "Why the last check failed."),
+                    ("latency_ms", or_null(count()), "How long the last good answer took."),
+                    ("checked_at", or_null(stamp()), "When the last check ended."),
+                ],
+            ),
+        ),
+        (
+            "LastExit",
+            object(
+                "How an instance ended.",
+                &[
+                    ("code", or_null(integer()), "Its exit code."),
+                    ("signal", or_null(integer()), "The signal that ended it."),
+                    ("text", text(), "As a sentence."),
+                ],
+            ),
+        ),
+    ]
+}
+
+fn of_changes() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "Asked",
+            json!({
+                "type": "object",
+                "description": "What a change is asked for with. Without a body, nothing is said.",
+                "properties": { "reason": {
+                    "type": ["string", "null"],
+                    "description": "Why, for the record; cut at 1,000 characters.",
+                } },
+                "additionalProperties": false,
+            }),
+        ),
+        (
+            "ChangeAnswer",
+            object(
+                "What has become of a start, a stop or a restart.",
+                &[
+                    ("name", text(), "The service."),
+                    (
+                        "outcome",
+                        words(ChangeOutcome::ALL.map(ChangeOutcome::name)),
+                        "How far it is.",
+                    ),
+                    ("old_pid", or_null(count()), "The process that ran before."),
+                    ("new_pid", or_null(count()), "The process that runs now."),
+                    ("detail", or_null(text()), "What went wrong, as a sentence."),
+                ],
+            ),
+        ),
+        (
+            "ReloadAnswer",
+            object(
+                "What has changed with the configuration.",
+                &[
+                    ("added", names(), "Services that are new."),
+                    ("removed", names(), "Services that are gone, and stopped."),
+                    (
+                        "changed",
+                        names(),
+                        "Services that are restarted, because they are defined otherwise.",
+                    ),
+                    ("unchanged", names(), "Services that were left alone."),
+                ],
+            ),
+        ),
+        (
+            "ShutdownAnswer",
+            object("That afresh ends.", &[("stopping", names(), "The services that are stopped.")]),
+        ),
+    ]
+}
+
+fn of_logs() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "LogPage",
+            object(
+                "Remembered lines.",
+                &[
+                    ("lines", array("LogLine"), "Oldest first."),
+                    ("newest", count(), "`since` with it goes on from there."),
+                ],
+            ),
+        ),
+        (
+            "LogLine",
+            object(
+                "One line of a service's output, or of ours about it.",
+                &[
+                    (
+                        "number",
+                        count(),
+                        "Counted from 1 over all instances; a gap is lines that were forgotten.",
+                    ),
+                    ("time", stamp(), "When it was read."),
+                    ("generation", count(), "Which instance wrote it."),
+                    ("stream", words(Stream::ALL.map(Stream::name)), "Where it was written to."),
+                    ("text", text(), "The line, without its end."),
+                ],
+            ),
+        ),
+    ]
+}
+
+fn of_events() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "EventPage",
+            object(
+                "What is remembered of what has happened.",
+                &[
+                    ("run", text(), "The afresh process whose numbers these are."),
+                    ("events", array("ToldEvent"), "Oldest first."),
+                    ("newest", count(), "The number of the newest event there is."),
+                    ("missed", count(), "Events after `since` that are forgotten."),
+                    (
+                        "restarted",
+                        flag(),
+                        "`since` is of another afresh process: its number says nothing here.",
+                    ),
+                ],
+            ),
+        ),
+        (
+            "ToldEvent",
+            object(
+                "Something that has happened: a record of the trail, with a number.",
+                &[
+                    ("number", count(), "Counted from 1 in each afresh process."),
+                    ("timestamp", stamp(), "When."),
+                    ("level", words(["INFO", "WARNING", "ERROR"]), "How grave it is."),
+                    ("logger", text(), "Which part of afresh says so."),
+                    ("message", text(), "As a sentence."),
+                    (
+                        "props",
+                        json!({"type": "object", "required": ["event_type"]}),
+                        "What happened (`event_type`), to which `service`, and the details.",
+                    ),
+                ],
+            ),
+        ),
+        (
+            "Gap",
+            object(
+                "What somebody who goes on from a position does not get.",
+                &[
+                    ("missed", count(), "Events after the position that are forgotten."),
+                    ("restarted", flag(), "The position is of another afresh process."),
+                ],
+            ),
+        ),
+    ]
+}
+
+fn of_afresh() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "VersionAnswer",
+            object(
+                "Who answers here.",
+                &[
+                    ("version", text(), "The version of afresh."),
+                    ("api", count(), "The version of the API."),
+                    ("face", words(Face::ALL.map(Face::name)), "Which command it is."),
+                    ("pid", count(), "The process."),
+                    ("run", text(), "What its events are counted under."),
+                    ("started_at", stamp(), "Since when it runs."),
+                    ("workspace", or_null(text()), "The project's folder; none outside of one."),
+                ],
+            ),
+        ),
+        (
+            "OpenApi",
+            json!({
+                "type": "object",
+                "description": "An OpenAPI document.",
+                "required": ["openapi", "info", "paths"],
+            }),
+        ),
+        (
+            "Refusal",
+            object(
+                "Every answer that is no success.",
+                &[("error", reference("Refused"), "What is wrong.")],
+            ),
+        ),
+        (
+            "Refused",
+            object(
+                "What is wrong with a request.",
+                &[
+                    ("what", text(), "As a sentence."),
+                    ("hint", or_null(text()), "What to do about it."),
+                ],
+            ),
+        ),
+    ]
+}
+
+fn service_status() -> Value {
+    let mut schema = object(
+        "One service.",
+        &[
+            ("name", text(), "Its name in the log, in the trail and in commands."),
+            ("group", or_null(text()), "What it is a copy of, where there are several."),
+            ("face", words(Face::ALL.map(Face::name)), "Which command keeps it."),
+            ("state", words(State::WORDS), "What is true of it."),
+            (
+                "says_ready",
+                flag(),
+                "Whether it is known when it serves; otherwise it counts as up when it runs.",
+            ),
+            ("pid", or_null(count()), "The process that runs."),
+            ("supervisor_pid", count(), "The afresh process that keeps it."),
+            ("generation", count(), "The how-manieth instance it is."),
+            ("started_at", or_null(stamp()), "When the process was started."),
+            ("uptime_ms", or_null(count()), "How long the process has run."),
+            ("restarts", reference("Restarts"), "What has become of the instances before."),
+            (
+                "candidate_pid",
+                or_null(count()),
+                "The process that is to take the place of this one when it is ready.",
+            ),
+            ("spare_pid", or_null(count()), "The process that takes over when this one crashes."),
+            (
+                "swap_failed",
+                or_null(reference("RestartNote")),
+                "Why the last restart by a swap failed.",
+            ),
+            ("waits_for", names(), "Other services that have to be there before it is started."),
+            ("last_exit", or_null(reference("LastExit")), "How the last instance ended."),
+            (
+                "health",
+                or_null(reference("HealthStatus")),
+                "What its checks say; none without any.",
+            ),
+            ("workspace", or_null(text()), "The project's folder; none outside of one."),
+            ("command", text(), "What is run, without what looks like a secret."),
+            ("mechanism", text(), "How processes are kept from outliving it."),
+            ("version", text(), "The version of the afresh that keeps it."),
+        ],
+    );
+    schema["properties"]["next_try_ms"] =
+        described(count(), "In `backing off` and `crash loop`: the time until the next try.");
+    schema["properties"]["why"] = described(text(), "In `failed` and `degraded`: what is wrong.");
+    schema
+}
+
+/// An object whose fields are all there. Later versions may add some.
+fn object(about: &str, fields: &[(&str, Value, &str)]) -> Value {
+    let required: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
+    let properties: Map<String, Value> = fields
+        .iter()
+        .map(|(name, schema, about)| ((*name).to_owned(), described(schema.clone(), about)))
+        .collect();
+    json!({"type": "object", "description": about, "properties": properties, "required": required})
+}
+
+fn described(mut schema: Value, about: &str) -> Value {
+    schema["description"] = about.into();
+    schema
+}
+
+pub(super) fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn array(name: &str) -> Value {
+    json!({"type": "array", "items": reference(name)})
+}
+
+fn names() -> Value {
+    json!({"type": "array", "items": {"type": "string"}})
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Value {
+    json!({"type": "string", "enum": words.as_slice()})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn stamp() -> Value {
+    json!({"type": "string", "format": "date-time"})
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0})
+}
+
+fn integer() -> Value {
+    json!({"type": "integer"})
+}
+
+fn flag() -> Value {
+    json!({"type": "boolean"})
+}
+
+fn or_null(mut schema: Value) -> Value {
+    match schema["type"].as_str() {
+        Some(kind) => {
+            schema["type"] = json!([kind, "null"]);
+            schema
+        }
+        None => json!({"anyOf": [schema, {"type": "null"}]}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+
+    use super::super::*;
+    use super::*;
+
+    /// The value has the fields of the schema and no others, and required ones are there.
+    fn check(name: &str, value: &impl Serialize) {
+        let (schemas, value) = (schemas(), serde_json::to_value(value).unwrap());
+        let schema = &schemas[name];
+        let fields: Vec<&String> = value.as_object().unwrap().keys().collect();
+        for field in &fields {
+            assert!(schema["properties"].get(field.as_str()).is_some(), "{name} has {field}");
+        }
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        for field in required {
+            assert!(fields.iter().any(|its| field == **its), "{name} has no {field}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_are_those_of_the_values() {
+        let note = RestartNote { time: String::new(), reason: String::new() };
+        let exit = LastExit { code: None, signal: None, text: String::new() };
+        let health = HealthStatus {
+            state: HealthState::Healthy,
+            failures: 0,
+            last_error: None,
+            latency_ms: None,
+            checked_at: None,
+        };
+        check("HealthStatus", &health);
+        check("RestartNote", &note);
+        check("LastExit", &exit);
+        check("Restarts", &Restarts::default());
+        for state in [
+            State::Ready,
+            State::BackingOff { next_try_ms: 1 },
+            State::Failed { why: String::new() },
+        ] {
+            let status = ServiceStatus {
+                name: String::new(),
+                group: None,
+                face: Face::Keep,
+                state,
+                says_ready: false,
+                pid: None,
+                supervisor_pid: 1,
+                generation: 1,
+                started_at: None,
+                uptime_ms: None,
+                restarts: Restarts::default(),
+                candidate_pid: None,
+                spare_pid: None,
+                swap_failed: Some(note.clone()),
+                waits_for: Vec::new(),
+                last_exit: Some(exit.clone()),
+                health: Some(health.clone()),
+                workspace: None,
+                command: String::new(),
+                mechanism: String::new(),
+                version: String::new(),
+            };
+            check("ServiceStatus", &status);
+            check("ServiceList", &ServiceList { services: vec![status] });
+        }
+        check("Asked", &ChangeAsked { reason: None });
+        check("ChangeAnswer", &ChangeAnswer::accepted("web".to_owned(), None));
+        let line = LogLine {
+            number: 1,
+            time: String::new(),
+            generation: 1,
+            stream: Stream::Afresh,
+            text: String::new(),
+        };
+        check("LogLine", &line);
+        check("LogPage", &LogPage { lines: vec![line], newest: 1 });
+        check("Gap", &Gap::default());
+        check(
+            "EventPage",
+            &EventPage { run: String::new(), events: Vec::new(), newest: 0, gap: Gap::default() },
+        );
+        let event = ToldEvent {
+            number: 1,
+            timestamp: String::new(),
+            level: String::new(),
+            logger: String::new(),
+            message: String::new(),
+            props: Map::new(),
+        };
+        check("ToldEvent", &event);
+        check("ReloadAnswer", &ReloadAnswer::default());
+        check("ShutdownAnswer", &ShutdownAnswer::default());
+        check("Refusal", &Refusal::new(""));
+        check("Refused", &Refusal::new("").error);
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let text = document().to_string();
+        let all = schemas();
+        for name in text.split("#/components/schemas/").skip(1) {
+            let name = name.split('"').next().unwrap();
+            assert!(all.get(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the answer of a webhook means.
+
+use std::time::Duration;
+
+use super::Failure;
+use crate::audit::redact::redact_text;
+use crate::config::harmless;
+use crate::limits::HOOK_EXCERPT_CHARS_MAX;
+
+impl Failure {
+    /// Whether a webhook took what it was sent. `retry_after` is the header of that name.
+    pub fn of_answer(status: u16, retry_after: Option<&str>, body: &[u8]) -> Result<(), Self> {
+        let again = match status {
+            200..=299 => return Ok(()),
+            // Too early, too much, or a server in trouble: later it may be another answer.
+            408 | 425 | 429 | 500.. => true,
+            _ => false,
+        };
+        let advice = match status {
+            300..=399 => "; redirects are not followed, so give the URL that it leads to",
+            401 | 403 => "; the URL or its headers lack what it asks for",
+            404 | 410 => "; there is no such webhook",
+            _ => "",
+        };
+        let said = excerpt(body);
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        let seconds = retry_after.and_then(|text| text.trim().parse::<u64>().ok());
+        let after = seconds.map(Duration::from_secs);
+        Err(Self { why: format!("it answered with {status}{advice}{said}"), again, after })
+    }
+}
+
+/// The beginning of what somebody said, as one line without secrets.
+pub fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(8 * HOOK_EXCERPT_CHARS_MAX)]);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = redact_text(&words);
+    let mut short: String = words.chars().take(HOOK_EXCERPT_CHARS_MAX).collect();
+    if short.len() < words.len() {
+        short.push('…');
+    }
+    harmless(&short)
+}

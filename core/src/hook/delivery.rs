@@ -1,0 +1,331 @@
+//! When hooks are told: a short queue for each, one delivery at a time, and growing waits after a
+//! failure. Sends nothing and reads no clock; the daemon drives it and performs its effects.
+//!
+//! ```text
+//!   Happened ──▶ quiet? ──held, counted──▶ queue ──▶ out ──Delivered──▶ next
+//!                  └────────first of its kind───▲     │ Failed
+//!                                               └─ pausing ──tries or time used up──▶ lost, counted
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget, Notice};
+use crate::limits::{
+    HOOK_AGE_MAX, HOOK_COMMAND_TRIES_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX,
+    HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX, HOOK_TRIES_MAX,
+};
+use crate::random::Random;
+use crate::time::Time;
+
+/// One hook, in the order of the definitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HookId(pub usize);
+
+/// Something that happened outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Something to tell.
+    Happened(Happening),
+    /// The hook was told what it was sent.
+    Delivered(HookId),
+    /// It was not.
+    Failed(HookId, Failure),
+    /// The moment that `next_wakeup` gave has come.
+    Wakeup,
+    /// afresh ends: what waits for a better moment is tried now.
+    Close,
+}
+
+/// Why a delivery failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// As a sentence, without the secrets of a URL.
+    pub why: String,
+    /// Whether trying again can help.
+    pub again: bool,
+    /// How long the receiver wants to be left alone.
+    pub after: Option<Duration>,
+}
+
+/// Something that must be done, in the order given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Tell a hook; answer with `Delivered` or `Failed`.
+    Deliver(HookId, Delivery),
+    /// Say something about a hook.
+    Tell(Notice),
+}
+
+/// What a hook has not been told when afresh ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its name.
+    pub hook: String,
+    /// How many events.
+    pub count: u64,
+}
+
+/// The deliveries of all hooks.
+#[derive(Debug)]
+pub struct Deliveries {
+    pub(super) lines: Vec<Line>,
+    random: Random,
+}
+
+/// What waits for one hook.
+#[derive(Debug)]
+pub(super) struct Line {
+    definition: HookDefinition,
+    /// The front is what is being told.
+    pub(super) queue: VecDeque<Waiting>,
+    pub(super) stage: Stage,
+    /// What was told of late, by service and event.
+    quiet: BTreeMap<(String, HookEvent), Quiet>,
+    /// What was never told, and is mentioned with the next delivery.
+    pub(super) dropped: u64,
+    /// Events that were lost since it began to fail; none while it works.
+    failing: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) delivery: Delivery,
+    since: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    Idle,
+    Out { tries: u32 },
+    Pausing { tries: u32, until: Time },
+}
+
+/// The same is told again only after this.
+#[derive(Debug)]
+struct Quiet {
+    until: Time,
+    held: Option<Delivery>,
+}
+
+impl Deliveries {
+    /// With nothing to tell yet. Equal seeds and equal inputs give equal histories.
+    pub fn new(definitions: Vec<HookDefinition>, seed: u64) -> Self {
+        let lines = definitions.into_iter().map(Line::new).collect();
+        Self { lines, random: Random::new(seed) }
+    }
+
+    /// Records one input, and returns what has to be done now.
+    pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match input {
+            Input::Happened(happening) => {
+                let wants = |line: &&mut Line| line.definition.wants(&happening);
+                for line in self.lines.iter_mut().filter(wants) {
+                    line.take(now, happening.clone());
+                }
+            }
+            Input::Delivered(HookId(at)) => {
+                if let Some(line) = self.lines.get_mut(at) {
+                    line.delivered(&mut effects);
+                }
+            }
+            Input::Failed(HookId(at), failure) => {
+                let jitter = self.random.unit();
+                if let Some(line) = self.lines.get_mut(at) {
+                    line.failed(now, failure, jitter, &mut effects);
+                }
+            }
+            Input::Wakeup => {}
+            Input::Close => self.lines.iter_mut().for_each(|line| line.close(now)),
+        }
+        for (at, line) in self.lines.iter_mut().enumerate() {
+            line.release(now);
+            effects.extend(line.next(now).map(|it| Effect::Deliver(HookId(at), it)));
+        }
+        effects
+    }
+
+    /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.lines.iter().filter_map(Line::next_wakeup).min()
+    }
+
+    /// Whether everything was told, or is lost.
+    pub fn is_done(&self) -> bool {
+        self.lines.iter().all(|line| line.untold() == 0)
+    }
+
+    /// What has not been told.
+    pub fn left(&self) -> Vec<Left> {
+        let left = |line: &Line| Left { hook: line.definition.name.clone(), count: line.untold() };
+        self.lines.iter().map(left).filter(|left| left.count > 0).collect()
+    }
+
+    /// The hook of an id.
+    pub fn definition(&self, HookId(at): HookId) -> Option<&HookDefinition> {
+        self.lines.get(at).map(|line| &line.definition)
+    }
+}
+
+impl HookDefinition {
+    /// Whether it is to be told this.
+    pub fn wants(&self, happening: &Happening) -> bool {
+        let about = self.services.is_empty() || self.services.contains(&happening.service);
+        about && self.events.contains(&happening.event)
+    }
+
+    const fn tries_max(&self) -> u32 {
+        match self.target {
+            HookTarget::Webhook { .. } => HOOK_TRIES_MAX,
+            HookTarget::Command(_) => HOOK_COMMAND_TRIES_MAX,
+            // A notification that comes late helps nobody.
+            HookTarget::Desktop => 1,
+        }
+    }
+}
+
+impl Line {
+    fn new(definition: HookDefinition) -> Self {
+        Self {
+            definition,
+            queue: VecDeque::new(),
+            stage: Stage::Idle,
+            quiet: BTreeMap::new(),
+            dropped: 0,
+            failing: None,
+        }
+    }
+
+    /// The first of its kind goes at once; what follows soon is told together.
+    fn take(&mut self, now: Time, happening: Happening) {
+        let key = (happening.service.clone(), happening.event);
+        let mut delivery = Delivery { happening, count: 1, dropped: 0 };
+        if let Some(quiet) = self.quiet.get_mut(&key).filter(|quiet| quiet.until > now) {
+            delivery.count += quiet.held.as_ref().map_or(0, |held| held.count);
+            quiet.held = Some(delivery);
+            return;
+        }
+        // One that was due is not behind the new one.
+        let before = self.quiet.insert(key, Quiet { until: now + HOOK_QUIET, held: None });
+        delivery.count += before.and_then(|quiet| quiet.held).map_or(0, |held| held.count);
+        self.push(now, delivery);
+    }
+
+    /// Queues what was held for long enough.
+    fn release(&mut self, now: Time) {
+        if self.quiet.values().all(|quiet| quiet.until > now) {
+            return;
+        }
+        let due = |_: &(String, HookEvent), quiet: &mut Quiet| quiet.until <= now;
+        for (key, quiet) in self.quiet.extract_if(.., due).collect::<Vec<_>>() {
+            if let Some(held) = quiet.held {
+                self.quiet.insert(key, Quiet { until: now + HOOK_QUIET, held: None });
+                self.push(now, held);
+            }
+        }
+    }
+
+    /// At the bound the oldest goes, but for the one that is being told.
+    fn push(&mut self, now: Time, delivery: Delivery) {
+        if self.queue.len() >= HOOK_QUEUE_LEN_MAX {
+            let oldest = usize::from(!matches!(self.stage, Stage::Idle));
+            if let Some(lost) = self.queue.remove(oldest) {
+                self.dropped += lost.delivery.count + lost.delivery.dropped;
+            }
+        }
+        self.queue.push_back(Waiting { delivery, since: now });
+    }
+
+    /// What is to be told now.
+    fn next(&mut self, now: Time) -> Option<Delivery> {
+        let tries = match self.stage {
+            Stage::Idle => 1,
+            Stage::Pausing { tries, until } if until <= now => tries + 1,
+            Stage::Out { .. } | Stage::Pausing { .. } => return None,
+        };
+        let front = self.queue.front_mut()?;
+        front.delivery.dropped += std::mem::take(&mut self.dropped);
+        self.stage = Stage::Out { tries };
+        Some(front.delivery.clone())
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let pause = match self.stage {
+            Stage::Pausing { until, .. } => Some(until),
+            Stage::Idle | Stage::Out { .. } => None,
+        };
+        self.quiet.values().map(|quiet| quiet.until).chain(pause).min()
+    }
+
+    fn delivered(&mut self, effects: &mut Vec<Effect>) {
+        if !matches!(self.stage, Stage::Out { .. }) {
+            return;
+        }
+        self.stage = Stage::Idle;
+        self.queue.pop_front();
+        if let Some(lost) = self.failing.take() {
+            let hook = self.definition.name.clone();
+            effects.push(Effect::Tell(Notice::Works { hook, lost }));
+        }
+    }
+
+    fn failed(&mut self, now: Time, failure: Failure, jitter: f64, effects: &mut Vec<Effect>) {
+        let Stage::Out { tries } = self.stage else { return };
+        let Some(front) = self.queue.front() else { return };
+        let wait = pause_after(tries, failure.after, jitter);
+        let in_time = now.since(front.since) + wait <= HOOK_AGE_MAX;
+        let again = failure.again && tries < self.definition.tries_max() && in_time;
+        let hook = self.definition.name.clone();
+        let Happening { event, service, .. } = &front.delivery.happening;
+        let (event, service) = (*event, service.clone());
+        if self.failing.is_none() {
+            self.failing = Some(0);
+            effects.push(Effect::Tell(Notice::Failed {
+                hook: hook.clone(),
+                event,
+                service: service.clone(),
+                why: failure.why.clone(),
+                again_in: again.then_some(wait),
+            }));
+        }
+        if again {
+            self.stage = Stage::Pausing { tries, until: now + wait };
+            return;
+        }
+        self.stage = Stage::Idle;
+        if let Some(Waiting { delivery, .. }) = self.queue.pop_front() {
+            let Delivery { count, dropped, .. } = delivery;
+            self.dropped += count + dropped;
+            self.failing = self.failing.map(|lost| lost + count);
+            let why = failure.why;
+            effects.push(Effect::Tell(Notice::Lost { hook, event, service, why, count }));
+        }
+    }
+
+    /// Nothing is held back any more.
+    fn close(&mut self, now: Time) {
+        for quiet in std::mem::take(&mut self.quiet).into_values() {
+            if let Some(held) = quiet.held {
+                self.push(now, held);
+            }
+        }
+        if let Stage::Pausing { until, .. } = &mut self.stage {
+            *until = now;
+        }
+    }
+
+    fn untold(&self) -> u64 {
+        let queued = self.queue.iter().map(|waiting| waiting.delivery.count);
+        let held = self.quiet.values().filter_map(|quiet| quiet.held.as_ref());
+        queued.chain(held.map(|held| held.count)).sum()
+    }
+}
+
+/// The wait after so many tries: doubled each time, with up to half on top, and at least what the
+/// receiver asks for.
+fn pause_after(tries: u32, asked: Option<Duration>, jitter: f64) -> Duration {
+    let doublings = tries.saturating_sub(1).min(16);
+    let grown = HOOK_RETRY_DELAY.saturating_mul(1 << doublings).min(HOOK_RETRY_DELAY_MAX);
+    grown.mul_f64(1.0 + jitter / 2.0).max(asked.unwrap_or_default().min(HOOK_RETRY_AFTER_MAX))
+}

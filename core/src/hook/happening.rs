@@ -1,0 +1,156 @@
+//! Which events of a service hooks are told, and what is said of them.
+
+use std::collections::BTreeMap;
+
+use super::HookEvent;
+use crate::service::{Ending, Event, Exit};
+use crate::time::{Stamp, show_duration};
+
+/// Something that hooks are told of one service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Happening {
+    /// What happened.
+    pub event: HookEvent,
+    /// The name of the service.
+    pub service: String,
+    /// When.
+    pub time: Stamp,
+    /// The process that it happened to, or the new one after a restart.
+    pub pid: Option<u32>,
+    /// How the last process ended.
+    pub exit: Option<Exit>,
+    /// Why, where that is known.
+    pub reason: Option<String>,
+    /// Restarts of every kind so far.
+    pub restarts: u64,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// What has to be remembered of each service to know what its next event means. Grows by one small
+/// entry for each name of a service.
+#[derive(Debug, Default)]
+pub struct Stories(BTreeMap<String, Story>);
+
+#[derive(Debug, Default)]
+struct Story {
+    pid: Option<u32>,
+    exit: Option<Exit>,
+    restarts: u64,
+    has_run: bool,
+    /// Why a restart was asked for that is not done yet.
+    asked: Option<String>,
+}
+
+impl Stories {
+    /// What is to be told of an event; mostly nothing. `title` is how people call the service.
+    pub fn hear(
+        &mut self,
+        time: Stamp,
+        service: &str,
+        title: &str,
+        event: &Event,
+    ) -> Vec<Happening> {
+        if !self.0.contains_key(service) {
+            self.0.insert(service.to_owned(), Story::default());
+        }
+        let Some(story) = self.0.get_mut(service) else { return Vec::new() };
+        let told = story.hear(title, event);
+        let happening = |(event, reason, message): (HookEvent, Option<String>, String)| Happening {
+            event,
+            service: service.to_owned(),
+            time,
+            pid: story.pid,
+            exit: story.exit,
+            reason,
+            restarts: story.restarts,
+            message,
+        };
+        told.into_iter().map(happening).collect()
+    }
+}
+
+type Told = (HookEvent, Option<String>, String);
+
+impl Story {
+    fn hear(&mut self, title: &str, event: &Event) -> Vec<Told> {
+        let said = || event.message(title);
+        match event {
+            Event::Started { pid, restarts, .. } => {
+                (self.pid, self.restarts, self.has_run) = (Some(*pid), *restarts, true);
+                let restarted = self.asked.take().map(|reason| {
+                    let message = format!("{title} was restarted (pid {pid}): {reason}");
+                    (HookEvent::Restarted, Some(reason), message)
+                });
+                restarted.into_iter().collect()
+            }
+            Event::Exited { pid, exit, ending, .. } if is_crash(ending) => {
+                (self.pid, self.exit) = (pid.or(self.pid), Some(*exit));
+                vec![(HookEvent::Crash, Some(ending.to_string()), said())]
+            }
+            Event::SpawnFailed(failure) => {
+                let crash = (HookEvent::Crash, Some(failure.message.clone()), said());
+                self.pid = None;
+                // What never ran and cannot run is not tried again, and no other event says so.
+                let is_hopeless = failure.permanent && !self.has_run && self.asked.is_none();
+                let gave_up = is_hopeless.then(|| {
+                    let message = format!("{title} is not tried again: {}", failure.message);
+                    (HookEvent::GaveUp, Some(failure.message.clone()), message)
+                });
+                [crash].into_iter().chain(gave_up).collect()
+            }
+            Event::CrashLoop { crashes, window, .. } => {
+                let reason = format!("{crashes} crashes within {}", show_duration(*window));
+                vec![(HookEvent::CrashLoop, Some(reason), said())]
+            }
+            Event::GaveUp { last, .. } => {
+                self.asked = None;
+                vec![(HookEvent::GaveUp, Some(last.to_string()), said())]
+            }
+            Event::Recovered { .. } => vec![(HookEvent::Recovered, None, said())],
+            Event::RestartRequested { reason, .. } => {
+                self.asked = Some(reason.clone());
+                Vec::new()
+            }
+            // The restart that was asked for does not come.
+            Event::SwapFailed { .. } | Event::Stopped(_) => {
+                self.asked = None;
+                Vec::new()
+            }
+            Event::Exited { exit, .. } => {
+                self.exit = Some(*exit);
+                Vec::new()
+            }
+            Event::Adopted { pid, .. } => {
+                (self.pid, self.has_run) = (Some(*pid), true);
+                Vec::new()
+            }
+            Event::Wished(_)
+            | Event::Health(_)
+            | Event::CandidateStarted { .. }
+            | Event::SpareStarted { .. }
+            | Event::Replacing { .. }
+            | Event::ExitingForRestart { .. }
+            | Event::Throttled { .. }
+            | Event::Restarting { .. }
+            | Event::Escalating { .. } => Vec::new(),
+        }
+    }
+}
+
+/// Whether an instance ended by itself, and not well.
+const fn is_crash(ending: &Ending) -> bool {
+    match ending {
+        Ending::Crash { .. }
+        | Ending::Killed { .. }
+        | Ending::SpawnFailed(_)
+        | Ending::HandshakeFailed(_)
+        | Ending::HealthFailed(_) => true,
+        Ending::Clean
+        | Ending::RestartRequested
+        | Ending::StoppedByUser
+        | Ending::Replaced
+        | Ending::Unused
+        | Ending::DiedOfProbe => false,
+    }
+}

@@ -1,0 +1,32 @@
+//! What somebody wants of a service: told, and on disk, before it is done.
+
+use serde_json::json;
+
+use super::event::Parts;
+use crate::audit::Level;
+
+/// A start or a stop that somebody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Whether it is to be up.
+    pub up: bool,
+    /// The process that is to be stopped.
+    pub pid: Option<u32>,
+    /// Why.
+    pub reason: String,
+}
+
+impl Wish {
+    pub(super) fn parts(&self, title: &str) -> Parts {
+        let (event_type, word) = match self.up {
+            true => ("server_start_requested", "start"),
+            false => ("server_stop_requested", "stop"),
+        };
+        (
+            Level::Info,
+            event_type,
+            format!("{title}: {word} requested: {}", self.reason),
+            vec![("reason", json!(self.reason)), ("pid", json!(self.pid))],
+        )
+    }
+}

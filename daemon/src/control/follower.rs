@@ -1,0 +1,223 @@
+//! Following from the other end: server-sent events of running afresh processes, as they come.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use afresh_core::control::{Gap, LogLine, Position, ToldEvent};
+use afresh_core::limits::{
+    CONTROL_ANSWER_BYTES_MAX, CONTROL_ASKS_MAX, FOLLOW_POLL_INTERVAL, FOLLOW_TRIES_MAX,
+};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::client::{ControlError, Target, block_on, broken, is_gone, refused, request, strange};
+use super::wire::next_bytes;
+use crate::os::{Asked, Signals, Sink};
+
+/// What is heard of an afresh that is followed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Followed {
+    /// Something has happened.
+    Event(ToldEvent),
+    /// Some of what has happened is missing here.
+    Gap(Gap),
+}
+
+/// What was found, and whose it is.
+type Found<T> = (usize, Result<T, ControlError>);
+
+/// What a follower does when all services have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It ends too.
+    Leave,
+    /// It waits until it is told to end.
+    Stay,
+}
+
+/// Follows the lines of services, each from a number on, until all of them have ended, the reader of
+/// our stdout has gone, or somebody wants us to end.
+pub fn follow(
+    targets: Vec<(Target, u64)>,
+    at_end: AtEnd,
+    print: impl FnMut(usize, LogLine) -> io::Result<()>,
+) -> Result<(), ControlError> {
+    block_on(async {
+        let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
+        let mut followers = JoinSet::new();
+        for (at, (target, since)) in targets.into_iter().enumerate() {
+            let sender = sender.clone();
+            followers.spawn(async move {
+                let ended = follow_lines(at, &target, since, &sender).await;
+                tell_end(at, ended, &sender).await;
+            });
+        }
+        drop(sender);
+        pass_on(found, at_end, print).await
+    })
+}
+
+/// Follows what happens in afresh processes, each from a position on. A connection that breaks is made
+/// again, and goes on where it was, for as long as somebody listens.
+pub fn follow_events(
+    from: Vec<(PathBuf, Position)>,
+    print: impl FnMut(usize, Followed) -> io::Result<()>,
+) -> Result<(), ControlError> {
+    block_on(async {
+        let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
+        let mut followers = JoinSet::new();
+        for (at, (socket, position)) in from.into_iter().enumerate() {
+            let sender = sender.clone();
+            followers.spawn(async move {
+                let ended = follow_told(at, &socket, position, &sender).await;
+                tell_end(at, ended, &sender).await;
+            });
+        }
+        drop(sender);
+        pass_on(found, AtEnd::Leave, print).await
+    })
+}
+
+async fn follow_lines(
+    at: usize,
+    target: &Target,
+    since: u64,
+    found: &mpsc::Sender<Found<LogLine>>,
+) -> Result<(), ControlError> {
+    let path = target.path(&format!("logs?follow=true&since={since}"));
+    stream((&target.socket, &path, &[]), (at, found), |event| event.read(&target.socket)).await
+}
+
+async fn follow_told(
+    at: usize,
+    socket: &Path,
+    mut position: Position,
+    found: &mpsc::Sender<Found<Followed>>,
+) -> Result<(), ControlError> {
+    let mut tries = 0;
+    loop {
+        let known = [("last-event-id", position.to_string())];
+        let asked = (socket, "/v1/events?follow=true", &known[..]);
+        let ended = stream(asked, (at, found), |event| {
+            if let Some(known) = Position::parse(&event.id) {
+                position = known;
+                tries = 0;
+            }
+            Ok(match event.kind.as_str() {
+                "gap" => Followed::Gap(event.read(socket)?),
+                _ => Followed::Event(event.read(socket)?),
+            })
+        })
+        .await;
+        match ended {
+            Err(ControlError::Broken { .. }) if tries < FOLLOW_TRIES_MAX => tries += 1,
+            // It has gone meanwhile.
+            Err(ControlError::Connect { source, .. }) if tries > 0 && is_gone(&source) => {
+                return Ok(());
+            }
+            ended => return ended,
+        }
+        sleep(FOLLOW_POLL_INTERVAL).await;
+    }
+}
+
+/// The end of an afresh is the end of what it tells, however it ended.
+async fn tell_end<T>(at: usize, ended: Result<(), ControlError>, found: &mpsc::Sender<Found<T>>) {
+    match ended {
+        Ok(()) | Err(ControlError::Broken { .. }) => {}
+        Err(error) => drop(found.send((at, Err(error))).await),
+    }
+}
+
+/// Hands on what comes.
+async fn pass_on<T>(
+    mut found: mpsc::Receiver<Found<T>>,
+    at_end: AtEnd,
+    mut print: impl FnMut(usize, T) -> io::Result<()>,
+) -> Result<(), ControlError> {
+    let mut signals = Signals::listen().map_err(ControlError::Runtime)?;
+    let sink = Sink::stdout();
+    let mut goes_on = true;
+    loop {
+        tokio::select! {
+            next = found.recv(), if goes_on => match next {
+                None if at_end == AtEnd::Leave => return Ok(()),
+                None => goes_on = false,
+                Some((at, Ok(it))) => print(at, it).map_err(ControlError::Print)?,
+                Some((_, Err(error))) => return Err(error),
+            },
+            asked = signals.next() => if !matches!(asked, Asked::Restart(_)) {
+                return Ok(());
+            },
+            // Nothing tells us that the reader of what is quiet has gone.
+            () = sleep(FOLLOW_POLL_INTERVAL) => {
+                if sink.as_ref().is_none_or(Sink::is_closed) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// One server-sent event.
+#[derive(Debug, Default)]
+struct Event {
+    kind: String,
+    id: String,
+    data: String,
+}
+
+impl Event {
+    /// What it brings.
+    fn read<T: DeserializeOwned>(&self, socket: &Path) -> Result<T, ControlError> {
+        serde_json::from_str(&self.data).map_err(|_| strange(socket))
+    }
+
+    /// Takes a line, and says whether it was the last one.
+    fn take(&mut self, line: &str) -> bool {
+        match line.split_once(": ") {
+            Some(("event", kind)) => self.kind = kind.to_owned(),
+            Some(("id", id)) => self.id = id.to_owned(),
+            Some(("data", data)) => self.data = data.to_owned(),
+            // A sign of life.
+            _ => {}
+        }
+        line.is_empty() && !self.data.is_empty()
+    }
+}
+
+/// Asks for events, and hands on what each brings, until nobody takes it or there are no more.
+async fn stream<T>(
+    (socket, path, headers): (&Path, &str, &[(&str, String)]),
+    (at, found): (usize, &mpsc::Sender<Found<T>>),
+    mut read: impl FnMut(&Event) -> Result<T, ControlError>,
+) -> Result<(), ControlError> {
+    request(socket, ("GET", path), headers, String::new(), async |response| {
+        if !response.status().is_success() {
+            return Err(refused(socket, response).await);
+        }
+        let mut body = response.into_body();
+        let (mut text, mut event) = (Vec::new(), Event::default());
+        while let Some(bytes) = next_bytes(&mut body).await {
+            text.extend_from_slice(&bytes.map_err(|source| broken(socket, source))?);
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                let line = std::str::from_utf8(&line).map_err(|_| strange(socket))?;
+                if !event.take(line.trim_end()) {
+                    continue;
+                }
+                let it = read(&std::mem::take(&mut event))?;
+                if found.send((at, Ok(it))).await.is_err() {
+                    return Ok(());
+                }
+            }
+            if text.len() > CONTROL_ANSWER_BYTES_MAX {
+                return Err(strange(socket));
+            }
+        }
+        Ok(())
+    })
+    .await
+}

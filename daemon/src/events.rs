@@ -1,0 +1,62 @@
+//! What has happened in this process, as the control API tells it. Bounded, in memory only; whoever adds
+//! to it never waits for whoever reads it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use afresh_core::audit::Record;
+use afresh_core::control::{EventRing, Position, Taken};
+use tokio::sync::watch;
+
+use crate::output::now;
+
+/// The last events of this process. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Events(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    ring: Mutex<EventRing>,
+    /// The number of the newest event.
+    newest: watch::Sender<u64>,
+}
+
+impl Events {
+    /// Nothing has happened yet. The name of the run is of the time and the process: no two are alike.
+    pub(crate) fn new() -> Self {
+        let millis = (now().unix_seconds() * 1e3) as u64;
+        let run = format!("{millis:x}{:x}", std::process::id());
+        let newest = watch::Sender::new(0);
+        Self(Arc::new(Shared { ring: Mutex::new(EventRing::new(run)), newest }))
+    }
+
+    /// Remembers a record.
+    pub(crate) fn push(&self, record: &Record) {
+        let newest = self.ring().push(record, now());
+        self.0.newest.send_replace(newest);
+    }
+
+    /// What the events are counted under.
+    pub(crate) fn run(&self) -> String {
+        self.ring().run().to_owned()
+    }
+
+    /// The number of the newest event; changes when there is a newer one.
+    pub(crate) fn newest(&self) -> watch::Receiver<u64> {
+        self.0.newest.subscribe()
+    }
+
+    /// Some events after a position.
+    pub(crate) fn after(&self, position: &Position, service: Option<&str>, max: usize) -> Taken {
+        self.ring().after(position, service, max)
+    }
+
+    /// All events after a position, as JSON.
+    pub(crate) fn page(&self, position: &Position, service: Option<&str>) -> String {
+        self.ring().page(position, service)
+    }
+
+    fn ring(&self) -> MutexGuard<'_, EventRing> {
+        // Nothing in here can be left half done.
+        self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

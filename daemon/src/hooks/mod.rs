@@ -1,0 +1,308 @@
+//! Tells hooks what happens to services, in a task of its own: the loop hands an event over and goes on.
+//!
+//! ```text
+//!   the loop ──told, never waits──▶ queue ──▶ teller: core's machine ──▶ one task for each delivery
+//!      ▲                                          └──▶ log and trail              │
+//!      └──────────── commands are run by the loop, which owns all processes ◀─────┘
+//! ```
+
+mod post;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use afresh_core::audit::{Level, Record};
+use afresh_core::hook::{
+    About, Deliveries, Delivery, Effect, Failure, Happening, HookDefinition, HookEvent, HookId,
+    Input, Stories,
+};
+use afresh_core::limits::{HOOK_EVENTS_MAX, HOOKS_CLOSE_WAIT};
+use afresh_core::service::Event;
+use afresh_core::time::Time;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use self::post::Post;
+use crate::http::Client;
+use crate::os;
+use crate::output::{Output, now};
+use crate::process::{Processes, StartError};
+use crate::run_briefly::{BriefRunner, Briefs};
+use crate::store::trail::Trail;
+use crate::supervise::seed;
+
+/// Which hooks there are, and what they are told with.
+#[derive(Clone, Debug, Default)]
+pub struct HookSetup {
+    /// The hooks.
+    pub definitions: Vec<HookDefinition>,
+    /// The folder that commands start in.
+    pub cwd: PathBuf,
+    /// The environment of commands, which get the event and the service besides.
+    pub env: Vec<(OsString, OsString)>,
+    /// A file of root certificates for `https`, in place of the system's: `SSL_CERT_FILE`.
+    pub certificates: Option<PathBuf>,
+    /// The folder that afresh works for.
+    pub workspace: Option<PathBuf>,
+    /// afresh's version.
+    pub version: &'static str,
+}
+
+/// Where hooks speak of themselves.
+pub(crate) struct Mouth {
+    pub(crate) stderr: Output,
+    pub(crate) trail: Trail,
+    pub(crate) logger: &'static str,
+}
+
+/// The loop's end of the hooks.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    stories: Stories,
+    events: Option<mpsc::Sender<Happening>>,
+    /// Events that found no place, which cannot be told any more.
+    lost: u64,
+    /// The newest, and earlier ones that have not ended yet.
+    tellers: JoinSet<()>,
+}
+
+impl Hooks {
+    /// Starts the task that tells these hooks; without hooks there is none. What earlier ones were not
+    /// told yet they still are, within the time that an end gives them.
+    pub(crate) fn start(&mut self, setup: HookSetup, briefs: BriefRunner, mouth: Mouth) {
+        self.events = None;
+        while self.tellers.try_join_next().is_some() {}
+        if setup.definitions.is_empty() {
+            return;
+        }
+        let (events, inbox) = mpsc::channel(HOOK_EVENTS_MAX);
+        let definitions = setup.definitions.clone();
+        let teller = Teller {
+            deliveries: Deliveries::new(definitions, seed()),
+            start: Instant::now(),
+            inbox,
+            under_way: JoinSet::new(),
+            whose: BTreeMap::new(),
+            post: Arc::new(Post::new(setup, briefs)),
+            mouth,
+        };
+        self.tellers.spawn(teller.run());
+        self.events = Some(events);
+    }
+
+    /// Hands an event of a service over. Never waits.
+    pub(crate) fn told(&mut self, service: &str, title: &str, event: &Event) {
+        let Some(events) = &self.events else { return };
+        for happening in self.stories.hear(now(), service, title, event) {
+            if events.try_send(happening).is_err() {
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// Nothing more will happen. The tasks end when all is told, or when its time is over; somebody has
+    /// to run commands for them meanwhile. Also says how many events were lost on the way.
+    pub(crate) fn close(&mut self) -> (JoinSet<()>, u64) {
+        self.events = None;
+        (std::mem::take(&mut self.tellers), self.lost)
+    }
+}
+
+/// What became of one delivery.
+type Told = (HookId, Result<(), Failure>);
+
+/// Owns the machine, and does what it says.
+struct Teller {
+    deliveries: Deliveries,
+    start: Instant,
+    inbox: mpsc::Receiver<Happening>,
+    /// One for each hook at most.
+    under_way: JoinSet<Told>,
+    whose: BTreeMap<Id, HookId>,
+    post: Arc<Post>,
+    mouth: Mouth,
+}
+
+impl Teller {
+    async fn run(mut self) {
+        let mut ends_at: Option<Instant> = None;
+        while ends_at.is_none() || !self.deliveries.is_done() {
+            let wakeup = self.deliveries.next_wakeup().map(|at| self.start + at.since_start());
+            let input = tokio::select! {
+                happening = self.inbox.recv(), if ends_at.is_none() => match happening {
+                    Some(happening) => Input::Happened(happening),
+                    None => {
+                        ends_at = Some(Instant::now() + HOOKS_CLOSE_WAIT);
+                        Input::Close
+                    }
+                },
+                Some(done) = self.under_way.join_next_with_id() => match self.outcome(done) {
+                    Some(input) => input,
+                    None => continue,
+                },
+                () = at(wakeup) => Input::Wakeup,
+                () = at(ends_at) => break,
+            };
+            let now = Time::after_start(self.start.elapsed());
+            for effect in self.deliveries.handle(now, input) {
+                self.perform(effect);
+            }
+        }
+        self.name_the_rest();
+        self.under_way.shutdown().await;
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Deliver(hook, delivery) => {
+                let Some(definition) = self.deliveries.definition(hook).cloned() else { return };
+                let post = Arc::clone(&self.post);
+                let task = self
+                    .under_way
+                    .spawn(async move { (hook, post.deliver(&definition, &delivery).await) });
+                self.whose.insert(task.id(), hook);
+            }
+            Effect::Tell(notice) => {
+                let record = notice.record(self.mouth.logger);
+                if notice.is_said() {
+                    self.mouth.stderr.log(&record.message);
+                }
+                self.mouth.trail.append(record);
+            }
+        }
+    }
+
+    fn outcome(&mut self, done: Result<(Id, Told), tokio::task::JoinError>) -> Option<Input> {
+        match done {
+            Ok((id, (hook, outcome))) => {
+                self.whose.remove(&id);
+                Some(match outcome {
+                    Ok(()) => Input::Delivered(hook),
+                    Err(failure) => Input::Failed(hook, failure),
+                })
+            }
+            Err(broken) => {
+                let hook = self.whose.remove(&broken.id())?;
+                let why = "afresh itself failed; please report it".to_owned();
+                Some(Input::Failed(hook, Failure { why, again: false, after: None }))
+            }
+        }
+    }
+
+    /// What could not be told before the end.
+    fn name_the_rest(&self) {
+        for left in self.deliveries.left() {
+            let events = match left.count {
+                1 => "an event".to_owned(),
+                count => format!("{count} events"),
+            };
+            let message = format!("hook `{}` is never told of {events}: afresh ends", left.hook);
+            self.mouth.stderr.log(&message);
+            self.mouth.trail.append(Record {
+                level: Level::Error,
+                logger: self.mouth.logger.to_owned(),
+                message,
+                event_type: "hook_event_lost",
+                props: vec![("hook", left.hook.into()), ("count", left.count.into())],
+            });
+        }
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Why a hook could not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum TryHookError {
+    /// There is none of that name.
+    #[error("there is no hook `{0}`")]
+    Unknown(String),
+    /// The event loop could not be made.
+    #[error("cannot set up the event loop")]
+    Runtime(#[source] std::io::Error),
+    /// The process layer could not be set up.
+    #[error("cannot set up process supervision")]
+    Processes(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It does not work.
+    #[error("hook `{hook}` was not told: {why}")]
+    Failed {
+        /// Its name.
+        hook: String,
+        /// Why.
+        why: String,
+    },
+}
+
+impl From<StartError> for TryHookError {
+    fn from(error: StartError) -> Self {
+        Self::Processes(Box::new(error))
+    }
+}
+
+/// Tells one hook an event that did not happen, once, to see whether it works.
+pub fn try_hook(setup: HookSetup, name: &str) -> Result<(), TryHookError> {
+    let found = setup.definitions.iter().find(|definition| definition.name == name);
+    let definition = found.cloned().ok_or_else(|| TryHookError::Unknown(name.to_owned()))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(TryHookError::Runtime)?;
+    let outcome = runtime.block_on(async {
+        let mut processes = Processes::start()?;
+        let mut briefs = Briefs::new();
+        let post = Post::new(setup, briefs.runner());
+        let delivery = example(&definition);
+        let mut told = std::pin::pin!(post.deliver(&definition, &delivery));
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut told => break outcome,
+                report = processes.next() => briefs.hear(report),
+                step = briefs.next() => briefs.react(&mut processes, step),
+            }
+        };
+        processes.shutdown().await;
+        let failed =
+            |failure: Failure| TryHookError::Failed { hook: name.to_owned(), why: failure.why };
+        outcome.map_err(failed)
+    });
+    // A look-up of a name may hang for as long as the system likes.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn example(definition: &HookDefinition) -> Delivery {
+    let event = definition.events.first().copied().unwrap_or(HookEvent::Crash);
+    let happening = Happening {
+        event,
+        service: definition.services.first().cloned().unwrap_or_else(|| "example".to_owned()),
+        time: now(),
+        pid: None,
+        exit: None,
+        reason: Some("a test".to_owned()),
+        restarts: 0,
+        message: format!("this is a test of the hook `{}`; nothing happened", definition.name),
+    };
+    Delivery { happening, count: 1, dropped: 0 }
+}
+
+impl HookSetup {
+    fn about(&self) -> About {
+        About {
+            host: os::host_name(),
+            workspace: self.workspace.as_ref().map(|path| path.display().to_string()),
+            version: self.version.to_owned(),
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.certificates.clone())
+    }
+}

@@ -1,0 +1,153 @@
+//! Puts the file of a [`Installation`] in its place, takes it away, and runs the commands of its manager.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use afresh_core::hook::excerpt;
+use afresh_core::install::{Manager, Step};
+use afresh_core::limits::{HOOK_COMMAND_BYTES_MAX, INSTALL_COMMAND_WAIT, INSTALL_FILE_BYTES_MAX};
+use afresh_core::service::Exit;
+
+use crate::os;
+use crate::process::{Command, Processes};
+use crate::run_briefly::{Brief, BriefEnding, run_briefly};
+use crate::store::chain;
+use crate::store::replace::{ReplaceFileError, replace_file};
+
+/// Who starts programs with this machine, and where it looks for them.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// Who.
+    pub manager: Manager,
+    /// The folder of the user's files for it.
+    pub folder: PathBuf,
+    /// The number of the user.
+    pub user: u32,
+}
+
+/// Why a file was not put in its place, or taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallFileError {
+    /// It cannot be read.
+    #[error("cannot read `{path}`")]
+    Read {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// It cannot be written.
+    #[error("cannot write `{path}`")]
+    Write {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: ReplaceFileError,
+    },
+    /// It cannot be removed.
+    #[error("cannot remove `{path}`")]
+    Remove {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Home {
+    /// None where afresh knows of nobody who starts programs. `variable` gives those variables that are
+    /// absolute paths; `home` is the user's folder.
+    pub fn find(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<Self> {
+        let (manager, user) = os::manager()?;
+        let folder = match manager {
+            Manager::Systemd => {
+                let config = variable("XDG_CONFIG_HOME").or_else(|| Some(home?.join(".config")))?;
+                config.join("systemd/user")
+            }
+            Manager::Launchd => home?.join("Library/LaunchAgents"),
+        };
+        Some(Self { manager, folder, user })
+    }
+}
+
+/// What is in a file; none where there is none. Of a large one only the beginning, which is not ours.
+pub fn read_installed(path: &Path) -> Result<Option<Vec<u8>>, InstallFileError> {
+    let mut bytes = Vec::new();
+    let read = os::open_to_read(path)
+        .and_then(|file| file.take(INSTALL_FILE_BYTES_MAX).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(InstallFileError::Read { path: path.to_owned(), source }),
+    }
+}
+
+/// Writes the file, and the folder above it where that is missing.
+pub fn write_installed(path: &Path, text: &str) -> Result<(), InstallFileError> {
+    replace_file(path, text.as_bytes())
+        .map_err(|source| InstallFileError::Write { path: path.to_owned(), source })
+}
+
+/// Removes the file.
+pub fn remove_installed(path: &Path) -> Result<(), InstallFileError> {
+    fs::remove_file(path)
+        .map_err(|source| InstallFileError::Remove { path: path.to_owned(), source })
+}
+
+/// Runs the commands one after the other, and says what failed; after one that must not fail, the others
+/// are left out.
+pub fn run_steps(
+    steps: &[Step],
+    env: &[(OsString, OsString)],
+    mut said: impl FnMut(&Step, Result<(), String>),
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return steps.iter().for_each(|step| said(step, Err(error.to_string()))),
+    };
+    runtime.block_on(async {
+        let mut processes = match Processes::start() {
+            Ok(processes) => processes,
+            Err(error) => return steps.iter().for_each(|step| said(step, Err(chain(&error)))),
+        };
+        for step in steps {
+            let outcome = run_step(&mut processes, step, env).await;
+            let ends = step.must && outcome.is_err();
+            said(step, outcome);
+            if ends {
+                break;
+            }
+        }
+        processes.shutdown().await;
+    });
+}
+
+async fn run_step(
+    processes: &mut Processes,
+    step: &Step,
+    env: &[(OsString, OsString)],
+) -> Result<(), String> {
+    let argv = step.command.iter().map(OsString::from).collect();
+    let brief = Brief {
+        command: Command { argv, cwd: Some("/".into()), env: env.to_vec() },
+        stdin: Vec::new(),
+        time_max: INSTALL_COMMAND_WAIT,
+        output_bytes_max: HOOK_COMMAND_BYTES_MAX,
+    };
+    let outcome = run_briefly(processes, vec![brief]).await.pop();
+    match outcome.map(|outcome| (outcome.ending, excerpt(&outcome.stderr))) {
+        Some((BriefEnding::Exited(Exit::Code(0)), _)) => Ok(()),
+        Some((BriefEnding::Exited(exit), said)) if said.is_empty() => Err(format!("it {exit}")),
+        Some((BriefEnding::Exited(exit), said)) => Err(format!("it {exit}: {said}")),
+        Some((BriefEnding::SpawnFailed(failure), _)) => Err(failure.message),
+        Some((BriefEnding::TimedOut, _)) => Err("it has not ended in time".to_owned()),
+        Some((BriefEnding::TooMuchOutput, _)) => Err("it prints too much".to_owned()),
+        None => Err("it was not run".to_owned()),
+    }
+}
