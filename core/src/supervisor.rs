@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::id::ServiceId;
+use crate::id::{Generation, ServiceId};
 use crate::service::{Effect, Input, Service};
 use crate::time::Time;
 
@@ -18,6 +18,13 @@ impl Supervisor {
         let id = ServiceId(u32::try_from(self.services.len()).expect("fewer than 2^32 services"));
         self.services.insert(id, service);
         id
+    }
+
+    /// Goes on with the counts of the supervisor before, of one service.
+    pub fn resume(&mut self, id: ServiceId, generation: Generation, restarts: u64) {
+        if let Some(service) = self.services.get_mut(&id) {
+            service.resume(generation, restarts);
+        }
     }
 
     /// Hands an input to one service.

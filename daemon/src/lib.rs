@@ -3,6 +3,7 @@
 pub mod control;
 mod definition;
 mod doctor;
+mod drill;
 mod keep;
 mod logs;
 mod mcp;
@@ -18,10 +19,12 @@ mod watch;
 mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
+#[doc(hidden)]
+pub use self::drill::{Drill, drill};
 pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::os::{HOME_VARIABLE, detach, is_variable};
-pub use self::process::Command;
+pub use self::process::{AbandonedWarden, Command};
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
@@ -30,6 +33,12 @@ pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;
 /// Runs the warden on the socket that is our stdin, until the supervisor is gone.
 pub fn warden() -> std::io::Result<()> {
     process::run_warden()
+}
+
+/// The warden that keeps services in this folder of a workspace although its supervisor is gone, if
+/// there is one.
+pub fn abandoned_warden(folder: &std::path::Path) -> Option<AbandonedWarden> {
+    process::abandoned_warden(folder)
 }
 
 /// Kills one process, for the demo.

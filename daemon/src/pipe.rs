@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 
 use crate::logs::Tee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
-use crate::output::Output;
+use crate::output::{Act, Output};
+use crate::process::Earlier;
 use crate::wires::{Pipe, Source};
 
 /// How the bytes of a service appear in our own stream.
@@ -23,6 +24,19 @@ pub(crate) enum Form {
     Lines(String),
 }
 
+/// Where one stream of an instance comes from.
+pub(crate) struct Flow {
+    pub(crate) pipe: PipeReader,
+    /// What it had printed while no supervisor was there.
+    pub(crate) earlier: Option<Earlier>,
+}
+
+impl From<PipeReader> for Flow {
+    fn from(pipe: PipeReader) -> Self {
+        Self { pipe, earlier: None }
+    }
+}
+
 /// The pumps of one instance's output.
 pub(crate) struct Pumps {
     gone: watch::Sender<bool>,
@@ -32,7 +46,7 @@ pub(crate) struct Pumps {
 impl Pumps {
     /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
-        pipes: Vec<(PipeReader, Output, Tee)>,
+        flows: Vec<(Flow, Output, Tee)>,
         form: &Form,
         mut earlier: JoinSet<()>,
     ) -> Self {
@@ -43,9 +57,9 @@ impl Pumps {
             while earlier.join_next().await.is_some() {}
             drop(open);
         });
-        for (pipe, output, tee) in pipes {
+        for (flow, output, tee) in flows {
             let mut gate = gate.clone();
-            let pump = forward(pipe, output, tee, form.clone(), watch.clone());
+            let pump = forward(flow, output, tee, form.clone(), watch.clone());
             tasks.spawn(async move {
                 while gate.changed().await.is_ok() {}
                 pump.await;
@@ -71,7 +85,7 @@ impl Pumps {
 /// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
 /// process that could not be killed may hold the other end for ever.
 async fn forward(
-    pipe: PipeReader,
+    Flow { pipe, mut earlier }: Flow,
     output: Output,
     mut tee: Tee,
     form: Form,
@@ -80,16 +94,28 @@ async fn forward(
     let mut lines = Vec::new();
     loop {
         let ended = *gone.borrow_and_update();
-        match read_chunk(&pipe) {
+        let (chunk, progress) = match earlier.as_mut().and_then(Earlier::next) {
+            Some((bytes, progress)) => (Ok(bytes), Some(progress)),
+            None => {
+                // All that was written down is passed on.
+                earlier = None;
+                (read_chunk(&pipe), None)
+            }
+        };
+        match chunk {
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => {
                 tee.take(&bytes);
-                match &form {
-                    Form::Raw => output.pass(bytes).await,
+                let then = progress.map(|progress| Box::new(|| progress.note()) as Act);
+                let bytes = match &form {
+                    Form::Raw => bytes,
                     Form::Lines(prefix) => {
                         lines.extend_from_slice(&bytes);
-                        pass_lines(&mut lines, prefix, &output).await;
+                        whole_lines(&mut lines, prefix)
                     }
+                };
+                if !bytes.is_empty() || then.is_some() {
+                    output.pass_then(bytes, then).await;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
@@ -106,7 +132,7 @@ async fn forward(
         && !lines.is_empty()
     {
         lines.push(b'\n');
-        pass_lines(&mut lines, prefix, &output).await;
+        output.pass(whole_lines(&mut lines, prefix)).await;
     }
 }
 
@@ -117,7 +143,8 @@ pub(crate) fn read_chunk(pipe: &PipeReader) -> io::Result<Vec<u8>> {
     Ok(buffer[..length].to_vec())
 }
 
-async fn pass_lines(pending: &mut Vec<u8>, prefix: &str, output: &Output) {
+/// Takes the lines that are whole, each with the prefix in front.
+fn whole_lines(pending: &mut Vec<u8>, prefix: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = pending.as_slice();
     loop {
@@ -134,9 +161,7 @@ async fn pass_lines(pending: &mut Vec<u8>, prefix: &str, output: &Output) {
         rest = rest.strip_prefix(b"\n").unwrap_or(rest);
     }
     *pending = rest.to_vec();
-    if !out.is_empty() {
-        output.pass(out).await;
-    }
+    out
 }
 
 /// Reads our stdin in a thread of its own: it may be a terminal, a pipe or a file, and its flags

@@ -1,5 +1,7 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod adopt;
+mod attach;
 mod look;
 mod record;
 
@@ -21,7 +23,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
-use crate::definition::{Definition, Surroundings, Talker};
+use crate::definition::{Definition, Surroundings};
 use crate::logs::Logs;
 use crate::os::PipeWriter;
 use crate::output::now;
@@ -83,7 +85,10 @@ struct Instance {
 }
 
 impl Supervise {
-    pub(crate) fn new(processes: Processes, around: Surroundings) -> Self {
+    pub(crate) fn new(mut processes: Processes, around: Surroundings) -> Self {
+        if around.talkers.is_some() || around.stdin.is_some() {
+            processes.hold_stdin();
+        }
         Self {
             core: Supervisor::default(),
             start: Instant::now(),
@@ -111,6 +116,7 @@ impl Supervise {
             lingering_count: 0,
             past: Past::new(Logs::new(&self.sharers)),
         };
+        self.processes.introduce(id, &kept.definition.name);
         self.services.insert(id, kept);
         id
     }
@@ -265,6 +271,7 @@ impl Supervise {
     }
 
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
+        self.mark_current(service);
         match effect {
             Effect::Spawn { generation } => self.spawn(service, generation).await,
             Effect::Open { generation } => {
@@ -273,7 +280,10 @@ impl Supervise {
                 let pid = instance.map_or(0, |instance| instance.pid);
                 self.take_turn(Turn::Opens(generation, pid));
             }
-            Effect::CloseStdin { generation } => self.close_stdin(service, generation).await,
+            Effect::CloseStdin { generation } => {
+                self.processes.close_stdin(service, generation);
+                self.close_stdin(service, generation).await;
+            }
             Effect::Terminate { generation } => self.processes.terminate(service, generation),
             Effect::Kill { generation } => self.processes.kill(service, generation),
             Effect::Abandon { generation } => self.processes.abandon(service, generation),
@@ -295,34 +305,7 @@ impl Supervise {
         }
         match self.processes.spawn(service, generation, &command) {
             Ok(Stdio { stdin, stdout, stderr }) => {
-                let earlier = std::mem::take(&mut kept.lingering);
-                if earlier.is_empty() {
-                    kept.lingering_count = 0;
-                }
-                let [out_tee, err_tee] = kept.past.tees(generation);
-                let mut pumped = vec![(stderr, self.around.stderr.clone(), err_tee)];
-                let form = &kept.definition.form;
-                let (pumps, stdin) = match &self.around.talkers {
-                    Some(talkers) => {
-                        let pumps = Pumps::start(pumped, form, earlier);
-                        let talker = Talker { generation, stdin, stdout, gone: pumps.gone() };
-                        // Whoever talks lives as long as the loop.
-                        talkers.send(talker).await.ok();
-                        (pumps, None)
-                    }
-                    None => {
-                        pumped.push((stdout, self.around.stdout.clone(), out_tee));
-                        let stdin = match &self.around.stdin {
-                            // The feeder lives as long as the loop.
-                            Some(feeder) => {
-                                feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0)
-                            }
-                            None => None,
-                        };
-                        (Pumps::start(pumped, form, earlier), stdin)
-                    }
-                };
-                kept.instances.insert(generation, Instance { pid: 0, pumps, _stdin: stdin });
+                self.attach(service, generation, stdin, [stdout.into(), stderr.into()]).await;
             }
             Err(failure) => {
                 self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));

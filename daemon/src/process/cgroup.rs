@@ -52,8 +52,8 @@ impl Cgroup {
     }
 
     /// A new cgroup inside this one; `None` where that is not allowed.
-    pub(crate) fn child(&self, number: u64) -> Option<Self> {
-        let (supervisor, warden) = (std::os::unix::process::parent_id(), std::process::id());
+    pub(crate) fn child(&self, supervisor: u32, number: u64) -> Option<Self> {
+        let warden = std::process::id();
         let name = format!("afresh-{}-{supervisor}-{warden}-{number}", namespace()?);
         let path = self.path.join(name);
         fs::create_dir(&path).ok()?;
