@@ -1,6 +1,8 @@
 //! Services that outlive a killed supervisor, and the next one that takes them over.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -208,12 +210,12 @@ fn thirty_supervisors_in_a_row_are_killed_and_no_service_notices() {
 #[test]
 fn a_stop_that_was_under_way_is_finished_by_the_next_supervisor() {
     let env = TestEnv::new();
-    let services = ["a count 1 ignores-term"];
+    let services = ["a hears-term"];
     let first = supervisor(&env, "keep", &services);
-    first.wait_stdout("a | line 5", 1);
+    first.wait_stdout("a | ready", 1);
     let before = hostile(&env);
     first.signal(Signal::SIGUSR1);
-    first.wait_stderr("exiting for restart", 1);
+    first.wait_stdout("a | heard", 1);
     kill(first);
     let second = supervisor(&env, "keep", &services);
     second.wait_stdout("a | ready", 1);
@@ -353,7 +355,49 @@ fn a_second_supervisor_is_refused_while_there_is_one() {
     env.furnish(&mut command);
     let mut second = Running::start(command);
     assert_eq!(second.wait().code(), Some(1));
-    assert!(second.stderr().contains("have a supervisor"), "{}", second.stderr());
+    second.wait_stderr("have a supervisor", 1);
     assert_eq!(hostile(&env).len(), 1);
     stop(&env, first);
+}
+
+/// Visits the warden, and hears its greeting.
+fn visit(env: &TestEnv) -> UnixStream {
+    let mut socket = UnixStream::connect(folder(env).join("warden.sock")).expect("it listens");
+    let mut greeting = [0; 12];
+    socket.read_exact(&mut greeting).expect("it greets");
+    assert_eq!(&greeting[4..], b"afresh\0k");
+    socket
+}
+
+#[test]
+fn an_afresh_of_another_version_can_have_all_ended() {
+    let env = TestEnv::new();
+    let services = ["a count 1 setsid", "b count 1 ignores-term"];
+    let first = supervisor(&env, "keep", &services);
+    first.wait_stdout("| ready", 2);
+    kill(first);
+    wait_for("the warden is alone", || afresh_daemon::abandoned_warden(&folder(&env)).is_some());
+    let mut socket = visit(&env);
+    // All versions have to understand this: 9 bytes, of which the first says to end all, in 300 ms.
+    let end = [9, 0, 0, 0, 2, 0x2c, 1, 0, 0, 0, 0, 0, 0];
+    socket.write_all(&end).expect("it listens");
+    env.assert_nothing_left();
+    stop(&env, supervisor(&env, "keep", &[]));
+}
+
+#[test]
+fn a_visitor_that_says_nothing_or_nonsense_keeps_nobody_out() {
+    let env = TestEnv::new();
+    let first = supervisor(&env, "keep", &["a count 1"]);
+    first.wait_stdout("a | ready", 1);
+    let before = hostile(&env);
+    kill(first);
+    wait_for("the warden is alone", || afresh_daemon::abandoned_warden(&folder(&env)).is_some());
+    let mut nonsense = visit(&env);
+    nonsense.write_all(&[0xff; 64]).expect("it listens");
+    let silent = visit(&env);
+    let second = supervisor(&env, "keep", &["a count 1"]);
+    drop(silent);
+    assert_eq!(hostile(&env), before);
+    stop(&env, second);
 }

@@ -225,6 +225,8 @@ fn take_over(
     place: &Place,
     on_death: OnSupervisorDeath,
 ) -> io::Result<Option<Adoption>> {
+    // First of all it allows us the descriptors that we are given.
+    let mut processes = Processes::without_warden().map_err(io::Error::other)?;
     visit.wish(Wish::Adopt { protocol: PROTOCOL })?;
     let mut sockets = Vec::new();
     let next_guardian = loop {
@@ -250,7 +252,6 @@ fn take_over(
             None => bury(&mut visit, number)?,
         }
     }
-    let mut processes = Processes::without_warden().map_err(io::Error::other)?;
     let listener = (on_death == OnSupervisorDeath::Keep).then_some(listener);
     let mut keep = Keep::new(place.clone(), hold.into(), listener);
     keep.foreign_warden = Some(Pid::from_raw(visit.greeting.warden.cast_signed()));
@@ -284,6 +285,9 @@ fn ask(number: u64, socket: StdStream) -> io::Result<Option<AdoptedInstance>> {
         return Ok(None);
     };
     let descriptors = held.beside.map(|there| if there { inbox.next_fd() } else { None });
+    if descriptors.each_ref().map(Option::is_some) != held.beside {
+        return Err(io::Error::other("not all descriptors have arrived; is there a limit?"));
+    }
     Ok(Some(AdoptedInstance { number, held: *held, socket, inbox, descriptors }))
 }
 
@@ -308,5 +312,35 @@ fn or_closed(
     match descriptor {
         Some(descriptor) => Ok(descriptor),
         None => os::pipe().map(end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::super::visit::Greeting;
+    use super::*;
+    use crate::store::testing::TempDir;
+
+    #[tokio::test]
+    async fn a_warden_of_another_version_is_left_alone() {
+        let scratch = TempDir::new();
+        let place = Place::open(&scratch.join("run")).unwrap();
+        let listener = UnixListener::from(place.listen().unwrap());
+        listener.set_nonblocking(false).unwrap();
+        let warden = std::thread::spawn(move || {
+            let (socket, _) = listener.accept().unwrap();
+            let version = "9.9.9".to_owned();
+            let greeting = Greeting { protocol: u64::MAX, version, ..Greeting::default() };
+            send_all(socket.as_fd(), &greeting.to_bytes()).unwrap();
+            next_frame::<Wish>(&socket, &mut Inbox::default()).unwrap()
+        });
+        let refused = Processes::adopt(&place, OnSupervisorDeath::Keep).await;
+        let Err(AdoptError::Version { version, .. }) = refused else {
+            panic!("it is not of this version");
+        };
+        assert_eq!(version, "9.9.9");
+        assert_eq!(warden.join().unwrap(), None, "nothing is said to it");
     }
 }

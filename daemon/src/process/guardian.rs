@@ -8,6 +8,7 @@
 //! end, and tells both to the next supervisor, whose socket comes from the warden. When the warden
 //! goes too, it ends the tree and itself.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -25,9 +26,12 @@ use super::os::{self, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
 use super::wire::{Frame, Inbox, send_all, send_with};
 
+/// How a guardian is called in `ps`. Names have fifteen bytes there.
+pub(super) const GUARDIAN: &CStr = c"afresh-guardian";
+
 /// Guards until the supervisor is gone and the tree too.
 pub(super) fn guard(socket: OwnedFd, keeper: Option<Keeper>) -> io::Result<()> {
-    os::set_name(c"afresh-guardian");
+    os::set_name(GUARDIAN);
     os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let watch = ChildWatch::new()?;

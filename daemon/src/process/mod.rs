@@ -16,6 +16,19 @@
 //! and those below end what they guard. Only when all three are killed in the same instant can a
 //! grandchild stay behind.
 //!
+//! Where services are to outlive their supervisor (`on_supervisor_death = "keep"`), its death alone ends
+//! nothing:
+//!
+//! ```text
+//!   supervisor, killed     the next supervisor ── visits ──▶ warden, which listens in the workspace
+//!                              │                               │ a line to each guardian
+//!                              └── a new socket, the pipes, ◀── guardian, which takes the output
+//!                                  the output, the end          and remembers the end meanwhile
+//! ```
+//!
+//! There the guardians wait for the loss of the warden, too, before they end what they guard. In both
+//! cases the warden and the guardians hold a lock; [`Processes::enter`] waits for it.
+//!
 //! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
 mod explain;
