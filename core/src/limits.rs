@@ -65,6 +65,26 @@ pub const SWEEP_ON_MAX: Duration = Duration::from_secs(30);
 /// A warden that ended sooner than this did not work: the next one is made only when it is needed.
 pub const WARDEN_LIFE_MIN: Duration = Duration::from_secs(1);
 
+/// Output of one instance that is written to files while no supervisor is there, in bytes. It is a few
+/// hours of a talkative service. At the bound the oldest half goes, and how much that was is said.
+pub const SPILL_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How long a new supervisor waits for the warden and for a guardian that another one has left; each
+/// answers within a millisecond. A guardian that does not is killed, with what it guards.
+pub const ADOPTION_WAIT: Duration = Duration::from_secs(5);
+
+/// How long somebody may be connected to a warden without saying what it wants. Then it is sent away:
+/// only one is heard at a time.
+pub const VISITOR_WAIT: Duration = Duration::from_secs(2);
+
+/// What services get between SIGTERM and SIGKILL that a supervisor of another version has left, and
+/// that cannot be taken over. It is the default of `stop_timeout`.
+pub const PREDECESSOR_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a supervisor waits until nothing is left of the one before. That takes less than a second,
+/// unless something cannot be killed; then nothing is started, and that is said.
+pub const PREDECESSOR_WAIT: Duration = Duration::from_secs(10);
+
 const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
 const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);
 

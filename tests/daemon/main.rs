@@ -1,5 +1,6 @@
 //! Real, hostile processes under `afresh keep`.
 
+mod adoption;
 mod control;
 mod descriptors;
 mod health;

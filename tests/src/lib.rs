@@ -264,6 +264,15 @@ impl Running {
         self.child.try_wait().expect("it is our child")
     }
 
+    /// Waits for its end and for the end of its output. Returns all that it has printed.
+    #[track_caller]
+    pub fn wait_output(&mut self) -> String {
+        self.wait();
+        // Whoever collects has the other one.
+        wait_for("all output is collected", || Arc::strong_count(&self.stdout) == 1);
+        self.stdout()
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
