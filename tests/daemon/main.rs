@@ -1,5 +1,7 @@
 //! Real, hostile processes under `afresh keep`.
 
+mod api;
+mod api_refusals;
 mod control;
 mod descriptors;
 mod keep;
