@@ -158,7 +158,7 @@ fn events_go_on_after_a_cut() {
     stop(&env, &mut afresh);
     // It has told its own end.
     let mut last = Value::Null;
-    while let Some((_, _, event)) = events.next() {
+    for (_, _, event) in events {
         last = event;
     }
     assert_eq!(last["props"]["event_type"], "supervisor_stopped", "{last}");

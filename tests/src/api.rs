@@ -147,9 +147,11 @@ fn request(line: &str, headers: &[String], body: &str) -> String {
 /// Server-sent events as they come.
 pub struct Events(BufReader<Box<dyn Stream>>);
 
-impl Events {
-    /// The next event: its kind, its id, its data. None at the end.
-    pub fn next(&mut self) -> Option<(String, String, Value)> {
+impl Iterator for Events {
+    /// The kind of an event, its id, its data.
+    type Item = (String, String, Value);
+
+    fn next(&mut self) -> Option<Self::Item> {
         let (mut kind, mut id) = (String::new(), String::new());
         loop {
             let mut line = String::new();
