@@ -339,6 +339,14 @@ pub const CONTROL_REFUSED_BYTES_MAX: usize = 1024 * 1024;
 /// A longer path, with its query, is refused: names are words.
 pub const CONTROL_PATH_BYTES_MAX: usize = 4 * 1024;
 
+/// The longest value of a word in a query, in characters; a longer one is refused. With %-escapes it still
+/// fits into [`CONTROL_PATH_BYTES_MAX`].
+pub const CONTROL_TEXT_CHARS_MAX: usize = 256;
+
+/// The highest number in a query, 2^53 - 1: every reader of JSON has it, and nothing is counted that far.
+/// A higher one is refused.
+pub const CONTROL_NUMBER_MAX: u64 = 9_007_199_254_740_991;
+
 /// How long the other end may take to read something before more of it fits; then its connection is
 /// closed. Whoever follows can connect again, and go on where it was.
 pub const CONTROL_STALL_MAX: Duration = Duration::from_secs(15);
@@ -378,6 +386,7 @@ pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
 const _: () = assert!(CONTROL_PATH_BYTES_MAX < CONTROL_BUFFER_BYTES);
+const _: () = assert!(CONTROL_TEXT_CHARS_MAX * 4 * 3 < CONTROL_PATH_BYTES_MAX);
 const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
 const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);
 

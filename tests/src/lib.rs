@@ -5,6 +5,7 @@
 
 #![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
 
+pub mod api;
 pub mod connection;
 pub mod mcp;
 pub mod measure;
