@@ -65,6 +65,26 @@ pub const SWEEP_ON_MAX: Duration = Duration::from_secs(30);
 /// A warden that ended sooner than this did not work: the next one is made only when it is needed.
 pub const WARDEN_LIFE_MIN: Duration = Duration::from_secs(1);
 
+/// Output of one instance that is written to files while no supervisor is there, in bytes. It is a few
+/// hours of a talkative service. At the bound the oldest half goes, and how much that was is said.
+pub const SPILL_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How long a new supervisor waits for the warden and for a guardian that another one has left; each
+/// answers within a millisecond. A guardian that does not is killed, with what it guards.
+pub const ADOPTION_WAIT: Duration = Duration::from_secs(5);
+
+/// How long somebody may be connected to a warden without saying what it wants. Then it is sent away:
+/// only one is heard at a time.
+pub const VISITOR_WAIT: Duration = Duration::from_secs(2);
+
+/// What services get between SIGTERM and SIGKILL that a supervisor of another version has left, and
+/// that cannot be taken over. It is the default of `stop_timeout`.
+pub const PREDECESSOR_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a supervisor waits until nothing is left of the one before. That takes less than a second,
+/// unless something cannot be killed; then nothing is started, and that is said.
+pub const PREDECESSOR_WAIT: Duration = Duration::from_secs(10);
+
 const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
 const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);
 
@@ -319,6 +339,14 @@ pub const CONTROL_REFUSED_BYTES_MAX: usize = 1024 * 1024;
 /// A longer path, with its query, is refused: names are words.
 pub const CONTROL_PATH_BYTES_MAX: usize = 4 * 1024;
 
+/// The longest value of a word in a query, in characters; a longer one is refused. With %-escapes it still
+/// fits into [`CONTROL_PATH_BYTES_MAX`].
+pub const CONTROL_TEXT_CHARS_MAX: usize = 256;
+
+/// The highest number in a query, 2^53 - 1: every reader of JSON has it, and nothing is counted that far.
+/// A higher one is refused.
+pub const CONTROL_NUMBER_MAX: u64 = 9_007_199_254_740_991;
+
 /// How long the other end may take to read something before more of it fits; then its connection is
 /// closed. Whoever follows can connect again, and go on where it was.
 pub const CONTROL_STALL_MAX: Duration = Duration::from_secs(15);
@@ -358,6 +386,7 @@ pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
 const _: () = assert!(CONTROL_PATH_BYTES_MAX < CONTROL_BUFFER_BYTES);
+const _: () = assert!(CONTROL_TEXT_CHARS_MAX * 4 * 3 < CONTROL_PATH_BYTES_MAX);
 const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
 const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);
 

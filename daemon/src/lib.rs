@@ -33,7 +33,7 @@ pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{HOME_VARIABLE, detach, is_variable, leave_session};
-pub use self::process::Command;
+pub use self::process::{AbandonedWarden, Command};
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::up::{Lines, LockError, Reload, Reloaded, Show, Up, UpError, up, up_holder};
 
@@ -43,6 +43,12 @@ pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;
 /// Runs the warden on the socket that is our stdin, until the supervisor is gone.
 pub fn warden() -> std::io::Result<()> {
     process::run_warden()
+}
+
+/// The warden that keeps services in this folder of a workspace although its supervisor is gone, if
+/// there is one.
+pub fn abandoned_warden(folder: &std::path::Path) -> Option<AbandonedWarden> {
+    process::abandoned_warden(folder)
 }
 
 /// Kills one process, for the demo.

@@ -41,10 +41,23 @@ pub(crate) struct OutputThread {
 }
 
 enum Chunk {
-    /// Bytes of a service, as they came, and their place in the queue.
-    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit> },
+    /// Bytes of a service, as they came, their place in the queue, and what is done when they are
+    /// written.
+    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit>, then: Option<Act> },
     /// A line of our own.
     Line(String),
+}
+
+/// Something small.
+pub(crate) type Act = Box<dyn FnOnce() + Send>;
+
+impl Chunk {
+    fn take_then(&mut self) -> Option<Act> {
+        match self {
+            Self::Bytes { then, .. } => then.take(),
+            Self::Line(_) => None,
+        }
+    }
 }
 
 impl Output {
@@ -72,9 +85,14 @@ impl Output {
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
     /// without us.
     pub(crate) async fn pass(&self, bytes: Vec<u8>) {
+        self.pass_then(bytes, None).await;
+    }
+
+    /// The same; `then` is done as soon as they are written, by the thread that has written them.
+    pub(crate) async fn pass_then(&self, bytes: Vec<u8>, then: Option<Act>) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         // The thread ends only after its last sender.
-        self.chunks.send(Chunk::Bytes { bytes, _place: place }).await.ok();
+        self.chunks.send(Chunk::Bytes { bytes, _place: place, then }).await.ok();
     }
 
     /// The same, for who writes by polling.
@@ -151,12 +169,18 @@ pub(crate) fn now() -> Stamp {
 fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::Receiver<Chunk>) {
     let mut page = Page::default();
     loop {
-        let bytes = match next(&mut queue, page.waiting_since) {
-            Some(Some(chunk)) => page.add(chunk),
-            Some(None) => page.give_up_waiting(),
+        let (bytes, then) = match next(&mut queue, page.waiting_since) {
+            Some(Some(mut chunk)) => {
+                let then = chunk.take_then();
+                (page.add(chunk), then)
+            }
+            Some(None) => (page.give_up_waiting(), None),
             None => break,
         };
         writer.write(&bytes);
+        if let Some(act) = then {
+            act();
+        }
     }
     writer.write(&page.give_up_waiting());
 }
@@ -246,6 +270,7 @@ impl Page {
                 Vec::new()
             }
             Chunk::Line(line) => line.into_bytes(),
+            Chunk::Bytes { bytes, .. } if bytes.is_empty() => bytes,
             Chunk::Bytes { mut bytes, .. } => {
                 self.in_line = bytes.last().is_none_or(|byte| *byte != b'\n');
                 if self.is_waiting()
@@ -287,7 +312,8 @@ mod tests {
     #[test]
     fn our_lines_stand_between_those_of_the_service() {
         let mut page = Page::default();
-        let bytes = |text: &str| Chunk::Bytes { bytes: text.as_bytes().to_vec(), _place: None };
+        let bytes =
+            |text: &str| Chunk::Bytes { bytes: text.as_bytes().to_vec(), _place: None, then: None };
         let line = |text: &str| Chunk::Line(text.to_owned());
         let steps = [
             (line("A\n"), "A\n"),

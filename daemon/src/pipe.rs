@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 
 use crate::logs::Tee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
-use crate::output::Output;
+use crate::output::{Act, Output};
+use crate::process::Earlier;
 use crate::store::service_log::LogTee;
 use crate::wires::{Pipe, Source};
 
@@ -35,6 +36,19 @@ pub(crate) struct Taps {
     pub(crate) log: Option<LogTee>,
 }
 
+/// Where one stream of an instance comes from.
+pub(crate) struct Flow {
+    pub(crate) pipe: PipeReader,
+    /// What it had printed while no supervisor was there.
+    pub(crate) earlier: Option<Earlier>,
+}
+
+impl From<PipeReader> for Flow {
+    fn from(pipe: PipeReader) -> Self {
+        Self { pipe, earlier: None }
+    }
+}
+
 /// The pumps of one instance's output.
 pub(crate) struct Pumps {
     gone: watch::Sender<bool>,
@@ -44,7 +58,7 @@ pub(crate) struct Pumps {
 impl Pumps {
     /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
-        pipes: Vec<(PipeReader, Output, Taps)>,
+        flows: Vec<(Flow, Output, Taps)>,
         form: &Form,
         mut earlier: JoinSet<()>,
     ) -> Self {
@@ -55,9 +69,9 @@ impl Pumps {
             while earlier.join_next().await.is_some() {}
             drop(open);
         });
-        for (pipe, output, taps) in pipes {
+        for (flow, output, taps) in flows {
             let mut gate = gate.clone();
-            let pump = forward(pipe, output, taps, form.clone(), watch.clone());
+            let pump = forward(flow, output, taps, form.clone(), watch.clone());
             tasks.spawn(async move {
                 while gate.changed().await.is_ok() {}
                 pump.await;
@@ -83,7 +97,7 @@ impl Pumps {
 /// When the instance is gone, what is still in the pipe is taken, and no more is waited for: a
 /// process that could not be killed may hold the other end for ever.
 async fn forward(
-    pipe: PipeReader,
+    Flow { pipe, mut earlier }: Flow,
     output: Output,
     mut taps: Taps,
     form: Form,
@@ -92,20 +106,32 @@ async fn forward(
     let mut lines = Vec::new();
     loop {
         let ended = *gone.borrow_and_update();
-        match read_chunk(&pipe) {
+        let (chunk, progress) = match earlier.as_mut().and_then(Earlier::next) {
+            Some((bytes, progress)) => (Ok(bytes), Some(progress)),
+            None => {
+                // All that was written down is passed on.
+                earlier = None;
+                (read_chunk(&pipe), None)
+            }
+        };
+        match chunk {
             Ok(bytes) if bytes.is_empty() => break,
             Ok(bytes) => {
                 taps.memory.take(&bytes);
                 if let Some(log) = &mut taps.log {
                     log.take(bytes.clone()).await;
                 }
-                match &form {
-                    Form::Silent => {}
-                    Form::Raw => output.pass(bytes).await,
+                let then = progress.map(|progress| Box::new(|| progress.note()) as Act);
+                let bytes = match &form {
+                    Form::Silent => Vec::new(),
+                    Form::Raw => bytes,
                     Form::Lines(prefix) => {
                         lines.extend_from_slice(&bytes);
-                        pass_lines(&mut lines, prefix, &output).await;
+                        whole_lines(&mut lines, prefix)
                     }
+                };
+                if !bytes.is_empty() || then.is_some() {
+                    output.pass_then(bytes, then).await;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
@@ -125,7 +151,7 @@ async fn forward(
         && !lines.is_empty()
     {
         lines.push(b'\n');
-        pass_lines(&mut lines, prefix, &output).await;
+        output.pass(whole_lines(&mut lines, prefix)).await;
     }
 }
 
@@ -136,7 +162,8 @@ pub(crate) fn read_chunk(pipe: &PipeReader) -> io::Result<Vec<u8>> {
     Ok(buffer[..length].to_vec())
 }
 
-async fn pass_lines(pending: &mut Vec<u8>, prefix: &str, output: &Output) {
+/// Takes the lines that are whole, each with the prefix in front.
+fn whole_lines(pending: &mut Vec<u8>, prefix: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = pending.as_slice();
     loop {
@@ -153,9 +180,7 @@ async fn pass_lines(pending: &mut Vec<u8>, prefix: &str, output: &Output) {
         rest = rest.strip_prefix(b"\n").unwrap_or(rest);
     }
     *pending = rest.to_vec();
-    if !out.is_empty() {
-        output.pass(out).await;
-    }
+    out
 }
 
 /// Reads our stdin in a thread of its own: it may be a terminal, a pipe or a file, and its flags

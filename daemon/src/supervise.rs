@@ -1,5 +1,7 @@
 //! THE loop: select names an input, core decides, the effects are performed in order.
 
+mod adopt;
+mod attach;
 mod beside;
 mod checks;
 mod look;
@@ -24,7 +26,7 @@ pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
-use crate::definition::{Definition, Surroundings, Talker};
+use crate::definition::{Definition, Surroundings};
 use crate::events::Events;
 use crate::health::{Checks, Found};
 use crate::logs::Logs;
@@ -95,7 +97,10 @@ struct Instance {
 }
 
 impl Supervise {
-    pub(crate) fn new(processes: Processes, around: Surroundings) -> Self {
+    pub(crate) fn new(mut processes: Processes, around: Surroundings) -> Self {
+        if around.talkers.is_some() || around.stdin.is_some() {
+            processes.hold_stdin();
+        }
         let start = Instant::now();
         let beside = Beside::new();
         Self {
@@ -132,6 +137,7 @@ impl Supervise {
             lingering_count: 0,
             past: Past::new(Logs::new(&self.sharers)),
         };
+        self.processes.introduce(id, &kept.definition.name);
         self.services.insert(id, kept);
         id
     }
@@ -261,6 +267,7 @@ impl Supervise {
     }
 
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
+        self.mark_current(service);
         match effect {
             Effect::Spawn { generation } => self.spawn(service, generation).await,
             Effect::Open { generation } => {
@@ -270,7 +277,10 @@ impl Supervise {
                 self.take_turn(Turn::Opens(generation, pid));
                 self.check(service, generation, pid);
             }
-            Effect::CloseStdin { generation } => self.close_stdin(service, generation).await,
+            Effect::CloseStdin { generation } => {
+                self.processes.close_stdin(service, generation);
+                self.close_stdin(service, generation).await;
+            }
             Effect::Terminate { generation } => self.processes.terminate(service, generation),
             Effect::Kill { generation } => self.processes.kill(service, generation),
             Effect::Abandon { generation } => self.processes.abandon(service, generation),
@@ -291,35 +301,8 @@ impl Supervise {
         });
         match spawned {
             Ok((Stdio { stdin, stdout, stderr }, command)) => {
-                let earlier = std::mem::take(&mut kept.lingering);
-                if earlier.is_empty() {
-                    kept.lingering_count = 0;
-                }
-                let [out_taps, err_taps] = kept.taps(generation);
-                let mut pumped = vec![(stderr, self.around.stderr.clone(), err_taps)];
-                let form = &kept.definition.form;
-                let (pumps, stdin) = match &self.around.talkers {
-                    Some(talkers) => {
-                        let pumps = Pumps::start(pumped, form, earlier);
-                        let talker = Talker { generation, stdin, stdout, gone: pumps.gone() };
-                        // Whoever talks lives as long as the loop.
-                        talkers.send(talker).await.ok();
-                        (pumps, None)
-                    }
-                    None => {
-                        pumped.push((stdout, self.around.stdout.clone(), out_taps));
-                        let stdin = match &self.around.stdin {
-                            // The feeder lives as long as the loop.
-                            Some(feeder) => {
-                                feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0)
-                            }
-                            None => None,
-                        };
-                        (Pumps::start(pumped, form, earlier), stdin)
-                    }
-                };
-                kept.instances
-                    .insert(generation, Instance { pid: 0, command, pumps, _stdin: stdin });
+                let flows = [stdout.into(), stderr.into()];
+                self.attach(service, generation, stdin, flows, command).await;
             }
             Err(failure) => {
                 self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));

@@ -14,7 +14,7 @@ use afresh_core::audit::past::Past;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
-use afresh_core::definition::ServiceDefinition;
+use afresh_core::definition::{OnSupervisorDeath, ServiceDefinition};
 use afresh_core::hook::HookDefinition;
 use afresh_core::limits::{LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT};
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ use crate::keep::{self, KeepError};
 use crate::notify::{Notify, without_notify};
 use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread};
-use crate::process::{MECHANISM, Processes, ignore_in_supervisor};
+use crate::process::{Entered, MECHANISM, Processes, ignore_in_supervisor};
 use crate::store::chain;
 use crate::store::history::History;
 use crate::store::rotating::RotatingFile;
@@ -54,6 +54,8 @@ pub struct Up {
     pub version: &'static str,
     /// Where the control socket may be.
     pub control: RuntimeFolders,
+    /// What becomes of the services when this process is killed.
+    pub on_supervisor_death: OnSupervisorDeath,
     /// Where the control API listens besides; none for nowhere.
     pub listen: Option<SocketAddr>,
     /// What services get besides their own variables.
@@ -121,7 +123,9 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     let bound = up.listen.map(Bound::bind).transpose().map_err(KeepError::Listen)?;
     let signals = Signals::listen().map_err(KeepError::Signals)?;
     ignore_in_supervisor().map_err(KeepError::Signals)?;
-    let processes = Processes::start()?;
+    let folder = up.workspace.state().join("run");
+    let entered = Processes::enter(&folder, up.on_supervisor_death).await?;
+    let Entered { processes, instances, notices } = entered;
     let Streams { stdout, stderr, broken, written } = Streams::open(&mut up)?;
     let past = past_of(&TrailFiles::of(&up.workspace, &up.trail).audit);
     let around = Surroundings {
@@ -141,7 +145,11 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     if past.was_killed() {
         supervise.log("the afresh before this one was killed; going on from what it recorded");
     }
-    fleet.begin(&mut supervise, std::mem::take(&mut up.services), &up.chosen, &past).await;
+    notices.iter().for_each(|notice| supervise.log(notice));
+    let services = std::mem::take(&mut up.services);
+    fleet.begin(&mut supervise, services, &past);
+    fleet.adopt(&mut supervise, instances).await;
+    fleet.start(&mut supervise, &up.chosen, &past).await;
     let changes = supervise.changes();
     let mut daemon = Daemon {
         supervise,

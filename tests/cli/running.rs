@@ -185,3 +185,34 @@ fn logs_obey_no_service() {
     afresh.wait();
     env.assert_nothing_left();
 }
+
+#[test]
+fn shells_complete_the_names_of_services() {
+    let env = TestEnv::new();
+    let afresh = keep(&env, "web", &["idle"]);
+    let odd = keep(&env, "$(touch oops)", &["idle"]);
+    assert_eq!(env.run(&["__services"]).stdout, "web\n");
+    let script = env.write("completion", &env.run(&["completions", "bash"]).stdout);
+    let complete = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let binary = afresh_tests::afresh_binary().display();
+        let text = format!(
+            "source {}; COMP_WORDS=({binary} {}); COMP_CWORD={}; \
+             _afresh_services {binary} \"${{COMP_WORDS[COMP_CWORD]}}\" x; echo \"${{COMPREPLY[*]}}\"",
+            script.display(),
+            words.join(" "),
+            words.len()
+        );
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", &text]);
+        env.furnish(&mut command);
+        let output = command.output().expect("there is a bash");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for word in ["status", "start", "stop", "restart", "logs", "events"] {
+        assert!(complete(&[word, "w"]).split_whitespace().any(|found| found == "web"), "{word}");
+    }
+    assert!(complete(&["re"]).contains("restart") && !complete(&["doctor", "w"]).contains("web"));
+    assert!(!env.work().join("oops").exists());
+    stop_all(&env, vec![afresh, odd]);
+}

@@ -1,5 +1,8 @@
 //! Real, hostile processes under `afresh keep`.
 
+mod adoption;
+mod api;
+mod api_refusals;
 mod control;
 mod descriptors;
 mod health;

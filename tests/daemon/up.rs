@@ -94,7 +94,7 @@ fn services_come_in_their_order_and_go_in_the_opposite_one() {
         "{started:?}"
     );
     assert_eq!(status(&env, "extra")["state"], "stopped");
-    assert!(afresh.stdout().contains("web   | ready"), "{}", afresh.stdout());
+    assert!(afresh.stdout().contains("web | ready"), "{}", afresh.stdout());
     stop(&env, &mut afresh);
     let ended = order(&env, "server_stopped");
     let at = |name: &str| ended.iter().position(|other| other == name).expect("it is stopped");

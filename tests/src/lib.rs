@@ -5,6 +5,7 @@
 
 #![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
 
+pub mod api;
 pub mod connection;
 pub mod mcp;
 pub mod measure;
@@ -262,6 +263,15 @@ impl Running {
     /// How it ended, if it has.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is our child")
+    }
+
+    /// Waits for its end and for the end of its output. Returns all that it has printed.
+    #[track_caller]
+    pub fn wait_output(&mut self) -> String {
+        self.wait();
+        // Whoever collects has the other one.
+        wait_for("all output is collected", || Arc::strong_count(&self.stdout) == 1);
+        self.stdout()
     }
 
     /// Waits for its end.

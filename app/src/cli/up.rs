@@ -97,6 +97,7 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
         trail: config.trail,
         version: env!("CARGO_PKG_VERSION"),
         control: environment.runtime_folders(),
+        on_supervisor_death: config.daemon.on_supervisor_death,
         listen: arguments.listen.or(config.daemon.listen),
         environment: environment.variables.clone(),
         base,

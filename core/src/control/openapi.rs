@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::route::{Does, Kind, ROUTES, Route, Word};
 use super::schema::{reference, schemas};
+use crate::limits::{CONTROL_NUMBER_MAX, CONTROL_TEXT_CHARS_MAX};
 
 /// The document.
 pub fn document() -> Value {
@@ -53,7 +54,7 @@ fn operation(route: &Route) -> Value {
             "in": "path",
             "required": true,
             "description": "The name of a service, with %-escapes.",
-            "schema": {"type": "string", "minLength": 1},
+            "schema": text(1),
         }));
     }
     parameters.extend(route.words.iter().map(parameter));
@@ -106,12 +107,22 @@ fn schema_of(kind: Kind) -> Value {
     match kind {
         Kind::Flag => json!({"type": "boolean", "default": false}),
         Kind::Number => {
-            json!({"type": "integer", "minimum": 0, "maximum": 9_007_199_254_740_991_u64})
+            json!({"type": "integer", "minimum": 0, "maximum": CONTROL_NUMBER_MAX})
         }
-        Kind::Text => json!({"type": "string"}),
+        Kind::Text => text(0),
         Kind::One(words) => json!({"type": "string", "enum": words}),
         Kind::Position => json!({"type": "string", "pattern": "^([0-9a-f]{1,32}-)?[0-9]{1,15}$"}),
     }
+}
+
+/// Any text but the byte that ends one.
+fn text(length_min: usize) -> Value {
+    json!({
+        "type": "string",
+        "minLength": length_min,
+        "maxLength": CONTROL_TEXT_CHARS_MAX,
+        "pattern": "^[^\\u0000]*$",
+    })
 }
 
 fn responses(route: &Route) -> Value {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::limits::{CONTROL_NUMBER_MAX, CONTROL_TEXT_CHARS_MAX};
+
 /// A name as one part of a path, or as the value of a word.
 pub fn escape(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -50,6 +52,9 @@ impl Words {
                     _ => format!("there is no `{name}` here; there is {}", known.join(", ")),
                 });
             }
+            if value.chars().count() > CONTROL_TEXT_CHARS_MAX {
+                return Err(format!("`{name}` is longer than {CONTROL_TEXT_CHARS_MAX} characters"));
+            }
             if words.insert(name.clone(), value).is_some() {
                 return Err(format!("`{name}` is there twice"));
             }
@@ -67,7 +72,9 @@ impl Words {
         let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
         let parse = |text: &str| {
             let number = Some(text).filter(digits).and_then(|text| text.parse().ok());
-            number.ok_or_else(|| format!("`{name}` has to be a number"))
+            let number = number.filter(|number| *number <= CONTROL_NUMBER_MAX);
+            number
+                .ok_or_else(|| format!("`{name}` has to be a number, {CONTROL_NUMBER_MAX} at most"))
         };
         self.text(name).map(parse).transpose()
     }
@@ -113,6 +120,7 @@ mod tests {
             ("wait=true&wait=true", "`wait` is there twice"),
             ("%77ait=true&wait=true", "`wait` is there twice"),
             ("lines=%ff", "not UTF-8"),
+            (&format!("wait={}", "x".repeat(257)), "longer than 256"),
         ] {
             let error = Words::parse(query, &["wait", "lines"]).unwrap_err();
             assert!(error.contains(said), "{error}");
@@ -122,7 +130,7 @@ mod tests {
             let words = Words::parse(&format!("wait={bad}"), &["wait"]).unwrap();
             assert!(words.flag("wait").is_err(), "{bad}");
         }
-        for bad in ["", "-1", "+1", "1.5", "x", "18446744073709551616"] {
+        for bad in ["", "-1", "+1", "1.5", "x", "9007199254740992", "18446744073709551616"] {
             let words = Words::parse(&format!("lines={}", escape(bad)), &["lines"]).unwrap();
             assert!(words.number("lines").is_err(), "{bad}");
         }

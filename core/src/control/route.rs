@@ -124,8 +124,8 @@ const fn json(schema: &'static str, about: &'static str) -> Answer {
     Answer { status: 200, media: "application/json", schema: Some(schema), about }
 }
 
-const fn stream(about: &'static str) -> Answer {
-    Answer { status: 200, media: "text/event-stream", schema: None, about }
+const fn stream(schema: &'static str, about: &'static str) -> Answer {
+    Answer { status: 200, media: "text/event-stream", schema: Some(schema), about }
 }
 
 const fn get(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
@@ -217,6 +217,7 @@ pub static ROUTES: &[Route] = &[
         answers: &[
             json("LogPage", "The lines, oldest first."),
             stream(
+                "SentLine",
                 "With `follow=true`: each line is an event, `id` its number and `data` a `LogLine`.",
             ),
         ],
@@ -246,6 +247,7 @@ pub static ROUTES: &[Route] = &[
         answers: &[
             json("EventPage", "The events that are remembered, oldest first."),
             stream(
+                "SentEvent",
                 "With `follow=true`: each event has its `id`, and as `data` a `ToldEvent`. Whoever \
                  connects again with `Last-Event-ID` goes on from there. Where events are missing, an \
                  event `gap` with a `Gap` as `data` comes first.",

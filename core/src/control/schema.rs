@@ -125,6 +125,7 @@ fn of_changes() -> Vec<(&'static str, Value)> {
 
 fn of_logs() -> Vec<(&'static str, Value)> {
     vec![
+        ("SentLine", sent("A line, as it is sent.", &["LogLine"])),
         (
             "LogPage",
             object(
@@ -192,6 +193,7 @@ fn of_events() -> Vec<(&'static str, Value)> {
                 ],
             ),
         ),
+        ("SentEvent", sent("An event, as it is sent.", &["ToldEvent", "Gap"])),
         (
             "Gap",
             object(
@@ -297,6 +299,29 @@ fn service_status() -> Value {
         described(count(), "In `backing off` and `crash loop`: the time until the next try.");
     schema["properties"]["why"] = described(text(), "In `failed` and `degraded`: what is wrong.");
     schema
+}
+
+/// One server-sent event. There is no word for a stream of them in OpenAPI 3.1, so its body is described by
+/// one of them, as tools expect it.
+fn sent(about: &str, data: &[&str]) -> Value {
+    let all: Vec<Value> = data.iter().map(|name| reference(name)).collect();
+    let content = match &all[..] {
+        [one] => one.clone(),
+        several => json!({"anyOf": several}),
+    };
+    json!({
+        "type": "object",
+        "description": about,
+        "properties": {
+            "id": {"type": "string", "description": "Where to go on from."},
+            "event": {"type": "string", "description": "`gap` where something is missing."},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": content,
+            },
+        },
+    })
 }
 
 /// An object whose fields are all there. Later versions may add some.

@@ -205,6 +205,11 @@ impl Service {
         self.generation
     }
 
+    /// The current instance, be it on its way in or out.
+    pub fn current(&self) -> Option<Generation> {
+        self.process.instance().map(|instance| instance.generation)
+    }
+
     /// Whether an instance has run at some time.
     pub fn has_run(&self) -> bool {
         self.has_run

@@ -208,8 +208,8 @@ async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<Answe
             lines.retain(|line| wanted.has(line));
             let is_cut = lines.len() > lines_max;
             lines.truncate(lines_max);
-            let last = lines.last().map_or(since, |line| line.number);
-            LogPage { lines, newest: if is_cut { last } else { newest.max(last) } }
+            let last = lines.last().map_or(0, |line| line.number);
+            LogPage { lines, newest: if is_cut { last.max(since) } else { newest.max(last) } }
         }
     };
     Ok(reply(StatusCode::OK, &page))

@@ -168,7 +168,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
 pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let count = u32::try_from(N).map_err(io::Error::other)?;
-    let (none, best) = (std::ptr::null_mut(), BCRYPT_USE_SYSTEM_PREFERRED_RNG);
+    let (none, best) = (null_mut(), BCRYPT_USE_SYSTEM_PREFERRED_RNG);
     // SAFETY: exactly `count` bytes are written, into an array of that length that outlives the call.
     let status = unsafe { BCryptGenRandom(none, bytes.as_mut_ptr(), count, best) };
     match status {

@@ -1,16 +1,17 @@
-//! What follows the loss of a guardian or of the warden: nothing of theirs may stay.
+//! What follows the end of an instance, and the loss of a guardian or of the warden: nothing of theirs
+//! may stay.
 
 use std::time::Duration;
 
-use afresh_core::id::ServiceId;
+use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{SWEEP_MAX, SWEEP_ON_MAX};
 use afresh_core::service::Exit;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
-use super::frames::{Survivor, WardenOrder};
-use super::host::{Guardian, Processes, named};
+use super::frames::{End, Gone, Survivor, WardenOrder};
+use super::host::{Guardian, Processes};
 use super::tree::{self, Change, Remaining};
 use super::{Remains, Report};
 
@@ -81,4 +82,18 @@ impl Processes {
             self.buried(number, survivors.clone());
         }
     }
+}
+
+/// What is told of the end of an instance.
+pub(super) fn ended(service: ServiceId, generation: Generation, gone: Gone) -> Report {
+    let exit = match gone.end {
+        End::Code(code) => Exit::Code(code),
+        End::Signal(signal) => Exit::Signal(signal),
+    };
+    let remains = Remains { leftovers: gone.leftovers, survivors: named(gone.survivors) };
+    Report::Exited { service, generation, exit, remains }
+}
+
+fn named(survivors: Vec<Survivor>) -> Vec<(u32, String)> {
+    survivors.into_iter().map(|survivor| (survivor.pid, survivor.name)).collect()
 }

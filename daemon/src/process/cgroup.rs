@@ -8,6 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::Pid;
+
+use super::guardian::GUARDIAN;
+
 /// A cgroup (version 2) that we may use.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
@@ -35,7 +39,8 @@ impl Cgroup {
     /// Ends what supervisors that were killed together with all around them have left here.
     ///
     /// Only those of our own PID namespace: in another one their numbers mean somebody else. And
-    /// none of a supervisor that lives: its guardians may have lost their warden, not their work.
+    /// none of a supervisor that lives: its guardians may have lost their warden, not their work. Nor
+    /// one with a guardian in it: its supervisor is another one by now, or it is about to go.
     pub(crate) fn clean(&self) {
         let Some(ours) = namespace() else { return };
         for entry in fs::read_dir(&self.path).into_iter().flatten().flatten() {
@@ -44,7 +49,8 @@ impl Cgroup {
             let ["afresh", namespace, supervisor, warden, _] = parts[..] else { continue };
             // A warden that outlives its supervisor is giving the services their grace.
             let lives = |pid: &str| Path::new("/proc").join(pid).exists();
-            if namespace == ours && !lives(supervisor) && !lives(warden) {
+            let is_left = namespace == ours && !lives(supervisor) && !lives(warden);
+            if is_left && !has_guardian(&entry.path()) {
                 let left = Self { path: entry.path(), made: true };
                 left.kill();
             }
@@ -52,8 +58,8 @@ impl Cgroup {
     }
 
     /// A new cgroup inside this one; `None` where that is not allowed.
-    pub(crate) fn child(&self, number: u64) -> Option<Self> {
-        let (supervisor, warden) = (std::os::unix::process::parent_id(), std::process::id());
+    pub(crate) fn child(&self, supervisor: u32, number: u64) -> Option<Self> {
+        let warden = std::process::id();
         let name = format!("afresh-{}-{supervisor}-{warden}-{number}", namespace()?);
         let path = self.path.join(name);
         fs::create_dir(&path).ok()?;
@@ -88,6 +94,15 @@ impl Drop for Cgroup {
             }
         }
     }
+}
+
+/// Whether a guardian is alive in a cgroup.
+fn has_guardian(path: &Path) -> bool {
+    let inside = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let mut pids = inside.lines().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw);
+    pids.any(|pid| {
+        super::os::name_if_alive(pid).is_some_and(|name| name.as_bytes() == GUARDIAN.to_bytes())
+    })
 }
 
 /// Removes a cgroup and those inside it: a service may be an afresh itself.

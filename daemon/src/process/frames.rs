@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+pub(crate) use super::held_frames::{Gone, Held, Invitation, Kept};
 use super::wire::{Frame, Reader, Writer};
 
 /// What is to be run, and how.
@@ -19,6 +20,8 @@ pub(crate) struct Launch {
     pub(crate) cwd: Option<PathBuf>,
     /// The limit of open files that it must have: ours is raised.
     pub(crate) open_files: Option<(u64, u64)>,
+    /// It outlives its supervisor; our own ends of its pipes come as descriptors too.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// Said to a guardian.
@@ -30,6 +33,16 @@ pub(crate) enum Order {
     Terminate,
     /// SIGKILL to the whole tree.
     Kill,
+    /// Whether the instance is the current one of its service, from now on.
+    Current(bool),
+    /// The stop of the instance begins: its stdin is not held any more.
+    CloseStdin,
+    /// The end of the instance was heard, and need not be remembered.
+    Acknowledge,
+    /// What was written down of the instance's output is passed on, and need not be kept.
+    Taken,
+    /// When this socket closes, it is meant: nothing outlives it.
+    Forget,
 }
 
 /// Said by a guardian.
@@ -50,10 +63,10 @@ pub(crate) enum Report {
     /// The process and its whole tree are gone.
     Ended {
         generation: u64,
-        end: End,
-        leftovers: u32,
-        survivors: Vec<Survivor>,
+        gone: Gone,
     },
+    /// The first word to a new supervisor: what was kept for it. Its descriptors come beside it.
+    Held(Box<Held>),
 }
 
 /// How the leader of the tree ended.
@@ -71,8 +84,13 @@ pub(crate) struct Survivor {
 }
 
 /// Said to the warden.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WardenOrder {
+    /// Outlive the supervisor: listen for the next one at the socket beside this, which has a path
+    /// to be removed at the end. Output that nobody reads goes into files of this folder.
+    Keep { socket: PathBuf, folder: PathBuf },
+    /// When this socket closes, it is meant: outlive nobody.
+    Leave,
     /// Make a guardian that listens on the descriptor beside this.
     Fork { guardian: u64 },
     /// End this guardian and all that it left; answer when all is gone.
@@ -82,8 +100,22 @@ pub(crate) enum WardenOrder {
 /// Said by the warden.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WardenReport {
-    ForkFailed { guardian: u64, errno: i32 },
-    Buried { guardian: u64, survivors: Vec<Survivor> },
+    ForkFailed {
+        guardian: u64,
+        errno: i32,
+    },
+    Buried {
+        guardian: u64,
+        survivors: Vec<Survivor>,
+    },
+    /// A guardian that is there; its socket comes as a descriptor.
+    Guardian {
+        guardian: u64,
+    },
+    /// Those were all. The lock and the listening socket come as descriptors.
+    Given {
+        next_guardian: u64,
+    },
 }
 
 impl Frame for Order {
@@ -95,6 +127,14 @@ impl Frame for Order {
             }
             Self::Terminate => out.u8(1),
             Self::Kill => out.u8(2),
+            Self::Current(current) => {
+                out.u8(3);
+                out.bool(*current);
+            }
+            Self::CloseStdin => out.u8(4),
+            Self::Acknowledge => out.u8(5),
+            Self::Taken => out.u8(6),
+            Self::Forget => out.u8(7),
         }
     }
 
@@ -103,6 +143,11 @@ impl Frame for Order {
             0 => Self::Launch(Box::new(Launch::read(input)?)),
             1 => Self::Terminate,
             2 => Self::Kill,
+            3 => Self::Current(input.bool()?),
+            4 => Self::CloseStdin,
+            5 => Self::Acknowledge,
+            6 => Self::Taken,
+            7 => Self::Forget,
             _ => return None,
         })
     }
@@ -129,6 +174,10 @@ impl Frame for Launch {
             out.u64(soft);
             out.u64(hard);
         }
+        out.bool(self.kept.is_some());
+        if let Some(kept) = &self.kept {
+            kept.write(out);
+        }
     }
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
@@ -143,6 +192,10 @@ impl Frame for Launch {
             open_files: match input.u8()? {
                 0 => None,
                 _ => Some((input.u64()?, input.u64()?)),
+            },
+            kept: match input.bool()? {
+                false => None,
+                true => Some(Kept::read(input)?),
             },
         })
     }
@@ -165,17 +218,14 @@ impl Frame for Report {
                 out.u64(*generation);
                 out.i32(*errno);
             }
-            Self::Ended { generation, end, leftovers, survivors } => {
+            Self::Ended { generation, gone } => {
                 out.u8(2);
                 out.u64(*generation);
-                let (kind, number) = match end {
-                    End::Code(code) => (0, *code),
-                    End::Signal(signal) => (1, *signal),
-                };
-                out.u8(kind);
-                out.i32(number);
-                out.u64(u64::from(*leftovers));
-                write_survivors(survivors, out);
+                gone.write(out);
+            }
+            Self::Held(held) => {
+                out.u8(4);
+                held.write(out);
             }
         }
     }
@@ -184,17 +234,9 @@ impl Frame for Report {
         Some(match input.u8()? {
             0 => Self::Launched { generation: input.u64()?, pid: input.u32()? },
             1 => Self::LaunchFailed { generation: input.u64()?, errno: input.i32()? },
-            2 => Self::Ended {
-                generation: input.u64()?,
-                end: match input.u8()? {
-                    0 => End::Code(input.i32()?),
-                    1 => End::Signal(input.i32()?),
-                    _ => return None,
-                },
-                leftovers: input.u32()?,
-                survivors: read_survivors(input)?,
-            },
+            2 => Self::Ended { generation: input.u64()?, gone: Gone::read(input)? },
             3 => Self::Hello { pid: input.u32()? },
+            4 => Self::Held(Box::new(Held::read(input)?)),
             _ => return None,
         })
     }
@@ -202,18 +244,30 @@ impl Frame for Report {
 
 impl Frame for WardenOrder {
     fn write(&self, out: &mut Writer) {
-        let (kind, guardian) = match self {
-            Self::Fork { guardian } => (0, guardian),
-            Self::Bury { guardian } => (1, guardian),
-        };
-        out.u8(kind);
-        out.u64(*guardian);
+        match self {
+            Self::Fork { guardian } => {
+                out.u8(0);
+                out.u64(*guardian);
+            }
+            Self::Bury { guardian } => {
+                out.u8(1);
+                out.u64(*guardian);
+            }
+            Self::Keep { socket, folder } => {
+                out.u8(2);
+                out.bytes(socket.as_os_str().as_bytes());
+                out.bytes(folder.as_os_str().as_bytes());
+            }
+            Self::Leave => out.u8(3),
+        }
     }
 
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Some(match input.u8()? {
             0 => Self::Fork { guardian: input.u64()? },
             1 => Self::Bury { guardian: input.u64()? },
+            2 => Self::Keep { socket: input.text()?.into(), folder: input.text()?.into() },
+            3 => Self::Leave,
             _ => return None,
         })
     }
@@ -232,6 +286,14 @@ impl Frame for WardenReport {
                 out.u64(*guardian);
                 write_survivors(survivors, out);
             }
+            Self::Guardian { guardian } => {
+                out.u8(2);
+                out.u64(*guardian);
+            }
+            Self::Given { next_guardian } => {
+                out.u8(3);
+                out.u64(*next_guardian);
+            }
         }
     }
 
@@ -239,12 +301,14 @@ impl Frame for WardenReport {
         Some(match input.u8()? {
             0 => Self::ForkFailed { guardian: input.u64()?, errno: input.i32()? },
             1 => Self::Buried { guardian: input.u64()?, survivors: read_survivors(input)? },
+            2 => Self::Guardian { guardian: input.u64()? },
+            3 => Self::Given { next_guardian: input.u64()? },
             _ => return None,
         })
     }
 }
 
-fn write_survivors(survivors: &[Survivor], out: &mut Writer) {
+pub(super) fn write_survivors(survivors: &[Survivor], out: &mut Writer) {
     out.u64(survivors.len() as u64);
     for survivor in survivors {
         out.u64(u64::from(survivor.pid));
@@ -252,7 +316,7 @@ fn write_survivors(survivors: &[Survivor], out: &mut Writer) {
     }
 }
 
-fn read_survivors(input: &mut Reader<'_>) -> Option<Vec<Survivor>> {
+pub(super) fn read_survivors(input: &mut Reader<'_>) -> Option<Vec<Survivor>> {
     input.many(|input| {
         let pid = input.u32()?;
         Some(Survivor { pid, name: String::from_utf8_lossy(input.bytes()?).into_owned() })
@@ -285,7 +349,17 @@ mod tests {
             env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
             cwd: Some("/tmp".into()),
             open_files: Some((1024, 4096)),
+            kept: Some(kept()),
         }
+    }
+
+    fn kept() -> Kept {
+        Kept { service: "web".to_owned(), current: true, stdin: false }
+    }
+
+    fn held(gone: Option<Gone>) -> Held {
+        let beside = [false, true, true, false, true];
+        Held { guardian: 3, kept: kept(), generation: 7, pid: 9, gone, beside, ..Held::default() }
     }
 
     #[test]
@@ -299,9 +373,23 @@ mod tests {
         survives(&Report::Launched { generation: 1, pid: 2 });
         survives(&Report::LaunchFailed { generation: 1, errno: 2 });
         for end in [End::Code(-1), End::Signal(9)] {
-            let survivors = survivors.clone();
-            survives(&Report::Ended { generation: 1, end, leftovers: 3, survivors });
+            let gone = Gone { end, leftovers: 3, survivors: survivors.clone() };
+            survives(&Report::Ended { generation: 1, gone: gone.clone() });
+            survives(&Report::Held(Box::new(held(Some(gone)))));
         }
+        survives(&Report::Held(Box::new(held(None))));
+        for order in [Order::Current(true), Order::CloseStdin, Order::Acknowledge] {
+            survives(&order);
+        }
+        survives(&Order::Taken);
+        survives(&Order::Forget);
+        survives(&Invitation::Connect);
+        survives(&Invitation::End { grace_ms: 5 });
+        let (socket, folder) = ("/s".into(), "/f".into());
+        survives(&WardenOrder::Keep { socket, folder });
+        survives(&WardenOrder::Leave);
+        survives(&WardenReport::Guardian { guardian: 4 });
+        survives(&WardenReport::Given { next_guardian: 5 });
         survives(&WardenOrder::Fork { guardian: 1 });
         survives(&WardenOrder::Bury { guardian: 1 });
         survives(&WardenReport::ForkFailed { guardian: 1, errno: 11 });

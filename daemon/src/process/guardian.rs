@@ -3,29 +3,47 @@
 //! A small single-threaded process, forked by the warden. It starts what it is told, reports the
 //! end once the *whole* tree is gone, and when its socket closes, because the supervisor is gone
 //! however it went, it ends the tree and itself.
+//!
+//! Unless the instance is to outlive its supervisor: then it takes the output meanwhile, remembers the
+//! end, and tells both to the next supervisor, whose socket comes from the warden. When the warden
+//! goes too, it ends the tree and itself.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
-use super::frames::{End, Launch, Order, Report};
+use super::frames::{End, Gone as Ended, Invitation, Launch, Order, Report};
+use super::held::Holding;
 use super::os::{self, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
-use super::wire::{Frame, Inbox, send_all};
+use super::wire::{Frame, Inbox, send_all, send_with};
+
+/// How a guardian is called in `ps`. Names have fifteen bytes there.
+pub(super) const GUARDIAN: &CStr = c"afresh-guardian";
 
 /// Guards until the supervisor is gone and the tree too.
-pub(super) fn guard(socket: OwnedFd) -> io::Result<()> {
-    os::set_name(c"afresh-guardian");
+pub(super) fn guard(socket: OwnedFd, keeper: Option<Keeper>) -> io::Result<()> {
+    os::set_name(GUARDIAN);
     os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let watch = ChildWatch::new()?;
-    let mut guardian =
-        Guardian { socket, inbox: Inbox::default(), watch, tree: None, supervisor: Present };
+    let mut guardian = Guardian {
+        socket,
+        inbox: Inbox::default(),
+        watch,
+        tree: None,
+        supervisor: Present,
+        keeper,
+        holding: None,
+    };
     guardian.report(&Report::Hello { pid: std::process::id() })?;
     while !guardian.is_done() {
         guardian.turn()?;
@@ -39,12 +57,31 @@ struct Guardian {
     watch: ChildWatch,
     tree: Option<Tree>,
     supervisor: Supervisor,
+    keeper: Option<Keeper>,
+    /// What the next supervisor needs, where there is to be one.
+    holding: Option<Holding>,
 }
 
-use Supervisor::{Gone, Present};
+/// The warden, where it outlives its supervisor.
+pub(super) struct Keeper {
+    socket: OwnedFd,
+    inbox: Inbox,
+    /// Where output goes that nobody reads.
+    folder: PathBuf,
+}
+
+impl Keeper {
+    pub(super) fn new(socket: OwnedFd, folder: PathBuf) -> Self {
+        Self { socket, inbox: Inbox::default(), folder }
+    }
+}
+
+use Supervisor::{Away, Gone, Present};
 
 enum Supervisor {
     Present,
+    /// It was killed, and another one may come.
+    Away,
     /// The tree has until then to end by itself.
     Gone {
         kill_at: Instant,
@@ -71,15 +108,30 @@ enum Pressure {
 
 impl Guardian {
     fn is_done(&self) -> bool {
-        matches!(self.supervisor, Gone { .. }) && self.tree.is_none()
+        match self.supervisor {
+            Present => false,
+            Away => self.holding.is_none(),
+            Gone { .. } => self.tree.is_none(),
+        }
     }
 
     /// Waits for the next thing to happen, and deals with it.
     fn turn(&mut self) -> io::Result<()> {
         let present = matches!(self.supervisor, Present);
         let socket = present.then(|| self.socket.as_fd());
-        if wait(&self.watch, socket, self.patience())? {
+        let keeper = self.keeper.as_ref().map(|keeper| keeper.socket.as_fd());
+        let holding = self.holding.as_ref().filter(|_| !present);
+        let [stdout, stderr] = holding.map_or([None; 2], Holding::outputs);
+        let ready = wait(&self.watch, [socket, keeper, stdout, stderr], self.patience())?;
+        let [spoken, invited, printed @ ..] = ready;
+        if spoken {
             self.listen()?;
+        }
+        if let Some(holding) = &mut self.holding {
+            (0..2).filter(|index| printed[*index]).for_each(|index| holding.drain(index));
+        }
+        if invited {
+            self.listen_to_keeper()?;
         }
         self.watch.clear();
         self.press_on();
@@ -98,23 +150,98 @@ impl Guardian {
     fn listen(&mut self) -> io::Result<()> {
         // A supervisor that was killed with orders unread leaves a reset, not an end.
         if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
-            self.supervisor = Gone { kill_at: Instant::now() + ORPHANED_GRACE };
-            self.terminate();
+            if self.keeper.is_some() && self.holding.is_some() {
+                self.supervisor = Away;
+            } else {
+                self.end(ORPHANED_GRACE);
+            }
             return Ok(());
         }
         while let Some(order) = self.inbox.next()? {
+            self.follow(&order)?;
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, order: &Order) -> io::Result<()> {
+        if let Some(holding) = &mut self.holding {
             match order {
-                Order::Launch(launch) => self.launch(&launch)?,
-                Order::Terminate => self.terminate(),
-                Order::Kill => self.kill(),
+                Order::Current(current) => holding.kept.current = *current,
+                Order::Terminate | Order::Kill => holding.stopping = true,
+                Order::CloseStdin => holding.close_stdin(),
+                Order::Taken => holding.taken(),
+                Order::Acknowledge if !holding.has_ended() => {}
+                Order::Acknowledge | Order::Forget => self.holding = None,
+                Order::Launch(_) => {}
+            }
+        }
+        match order {
+            Order::Launch(launch) => self.launch(launch)?,
+            Order::Terminate => self.terminate(),
+            Order::Kill => self.kill(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The supervisor is gone for good: so is what we guard, after this long at most.
+    fn end(&mut self, grace: Duration) {
+        self.supervisor = Gone { kill_at: Instant::now() + grace };
+        self.terminate();
+    }
+
+    fn listen_to_keeper(&mut self) -> io::Result<()> {
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
+        if !keeper.inbox.receive(keeper.socket.as_fd()).unwrap_or(false) {
+            // Nobody would bring the next supervisor.
+            self.keeper = None;
+            if matches!(self.supervisor, Away) {
+                self.end(ORPHANED_GRACE);
+            }
+            return Ok(());
+        }
+        let mut invitations = Vec::new();
+        while let Some(invitation) = keeper.inbox.next()? {
+            let socket = match invitation {
+                Invitation::Connect => keeper.inbox.next_fd(),
+                Invitation::End { .. } => None,
+            };
+            invitations.push((invitation, socket));
+        }
+        for invitation in invitations {
+            match invitation {
+                (Invitation::Connect, Some(socket)) => self.connect(socket)?,
+                (Invitation::Connect, None) => {}
+                (Invitation::End { grace_ms }, _) => self.end(Duration::from_millis(grace_ms)),
             }
         }
         Ok(())
     }
 
+    /// There is a new supervisor: tells it what was kept for it.
+    fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
+        // The warden saw the end of the old one before we did; its last orders count.
+        while matches!(self.supervisor, Present) && is_readable(&self.socket)? {
+            self.listen()?;
+        }
+        let Some(holding) =
+            self.holding.as_ref().filter(|_| !matches!(self.supervisor, Gone { .. }))
+        else {
+            return Ok(());
+        };
+        (self.socket, self.inbox) = (socket, Inbox::default());
+        self.supervisor = Present;
+        let (held, descriptors) = holding.offer();
+        let bytes = Report::Held(Box::new(held)).to_bytes();
+        // One that is gone already is noticed by the next read of the socket.
+        send_with(self.socket.as_fd(), &bytes, &descriptors).or(Ok(()))
+    }
+
     fn launch(&mut self, launch: &Launch) -> io::Result<()> {
         let generation = launch.generation;
         let stdio = [self.inbox.next_fd(), self.inbox.next_fd(), self.inbox.next_fd()];
+        let count = launch.kept.as_ref().map_or(0, |kept| if kept.stdin { 3 } else { 2 });
+        let ours: Vec<OwnedFd> = (0..count).filter_map(|_| self.inbox.next_fd()).collect();
         let [Some(stdin), Some(stdout), Some(stderr)] = stdio else {
             return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBADF });
         };
@@ -122,6 +249,7 @@ impl Guardian {
             // Never two: the supervisor waits for the end of one before it asks for the next.
             return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBUSY });
         }
+        self.holding = None;
         match os::start(launch, [stdin, stdout, stderr]) {
             Ok(leader) => {
                 self.tree = Some(Tree {
@@ -132,12 +260,25 @@ impl Guardian {
                     pressure: Pressure::Not,
                 });
                 let pid = leader.as_raw().cast_unsigned();
+                self.hold(launch, pid, ours);
                 self.report(&Report::Launched { generation, pid })
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(nix::libc::EIO);
                 self.report(&Report::LaunchFailed { generation, errno })
             }
+        }
+    }
+
+    /// Holds what the next supervisor will need.
+    fn hold(&mut self, launch: &Launch, pid: u32, ours: Vec<OwnedFd>) {
+        let (Some(kept), Some(keeper)) = (&launch.kept, &self.keeper) else { return };
+        let mut ours = ours.into_iter();
+        let stdin = if kept.stdin { ours.next() } else { None };
+        if let (Some(stdout), Some(stderr)) = (ours.next(), ours.next()) {
+            let id = (launch.generation, pid);
+            let holding = Holding::new(kept.clone(), id, stdin, [stdout, stderr], &keeper.folder);
+            self.holding = Some(holding);
         }
     }
 
@@ -213,7 +354,11 @@ impl Guardian {
             if remaining == Remaining::Some { tree::survivors(&[]) } else { Vec::new() };
         let (generation, leftovers) = (tree.generation, tree.leftovers);
         self.tree = None;
-        self.report(&Report::Ended { generation, end, leftovers, survivors })
+        let gone = Ended { end, leftovers, survivors };
+        if let Some(holding) = &mut self.holding {
+            holding.ended(gone.clone());
+        }
+        self.report(&Report::Ended { generation, gone })
     }
 
     /// The leader is gone, its children are not. In a stop they get the rest of its time;
@@ -232,10 +377,15 @@ impl Guardian {
     }
 
     fn report(&mut self, report: &Report) -> io::Result<()> {
-        if matches!(self.supervisor, Gone { .. }) {
+        if !matches!(self.supervisor, Present) {
             return Ok(());
         }
         // A supervisor that is gone is noticed by the next read of the socket.
         send_all(self.socket.as_fd(), &report.to_bytes()).or(Ok(()))
     }
+}
+
+fn is_readable(socket: &OwnedFd) -> io::Result<bool> {
+    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    Ok(poll(&mut polled, PollTimeout::ZERO)? > 0)
 }

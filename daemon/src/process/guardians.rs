@@ -4,13 +4,14 @@ use std::io;
 use std::os::unix::net::UnixStream as StdStream;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::GUARDIAN_ORDERS_MAX;
+use afresh_core::limits::{GUARDIAN_ORDERS_MAX, IDLE_GUARDIANS_MAX};
 
 use super::Report;
 use super::explain::explain;
 use super::frames::{Order, WardenOrder};
 use super::host::{Guardian, Processes, Word};
 use super::post::Correspondent;
+use super::wire::Inbox;
 
 impl Processes {
     pub(super) fn order(&self, service: ServiceId, generation: Generation, order: &Order) {
@@ -46,7 +47,7 @@ impl Processes {
         let warden = self.warden.as_ref().and_then(|warden| warden.pid);
         // One whose warden was killed has nobody above it but us: it is let go when it is idle.
         self.let_go(service, |guardian| guardian.warden != warden);
-        let idle = self.guardians_of(service).find(|(_, guardian)| guardian.current.is_none());
+        let idle = self.guardians_of(service).find(|(_, guardian)| guardian.is_idle());
         if let Some((key, _)) = idle {
             return Ok(key);
         }
@@ -55,6 +56,7 @@ impl Processes {
         let (ours, theirs) = StdStream::pair()?;
         let post = Correspondent::open(
             ours,
+            Inbox::default(),
             GUARDIAN_ORDERS_MAX,
             &mut self.tasks,
             self.words_sender.clone(),
@@ -65,17 +67,30 @@ impl Processes {
             warden.send(&WardenOrder::Fork { guardian: number }, vec![theirs.into()]);
         }
         let key = (service, number);
-        self.guardians.insert(key, Guardian { number, warden, pid: None, post, current: None });
+        let (pid, current, unheard) = (None, None, None);
+        self.guardians.insert(key, Guardian { number, warden, pid, post, current, unheard });
         Ok(key)
     }
 
     /// Lets idle guardians of the service's go: without us they end.
-    pub(super) fn let_go(&mut self, service: ServiceId, mut which: impl FnMut(&Guardian) -> bool) {
-        let idle = self.guardians_of(service).filter(|(_, guardian)| guardian.current.is_none());
+    fn let_go(&mut self, service: ServiceId, mut which: impl FnMut(&Guardian) -> bool) {
+        let idle = self.guardians_of(service).filter(|(_, guardian)| guardian.is_idle());
         let gone: Vec<_> = idle.filter(|(_, it)| which(it)).map(|(key, _)| key).collect();
+        let keeps = self.keeps();
         for key in gone {
-            self.guardians.remove(&key);
+            if let Some(guardian) = self.guardians.remove(&key).filter(|_| keeps) {
+                guardian.post.send(&Order::Forget, Vec::new());
+            }
         }
+    }
+
+    /// The first idle one is kept for the next start, which is the faster for it.
+    pub(super) fn let_surplus_go(&mut self, service: ServiceId) {
+        let mut kept = 0;
+        self.let_go(service, |_| {
+            kept += 1;
+            kept > IDLE_GUARDIANS_MAX
+        });
     }
 
     pub(super) fn fork_failed(&mut self, number: u64, errno: i32) {
@@ -89,5 +104,12 @@ impl Processes {
             let failure = explain(&command, &io::Error::from_raw_os_error(errno));
             self.ready.push_back(Report::SpawnFailed { service, generation, failure });
         }
+    }
+}
+
+impl Guardian {
+    /// It runs nothing, and has said nothing that the loop has to hear first.
+    const fn is_idle(&self) -> bool {
+        self.current.is_none() && self.unheard.is_none()
     }
 }

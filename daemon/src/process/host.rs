@@ -7,15 +7,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command as StdCommand;
+use std::process::{Command as StdCommand, Stdio as Null};
 use std::time::Duration;
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
-    GUARDIAN_WORDS_MAX, IDLE_GUARDIANS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN,
-    WARDEN_ORDERS_MAX,
+    GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN, WARDEN_ORDERS_MAX,
 };
-use afresh_core::service::{Exit, SpawnFailure};
+use afresh_core::service::SpawnFailure;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid};
@@ -25,11 +24,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::burial::ended;
 use super::explain::explain;
-use super::frames::{self, End, Launch, Order, Survivor, WardenReport};
+use super::frames::{self, Launch, Order, WardenReport};
+use super::keeping::Keep;
 use super::post::Correspondent;
 use super::tree::{self, Change, Remaining};
-use super::{Command, Remains, Report, os};
+use super::wire::Inbox;
+use super::{AdoptError, Command, PlaceError, Report, os};
 
 /// Why the process layer could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,21 @@ pub(crate) enum StartError {
     /// The ends of children cannot be heard.
     #[error("cannot listen for the ends of children")]
     Signals(#[source] io::Error),
+    /// The next supervisor could not find us.
+    #[error("cannot listen at `{}`, so no service could outlive afresh", path.display())]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not known what the supervisor before has left.
+    #[error("cannot make sure that no service runs twice")]
+    Place(#[source] PlaceError),
+    /// What it has left cannot be taken over.
+    #[error("cannot go on with the services that run")]
+    Adopt(#[source] AdoptError),
     /// The path of this binary is not known.
     #[error("cannot find out the path of this binary")]
     Executable(#[source] io::Error),
@@ -81,6 +98,8 @@ pub(crate) struct Processes {
     pub(super) child_ended: ChildSignal,
     /// The limit that we found and that our children get; ours is raised.
     pub(super) open_files: Option<(u64, u64)>,
+    /// Where the next supervisor finds what is left of us.
+    pub(super) keep: Option<Keep>,
 }
 
 pub(super) struct Guardian {
@@ -91,23 +110,45 @@ pub(super) struct Guardian {
     pub(super) post: Correspondent,
     /// What it runs; none where it is idle.
     pub(super) current: Option<(Generation, Command)>,
+    /// What it has run, whose end the loop has not been told.
+    pub(super) unheard: Option<Generation>,
 }
 
 /// What comes in from the sockets.
 pub(super) enum Word {
-    Guardian { service: ServiceId, number: u64, report: frames::Report },
-    GuardianGone { service: ServiceId, number: u64 },
+    Guardian {
+        service: ServiceId,
+        number: u64,
+        report: frames::Report,
+    },
+    GuardianGone {
+        service: ServiceId,
+        number: u64,
+    },
+    /// What was written down of its instance's output is passed on.
+    Taken {
+        service: ServiceId,
+        number: u64,
+    },
     Warden(WardenReport),
-    WardenGone { pid: Option<Pid> },
+    WardenGone {
+        pid: Option<Pid>,
+    },
 }
 
 impl Processes {
     /// Sets up the process layer, with the warden running.
     pub(crate) fn start() -> Result<Self, StartError> {
+        let mut processes = Self::without_warden()?;
+        processes.start_first_warden()?;
+        Ok(processes)
+    }
+
+    pub(super) fn without_warden() -> Result<Self, StartError> {
         // Without it a killed warden's guardians would go to init: less, but not nothing.
         os::adopt_orphans().ok();
         let (words_sender, words) = mpsc::channel(GUARDIAN_WORDS_MAX);
-        let mut processes = Self {
+        Ok(Self {
             exe: os::own_executable().map_err(StartError::Executable)?,
             warden: None,
             guardians: BTreeMap::new(),
@@ -123,11 +164,12 @@ impl Processes {
             warden_since: None,
             child_ended: signal(SignalKind::child()).map_err(StartError::Signals)?,
             open_files: raise_open_files(),
-        };
-        processes
-            .start_warden()
-            .map_err(|source| StartError::Warden { exe: processes.exe.clone(), source })?;
-        Ok(processes)
+            keep: None,
+        })
+    }
+
+    pub(super) fn start_first_warden(&mut self) -> Result<(), StartError> {
+        self.start_warden().map_err(|source| StartError::Warden { exe: self.exe.clone(), source })
     }
 
     /// Starts an instance. The answer comes as a report.
@@ -138,7 +180,9 @@ impl Processes {
         command: &Command,
     ) -> Result<Stdio, SpawnFailure> {
         let failed = |error: io::Error| explain(command, &error);
-        let (ours, theirs) = pipes().map_err(failed)?;
+        let (ours, mut theirs) = pipes().map_err(failed)?;
+        let (kept, held) = self.kept(service, generation, &ours).map_err(failed)?;
+        theirs.extend(held);
         let key = self.idle_guardian(service).map_err(failed)?;
         let launch = Launch {
             generation: generation.0,
@@ -146,6 +190,7 @@ impl Processes {
             env: command.env.clone(),
             cwd: command.cwd.clone().or_else(|| std::env::current_dir().ok()),
             open_files: self.open_files,
+            kept,
         };
         let order = Order::Launch(Box::new(launch));
         if let Some(guardian) = self.guardians.get_mut(&key) {
@@ -175,8 +220,10 @@ impl Processes {
 
     /// The next report. Cancel safe.
     pub(crate) async fn next(&mut self) -> Report {
+        self.acknowledge();
         loop {
             if let Some(report) = self.ready.pop_front() {
+                self.hand_out(&report);
                 return report;
             }
             tokio::select! {
@@ -192,6 +239,7 @@ impl Processes {
 
     /// Lets all guardians and the warden go, and waits until they have.
     pub(crate) async fn shutdown(mut self) {
+        self.forget_all();
         self.guardians.clear();
         // Nobody listens any more: tasks with a last word must not wait for a place in the queue.
         self.words.close();
@@ -224,13 +272,18 @@ impl Processes {
         let mut command = StdCommand::new(&self.exe);
         command.arg0("afresh").arg(super::WARDEN_COMMAND).env_clear().current_dir("/");
         // Its end of our stderr would keep the reader of ours waiting.
-        command.stdin(OwnedFd::from(theirs)).stdout(null()).stderr(null());
+        command.stdin(OwnedFd::from(theirs)).stdout(Null::null()).stderr(Null::null());
+        if let Some(lock) = self.lock()? {
+            // Inherited at once: there is no moment in which nobody holds it.
+            command.stdout(lock);
+        }
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
         let gone = Word::WardenGone { pid: Some(pid) };
         let words = self.words_sender.clone();
         let mut warden = Correspondent::open(
             ours,
+            Inbox::default(),
             WARDEN_ORDERS_MAX,
             &mut self.tasks,
             words,
@@ -238,6 +291,7 @@ impl Processes {
             gone,
         )?;
         warden.pid = Some(pid);
+        self.brief_warden(&warden)?;
         self.warden = Some(warden);
         self.warden_since = Some(Instant::now());
         Ok(())
@@ -253,6 +307,12 @@ impl Processes {
                     self.bury(service, guardian);
                 }
             }
+            Word::Taken { service, number } => {
+                if let Some(guardian) = self.guardians.get(&(service, number)) {
+                    guardian.post.send(&Order::Taken, Vec::new());
+                }
+            }
+            Word::Warden(WardenReport::Guardian { .. } | WardenReport::Given { .. }) => {}
             Word::Warden(WardenReport::Buried { guardian, survivors }) => {
                 self.buried(guardian, survivors);
             }
@@ -261,11 +321,13 @@ impl Processes {
             }
             Word::WardenGone { pid } => {
                 if self.warden.as_ref().is_some_and(|warden| warden.pid == pid) {
-                    self.lost_warden = pid;
+                    // One that another supervisor had started is not ours to wait for.
+                    let foreign = self.keep.as_mut().and_then(|keep| keep.foreign_warden.take());
+                    self.lost_warden = pid.filter(|_| foreign.is_none());
                     self.warden = None;
                     self.sweeping_since = Some(Instant::now());
                     let lived = self.warden_since.map_or(Duration::ZERO, |since| since.elapsed());
-                    let text = if lived < WARDEN_LIFE_MIN {
+                    let text = if lived < WARDEN_LIFE_MIN && foreign.is_none() {
                         "the warden was killed soon after its start; the next start makes another"
                             .to_owned()
                     } else {
@@ -283,6 +345,7 @@ impl Processes {
     }
 
     fn hear_guardian(&mut self, key: (ServiceId, u64), report: frames::Report) {
+        let keeps = self.keeps();
         let Some(guardian) = self.guardians.get_mut(&key) else {
             return;
         };
@@ -302,28 +365,17 @@ impl Processes {
                 let failure = explain(&command, &io::Error::from_raw_os_error(errno));
                 Report::SpawnFailed { service, generation, failure }
             }
-            frames::Report::Ended { generation, end, leftovers, survivors } => {
+            frames::Report::Ended { generation, gone } => {
                 guardian.current = None;
-                let exit = match end {
-                    End::Code(code) => Exit::Code(code),
-                    End::Signal(signal) => Exit::Signal(signal),
-                };
-                let remains = Remains { leftovers, survivors: named(survivors) };
-                Report::Exited { service, generation: Generation(generation), exit, remains }
+                guardian.unheard = keeps.then_some(Generation(generation));
+                ended(service, Generation(generation), gone)
             }
+            // Said once, and heard before.
+            frames::Report::Held(_) => return,
         };
         self.ready.push_back(ready);
-        // The first idle one is kept for the next start, which is the faster for it.
-        let mut kept = 0;
-        self.let_go(service, |_| {
-            kept += 1;
-            kept > IDLE_GUARDIANS_MAX
-        });
+        self.let_surplus_go(service);
     }
-}
-
-pub(super) fn named(survivors: Vec<Survivor>) -> Vec<(u32, String)> {
-    survivors.into_iter().map(|survivor| (survivor.pid, survivor.name)).collect()
 }
 
 /// Our ends, and theirs in the order stdin, stdout, stderr.
@@ -337,10 +389,6 @@ fn pipes() -> io::Result<(Stdio, Vec<OwnedFd>)> {
         stderr: pipe::Receiver::from_owned_fd(our_stderr)?,
     };
     Ok((ours, vec![their_stdin, their_stdout, their_stderr]))
-}
-
-fn null() -> std::process::Stdio {
-    std::process::Stdio::null()
 }
 
 /// A thousand services need four descriptors each. Returns the limit that was there before.

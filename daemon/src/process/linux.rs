@@ -12,7 +12,8 @@ use nix::libc::{SYS_clone3, SYS_close_range, clone_args, syscall};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::MsgFlags;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{MsgFlags, getsockopt};
 use nix::unistd::{ForkResult, Pid, SysconfVar, fork, getpid, getppid, pipe2, sysconf};
 
 pub(super) use super::birth::start;
@@ -41,12 +42,26 @@ pub(crate) fn own_executable() -> io::Result<PathBuf> {
 pub(crate) fn own_cgroup() -> Option<(PathBuf, bool)> {
     let own = Cgroup::own()?;
     // Made and removed again: only that shows whether it can be.
-    Some((own.path().to_owned(), own.child(u64::MAX).is_some()))
+    Some((own.path().to_owned(), own.child(std::process::id(), u64::MAX).is_some()))
 }
 
 /// A pipe that nobody inherits by accident: reading end, writing end.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe2(OFlag::O_CLOEXEC)?)
+}
+
+/// Nothing to do: [`RECEIVE_FLAGS`] say so already.
+pub(super) fn close_on_exec(_received: &OwnedFd) {}
+
+/// The user and the process at the other end of a socket, as the kernel says.
+pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let peer = getsockopt(&socket, PeerCredentials)?;
+    Ok((peer.uid(), peer.pid().cast_unsigned()))
+}
+
+/// A path to a file in a folder that is short enough for a socket, however long the folder's is.
+pub(super) fn short_path(folder: &fs::File, name: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())))
 }
 
 /// Closes everything but stdin, stdout and stderr: whatever we were started with by accident.

@@ -5,6 +5,7 @@
 //! not found. `afresh doctor` says so.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,8 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
-use nix::sys::socket::MsgFlags;
+use nix::sys::socket::sockopt::{LocalPeerCred, LocalPeerPid};
+use nix::sys::socket::{MsgFlags, getsockopt};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use super::dispositions;
@@ -50,6 +52,22 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
         fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     }
     Ok((read, write))
+}
+
+/// What was received is not inherited by accident.
+pub(super) fn close_on_exec(received: &OwnedFd) {
+    fcntl(received, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok();
+}
+
+/// The user and the process at the other end of a socket, as the kernel says.
+pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let user = getsockopt(&socket, LocalPeerCred)?.uid();
+    Ok((user, getsockopt(&socket, LocalPeerPid)?.cast_unsigned()))
+}
+
+/// There is no shorter path to a file than its own.
+pub(super) fn short_path(_folder: &File, _name: &str) -> Option<PathBuf> {
+    None
 }
 
 /// Closes everything but stdin, stdout and stderr: whatever we were started with by accident.
@@ -117,7 +135,7 @@ impl Cgroup {
 
     pub(super) fn clean(&self) {}
 
-    pub(super) fn child(&self, _number: u64) -> Option<Self> {
+    pub(super) fn child(&self, _supervisor: u32, _number: u64) -> Option<Self> {
         None
     }
 

@@ -16,11 +16,26 @@
 //! and those below end what they guard. Only when all three are killed in the same instant can a
 //! grandchild stay behind.
 //!
+//! Where services are to outlive their supervisor (`on_supervisor_death = "keep"`), its death alone ends
+//! nothing:
+//!
+//! ```text
+//!   supervisor, killed     the next supervisor ── visits ──▶ warden, which listens in the workspace
+//!                              │                               │ a line to each guardian
+//!                              └── a new socket, the pipes, ◀── guardian, which takes the output
+//!                                  the output, the end          and remembers the end meanwhile
+//! ```
+//!
+//! There the guardians wait for the loss of the warden, too, before they end what they guard. In both
+//! cases the warden and the guardians hold a lock; [`Processes::enter`] waits for it.
+//!
 //! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
 mod explain;
 mod usage;
 
+#[cfg(unix)]
+mod adoption;
 #[cfg(target_os = "linux")]
 mod birth;
 #[cfg(unix)]
@@ -36,16 +51,32 @@ mod guardian;
 #[cfg(unix)]
 mod guardians;
 #[cfg(unix)]
+mod held;
+#[cfg(unix)]
+mod held_frames;
+#[cfg(unix)]
 mod host;
+#[cfg(unix)]
+mod keeping;
+#[cfg(unix)]
+mod place;
 #[cfg(unix)]
 mod post;
 #[cfg(unix)]
+mod spill;
+#[cfg(unix)]
 mod tree;
+#[cfg(unix)]
+mod visit;
+#[cfg(unix)]
+mod visitors;
 #[cfg(unix)]
 mod warden;
 #[cfg(unix)]
 mod wire;
 
+#[cfg(windows)]
+mod no_adoption;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
@@ -56,7 +87,9 @@ mod os;
 mod windows;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use afresh_core::audit::redact::redact_args;
 use afresh_core::id::{Generation, ServiceId};
@@ -65,11 +98,21 @@ use afresh_core::service::{Exit, SpawnFailure};
 use crate::os::is_variable;
 
 #[cfg(unix)]
+pub(crate) use self::adoption::{AdoptedInstance, AdoptedStdio, Entered};
+#[cfg(unix)]
 pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
 #[cfg(unix)]
 pub(crate) use self::host::{Processes, StartError, Stdio};
+#[cfg(windows)]
+pub(crate) use self::no_adoption::{
+    AdoptedInstance, AdoptedStdio, Earlier, Entered, abandoned_warden,
+};
 #[cfg(unix)]
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
+#[cfg(unix)]
+pub(crate) use self::place::abandoned_warden;
+#[cfg(unix)]
+pub(crate) use self::spill::Earlier;
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
 pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage};
@@ -85,7 +128,7 @@ pub(crate) use self::windows::{
 pub(crate) const WARDEN_COMMAND: &str = "__warden";
 
 /// What a service runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Command {
     /// The program and its arguments; no shell is involved.
     pub argv: Vec<OsString>,
@@ -132,4 +175,83 @@ pub(crate) struct Remains {
     pub(crate) leftovers: u32,
     /// Processes that could not be killed: pid and name.
     pub(crate) survivors: Vec<(u32, String)>,
+}
+
+/// Why it cannot be known what a supervisor before this one has left.
+#[derive(Debug, thiserror::Error)]
+#[cfg_attr(windows, expect(dead_code, reason = "nothing is looked for there"))]
+pub(crate) enum PlaceError {
+    /// The folder cannot be made.
+    #[error("cannot use the folder `{}`", path.display())]
+    Folder {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Others could put something there.
+    #[error("the folder `{}` {what}; remove it", path.display())]
+    NotOurs {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The lock cannot be had.
+    #[error("cannot lock `{}`", path.display())]
+    Lock {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Something of it is still there.
+    #[error(
+        "services of an afresh before this one are still there, by the lock in `{}`; end them, and try again",
+        path.display()
+    )]
+    StillThere {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// Why what another supervisor has left cannot be taken over. It runs on.
+#[derive(Debug, thiserror::Error)]
+#[cfg_attr(windows, expect(dead_code, reason = "nothing is taken over there"))]
+pub(crate) enum AdoptError {
+    /// The warden does not answer as it should.
+    #[error("cannot take over the services of the afresh before this one")]
+    Visit(#[source] io::Error),
+    /// It is of a version whose warden speaks differently.
+    #[error(
+        "the services that run are of afresh {version} (warden {warden}), which this one cannot take over"
+    )]
+    Version {
+        /// Its version.
+        version: String,
+        /// The process that keeps the services.
+        warden: u32,
+    },
+    /// Another supervisor has them.
+    #[error("the services that run have a supervisor (warden {warden}), and it does not end")]
+    Busy {
+        /// The process that keeps the services.
+        warden: u32,
+    },
+}
+
+/// A warden that keeps services, and has no supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbandonedWarden {
+    /// Its process.
+    pub pid: u32,
+    /// The version of afresh that it is of.
+    pub version: String,
+    /// How many instances it keeps.
+    pub instances: u64,
+    /// For how long it has had no supervisor.
+    pub alone: Duration,
 }

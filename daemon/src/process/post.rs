@@ -26,9 +26,11 @@ struct Parcel {
 }
 
 impl Correspondent {
-    /// Gives a socket its task. What arrives is put into `words`, and `gone` at the end.
+    /// Gives a socket its task. What arrives, and has arrived in `inbox`, is put into `words`, and
+    /// `gone` at the end.
     pub(super) fn open<F: Frame + Send + 'static, W: Send + 'static>(
         socket: StdStream,
+        inbox: Inbox,
         orders_max: usize,
         tasks: &mut JoinSet<()>,
         words: mpsc::Sender<W>,
@@ -39,7 +41,7 @@ impl Correspondent {
         let socket = UnixStream::from_std(socket)?;
         let (orders, parcels) = mpsc::channel(orders_max);
         tasks.spawn(async move {
-            converse(&socket, parcels, &words, word).await;
+            converse(&socket, inbox, parcels, &words, word).await;
             // Nobody listens any more when we shut down.
             words.send(gone).await.ok();
         });
@@ -61,12 +63,23 @@ impl Correspondent {
 /// Carries parcels out and words in, until either side has had enough.
 async fn converse<F: Frame, W>(
     socket: &UnixStream,
+    mut inbox: Inbox,
     mut parcels: mpsc::Receiver<Parcel>,
     words: &mpsc::Sender<W>,
     word: impl Fn(F) -> W,
 ) {
-    let mut inbox = Inbox::default();
     loop {
+        loop {
+            match inbox.next() {
+                Ok(Some(frame)) => {
+                    if words.send(word(frame)).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
         tokio::select! {
             parcel = parcels.recv() => {
                 let Some(parcel) = parcel else { return };
@@ -80,19 +93,8 @@ async fn converse<F: Frame, W>(
                 }
                 match socket.try_io(Interest::READABLE, || inbox.receive(socket.as_fd())) {
                     Ok(true) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Ok(false) | Err(_) => return,
-                }
-                loop {
-                    match inbox.next() {
-                        Ok(Some(frame)) => {
-                            if words.send(word(frame)).await.is_err() {
-                                return;
-                            }
-                        }
-                        Ok(None) => break,
-                        Err(_) => return,
-                    }
                 }
             }
         }

@@ -107,24 +107,25 @@ pub(super) fn survivors(spared: &[Pid]) -> Vec<Survivor> {
     named
 }
 
-/// Waits until a child changes, something arrives on `socket`, or `patience` is over. Returns
-/// whether there is something on the socket, be it its end.
-pub(super) fn wait(
+/// Waits until a child changes, something arrives on one of `sources`, or `patience` is over.
+/// Returns where there is something, be it an end.
+pub(super) fn wait<const N: usize>(
     watch: &ChildWatch,
-    socket: Option<BorrowedFd<'_>>,
+    sources: [Option<BorrowedFd<'_>>; N],
     patience: Option<Duration>,
-) -> io::Result<bool> {
+) -> io::Result<[bool; N]> {
     // Rounded up: a turn that comes a moment too early would only spin.
     let timeout = patience.map_or(PollTimeout::NONE, |patience| {
         PollTimeout::try_from(patience.as_millis() + 1).unwrap_or(PollTimeout::MAX)
     });
     let mut fds = vec![PollFd::new(watch.fd(), PollFlags::POLLIN)];
-    fds.extend(socket.map(|socket| PollFd::new(socket, PollFlags::POLLIN)));
+    fds.extend(sources.iter().flatten().map(|source| PollFd::new(*source, PollFlags::POLLIN)));
     match poll(&mut fds, timeout) {
         Ok(_) | Err(Errno::EINTR) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(fds.get(1).is_some_and(|fd| fd.any().unwrap_or(true)))
+    let mut polled = fds[1..].iter().map(|fd| fd.any().unwrap_or(true));
+    Ok(sources.map(|source| source.is_some() && polled.next().unwrap_or(false)))
 }
 
 /// Kills one process by its id.

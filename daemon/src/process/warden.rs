@@ -4,11 +4,15 @@
 //! an async runtime. Guardians are forked from it, so that a hundred of them share its memory, and
 //! a guardian costs no exec. It is a subreaper above them: what a killed guardian leaves becomes
 //! its child, and is killed.
+//!
+//! Where services are to outlive their supervisor, it does too, and brings the next one together with
+//! the guardians: see `visitors.rs`. Its stdout is a lock that it and all guardians hold.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use afresh_core::limits::{ORPHANED_GRACE, SWEEP_MAX, SWEEP_PAUSE};
@@ -18,9 +22,10 @@ use tokio::time::Instant;
 
 use super::dispositions;
 use super::frames::{WardenOrder, WardenReport};
-use super::guardian::guard;
+use super::guardian::{Keeper, guard};
 use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
+use super::visitors::Keeping;
 use super::wire::{Frame, Inbox, send_all};
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
@@ -39,24 +44,30 @@ pub(crate) fn run() -> io::Result<()> {
     os::adopt_orphans()?;
     let parent_cgroup = Cgroup::own().inspect(Cgroup::clean);
     let mut warden = Warden {
-        socket,
-        inbox: Inbox::default(),
+        supervisor: Some(Line { socket, inbox: Inbox::default() }),
+        supervisor_pid: std::os::unix::process::parent_id(),
         watch: ChildWatch::new()?,
         guardians: BTreeMap::new(),
+        next_guardian: 0,
         strays_since: None,
         leave_by: None,
         parent_cgroup,
+        keeping: None,
     };
     loop {
         match warden.turn()? {
             Turn::Next => {}
-            Turn::Done => return Ok(()),
-            Turn::Child(socket) => {
-                // Our own socket must close with the warden, not with its guardians; their cgroups
+            Turn::Done => {
+                warden.keeping.iter().for_each(Keeping::close);
+                return Ok(());
+            }
+            Turn::Child(socket, keeper) => {
+                // All our sockets must close with the warden, not with its guardians; their cgroups
                 // are the warden's to remove.
-                std::mem::forget(std::mem::take(&mut warden.guardians));
+                let others = std::mem::take(&mut warden.guardians).into_values();
+                others.for_each(|guarded| std::mem::forget(guarded.cgroup));
                 drop(warden);
-                return guard(socket);
+                return guard(socket, keeper);
             }
         }
     }
@@ -66,25 +77,37 @@ pub(crate) fn run() -> io::Result<()> {
 enum Turn {
     Next,
     Done,
-    /// We are a guardian now, and this is its socket.
-    Child(OwnedFd),
+    /// We are a guardian now, and these are its sockets.
+    Child(OwnedFd, Option<Keeper>),
 }
 
-struct Warden {
-    socket: OwnedFd,
-    inbox: Inbox,
+pub(super) struct Warden {
+    /// None while there is nobody, and somebody may come.
+    pub(super) supervisor: Option<Line>,
+    pub(super) supervisor_pid: u32,
     watch: ChildWatch,
-    guardians: BTreeMap<u64, Guarded>,
+    pub(super) guardians: BTreeMap<u64, Guarded>,
+    pub(super) next_guardian: u64,
     /// Since when there are processes that a killed guardian left.
     strays_since: Option<Instant>,
     /// The supervisor is gone; guardians that are not gone by then are killed.
-    leave_by: Option<Instant>,
+    pub(super) leave_by: Option<Instant>,
     parent_cgroup: Option<Cgroup>,
+    /// We outlive the supervisor.
+    pub(super) keeping: Option<Keeping>,
 }
 
-struct Guarded {
-    pid: Pid,
-    gone: bool,
+/// A socket, and what has come on it.
+pub(super) struct Line {
+    pub(super) socket: OwnedFd,
+    pub(super) inbox: Inbox,
+}
+
+pub(super) struct Guarded {
+    pub(super) pid: Pid,
+    pub(super) gone: bool,
+    /// Where it is told of the next supervisor.
+    pub(super) post: Option<UnixStream>,
     /// The supervisor waits for word that all is gone.
     bury: bool,
     cgroup: Option<Cgroup>,
@@ -93,12 +116,16 @@ struct Guarded {
 impl Warden {
     /// Deals with the next thing that happens.
     fn turn(&mut self) -> io::Result<Turn> {
-        let socket = self.leave_by.is_none().then(|| self.socket.as_fd());
-        if wait(&self.watch, socket, self.patience())?
-            && let Some(socket) = self.listen()?
+        let present = self.supervisor.as_ref().filter(|_| self.leave_by.is_none());
+        let socket = present.map(|line| line.socket.as_fd());
+        let [knocks, visitor] = self.keeping.as_ref().map_or([None; 2], Keeping::sources);
+        let ready = wait(&self.watch, [socket, knocks, visitor], self.patience())?;
+        if ready[0]
+            && let Some((socket, keeper)) = self.listen()?
         {
-            return Ok(Turn::Child(socket));
+            return Ok(Turn::Child(socket, keeper));
         }
+        self.receive_visitors(ready[1], ready[2]);
         self.watch.clear();
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
             self.guardians.values().filter(|guarded| !guarded.gone).for_each(Guarded::kill);
@@ -106,32 +133,47 @@ impl Warden {
         let remaining = self.reap();
         self.sweep(remaining)?;
         let busy = !self.guardians.is_empty() || self.strays_since.is_some();
-        Ok(if self.leave_by.is_none() || busy { Turn::Next } else { Turn::Done })
+        let stays = self.leave_by.is_none() && self.supervisor.is_some();
+        Ok(if stays || busy { Turn::Next } else { Turn::Done })
     }
 
     fn patience(&self) -> Option<Duration> {
-        match (self.strays_since, self.leave_by) {
+        let visit = self.keeping.as_ref().and_then(Keeping::visit_ends_at);
+        let until = self.leave_by.into_iter().chain(visit).min();
+        match (self.strays_since, until) {
             (Some(_), _) => Some(SWEEP_PAUSE),
             (None, Some(at)) => Some(at.saturating_duration_since(Instant::now()).max(SWEEP_PAUSE)),
             (None, None) => None,
         }
     }
 
-    /// Follows the orders that have come. In a guardian that was forked, returns its socket.
-    fn listen(&mut self) -> io::Result<Option<OwnedFd>> {
-        if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
+    /// Follows the orders that have come. In a guardian that was forked, returns its sockets.
+    fn listen(&mut self) -> io::Result<Option<(OwnedFd, Option<Keeper>)>> {
+        let Some(line) = &mut self.supervisor else { return Ok(None) };
+        if !line.inbox.receive(line.socket.as_fd()).unwrap_or(false) {
             // Each guardian has noticed by itself, unless it was stopped or hangs.
             for guarded in self.guardians.values().filter(|guarded| !guarded.gone) {
                 kill(guarded.pid, Signal::SIGCONT).ok();
             }
-            self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
+            self.supervisor = None;
+            self.begin_alone();
+            if self.keeping.is_none() {
+                self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
+            }
             return Ok(None);
         }
-        while let Some(order) = self.inbox.next()? {
+        while let Some(order) = self.next_order()? {
             match order {
+                WardenOrder::Keep { socket, folder } => {
+                    let listener = self.supervisor.as_mut().and_then(|line| line.inbox.next_fd());
+                    self.keeping = listener.map(|listener| Keeping::new(listener, socket, folder));
+                }
+                WardenOrder::Leave => {
+                    self.keeping.take().iter().for_each(Keeping::close);
+                }
                 WardenOrder::Fork { guardian } => {
-                    if let Some(socket) = self.fork(guardian)? {
-                        return Ok(Some(socket));
+                    if let Some(sockets) = self.fork(guardian)? {
+                        return Ok(Some(sockets));
                     }
                 }
                 WardenOrder::Bury { guardian } => match self.guardians.get_mut(&guardian) {
@@ -148,23 +190,35 @@ impl Warden {
         Ok(None)
     }
 
-    /// Forks a guardian. Returns its socket in the child.
-    fn fork(&mut self, guardian: u64) -> io::Result<Option<OwnedFd>> {
-        let Some(socket) = self.inbox.next_fd() else {
+    fn next_order(&mut self) -> io::Result<Option<WardenOrder>> {
+        self.supervisor.as_mut().map_or(Ok(None), |line| line.inbox.next())
+    }
+
+    /// Forks a guardian. Returns its sockets in the child.
+    fn fork(&mut self, guardian: u64) -> io::Result<Option<(OwnedFd, Option<Keeper>)>> {
+        self.next_guardian = self.next_guardian.max(guardian + 1);
+        let Some(socket) = self.supervisor.as_mut().and_then(|line| line.inbox.next_fd()) else {
             let errno = nix::libc::EBADF;
             self.report(&WardenReport::ForkFailed { guardian, errno })?;
             return Ok(None);
         };
-        let cgroup = self.parent_cgroup.as_ref().and_then(|parent| parent.child(guardian));
+        // Without a line between us it is one that does not outlive the supervisor.
+        let pair = self.keeping.as_ref().and_then(|keeping| {
+            let (post, theirs) = UnixStream::pair().ok()?;
+            Some((post, Keeper::new(theirs.into(), keeping.folder.clone())))
+        });
+        let (post, keeper) = pair.unzip();
+        let parent = self.parent_cgroup.as_ref();
+        let cgroup = parent.and_then(|parent| parent.child(self.supervisor_pid, guardian));
         match os::fork_into(cgroup.as_ref()) {
             Ok(Some(pid)) => {
-                let guarded = Guarded { pid, gone: false, bury: false, cgroup };
+                let guarded = Guarded { pid, gone: false, post, bury: false, cgroup };
                 self.guardians.insert(guardian, guarded);
             }
             Ok(None) => {
                 // Removed by the warden, which holds the same.
                 std::mem::forget(cgroup);
-                return Ok(Some(socket));
+                return Ok(Some((socket, keeper)));
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(nix::libc::EAGAIN);
@@ -223,9 +277,10 @@ impl Warden {
         Ok(())
     }
 
-    fn report(&self, report: &WardenReport) -> io::Result<()> {
+    pub(super) fn report(&self, report: &WardenReport) -> io::Result<()> {
+        let Some(line) = &self.supervisor else { return Ok(()) };
         // A supervisor that is gone is noticed by the next read of the socket.
-        send_all(self.socket.as_fd(), &report.to_bytes()).or(Ok(()))
+        send_all(line.socket.as_fd(), &report.to_bytes()).or(Ok(()))
     }
 }
 

@@ -52,9 +52,13 @@ const SIGINT: i32 = 2;
 /// The exit code that a kill by us gives, as a shell would show it.
 const KILLED: i32 = 128 + SIGKILL;
 
-/// Why the process layer could not be set up: here it always can.
+/// Why the process layer could not be set up.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {}
+pub(crate) enum StartError {
+    /// Jobs end with the one who made them.
+    #[error("services cannot outlive afresh on Windows; set `on_supervisor_death = \"kill\"`")]
+    CannotKeep,
+}
 
 /// Our ends of an instance's pipes.
 pub(crate) struct Stdio {

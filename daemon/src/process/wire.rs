@@ -1,8 +1,9 @@
 //! How supervisor, warden and guardians speak to each other: length-prefixed frames on a socket
 //! pair, with file descriptors beside them. `frames.rs` has what they say.
 //!
-//! Both ends are the same binary, so the form needs no version. It is bytes, not JSON, because
-//! arguments and environment are bytes.
+//! Both ends are the same binary, unless a supervisor takes over what another one left: then
+//! `visit.rs` compares versions first. It is bytes, not JSON, because arguments and environment are
+//! bytes.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,8 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, recvmsg, sendmsg};
 
-/// Frames never need more: stdin, stdout and stderr.
-const FDS_PER_MESSAGE_MAX: usize = 3;
+/// Frames never need more: stdin, stdout and stderr, theirs and ours.
+const FDS_PER_MESSAGE_MAX: usize = 6;
 
 /// A frame that says it is longer than this is garbage: `execve` itself refuses more.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -58,6 +59,7 @@ impl Inbox {
                 // SAFETY: the kernel has just put these descriptors into our table for us alone.
                 #[expect(unsafe_code, reason = "descriptors arrive as numbers")]
                 self.fds.extend(fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+                self.fds.iter().for_each(super::os::close_on_exec);
             }
         }
         let received = message.bytes;
@@ -108,10 +110,23 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[RawFd]) -> io::R
 }
 
 /// Sends all of it on a socket that blocks.
-pub(crate) fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    send_with(socket, bytes, &[])
+}
+
+/// Sends all of it on a socket that blocks, with descriptors beside it.
+pub(crate) fn send_with(
+    socket: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     while !bytes.is_empty() {
-        match send(socket, bytes, &[]) {
-            Ok(sent) => bytes = &bytes[sent..],
+        match send(socket, bytes, &fds) {
+            Ok(sent) => {
+                bytes = &bytes[sent..];
+                fds.clear();
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -124,6 +139,10 @@ pub(crate) struct Writer(Vec<u8>);
 impl Writer {
     pub(super) fn u8(&mut self, value: u8) {
         self.0.push(value);
+    }
+
+    pub(super) fn bool(&mut self, value: bool) {
+        self.u8(u8::from(value));
     }
 
     pub(super) fn u64(&mut self, value: u64) {
@@ -153,6 +172,10 @@ impl<'a> Reader<'a> {
         Some(self.take(1)?[0])
     }
 
+    pub(super) fn bool(&mut self) -> Option<bool> {
+        Some(self.u8()? != 0)
+    }
+
     pub(super) fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
@@ -172,6 +195,15 @@ impl<'a> Reader<'a> {
 
     pub(super) fn text(&mut self) -> Option<OsString> {
         Some(OsString::from_vec(self.bytes()?.to_vec()))
+    }
+
+    pub(super) fn string(&mut self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+
+    /// Takes what a later version may say on top.
+    pub(super) const fn skip_rest(&mut self) {
+        self.0 = &[];
     }
 
     pub(super) fn many<T>(

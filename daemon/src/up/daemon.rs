@@ -35,6 +35,7 @@ impl Daemon {
     /// Runs until somebody wants it to end, and all is down.
     pub(super) async fn drive(&mut self, mut broken: oneshot::Receiver<()>) {
         let mut stream_works = true;
+        self.supervise.log("all services are set up");
         self.notify.ready("all services are set up");
         self.show();
         while self.stopping_since.is_none() || !self.supervise.is_at_rest() {

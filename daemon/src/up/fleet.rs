@@ -10,12 +10,13 @@ use afresh_core::config::harmless;
 use afresh_core::control::ReloadAnswer;
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
+use afresh_core::policy::Policy;
 use afresh_core::service::{Input, Rest};
 
 use super::{Lines, Up};
 use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
-use crate::process::Command;
+use crate::process::{AdoptedInstance, Command};
 use crate::store::service_log::{ServiceLogs, file_of};
 use crate::supervise::{Supervise, seed};
 
@@ -29,6 +30,8 @@ pub(super) struct Fleet {
     colours: bool,
     /// Nobody reads along.
     is_silent: bool,
+    /// They are read on a terminal.
+    is_drawn: bool,
     pub(super) logs: ServiceLogs,
     log_folder: PathBuf,
     members: BTreeMap<String, Member>,
@@ -53,21 +56,21 @@ impl Fleet {
             base: up.base.clone(),
             colours: up.colours,
             is_silent: matches!(up.lines, Lines::File),
+            is_drawn: matches!(up.lines, Lines::Drawn(_)),
             members: BTreeMap::new(),
             leaving: Vec::new(),
             count: 0,
         }
     }
 
-    /// Takes the services in, and starts those that are chosen, or all that start by themselves.
-    pub(super) async fn begin(
+    /// Takes the services in, with what is known of them from before.
+    pub(super) fn begin(
         &mut self,
         supervise: &mut Supervise,
         services: Vec<ServiceDefinition>,
-        chosen: &[String],
         past: &Past,
     ) {
-        let width = width(&services);
+        let width = self.width(&services);
         for definition in services {
             let ServicePast { generation, restarts, .. } = past.of(&definition.name);
             let id = self.add(supervise, definition, width);
@@ -75,6 +78,37 @@ impl Fleet {
             supervise.resume(id, Generation(generation), restarts);
         }
         self.order(supervise);
+    }
+
+    /// Takes over what the supervisor before has left to run. What is not defined any more is stopped.
+    pub(super) async fn adopt(
+        &mut self,
+        supervise: &mut Supervise,
+        instances: Vec<AdoptedInstance>,
+    ) {
+        let unknown = |name: &str| Definition {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            command: Command::default(),
+            variables: Variables::default(),
+            policy: Policy::default(),
+            form: if self.is_silent { Form::Silent } else { Form::Lines(format!("{name} | ")) },
+            health: None,
+            ready_at_start: false,
+            port: None,
+            log: None,
+        };
+        let leaving = supervise.adopt(instances, unknown).await;
+        self.leaving.extend(leaving);
+    }
+
+    /// Starts those that are chosen, or all that start by themselves.
+    pub(super) async fn start(
+        &mut self,
+        supervise: &mut Supervise,
+        chosen: &[String],
+        past: &Past,
+    ) {
         let is_chosen = |member: &&Member| match chosen {
             // What a person had stopped stays down when only the supervisor was killed.
             [] => member.definition.autostart && !past.of(&member.definition.name).is_stopped,
@@ -93,7 +127,7 @@ impl Fleet {
         let old: Vec<ServiceDefinition> =
             self.members.values().map(|member| member.definition.clone()).collect();
         let Changes { added, removed, changed, unchanged } = changes(&old, &services);
-        let width = width(&services);
+        let width = self.width(&services);
         let mut started = Vec::new();
         for definition in services {
             let autostart = definition.autostart;
@@ -216,8 +250,10 @@ impl Fleet {
             log: Some(self.logs.open(file_of(&self.log_folder, name), *log)),
         }
     }
-}
 
-fn width(services: &[ServiceDefinition]) -> usize {
-    services.iter().map(|service| service.name.chars().count()).max().unwrap_or(0)
+    /// How wide names are in front of lines; on a terminal all lines begin in one column.
+    fn width(&self, services: &[ServiceDefinition]) -> usize {
+        let widths = services.iter().map(|service| service.name.chars().count());
+        if self.is_drawn { widths.max().unwrap_or(0) } else { 0 }
+    }
 }
