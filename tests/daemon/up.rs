@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::{HOSTILE, stop};
 
 /// A service that does nothing, with more lines of its table.
-fn idle(name: &str, more: &str) -> String {
+pub(crate) fn idle(name: &str, more: &str) -> String {
     service(name, &["idle"], more)
 }
 
 /// A service that the hostile program plays.
-fn service(name: &str, words: &[&str], more: &str) -> String {
+pub(crate) fn service(name: &str, words: &[&str], more: &str) -> String {
     let command: Vec<String> =
         [&[HOSTILE], words].concat().iter().map(|word| format!("{word:?}")).collect();
     let delay = if more.contains("delay") { "" } else { "delay = \"0s\"\n" };
@@ -22,7 +22,7 @@ fn service(name: &str, words: &[&str], more: &str) -> String {
 }
 
 /// Writes the configuration of the workspace.
-fn define(env: &TestEnv, services: &[String]) {
+pub(crate) fn define(env: &TestEnv, services: &[String]) {
     env.write("afresh.toml", &services.concat());
 }
 
@@ -56,7 +56,7 @@ fn wait_up(env: &TestEnv, name: &str) -> i32 {
     i32::try_from(found["pid"].as_i64().expect("a pid")).expect("a pid")
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("it is there");
 }
 

@@ -80,9 +80,9 @@ impl Supervise {
         }
     }
 
-    /// Forgets a service that is down; says whether it is.
+    /// Forgets a service that is down; says whether it is. What is to be told of its end is told first.
     pub(crate) fn forget(&mut self, service: ServiceId) -> bool {
-        let is_down = self.core.remove(service);
+        let is_down = self.writing.is_none() && self.core.remove(service);
         if is_down {
             self.fleet.remove(service);
             self.checks.remove(service);
