@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use afresh_core::config::TrailSettings;
-use afresh_core::definition::Port;
+use afresh_core::definition::{Port, StopSignal};
 use afresh_core::env_file;
 use afresh_core::health::HealthCheck;
 use afresh_core::id::Generation;
@@ -35,6 +35,10 @@ pub(crate) struct Definition {
     /// The service's own variables.
     pub(crate) variables: Variables,
     pub(crate) policy: Policy,
+    /// The signal that asks it to stop.
+    pub(crate) stop_signal: StopSignal,
+    /// It is restarted when its processes hold more memory than this together.
+    pub(crate) memory_bytes_max: Option<u64>,
     /// How its output appears in ours.
     pub(crate) form: Form,
     /// When it is ready, and whether it still is well.

@@ -7,6 +7,7 @@ mod checks;
 mod look;
 mod order;
 mod record;
+mod weigh;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
+use self::weigh::{Scales, Weight};
 use crate::definition::{Definition, Surroundings};
 use crate::events::Events;
 use crate::health::{Checks, Found};
@@ -64,6 +66,7 @@ pub(crate) struct Supervise {
     /// What was told, for the control API.
     events: Events,
     beside: Beside,
+    scales: Scales,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -121,6 +124,7 @@ impl Supervise {
             checks: Checks::new(start, beside.briefs.runner()),
             events: Events::new(),
             beside,
+            scales: Scales::default(),
         }
     }
 
@@ -130,6 +134,7 @@ impl Supervise {
         if let Some(check) = definition.health.clone() {
             self.checks.add(id, check);
         }
+        self.scales.expect(definition.memory_bytes_max);
         let kept = Kept {
             definition,
             instances: BTreeMap::new(),
@@ -173,6 +178,7 @@ impl Supervise {
             report = self.processes.next() => Happened::Report(report),
             found = self.checks.next() => Happened::Found(found),
             step = self.beside.briefs.next() => Happened::Brief(step),
+            weights = self.scales.next() => Happened::Weighed(weights),
             () = rest => Happened::Wakeup,
         }
     }
@@ -189,6 +195,7 @@ impl Supervise {
                 self.advance().await;
             }
             Happened::Found(found) => self.checked(found).await,
+            Happened::Weighed(weights) => self.weighed(weights).await,
             Happened::Brief(step) => self.beside.briefs.react(&mut self.processes, step),
             Happened::Report(report) if Briefs::are_meant(&report) => {
                 self.beside.briefs.hear(report);
@@ -281,7 +288,11 @@ impl Supervise {
                 self.processes.close_stdin(service, generation);
                 self.close_stdin(service, generation).await;
             }
-            Effect::Terminate { generation } => self.processes.terminate(service, generation),
+            Effect::Terminate { generation } => {
+                let kept = self.services.get(&service);
+                let signal = kept.map(|kept| kept.definition.stop_signal).unwrap_or_default();
+                self.processes.terminate(service, generation, signal);
+            }
             Effect::Kill { generation } => self.processes.kill(service, generation),
             Effect::Abandon { generation } => self.processes.abandon(service, generation),
             Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, reason),
@@ -365,5 +376,6 @@ pub(crate) enum Happened {
     Found(Found),
     Written(Written),
     Brief(BriefStep),
+    Weighed(Option<Vec<Weight>>),
     Wakeup,
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use afresh_core::audit::past::{Past, ServicePast};
 use afresh_core::config::harmless;
 use afresh_core::control::ReloadAnswer;
-use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
+use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input, Rest};
@@ -92,6 +92,8 @@ impl Fleet {
             command: Command::default(),
             variables: Variables::default(),
             policy: Policy::default(),
+            stop_signal: StopSignal::default(),
+            memory_bytes_max: None,
             form: if self.is_silent { Form::Silent } else { Form::Lines(format!("{name} | ")) },
             health: None,
             ready_at_start: false,
@@ -219,6 +221,8 @@ impl Fleet {
             health,
             port,
             log,
+            stop_signal,
+            memory_bytes_max,
             ..
         } = &member.definition;
         let shown = harmless(name);
@@ -243,7 +247,9 @@ impl Fleet {
                 given: env.clone(),
             },
             policy: policy.clone(),
-            form: if self.is_silent { Form::Silent } else { Form::Lines(prefix) },
+            stop_signal: *stop_signal,
+            memory_bytes_max: *memory_bytes_max,
+            form: if self.is_silent { Form::Silent } else { Form::Offered(prefix) },
             health: health.clone(),
             ready_at_start: health.is_none(),
             port: port.clone(),
