@@ -1,8 +1,10 @@
 //! What the loop is given: services, and what is around them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use afresh_core::config::TrailSettings;
 use afresh_core::definition::{Port, StopSignal};
@@ -30,7 +32,7 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// How people call it.
     pub(crate) title: String,
-    /// With the environment that is below that of the service itself.
+    /// Its own environment comes on top of the one that all services share.
     pub(crate) command: Command,
     /// The service's own variables.
     pub(crate) variables: Variables,
@@ -54,6 +56,8 @@ pub(crate) struct Definition {
 /// Variables of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables {
+    /// What all services get; those of the others win.
+    pub(crate) base: Arc<[(OsString, OsString)]>,
     /// A file of them, which is read at each start.
     pub(crate) file: Option<PathBuf>,
     /// These win over those of the file.
@@ -64,6 +68,7 @@ impl Definition {
     /// What is run as this instance, or why it cannot be.
     pub(crate) fn command_of(&self, generation: Generation) -> Result<Command, SpawnFailure> {
         let mut command = self.command.clone();
+        command.env.splice(0..0, self.variables.base.iter().cloned());
         let own = [
             ("AFRESH_SERVICE".to_owned(), self.name.clone()),
             ("AFRESH_GENERATION".to_owned(), generation.to_string()),

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 
 use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX};
+use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, SETTLE_AFTER};
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use tokio::sync::{oneshot, watch};
@@ -32,7 +32,7 @@ use crate::definition::{Definition, Surroundings};
 use crate::events::Events;
 use crate::health::{Checks, Found};
 use crate::logs::Logs;
-use crate::os::PipeWriter;
+use crate::os::{PipeWriter, settle_memory};
 use crate::pipe::Pumps;
 use crate::process::{Command, Processes, Report, Stdio};
 use crate::run_briefly::{BriefStep, Briefs};
@@ -67,6 +67,8 @@ pub(crate) struct Supervise {
     events: Events,
     beside: Beside,
     scales: Scales,
+    /// When the beginning is over.
+    settle_at: Option<Instant>,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -125,6 +127,7 @@ impl Supervise {
             events: Events::new(),
             beside,
             scales: Scales::default(),
+            settle_at: Some(start + SETTLE_AFTER),
         }
     }
 
@@ -179,6 +182,7 @@ impl Supervise {
             found = self.checks.next() => Happened::Found(found),
             step = self.beside.briefs.next() => Happened::Brief(step),
             weights = self.scales.next() => Happened::Weighed(weights),
+            () = settled(self.settle_at) => Happened::Settled,
             () = rest => Happened::Wakeup,
         }
     }
@@ -186,6 +190,10 @@ impl Supervise {
     /// Acts on what `wait` brought.
     pub(crate) async fn react(&mut self, happened: Happened) {
         match happened {
+            Happened::Settled => {
+                self.settle_at = None;
+                settle_memory();
+            }
             Happened::Wakeup => {
                 let effects = self.core.wake(self.now());
                 self.perform(effects).await;
@@ -377,5 +385,13 @@ pub(crate) enum Happened {
     Written(Written),
     Brief(BriefStep),
     Weighed(Option<Vec<Weight>>),
+    Settled,
     Wakeup,
+}
+
+async fn settled(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }

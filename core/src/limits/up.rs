@@ -19,5 +19,8 @@ pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
 pub const HERALD_QUEUE_MAX: usize = 64;
 
+/// This long after its start afresh gives back the memory that only its beginning needed.
+pub const SETTLE_AFTER: Duration = Duration::from_secs(2);
+
 /// States are shown at most this often: in a storm, the ones in between are passed over.
 pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);

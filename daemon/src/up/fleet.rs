@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use afresh_core::audit::past::{Past, ServicePast};
 use afresh_core::config::harmless;
@@ -25,7 +26,7 @@ const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
 
 /// The services as they are defined now.
 pub(super) struct Fleet {
-    environment: Vec<(OsString, OsString)>,
+    environment: Arc<[(OsString, OsString)]>,
     base: PathBuf,
     colours: bool,
     /// Nobody reads along.
@@ -52,7 +53,7 @@ impl Fleet {
         Self {
             logs,
             log_folder: up.workspace.logs(),
-            environment: up.environment.clone(),
+            environment: up.environment.clone().into(),
             base: up.base.clone(),
             colours: up.colours,
             is_silent: matches!(up.lines, Lines::File),
@@ -240,9 +241,10 @@ impl Fleet {
                     Some(cwd) => self.base.join(cwd),
                     None => self.base.clone(),
                 }),
-                env: self.environment.clone(),
+                env: Vec::new(),
             },
             variables: Variables {
+                base: Arc::clone(&self.environment),
                 file: env_file.as_ref().map(|path| self.base.join(path)),
                 given: env.clone(),
             },
