@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use afresh_core::audit::past::{Past, ServicePast, Wanted};
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::harmless;
 use afresh_core::control::ReloadAnswer;
-use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
+use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SERVICES_REMEMBERED_MAX;
 use afresh_core::policy::Policy;
@@ -27,7 +28,7 @@ const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
 
 /// The services as they are defined now.
 pub(super) struct Fleet {
-    environment: Vec<(OsString, OsString)>,
+    environment: Arc<[(OsString, OsString)]>,
     base: PathBuf,
     colours: bool,
     /// Nobody reads along.
@@ -56,7 +57,7 @@ impl Fleet {
         Self {
             logs,
             log_folder: up.workspace.logs(),
-            environment: up.environment.clone(),
+            environment: up.environment.clone().into(),
             base: up.base.clone(),
             colours: up.colours,
             is_silent: matches!(up.lines, Lines::File),
@@ -100,6 +101,8 @@ impl Fleet {
             command: Command::default(),
             variables: Variables::default(),
             policy: Policy::default(),
+            stop_signal: StopSignal::default(),
+            memory_bytes_max: None,
             form: if self.is_silent { Form::Silent } else { Form::Lines(format!("{name} | ")) },
             health: None,
             ready_at_start: false,
@@ -238,6 +241,8 @@ impl Fleet {
             health,
             port,
             log,
+            stop_signal,
+            memory_bytes_max,
             ..
         } = &member.definition;
         let shown = harmless(name);
@@ -255,14 +260,17 @@ impl Fleet {
                     Some(cwd) => self.base.join(cwd),
                     None => self.base.clone(),
                 }),
-                env: self.environment.clone(),
+                env: Vec::new(),
             },
             variables: Variables {
+                base: Arc::clone(&self.environment),
                 file: env_file.as_ref().map(|path| self.base.join(path)),
                 given: env.clone(),
             },
             policy: policy.clone(),
-            form: if self.is_silent { Form::Silent } else { Form::Lines(prefix) },
+            stop_signal: *stop_signal,
+            memory_bytes_max: *memory_bytes_max,
+            form: if self.is_silent { Form::Silent } else { Form::Offered(prefix) },
             health: health.clone(),
             ready_at_start: health.is_none(),
             port: port.clone(),
