@@ -4,20 +4,20 @@
 use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use afresh_core::audit::redact::redact_text;
 use afresh_core::config::harmless;
 use afresh_core::limits::{
-    LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OUTPUT_CHUNKS_MAX,
-    OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
+    LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OFFER_PATIENCE,
+    OUTPUT_CHUNKS_MAX, OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
 };
 use afresh_core::time::Stamp;
 use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::wires::{Pipe, Sink};
 
@@ -30,6 +30,8 @@ pub(crate) struct Output {
     places: Arc<Semaphore>,
     /// Log lines that were dropped since the last one that was not.
     dropped: Arc<AtomicU64>,
+    /// Somebody waited in vain for a place, and there has been none since.
+    is_stuck: Arc<AtomicBool>,
 }
 
 /// What is known of a stream's thread.
@@ -79,7 +81,8 @@ impl Output {
             },
         )?;
         let places = Arc::new(Semaphore::new(OUTPUT_CHUNKS_MAX));
-        Ok((Self { chunks, places, dropped: Arc::default() }, OutputThread { broken, done }))
+        let output = Self { chunks, places, dropped: Arc::default(), is_stuck: Arc::default() };
+        Ok((output, OutputThread { broken, done }))
     }
 
     /// Passes bytes on, waiting while the queue is full: the service then waits too, as it would
@@ -95,17 +98,25 @@ impl Output {
         self.chunks.send(Chunk::Bytes { bytes, _place: place, then }).await.ok();
     }
 
-    /// Passes bytes on where there is room at once; otherwise counts them.
-    pub(crate) fn offer(&self, bytes: Vec<u8>, then: Option<Act>, missed: &mut u64) {
-        let length = bytes.len() as u64;
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            *missed += length;
-            return;
+    /// Passes bytes on to a reader who may be slow, but is not waited for when he does not read at all:
+    /// then they are counted.
+    pub(crate) async fn offer(&self, bytes: Vec<u8>, then: Option<Act>, missed: &mut u64) {
+        let places = Arc::clone(&self.places);
+        let place = match places.clone().try_acquire_owned() {
+            Ok(place) => Some(place),
+            Err(_) if self.is_stuck.load(Ordering::Relaxed) => None,
+            Err(_) => {
+                timeout(OFFER_PATIENCE, places.acquire_owned()).await.ok().and_then(Result::ok)
+            }
         };
-        let chunk = Chunk::Bytes { bytes, _place: Some(place), then };
-        // There is room for whoever has a place.
-        if self.chunks.try_send(chunk).is_err() {
-            *missed += length;
+        self.is_stuck.store(place.is_none(), Ordering::Relaxed);
+        match place {
+            // The thread ends only after its last sender.
+            Some(place) => {
+                let chunk = Chunk::Bytes { bytes, _place: Some(place), then };
+                self.chunks.send(chunk).await.ok();
+            }
+            None => *missed += bytes.len() as u64,
         }
     }
 

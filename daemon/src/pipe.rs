@@ -137,7 +137,8 @@ async fn forward(
                 match &form {
                     _ if bytes.is_empty() && then.is_none() => {}
                     Form::Offered(prefix) => {
-                        output.offer(noted(&mut missed, prefix, bytes), then, &mut missed);
+                        let bytes = noted(&mut missed, prefix, bytes);
+                        output.offer(bytes, then, &mut missed).await;
                     }
                     _ => output.pass_then(bytes, then).await,
                 }
@@ -163,7 +164,8 @@ async fn forward(
         Form::Lines(prefix) => output.pass(whole_lines(&mut lines, prefix)).await,
         Form::Offered(prefix) => {
             let bytes = whole_lines(&mut lines, prefix);
-            output.offer(noted(&mut missed, prefix, bytes), None, &mut missed);
+            let bytes = noted(&mut missed, prefix, bytes);
+            output.offer(bytes, None, &mut missed).await;
         }
         Form::Raw | Form::Silent => {}
     }

@@ -22,5 +22,9 @@ pub const HERALD_QUEUE_MAX: usize = 64;
 /// This long after its start afresh gives back the memory that only its beginning needed.
 pub const SETTLE_AFTER: Duration = Duration::from_secs(2);
 
+/// How long the output of a service waits for a reader of ours who does not read, before it goes only to
+/// its log; when he reads on, a note says how much he has missed.
+pub const OFFER_PATIENCE: Duration = Duration::from_secs(1);
+
 /// States are shown at most this often: in a storm, the ones in between are passed over.
 pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);
