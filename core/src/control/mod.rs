@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
 pub use self::openapi::document;
 pub use self::path::{Words, escape, unescape};
-pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus};
+pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus, UsageStatus};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::State;
 

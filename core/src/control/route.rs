@@ -148,8 +148,8 @@ const fn change(
 }
 
 const fn metrics(path: &'static str) -> Route {
-    let about = "Restarts by reason, uptime, state, times to recover and of health checks, and what \
-                 afresh itself uses, in the text format of Prometheus.";
+    let about = "Restarts by reason, uptime, state, times to recover and of health checks, and what the \
+                 services and afresh itself use, in the text format of Prometheus.";
     let answers = &[Answer {
         status: 200,
         media: "text/plain",

@@ -171,6 +171,8 @@ impl About {
             },
             last_exit: service.last_exit().map(LastExit::from),
             health: supervise.health(id),
+            // Whoever answers looks, when the loop does something else again.
+            usage: None,
             workspace: self.workspace.clone(),
             command: definition.command.shown(),
             mechanism: MECHANISM.to_owned(),
@@ -254,6 +256,8 @@ fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
         name: definition.name.clone(),
         state: snapshot.state,
         uptime: snapshot.uptime_ms.map(Duration::from_millis),
+        pid: snapshot.pid,
+        usage: None,
         vitals: past.vitals.clone(),
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! `place.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
 //! connections, and `route.rs` and `change.rs` turn requests into asks for the loop; `answer.rs` is the
-//! loop's side of them. `client.rs` and `follower.rs` are the other end, for
+//! loop's side of them, and `measure.rs` looks up what services use. `client.rs` and `follower.rs` are the other end, for
 //! the commands. Nothing here holds state of a
 //! service, and the loop waits for none of it.
 
@@ -13,6 +13,7 @@ mod client;
 mod follow;
 mod follower;
 mod listen;
+mod measure;
 mod place;
 mod route;
 mod server;

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use afresh_core::control::access::{Caller, Turned};
-use afresh_core::control::metrics::Metrics;
 use afresh_core::control::route::{Does, NoRoute, Route, find, paths};
 use afresh_core::control::{
     Change, ChangeAsked, LogLine, LogPage, Position, Refusal, ServiceList, ServiceStatus, Stream,
@@ -27,10 +26,10 @@ use tokio::time::timeout;
 use super::answer::Ask;
 use super::change::change;
 use super::follow::{Following, Lines, Source, Told, Wanted};
+use super::measure::{measured, metrics};
 use super::server::Host;
 use super::wire::{Answer, all_bytes, drain, json};
 use crate::logs::Logs;
-use crate::process::own_usage;
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, Refusal)>;
 
@@ -75,9 +74,12 @@ async fn serve(
     match route.does {
         Does::Services => {
             let services = host.ask(|answer| Ask::Status { name: None, answer }).await?;
-            Ok(reply(StatusCode::OK, &ServiceList { services }))
+            Ok(reply(StatusCode::OK, &ServiceList { services: measured(services).await }))
         }
-        Does::Service => Ok(reply(StatusCode::OK, &status(host, &name).await?)),
+        Does::Service => {
+            let found = measured(vec![status(host, &name).await?]).await;
+            Ok(reply(StatusCode::OK, &found[0]))
+        }
         Does::Start | Does::Stop | Does::Restart => {
             let what = match route.does {
                 Does::Start => Change::Start,
@@ -89,7 +91,10 @@ async fn serve(
         }
         Does::Logs => logs(host, &name, &words).await,
         Does::Events => events(host, &words, request.headers()).await,
-        Does::Metrics => metrics(host).await,
+        Does::Metrics => {
+            let text = Answer::Whole(Bytes::from(metrics(host).await?.to_text()));
+            Ok(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+        }
         Does::Reload => {
             let reason = reason(request).await?;
             let answer = host.ask(|answer| Ask::Reload { reason, answer }).await?;
@@ -250,21 +255,6 @@ async fn events(host: &Host, words: &Words, headers: &HeaderMap) -> Refusing<Res
     }
     let page = host.events.page(&at, service.as_deref());
     Ok(respond(StatusCode::OK, "application/json", Answer::Whole(Bytes::from(page))))
-}
-
-async fn metrics(host: &Host) -> Refusing<Response<Answer>> {
-    let services = host.ask(|answer| Ask::Metrics { answer }).await?;
-    let usage = own_usage();
-    let metrics = Metrics {
-        version: host.version.version.clone(),
-        face: host.version.face,
-        events: *host.events.newest().borrow(),
-        memory_bytes: usage.map(|usage| usage.memory_bytes),
-        cpu_time: usage.map(|usage| usage.cpu_time),
-        services,
-    };
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(respond(StatusCode::OK, kind, Answer::Whole(Bytes::from(metrics.to_text()))))
 }
 
 impl Host {
