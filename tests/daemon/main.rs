@@ -18,6 +18,7 @@ mod mcp_wires;
 mod orphans;
 mod output;
 mod restart;
+mod screen;
 mod service_logs;
 mod stop;
 mod storm;

@@ -65,6 +65,9 @@ impl Vitals {
 /// What is shown of them.
 type Measure = fn(&Vitals) -> &Histogram;
 
+/// What is shown of what a service uses.
+type OfUsage = fn(UsageStatus) -> f64;
+
 /// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Histogram {
@@ -194,7 +197,7 @@ impl Metrics {
 impl Metrics {
     /// What services use. One that does not run has no samples.
     fn write_usage(&self, page: &mut Page) {
-        let measures: [(_, _, _, fn(UsageStatus) -> f64); 2] = [
+        let measures: [(_, _, _, OfUsage); 2] = [
             (
                 "afresh_service_resident_memory_bytes",
                 "gauge",

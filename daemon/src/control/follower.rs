@@ -26,7 +26,7 @@ pub enum Followed {
 }
 
 /// What was found, and whose it is.
-type Found<T> = (usize, Result<T, ControlError>);
+pub(super) type Found<T> = (usize, Result<T, ControlError>);
 
 /// What a follower does when all services have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ async fn pass_on<T>(
 
 /// One server-sent event.
 #[derive(Debug, Default)]
-struct Event {
+pub(super) struct Event {
     kind: String,
     id: String,
     data: String,
@@ -189,12 +189,12 @@ impl Event {
 }
 
 /// Asks for events, and hands on what each brings, until nobody takes it or there are no more.
-async fn stream<T>(
+pub(super) async fn stream<T>(
     (socket, path, headers): (&Path, &str, &[(&str, String)]),
     (at, found): (usize, &mpsc::Sender<Found<T>>),
     mut read: impl FnMut(&Event) -> Result<T, ControlError>,
 ) -> Result<(), ControlError> {
-    request(socket, ("GET", path), headers, String::new(), async |response| {
+    request(socket, ("GET", path), headers, Vec::new(), async |response| {
         if !response.status().is_success() {
             return Err(refused(socket, response).await);
         }

@@ -3,9 +3,8 @@
 //!
 //! `place.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
 //! connections, and `route.rs` and `change.rs` turn requests into asks for the loop; `answer.rs` is the
-//! loop's side of them, and `measure.rs` looks up what services use. `client.rs` and `follower.rs` are the other end, for
-//! the commands. Nothing here holds state of a
-//! service, and the loop waits for none of it.
+//! loop's side of them, and `measure.rs` looks up what services use. `client.rs`, `follower.rs` and `watcher.rs` are the other end, for the commands.
+//! Nothing here holds state of a service, and the loop waits for none of it.
 
 mod answer;
 mod change;
@@ -17,6 +16,7 @@ mod measure;
 mod place;
 mod route;
 mod server;
+mod watcher;
 mod wire;
 
 pub(crate) use self::answer::{About, Ask};
@@ -28,4 +28,5 @@ pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
+pub use self::watcher::{Watcher, Woken};
 pub(crate) use self::wire::{Wire, all_bytes, next_bytes};
