@@ -3,6 +3,7 @@
 mod adoption;
 mod api;
 mod api_refusals;
+mod attach;
 mod control;
 mod descriptors;
 mod health;

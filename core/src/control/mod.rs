@@ -158,6 +158,17 @@ impl ChangeOutcome {
     }
 }
 
+/// What was typed to a service: `POST /v1/services/NAME/input`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputAnswer {
+    /// The service.
+    pub name: String,
+    /// The process that can read it now.
+    pub pid: u32,
+    /// How much it is.
+    pub bytes: u64,
+}
+
 /// What has changed with the configuration: `POST /v1/reload`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReloadAnswer {

@@ -45,6 +45,17 @@ fn of_changes() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "InputAnswer",
+            object(
+                "That it is in the stdin of a service.",
+                &[
+                    ("name", text(), "The service."),
+                    ("pid", count(), "The process that can read it now."),
+                    ("bytes", count(), "How much it is."),
+                ],
+            ),
+        ),
+        (
             "ReloadAnswer",
             object(
                 "What has changed with the configuration.",
@@ -374,6 +385,7 @@ mod tests {
             props: Map::new(),
         };
         check("ToldEvent", &event);
+        check("InputAnswer", &InputAnswer { name: String::new(), pid: 1, bytes: 1 });
         check("ReloadAnswer", &ReloadAnswer::default());
         check("ShutdownAnswer", &ShutdownAnswer::default());
         check("Refusal", &Refusal::new(""));

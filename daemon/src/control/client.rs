@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use afresh_core::control::{
-    Change, ChangeAnswer, ChangeAsked, EventPage, LogPage, Position, Refusal,
+    Change, ChangeAnswer, ChangeAsked, EventPage, InputAnswer, LogPage, Position, Refusal,
     ReloadAnswer, ServiceList, ServiceStatus, ShutdownAnswer, escape,
 };
 use afresh_core::limits::{
@@ -173,6 +173,12 @@ pub fn logs(target: &Target, lines_max: Option<usize>) -> Result<LogPage, Contro
     block_on(ask(&target.socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
 }
 
+/// Writes to the stdin of a service.
+pub fn input(target: &Target, bytes: &[u8]) -> Result<InputAnswer, ControlError> {
+    let path = target.path("input");
+    block_on(ask(&target.socket, "POST", &path, bytes.to_vec(), CONTROL_ANSWER_WAIT))
+}
+
 /// What an afresh remembers of what has happened, after a position.
 pub fn events(socket: &Path, since: &Position) -> Result<EventPage, ControlError> {
     let path = format!("/v1/events?since={since}");
@@ -277,7 +283,7 @@ pub(super) async fn request<T>(
         .method(method)
         .uri(path)
         .header("host", "afresh")
-        .header("content-type", "application/json");
+        .header("content-type", "application/octet-stream");
     for (name, value) in headers {
         request = request.header(*name, value);
     }

@@ -21,9 +21,9 @@ mod wire;
 
 pub(crate) use self::answer::{About, Ask};
 pub use self::client::{
-    ControlError, Found, Reached, Target, change, events, find, logs, reload, shutdown,
+    ControlError, Found, Reached, Target, change, events, find, input, logs, reload, shutdown,
 };
-pub use self::follower::{AtEnd, Followed, follow, follow_events};
+pub use self::follower::{AtEnd, Followed, Parted, follow, follow_events};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen};
 pub use self::place::RuntimeFolders;
