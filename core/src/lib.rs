@@ -17,6 +17,7 @@ pub mod install;
 pub mod limits;
 pub mod log_line;
 pub mod mcp;
+pub mod memory;
 pub mod policy;
 mod random;
 pub mod service;

@@ -1,18 +1,24 @@
 //! Every bound in the product: how much, why that much, and what happens at the bound.
 
+mod control;
 mod conversation;
 mod definitions;
+mod health;
 mod hooks;
 mod install;
 mod service_log;
+mod up;
 
 use std::time::Duration;
 
+pub use self::control::*;
 pub use self::conversation::*;
 pub use self::definitions::*;
+pub use self::health::*;
 pub use self::hooks::*;
 pub use self::install::*;
 pub use self::service_log::*;
+pub use self::up::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
 pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -159,26 +165,6 @@ pub const DRAIN_MAX: Duration = Duration::from_millis(100);
 /// that we wait as long as the reader takes, as the command itself would.
 pub const OUTPUT_FLUSH_MAX: Duration = Duration::from_millis(500);
 
-/// How many files of the trail, the newest, tell a new `afresh up` what became of its services under
-/// the one before; older ones do not count any more.
-pub const PAST_FILES_MAX: usize = 2;
-
-/// How long `afresh down` waits; afresh goes on stopping after that.
-pub const DOWN_WAIT_MAX: Duration = Duration::from_secs(300);
-
-/// How often `afresh up` tries to get the lock of its workspace, with that much time between, before
-/// it says that another one has it: whoever only looks holds it for a moment too.
-pub const LOCK_TRIES_MAX: u32 = 10;
-
-/// How often it looks: a lock tells nobody that it is free.
-pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
-
-/// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
-pub const HERALD_QUEUE_MAX: usize = 64;
-
-/// States are shown at most this often: in a storm, the ones in between are passed over.
-pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);
-
 /// After the first one, notices about records that were lost come this often: a full disk must not
 /// flood the log that says so.
 pub const TRAIL_NOTICE_INTERVAL: Duration = Duration::from_secs(10);
@@ -312,120 +298,17 @@ pub const EVENTS_MAX: usize = 2_000;
 /// The same in bytes: `afresh mcp` has to stay small.
 pub const EVENTS_BYTES_MAX: usize = 512 * 1024;
 
-/// Connections to a control socket that are served at once, and the same to a port. More wait in the kernel's queue: each of
-/// those that are served ends by itself.
-pub const CONTROL_CONNECTIONS_MAX: usize = 64;
-
-/// Connections that follow a log, of those; more are refused with an error that says so. They stay as
-/// long as they like, so they must leave room for others.
-pub const CONTROL_FOLLOWERS_MAX: usize = 32;
-
-/// How long a connection may take to say what it wants; then it is closed. The same for a body.
-pub const CONTROL_HEADER_WAIT: Duration = Duration::from_secs(1);
-
-/// How long a request may take from its header to the last byte of its answer; then its connection
-/// is closed. More than the longest wait for a restart; following has no end.
-pub const CONTROL_REQUEST_WAIT: Duration = Duration::from_secs(90);
-
-/// What is read from a connection, or waits to be written to it, at once: a header has to fit in.
-pub const CONTROL_BUFFER_BYTES: usize = 16 * 1024;
-
-/// A longer body is refused: ours have one reason in them.
-pub const CONTROL_BODY_BYTES_MAX: usize = 64 * 1024;
-
-/// What is written to the stdin of a service at once; more is refused. A line that is typed is no longer, and
-/// Linux takes so much whole or not at all (`PIPE_BUF`), so a service that does not read gets no half of it.
-pub const INPUT_BYTES_MAX: usize = 4 * 1024;
-
-/// What is read of a body that is refused, so that whoever sends it gets to read the refusal.
-pub const CONTROL_REFUSED_BYTES_MAX: usize = 1024 * 1024;
-
-/// A longer path, with its query, is refused: names are words.
-pub const CONTROL_PATH_BYTES_MAX: usize = 4 * 1024;
-
-/// The longest value of a word in a query, in characters; a longer one is refused. With %-escapes it still
-/// fits into [`CONTROL_PATH_BYTES_MAX`].
-pub const CONTROL_TEXT_CHARS_MAX: usize = 256;
-
-/// The highest number in a query, 2^53 - 1: every reader of JSON has it, and nothing is counted that far.
-/// A higher one is refused.
-pub const CONTROL_NUMBER_MAX: u64 = 9_007_199_254_740_991;
-
-/// How long the other end may take to read something before more of it fits; then its connection is
-/// closed. Whoever follows can connect again, and go on where it was.
-pub const CONTROL_STALL_MAX: Duration = Duration::from_secs(15);
-
-/// How often those who follow get a sign of life: one who is gone shows only when something is sent.
-pub const CONTROL_PING_INTERVAL: Duration = Duration::from_secs(15);
-
 /// A longer reason is cut: it is a sentence in the trail.
 pub const RESTART_REASON_CHARS_MAX: usize = 1_000;
-
-/// Questions over the control socket that wait for the loop; who asks more waits.
-pub const CONTROL_ASKS_MAX: usize = 16;
 
 /// How long a restart over the control socket is waited for. The longest default stop takes 5 s, and a
 /// program that is not up after a minute will not be up soon.
 pub const RESTART_WAIT_MAX: Duration = Duration::from_secs(60);
-
-/// What those who follow a log get to take its last lines when afresh ends.
-pub const CONTROL_CLOSE_WAIT: Duration = Duration::from_millis(100);
-
-/// How long a command waits for the first word of a running afresh; then that one counts as stuck.
-/// Many silent connections in front of ours take a few times [`CONTROL_HEADER_WAIT`].
-pub const CONTROL_ANSWER_WAIT: Duration = Duration::from_secs(5);
-
-/// Questions that a command asks at once; the others wait. Fewer than one afresh answers at once, so
-/// that 10,000 copies of a service can be restarted by one command.
-pub const CONTROL_QUESTIONS_MAX: usize = 32;
-
-/// The longest answer that a command reads: the status of 10,000 copies takes some 6 MB.
-pub const CONTROL_ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Files in the runtime folder that are looked at; a folder with more is not only ours.
-pub const CONTROL_SOCKETS_MAX: usize = 4_096;
-
-/// A socket that has no name yet after this time belongs to a process that was killed while making it.
-pub const CONTROL_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
 const _: () = assert!(RESTART_WAIT_MAX.as_millis() < CONTROL_REQUEST_WAIT.as_millis());
 const _: () = assert!(CONTROL_PATH_BYTES_MAX < CONTROL_BUFFER_BYTES);
 const _: () = assert!(CONTROL_TEXT_CHARS_MAX * 4 * 3 < CONTROL_PATH_BYTES_MAX);
 const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
 const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);
-
-/// The body of an answer to a health check is read up to here, where it is read at all; one that is
-/// longer counts as a failure. Those in use have some hundred bytes.
-pub const HEALTH_BODY_BYTES_MAX: usize = 1024 * 1024;
-
-/// The header of such an answer; a longer one counts as a failure.
-pub const HEALTH_HEADER_BYTES_MAX: usize = 64 * 1024;
-
-/// What a command that checks may print, on stdout and on stderr each; one that prints more counts as
-/// failed, and is ended.
-pub const HEALTH_OUTPUT_BYTES_MAX: usize = 64 * 1024;
-
-/// Of a value or a line that was found and not wanted, this much is quoted.
-pub const HEALTH_SHOWN_CHARS_MAX: usize = 200;
-
-/// Addresses of one name that a health check tries, one after the other.
-pub const HEALTH_ADDRESSES_MAX: usize = 8;
-
-/// How long after its time a probe may end before it counts as lost, and another may begin: a command
-/// that is killed takes up to three times [`KILL_PATIENCE`] to be gone.
-pub const HEALTH_OVERTIME: Duration = Duration::from_secs(10);
-
-/// How long the figure of a service's processor time is waited for; then it counts as idle.
-pub const HEALTH_SAMPLE_WAIT: Duration = Duration::from_secs(2);
-
-/// A service that is not ready after this time is said to be so, and again after twice the time: most are
-/// up in seconds, and one that is checked at the wrong place never is.
-pub const HEALTH_NOT_READY_NOTICE: Duration = Duration::from_secs(10);
-
-/// A wakeup later than this means that we were stopped ourselves: that time counts against nobody.
-pub const HEALTH_LATE_MAX: Duration = Duration::from_secs(5);
-
-/// How long the name of a port's host is looked up before a start; then the start goes on unchecked.
-pub const PORT_LOOKUP_WAIT: Duration = Duration::from_secs(1);
 
 const _: () = assert!(KILL_PATIENCE.as_millis() * 3 < HEALTH_OVERTIME.as_millis());

@@ -1,11 +1,13 @@
 //! What the loop is given: services, and what is around them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use afresh_core::config::TrailSettings;
-use afresh_core::definition::Port;
+use afresh_core::definition::{Port, StopSignal};
 use afresh_core::env_file;
 use afresh_core::health::HealthCheck;
 use afresh_core::id::Generation;
@@ -30,11 +32,15 @@ pub(crate) struct Definition {
     pub(crate) name: String,
     /// How people call it.
     pub(crate) title: String,
-    /// With the environment that is below that of the service itself.
+    /// Its own environment comes on top of the one that all services share.
     pub(crate) command: Command,
     /// The service's own variables.
     pub(crate) variables: Variables,
     pub(crate) policy: Policy,
+    /// The signal that asks it to stop.
+    pub(crate) stop_signal: StopSignal,
+    /// It is restarted when its processes hold more memory than this together.
+    pub(crate) memory_bytes_max: Option<u64>,
     /// How its output appears in ours.
     pub(crate) form: Form,
     /// When it is ready, and whether it still is well.
@@ -50,6 +56,8 @@ pub(crate) struct Definition {
 /// Variables of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables {
+    /// What all services get; those of the others win.
+    pub(crate) base: Arc<[(OsString, OsString)]>,
     /// A file of them, which is read at each start.
     pub(crate) file: Option<PathBuf>,
     /// These win over those of the file.
@@ -60,6 +68,7 @@ impl Definition {
     /// What is run as this instance, or why it cannot be.
     pub(crate) fn command_of(&self, generation: Generation) -> Result<Command, SpawnFailure> {
         let mut command = self.command.clone();
+        command.env.splice(0..0, self.variables.base.iter().cloned());
         let own = [
             ("AFRESH_SERVICE".to_owned(), self.name.clone()),
             ("AFRESH_GENERATION".to_owned(), generation.to_string()),

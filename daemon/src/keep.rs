@@ -8,8 +8,7 @@ use std::pin::pin;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
-use afresh_core::definition::LogLimits;
-use afresh_core::definition::Port;
+use afresh_core::definition::{LogLimits, Port, StopSignal};
 use afresh_core::health::HealthCheck;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
@@ -312,6 +311,8 @@ fn definition(keep: &Keep, copy: u32, logs: Option<&ServiceLogs>) -> Definition 
         command,
         variables: Variables::default(),
         policy: keep.policy.clone(),
+        stop_signal: StopSignal::default(),
+        memory_bytes_max: None,
         form,
         health: keep.health.clone(),
         // Without a check, nobody says when a command is ready.

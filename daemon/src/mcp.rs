@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use afresh_core::config::HealthSettings;
 use afresh_core::control::Face;
+use afresh_core::definition::StopSignal;
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, QUEUE_WAIT, TALKERS_MAX, TRAIL_SYNC_WAIT,
@@ -164,6 +165,8 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             command: keep.command.clone(),
             variables: Variables::default(),
             policy: keep.policy.clone(),
+            stop_signal: StopSignal::default(),
+            memory_bytes_max: None,
             form: Form::Lines(format!("[{}] ", keep.name)),
             // The conversation says when it is ready, and the guard whether it hangs.
             health: None,

@@ -95,6 +95,20 @@ impl Output {
         self.chunks.send(Chunk::Bytes { bytes, _place: place, then }).await.ok();
     }
 
+    /// Passes bytes on where there is room at once; otherwise counts them.
+    pub(crate) fn offer(&self, bytes: Vec<u8>, then: Option<Act>, missed: &mut u64) {
+        let length = bytes.len() as u64;
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            *missed += length;
+            return;
+        };
+        let chunk = Chunk::Bytes { bytes, _place: Some(place), then };
+        // There is room for whoever has a place.
+        if self.chunks.try_send(chunk).is_err() {
+            *missed += length;
+        }
+    }
+
     /// The same, for who writes by polling.
     pub(crate) fn into_writer(self) -> impl Sink {
         WriteByThread { output: self, passing: None }

@@ -23,6 +23,9 @@ pub(crate) enum Form {
     Raw,
     /// Whole lines, each with this in front: several services share the stream.
     Lines(String),
+    /// The same, as far as somebody reads them: all of them are in the log of the service, and nobody
+    /// waits for a reader.
+    Offered(String),
     /// Not at all: they are kept in the log of the service.
     Silent,
 }
@@ -104,6 +107,7 @@ async fn forward(
     mut gone: watch::Receiver<bool>,
 ) {
     let mut lines = Vec::new();
+    let mut missed = 0;
     loop {
         let ended = *gone.borrow_and_update();
         let (chunk, progress) = match earlier.as_mut().and_then(Earlier::next) {
@@ -125,13 +129,17 @@ async fn forward(
                 let bytes = match &form {
                     Form::Silent => Vec::new(),
                     Form::Raw => bytes,
-                    Form::Lines(prefix) => {
+                    Form::Lines(prefix) | Form::Offered(prefix) => {
                         lines.extend_from_slice(&bytes);
                         whole_lines(&mut lines, prefix)
                     }
                 };
-                if !bytes.is_empty() || then.is_some() {
-                    output.pass_then(bytes, then).await;
+                match &form {
+                    _ if bytes.is_empty() && then.is_none() => {}
+                    Form::Offered(prefix) => {
+                        output.offer(noted(&mut missed, prefix, bytes), then, &mut missed);
+                    }
+                    _ => output.pass_then(bytes, then).await,
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !ended => {
@@ -147,11 +155,29 @@ async fn forward(
     if let Some(log) = &mut taps.log {
         log.end().await;
     }
-    if let Form::Lines(prefix) = &form
-        && !lines.is_empty()
-    {
-        lines.push(b'\n');
-        output.pass(whole_lines(&mut lines, prefix)).await;
+    if lines.is_empty() {
+        return;
+    }
+    lines.push(b'\n');
+    match &form {
+        Form::Lines(prefix) => output.pass(whole_lines(&mut lines, prefix)).await,
+        Form::Offered(prefix) => {
+            let bytes = whole_lines(&mut lines, prefix);
+            output.offer(noted(&mut missed, prefix, bytes), None, &mut missed);
+        }
+        Form::Raw | Form::Silent => {}
+    }
+}
+
+/// Bytes with a note before them, where others had to be passed over.
+fn noted(missed: &mut u64, prefix: &str, bytes: Vec<u8>) -> Vec<u8> {
+    match std::mem::take(missed) {
+        0 => bytes,
+        missed => {
+            let note =
+                format!("{prefix}[{missed} bytes are only in the log: they were not read here]\n");
+            [note.into_bytes(), bytes].concat()
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod checks;
 mod look;
 mod order;
 mod record;
+mod weigh;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicUsize;
 
 use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX};
+use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, SETTLE_AFTER};
 use afresh_core::service::{Effect, Event, Input, Service};
 use afresh_core::supervisor::Supervisor;
 use tokio::sync::{oneshot, watch};
@@ -27,11 +28,12 @@ pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
+use self::weigh::{Scales, Weight};
 use crate::definition::{Definition, Surroundings};
 use crate::events::Events;
 use crate::health::{Checks, Found};
 use crate::logs::Logs;
-use crate::os::PipeWriter;
+use crate::os::{PipeWriter, settle_memory};
 use crate::pipe::Pumps;
 use crate::process::{Command, Processes, Report, Stdio};
 use crate::run_briefly::{BriefStep, Briefs};
@@ -65,6 +67,9 @@ pub(crate) struct Supervise {
     /// What was told, for the control API.
     events: Events,
     beside: Beside,
+    scales: Scales,
+    /// When the beginning is over.
+    settle_at: Option<Instant>,
 }
 
 /// What becomes of an instance that speaks a protocol.
@@ -122,6 +127,8 @@ impl Supervise {
             checks: Checks::new(start, beside.briefs.runner()),
             events: Events::new(),
             beside,
+            scales: Scales::default(),
+            settle_at: Some(start + SETTLE_AFTER),
         }
     }
 
@@ -131,6 +138,7 @@ impl Supervise {
         if let Some(check) = definition.health.clone() {
             self.checks.add(id, check);
         }
+        self.scales.expect(definition.memory_bytes_max);
         let kept = Kept {
             definition,
             instances: BTreeMap::new(),
@@ -174,6 +182,8 @@ impl Supervise {
             report = self.processes.next() => Happened::Report(report),
             found = self.checks.next() => Happened::Found(found),
             step = self.beside.briefs.next() => Happened::Brief(step),
+            weights = self.scales.next() => Happened::Weighed(weights),
+            () = settled(self.settle_at) => Happened::Settled,
             () = rest => Happened::Wakeup,
         }
     }
@@ -181,6 +191,10 @@ impl Supervise {
     /// Acts on what `wait` brought.
     pub(crate) async fn react(&mut self, happened: Happened) {
         match happened {
+            Happened::Settled => {
+                self.settle_at = None;
+                settle_memory();
+            }
             Happened::Wakeup => {
                 let effects = self.core.wake(self.now());
                 self.perform(effects).await;
@@ -190,6 +204,7 @@ impl Supervise {
                 self.advance().await;
             }
             Happened::Found(found) => self.checked(found).await,
+            Happened::Weighed(weights) => self.weighed(weights).await,
             Happened::Brief(step) => self.beside.briefs.react(&mut self.processes, step),
             Happened::Report(report) if Briefs::are_meant(&report) => {
                 self.beside.briefs.hear(report);
@@ -282,7 +297,11 @@ impl Supervise {
                 self.processes.close_stdin(service, generation);
                 self.close_stdin(service, generation).await;
             }
-            Effect::Terminate { generation } => self.processes.terminate(service, generation),
+            Effect::Terminate { generation } => {
+                let kept = self.services.get(&service);
+                let signal = kept.map(|kept| kept.definition.stop_signal).unwrap_or_default();
+                self.processes.terminate(service, generation, signal);
+            }
             Effect::Kill { generation } => self.processes.kill(service, generation),
             Effect::Abandon { generation } => self.processes.abandon(service, generation),
             Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, reason),
@@ -366,5 +385,14 @@ pub(crate) enum Happened {
     Found(Found),
     Written(Written),
     Brief(BriefStep),
+    Weighed(Option<Vec<Weight>>),
+    Settled,
     Wakeup,
+}
+
+async fn settled(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }

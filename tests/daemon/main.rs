@@ -26,6 +26,8 @@ mod storm;
 mod swap;
 mod traps;
 mod up;
+mod up_soak;
+mod up_storm;
 
 use afresh_tests::{Running, TestEnv};
 use nix::sys::signal::Signal;
@@ -49,3 +51,8 @@ fn stop(env: &TestEnv, afresh: &mut Running) {
 /// Flags for restarts without waits.
 const AT_ONCE: [&str; 8] =
     ["--delay", "0s", "--stable-after", "0s", "--max-restarts", "0", "--crash-loop-count", "0"];
+
+/// Whether the long forms of the storms are wanted.
+fn is_long() -> bool {
+    std::env::var_os("AFRESH_TEST_LONG").is_some()
+}

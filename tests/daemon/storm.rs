@@ -12,17 +12,17 @@ use serde_json::Value;
 use crate::{AT_ONCE, keep};
 
 /// SplitMix64.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         ((z ^ (z >> 31)) % n as u64) as usize
     }
 
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }
@@ -219,7 +219,7 @@ fn assert_on_disk(env: &TestEnv, afresh: &Running, round: usize) -> usize {
 }
 
 /// A random moment, not a wait for anything.
-fn spin(duration: Duration) {
+pub(crate) fn spin(duration: Duration) {
     let until = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map(Duration::from);
     let until = until.expect("there is a clock") + duration;
     while nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)

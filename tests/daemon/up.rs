@@ -9,12 +9,12 @@ use serde_json::Value;
 use crate::{HOSTILE, stop};
 
 /// A service that does nothing, with more lines of its table.
-fn idle(name: &str, more: &str) -> String {
+pub(crate) fn idle(name: &str, more: &str) -> String {
     service(name, &["idle"], more)
 }
 
 /// A service that the hostile program plays.
-fn service(name: &str, words: &[&str], more: &str) -> String {
+pub(crate) fn service(name: &str, words: &[&str], more: &str) -> String {
     let command: Vec<String> =
         [&[HOSTILE], words].concat().iter().map(|word| format!("{word:?}")).collect();
     let delay = if more.contains("delay") { "" } else { "delay = \"0s\"\n" };
@@ -22,7 +22,7 @@ fn service(name: &str, words: &[&str], more: &str) -> String {
 }
 
 /// Writes the configuration of the workspace.
-fn define(env: &TestEnv, services: &[String]) {
+pub(crate) fn define(env: &TestEnv, services: &[String]) {
     env.write("afresh.toml", &services.concat());
 }
 
@@ -56,7 +56,7 @@ fn wait_up(env: &TestEnv, name: &str) -> i32 {
     i32::try_from(found["pid"].as_i64().expect("a pid")).expect("a pid")
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(crate) fn send(pid: i32, signal: Signal) {
     kill(Pid::from_raw(pid), signal).expect("it is there");
 }
 
@@ -238,4 +238,51 @@ fn variables_come_from_the_file_at_each_start() {
     env.run(&["restart", "a"]);
     afresh.wait_stderr("cannot read its variables from", 1);
     stop(&env, &mut afresh);
+}
+
+#[test]
+fn a_service_is_stopped_by_its_own_signal() {
+    let env = TestEnv::new();
+    let script =
+        "trap 'echo interrupted; exit 0' INT; trap '' TERM; echo set; while :; do sleep 0.01; done";
+    let text = format!(
+        "[service.a]\ncommand = [\"sh\", \"-c\", {script:?}]\nstop_signal = \"int\"\nstop_timeout = \"1h\"\n"
+    );
+    env.write("afresh.toml", &text);
+    let mut afresh = env.start(&["up"]);
+    afresh.wait_stdout("a | set", 1);
+    stop(&env, &mut afresh);
+    assert!(afresh.stdout().contains("a | interrupted"), "{}", afresh.stdout());
+}
+
+#[test]
+fn a_service_that_holds_too_much_memory_is_restarted() {
+    let env = TestEnv::new();
+    let script =
+        "x=$(head -c 60000000 /dev/zero | tr '\\0' x); echo full; while :; do sleep 1; done";
+    let text =
+        format!("[service.a]\ncommand = [\"sh\", \"-c\", {script:?}]\nmax_rss = \"20MiB\"\n");
+    env.write("afresh.toml", &text);
+    let mut afresh = env.start(&["up"]);
+    afresh.wait_stderr("more than the 20 MiB that they may", 1);
+    let requested = env.events("server_restart_requested");
+    assert!(requested[0]["props"]["reason"].as_str().unwrap_or("").contains("20 MiB"));
+    stop(&env, &mut afresh);
+}
+
+#[test]
+fn whoever_does_not_read_our_output_stops_no_service() {
+    let env = TestEnv::new();
+    define(&env, &[service("a", &["burst", "200000"], "")]);
+    // Nobody ever reads the pipe.
+    let mut command = env.afresh(&["up"]);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::null());
+    let mut afresh = command.spawn().expect("afresh runs");
+    wait_state(&env, "a", "finished");
+    send(afresh.id().cast_signed(), Signal::SIGTERM);
+    assert_eq!(afresh.wait().expect("it ends").code(), Some(0));
+    let log = std::fs::read_to_string(env.work().join(".afresh/logs/a.log")).expect("a log");
+    assert!(log.contains("199999 INFO"), "all of it is in the log");
+    env.assert_nothing_left();
 }

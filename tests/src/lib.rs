@@ -143,7 +143,7 @@ impl TestEnv {
     /// Waits until no process of this test is alive.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
-        let gone = wait_quietly(|| self.alive().is_empty());
+        let gone = reaches(|| self.alive().is_empty());
         assert!(gone, "not within {PATIENCE:?}: nothing is left, but {:#?}", self.alive());
     }
 }
@@ -251,7 +251,7 @@ impl Running {
     /// Waits until it has logged this so many times.
     #[track_caller]
     pub fn wait_stderr(&self, text: &str, times: usize) {
-        let found = wait_quietly(|| self.stderr().matches(text).count() >= times);
+        let found = reaches(|| self.stderr().matches(text).count() >= times);
         assert!(found, "waited for `{text}` on stderr, {times} times; it has:\n{}", self.stderr());
     }
 
@@ -317,10 +317,11 @@ fn collect(stream: impl Read + Send + 'static) -> Arc<Mutex<String>> {
 /// Waits for a state, with a deadline.
 #[track_caller]
 pub fn wait_for(what: &str, reached: impl FnMut() -> bool) {
-    assert!(wait_quietly(reached), "not within {PATIENCE:?}: {what}");
+    assert!(reaches(reached), "not within {PATIENCE:?}: {what}");
 }
 
-fn wait_quietly(mut reached: impl FnMut() -> bool) -> bool {
+/// Whether a state is reached before the deadline, for those who say more about it when it is not.
+pub fn reaches(mut reached: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while !reached() {
         if Instant::now() > deadline {

@@ -62,7 +62,7 @@ impl OnTerminal {
     /// Waits until a line is to be seen that has this in it.
     #[track_caller]
     pub fn wait_seen(&self, text: &str) {
-        let found = crate::wait_quietly(|| self.seen().iter().any(|line| line.contains(text)));
+        let found = crate::reaches(|| self.seen().iter().any(|line| line.contains(text)));
         assert!(found, "no `{text}` on the terminal:\n{}", self.seen().join("\n"));
     }
 

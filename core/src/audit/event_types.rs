@@ -4,6 +4,7 @@
 pub const EVENT_TYPES: &[&str] = &[
     "supervisor_started",
     "supervisor_stopped",
+    "configuration_reloaded",
     "server_started",
     "server_adopted",
     "server_candidate_started",

@@ -19,8 +19,24 @@ pub struct ServicePast {
     pub generation: u64,
     /// Restarts of every kind, since its supervisor was last started by a person.
     pub restarts: u64,
-    /// A person had stopped it.
-    pub is_stopped: bool,
+    /// What a person wants of it.
+    pub wanted: Wanted,
+    /// Its stop is on record, and no start since. An instance that was on its way then changes nothing.
+    is_stop_asked: bool,
+    /// It is not in the configuration any more: its end is nobody's wish.
+    is_leaving: bool,
+}
+
+/// What a person wants of a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// What its definition says.
+    #[default]
+    AsDefined,
+    /// It was started, and has not finished.
+    Up,
+    /// It was stopped.
+    Down,
 }
 
 impl Past {
@@ -32,7 +48,12 @@ impl Past {
         let props = &record["props"];
         let event_type = props["event_type"].as_str().unwrap_or_default();
         match event_type {
-            "supervisor_started" => self.was_killed = true,
+            "supervisor_started" => {
+                self.was_killed = true;
+                for service in self.services.values_mut() {
+                    (service.is_stop_asked, service.is_leaving) = (false, false);
+                }
+            }
             "supervisor_stopped" => {
                 self.was_killed = false;
                 // Whoever starts it again begins to count anew.
@@ -40,23 +61,30 @@ impl Past {
                     *service = ServicePast { generation: service.generation, ..Default::default() };
                 }
             }
-            _ => {}
-        }
-        let Some(name) = props["service"].as_str() else { return };
-        let number = |key: &str| props[key].as_u64();
-        match event_type {
-            "server_started" => {
-                let service = self.services.entry(name.to_owned()).or_default();
-                service.generation = service.generation.max(number("generation").unwrap_or(0));
-                service.restarts = number("restarts").unwrap_or(service.restarts);
-                service.is_stopped = false;
-            }
-            "server_stopped" => {
-                let service = self.services.entry(name.to_owned()).or_default();
-                service.is_stopped = props["reason"].as_str() == Some("stopped_by_user");
+            "configuration_reloaded" => {
+                for service in self.named_in(&props["removed"]) {
+                    (service.wanted, service.is_leaving) = (Wanted::AsDefined, true);
+                }
+                for service in self.named_in(&props["added"]) {
+                    service.is_leaving = false;
+                }
             }
             _ => {}
         }
+        if let Some(name) = props["service"].as_str() {
+            self.services.entry(name.to_owned()).or_default().note(event_type, props);
+        }
+    }
+
+    fn named_in(&mut self, names: &Value) -> impl Iterator<Item = &mut ServicePast> {
+        let names: Vec<String> = names
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| Some(name.as_str()?.to_owned()))
+            .collect();
+        let named = move |(name, service)| names.contains(name).then_some(service);
+        self.services.iter_mut().filter_map(named)
     }
 
     /// Whether the last supervisor was killed.
@@ -64,9 +92,41 @@ impl Past {
         self.was_killed
     }
 
+    /// The newest instance of each service that there ever was.
+    pub fn generations(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.services.iter().map(|(name, service)| (name.as_str(), service.generation))
+    }
+
     /// What became of a service.
     pub fn of(&self, name: &str) -> ServicePast {
         self.services.get(name).copied().unwrap_or_default()
+    }
+}
+
+impl ServicePast {
+    fn note(&mut self, event_type: &str, props: &Value) {
+        let number = |key: &str| props[key].as_u64();
+        match event_type {
+            "server_started" => {
+                self.generation = self.generation.max(number("generation").unwrap_or(0));
+                self.restarts = number("restarts").unwrap_or(self.restarts);
+                if !self.is_stop_asked {
+                    self.wanted = Wanted::Up;
+                }
+            }
+            "server_start_requested" | "server_restart_requested" => {
+                (self.wanted, self.is_stop_asked) = (Wanted::Up, false);
+            }
+            "server_stop_requested" => (self.wanted, self.is_stop_asked) = (Wanted::Down, true),
+            "server_stopped" if self.is_leaving || self.wanted == Wanted::Down => {}
+            "server_stopped" => {
+                self.wanted = match props["reason"].as_str() {
+                    Some("stopped_by_user") => Wanted::Down,
+                    _ => Wanted::AsDefined,
+                };
+            }
+            _ => {}
+        }
     }
 }
 
@@ -99,9 +159,9 @@ mod tests {
         let stop = json!({ "service": "b", "reason": "stopped_by_user" });
         past.note(&record("server_stopped", &stop));
         assert!(past.was_killed());
-        let wanted = ServicePast { generation: 2, restarts: 1, is_stopped: false };
-        assert_eq!(past.of("a"), wanted);
-        assert!(past.of("b").is_stopped);
+        let a = past.of("a");
+        assert_eq!((a.generation, a.restarts, a.wanted), (2, 1, Wanted::Up));
+        assert_eq!(past.of("b").wanted, Wanted::Down);
         assert_eq!(past.of("c"), ServicePast::default());
     }
 
@@ -125,6 +185,53 @@ mod tests {
             past.note(&record);
         }
         past.note(&record("server_started", &json!({ "service": 7, "generation": "x" })));
+        past.note(&record("configuration_reloaded", &json!({ "removed": [7, "a"], "added": 7 })));
         assert_eq!(past, Past::default());
+    }
+
+    /// What is wanted of `a` after these records.
+    fn wanted(records: &[Value]) -> Wanted {
+        let mut past = Past::default();
+        records.iter().for_each(|record| past.note(record));
+        past.of("a").wanted
+    }
+
+    #[test]
+    fn the_last_word_of_a_person_counts() {
+        let of_a = |event_type: &str| record(event_type, &json!({ "service": "a" }));
+        let ended =
+            |reason: &str| record("server_stopped", &json!({ "service": "a", "reason": reason }));
+        let [start, stop, restart] =
+            ["start", "stop", "restart"].map(|verb| of_a(&format!("server_{verb}_requested")));
+        let up = started("a", 1, 0);
+        assert_eq!(wanted(&[]), Wanted::AsDefined);
+        assert_eq!(wanted(std::slice::from_ref(&up)), Wanted::Up);
+        // Killed before it was down, also where another instance was on its way.
+        assert_eq!(wanted(&[up.clone(), stop.clone()]), Wanted::Down);
+        assert_eq!(wanted(&[stop.clone(), up.clone()]), Wanted::Down);
+        assert_eq!(wanted(&[up.clone(), stop.clone(), ended("stopped_by_user")]), Wanted::Down);
+        // It had just finished when the stop came.
+        assert_eq!(wanted(&[up.clone(), stop.clone(), ended("clean")]), Wanted::Down);
+        // Killed before it was up.
+        assert_eq!(wanted(&[up.clone(), stop.clone(), start]), Wanted::Up);
+        assert_eq!(wanted(&[stop.clone(), restart]), Wanted::Up);
+        // Its work is done: whether it is done again is a matter of its definition.
+        assert_eq!(wanted(&[up.clone(), ended("clean")]), Wanted::AsDefined);
+        // A later `afresh up a`.
+        let supervisor = record("supervisor_started", &json!({}));
+        assert_eq!(wanted(&[stop, supervisor, up]), Wanted::Up);
+    }
+
+    #[test]
+    fn one_that_leaves_the_configuration_is_not_stopped_by_a_person() {
+        let reloaded = |added: &[&str], removed: &[&str]| {
+            record("configuration_reloaded", &json!({ "added": added, "removed": removed }))
+        };
+        let stopped =
+            record("server_stopped", &json!({ "service": "a", "reason": "stopped_by_user" }));
+        let gone = [started("a", 1, 0), reloaded(&[], &["a"]), stopped.clone()];
+        assert_eq!(wanted(&gone), Wanted::AsDefined);
+        let back = [&gone[..], &[reloaded(&["a"], &[]), stopped]].concat();
+        assert_eq!(wanted(&back), Wanted::Down);
     }
 }

@@ -139,6 +139,8 @@ struct Watched {
     ready: bool,
     /// When it has to be ready; none is any time.
     ready_before: Option<Time>,
+    /// Probes without an answer before it was ready.
+    silences: u32,
     /// After this time it is said that it is not ready yet.
     notice_after: Duration,
     /// In a row, since it was ready.
@@ -240,6 +242,7 @@ impl Health {
             since: now,
             ready: false,
             ready_before: self.check.ready_timeout.map(|timeout| now + timeout),
+            silences: 0,
             notice_after: HEALTH_NOT_READY_NOTICE,
             failures: 0,
             failing_since: now,
@@ -274,7 +277,8 @@ impl Health {
         match watched.step {
             Step::Resting { .. } => {
                 self.number += 1;
-                let (number, timeout) = (self.number, self.check.timeout);
+                let silences = (!watched.ready).then_some(watched.silences);
+                let (number, timeout) = (self.number, self.check.patience(silences));
                 watched.step = Step::Probing { number, until: now + timeout + HEALTH_OVERTIME };
                 effects.push(Effect::Probe { generation, number, timeout });
             }
@@ -301,6 +305,7 @@ impl Health {
         };
         self.last_error = Some(why.clone());
         if !watched.ready {
+            watched.silences = watched.silences.saturating_add(is_silent.into());
             watched.step = Step::Resting { until: now + self.check.ready_interval };
             let after = now.since(watched.since);
             if after >= watched.notice_after {

@@ -20,6 +20,7 @@ pub use self::event::Event;
 pub use self::login::Login;
 pub use self::machine::{Effect, Health, Input, Verdict};
 pub use self::status::{HealthState, HealthStatus};
+use crate::limits::HEALTH_PATIENCE_MIN;
 
 /// How a service is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +83,21 @@ impl HealthCheck {
             failures_max: 3,
             ready_timeout: Some(Duration::from_secs(60)),
             login: None,
+        }
+    }
+
+    /// How long a probe may take: of a service that was ready, or of one that is not after so many that
+    /// got no answer.
+    ///
+    /// A server can open its port before it is able to answer, and lose for ever what comes then, as
+    /// opencode does. So the first requests are given up soon, and each further one has twice as long.
+    fn patience(&self, silences: Option<u32>) -> Duration {
+        match (&self.probe, silences) {
+            (Probe::Http { .. } | Probe::Mcp { .. }, Some(silences)) => {
+                let doubled = 2_u32.saturating_pow(silences);
+                self.timeout.min(HEALTH_PATIENCE_MIN.saturating_mul(doubled))
+            }
+            _ => self.timeout,
         }
     }
 }

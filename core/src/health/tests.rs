@@ -298,6 +298,31 @@ fn a_probe_that_never_ends_counts_as_failed() {
 }
 
 #[test]
+fn who_loses_the_first_requests_is_asked_again_soon() {
+    let url = "http://localhost:1/".to_owned();
+    let probe = Probe::Http { url, status: None, json: None, headers: Vec::new() };
+    let check = HealthCheck::new(probe);
+    let mut health = Health::new(check.clone());
+    let mut now = at(0);
+    let mut input = Input::Started { generation: FIRST };
+    let mut patience = Vec::new();
+    for silences in 0..8 {
+        let effects = health.handle(now, input);
+        let [Effect::Probe { number, timeout, .. }] = effects[..] else { panic!("{effects:?}") };
+        patience.push(timeout.as_millis());
+        now = now + timeout;
+        let verdict = if silences < 7 { silent() } else { well() };
+        health.handle(now, Input::Probed { generation: FIRST, number, verdict });
+        now = health.next_wakeup().expect("it waits for the next probe");
+        input = Input::Wakeup;
+    }
+    assert_eq!(patience, [250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
+    let effects = health.handle(now, Input::Wakeup);
+    let [Effect::Probe { timeout, .. }] = effects[..] else { panic!("{effects:?}") };
+    assert_eq!(timeout, check.timeout, "one that was ready may be busy");
+}
+
+#[test]
 fn time_in_which_we_slept_does_not_count() {
     let mut patient = Patient::new(check());
     patient.answer(ill());

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// the configuration is refused.
 pub const SERVICES_MAX: usize = 1_000;
 
+/// Services that are not defined any more and whose instances go on being counted where they come back;
+/// those of any more begin with 1 again.
+pub const SERVICES_REMEMBERED_MAX: usize = 10 * SERVICES_MAX;
+
 /// Hooks of one configuration: each event is offered to all of them. With one more, it is refused.
 pub const HOOKS_MAX: usize = 100;
 

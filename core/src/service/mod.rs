@@ -190,6 +190,11 @@ impl Service {
         }
     }
 
+    /// Whether it is to be up, whatever it is now.
+    pub fn is_wanted(&self) -> bool {
+        self.want == Want::Up
+    }
+
     /// How the last current instance ended.
     pub fn last_exit(&self) -> Option<Exit> {
         self.last_exit

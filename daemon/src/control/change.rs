@@ -75,7 +75,7 @@ async fn wait(host: &Host, name: String, what: Change, begun: Begun) -> Refusing
 fn known_outcome(what: Change, status: &ServiceStatus, old: Generation) -> Option<ChangeOutcome> {
     let is_new = status.generation > old.0;
     let is_up = match status.state {
-        State::Ready => true,
+        State::Ready | State::Degraded { .. } => true,
         // Nobody says when a plain command is ready.
         State::Running => !status.says_ready,
         _ => false,
@@ -89,6 +89,8 @@ fn known_outcome(what: Change, status: &ServiceStatus, old: Generation) -> Optio
         Change::Stop => None,
         Change::Start if is_up => Some(ChangeOutcome::Up),
         Change::Restart if is_up && is_new => Some(ChangeOutcome::Up),
+        // It is started when those it needs are there.
+        Change::Start if !status.waits_for.is_empty() => None,
         Change::Start | Change::Restart => {
             (is_down || (is_waiting && is_new)).then_some(ChangeOutcome::Failed)
         }

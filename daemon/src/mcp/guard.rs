@@ -7,6 +7,7 @@ use std::time::Duration;
 use afresh_core::id::Generation;
 use afresh_core::limits::MEMORY_LOOK_INTERVAL;
 use afresh_core::mcp::Input;
+use afresh_core::memory::weigh;
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::watch::{Echoes, reason};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -182,20 +183,12 @@ impl Front {
         let Some(snapshot) = snapshot.filter(|s| s.generation == Some(generation.0)) else {
             return;
         };
-        if bytes <= bytes_max || snapshot.candidate_pid.is_some() {
-            return;
-        }
-        let mebibytes = |bytes: u64| bytes.div_ceil(1024 * 1024);
-        let reason = format!(
-            "its processes use {} MiB of memory, more than the {} MiB that they may",
-            mebibytes(bytes),
-            mebibytes(bytes_max)
-        );
-        // Over it time and again soon after the start, it counts as crashed: there is no use in
-        // going on at that pace.
-        let last = self.guard.memory_restart.replace(Instant::now());
-        if last.is_some_and(|last| last.elapsed() < self.guard.stable_after + MEMORY_LOOK_INTERVAL)
-        {
+        let last = self.guard.memory_restart.map(|last| last.elapsed());
+        let over = weigh(bytes, bytes_max, last, self.guard.stable_after);
+        let Some(over) = over.filter(|_| snapshot.candidate_pid.is_none()) else { return };
+        self.guard.memory_restart = Some(Instant::now());
+        let reason = over.reason;
+        if over.is_again {
             self.note_end(generation, &reason);
             self.tell_service(ServiceInput::Unhealthy { generation, why: reason }).await;
         } else {

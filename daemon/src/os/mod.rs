@@ -56,7 +56,7 @@ pub(crate) use self::ports::holder_of;
 pub(crate) use self::socket::{
     NotifySocket, SOCKET_PATH_BYTES_MAX, SocketListener, connect, is_own_peer, runtime_folders,
 };
-pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout};
+pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout, settle_memory};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, create_private, cut, file_kind,
     free_bytes, host_name, is_at_path, is_open_to_all, keep_owner, make_private, manager,

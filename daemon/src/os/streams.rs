@@ -235,3 +235,41 @@ pub(crate) fn keep_freed_memory() {
         let _set = unsafe { nix::libc::mallopt(option, afresh_core::limits::FREED_BYTES_KEPT) };
     }
 }
+
+/// Gives back what only the beginning needed: freed memory, and the pages of our own code that were
+/// used once. The kernel brings those back from its cache when they are needed again.
+pub(crate) fn settle_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: gives free pages of the allocator back, under its own lock.
+    #[expect(unsafe_code, reason = "the allocator has no other interface")]
+    let _given = unsafe { nix::libc::malloc_trim(0) };
+    #[cfg(target_os = "linux")]
+    for (start, length) in own_code() {
+        // SAFETY: the range is mapped from our own executable, private, and cannot be written: no page
+        // of it differs from the file. Whoever runs there waits for the page to come back.
+        #[expect(unsafe_code, reason = "the kernel takes an address")]
+        let _dropped = unsafe {
+            nix::libc::madvise(start as *mut nix::libc::c_void, length, nix::libc::MADV_DONTNEED)
+        };
+    }
+}
+
+/// Where our own code is mapped: what can be run, and cannot be written.
+#[cfg(target_os = "linux")]
+fn own_code() -> Vec<(usize, usize)> {
+    let (Ok(maps), Ok(own)) =
+        (std::fs::read_to_string("/proc/self/maps"), std::fs::read_link("/proc/self/exe"))
+    else {
+        return Vec::new();
+    };
+    let own = own.to_string_lossy();
+    let range = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (range, rights) = (words.next()?, words.next()?);
+        let (start, end) = range.split_once('-')?;
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        let is_code = rights == "r-xp" && line.ends_with(&*own);
+        is_code.then_some((address(start)?, address(end)?.checked_sub(address(start)?)?))
+    };
+    maps.lines().filter_map(range).collect()
+}

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use afresh_core::definition::StopSignal;
+
 pub(crate) use super::held_frames::{Gone, Held, Invitation, Kept};
 use super::wire::{Frame, Reader, Writer};
 
@@ -29,8 +31,8 @@ pub(crate) struct Launch {
 pub(crate) enum Order {
     /// Start a process; stdin, stdout and stderr come as descriptors.
     Launch(Box<Launch>),
-    /// SIGTERM to the process and its group.
-    Terminate,
+    /// This signal to the process and its group: it is to end.
+    Terminate(StopSignal),
     /// SIGKILL to the whole tree.
     Kill,
     /// Whether the instance is the current one of its service, from now on.
@@ -125,7 +127,10 @@ impl Frame for Order {
                 out.u8(0);
                 launch.write(out);
             }
-            Self::Terminate => out.u8(1),
+            Self::Terminate(signal) => {
+                out.u8(1);
+                out.u8(index_of(*signal));
+            }
             Self::Kill => out.u8(2),
             Self::Current(current) => {
                 out.u8(3);
@@ -141,7 +146,7 @@ impl Frame for Order {
     fn read(input: &mut Reader<'_>) -> Option<Self> {
         Some(match input.u8()? {
             0 => Self::Launch(Box::new(Launch::read(input)?)),
-            1 => Self::Terminate,
+            1 => Self::Terminate(*StopSignal::ALL.get(usize::from(input.u8()?))?),
             2 => Self::Kill,
             3 => Self::Current(input.bool()?),
             4 => Self::CloseStdin,
@@ -151,6 +156,11 @@ impl Frame for Order {
             _ => return None,
         })
     }
+}
+
+fn index_of(signal: StopSignal) -> u8 {
+    let index = StopSignal::ALL.iter().position(|other| *other == signal);
+    index.and_then(|index| u8::try_from(index).ok()).unwrap_or_default()
 }
 
 impl Frame for Launch {
@@ -366,7 +376,7 @@ mod tests {
     fn every_frame_survives_the_wire_byte_by_byte() {
         survives(&Order::Launch(Box::new(launch())));
         survives(&Order::Launch(Box::default()));
-        survives(&Order::Terminate);
+        StopSignal::ALL.into_iter().for_each(|signal| survives(&Order::Terminate(signal)));
         survives(&Order::Kill);
         let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
         survives(&Report::Hello { pid: 2 });

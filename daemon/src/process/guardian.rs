@@ -102,7 +102,7 @@ struct Tree {
 /// What has been done to end the tree.
 enum Pressure {
     Not,
-    Terminated,
+    Terminated(Signal),
     Killed { since: Instant },
 }
 
@@ -167,7 +167,7 @@ impl Guardian {
         if let Some(holding) = &mut self.holding {
             match order {
                 Order::Current(current) => holding.kept.current = *current,
-                Order::Terminate | Order::Kill => holding.stopping = true,
+                Order::Terminate(_) | Order::Kill => holding.stopping = true,
                 Order::CloseStdin => holding.close_stdin(),
                 Order::Taken => holding.taken(),
                 Order::Acknowledge if !holding.has_ended() => {}
@@ -177,7 +177,7 @@ impl Guardian {
         }
         match order {
             Order::Launch(launch) => self.launch(launch)?,
-            Order::Terminate => self.terminate(),
+            Order::Terminate(signal) => self.terminate(tree::signal_of(*signal)),
             Order::Kill => self.kill(),
             _ => {}
         }
@@ -187,7 +187,7 @@ impl Guardian {
     /// The supervisor is gone for good: so is what we guard, after this long at most.
     fn end(&mut self, grace: Duration) {
         self.supervisor = Gone { kill_at: Instant::now() + grace };
-        self.terminate();
+        self.terminate(Signal::SIGTERM);
     }
 
     fn listen_to_keeper(&mut self) -> io::Result<()> {
@@ -282,22 +282,22 @@ impl Guardian {
         }
     }
 
-    /// SIGTERM to the leader's group, or to what the leader left.
-    fn terminate(&mut self) {
+    /// A signal to the leader's group, or to what the leader left.
+    fn terminate(&mut self, signal: Signal) {
         let Some(tree) = &mut self.tree else { return };
         if matches!(tree.pressure, Pressure::Killed { .. }) {
             return;
         }
-        tree.pressure = Pressure::Terminated;
+        tree.pressure = Pressure::Terminated(signal);
         match tree.end {
             None => {
                 // The group may be gone while the leader is: it is a zombie then, and reaped next.
-                killpg(tree.leader, Signal::SIGTERM).ok();
-                // A stopped process does not hear SIGTERM until it goes on.
+                killpg(tree.leader, signal).ok();
+                // A stopped process does not hear it until it goes on.
                 killpg(tree.leader, Signal::SIGCONT).ok();
             }
             Some(_) => {
-                tree::signal_all(Signal::SIGTERM, &[]);
+                tree::signal_all(signal, &[]);
                 tree::signal_all(Signal::SIGCONT, &[]);
             }
         }
@@ -366,7 +366,7 @@ impl Guardian {
     fn leader_left_others(&mut self) {
         let Some(tree) = &mut self.tree else { return };
         match tree.pressure {
-            Pressure::Terminated => self.terminate(),
+            Pressure::Terminated(signal) => self.terminate(signal),
             Pressure::Not => {
                 let others = tree::signal_all(Signal::SIGKILL, &[]);
                 tree.leftovers = u32::try_from(others).unwrap_or(u32::MAX);

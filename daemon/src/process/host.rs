@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command as StdCommand, Stdio as Null};
 use std::time::Duration;
 
+use afresh_core::definition::StopSignal;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
     GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN, WARDEN_ORDERS_MAX,
@@ -200,9 +201,9 @@ impl Processes {
         Ok(ours)
     }
 
-    /// SIGTERM to the instance's process and its group.
-    pub(crate) fn terminate(&self, service: ServiceId, generation: Generation) {
-        self.order(service, generation, &Order::Terminate);
+    /// This signal to the instance's process and its group.
+    pub(crate) fn terminate(&self, service: ServiceId, generation: Generation, signal: StopSignal) {
+        self.order(service, generation, &Order::Terminate(signal));
     }
 
     /// SIGKILL to the instance's whole tree.

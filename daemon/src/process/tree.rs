@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use afresh_core::definition::StopSignal;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -136,4 +137,16 @@ pub(crate) fn kill_one(pid: u32) -> io::Result<()> {
 /// Whether a process runs; a zombie does not.
 pub(crate) fn is_alive(pid: u32) -> bool {
     os::name_if_alive(Pid::from_raw(pid.cast_signed())).is_some()
+}
+
+/// The signal that asks a service to stop.
+pub(super) const fn signal_of(signal: StopSignal) -> Signal {
+    match signal {
+        StopSignal::Terminate => Signal::SIGTERM,
+        StopSignal::Interrupt => Signal::SIGINT,
+        StopSignal::Hangup => Signal::SIGHUP,
+        StopSignal::Quit => Signal::SIGQUIT,
+        StopSignal::User1 => Signal::SIGUSR1,
+        StopSignal::User2 => Signal::SIGUSR2,
+    }
 }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
+use afresh_core::definition::StopSignal;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{SWEEP_MAX, SWEEP_PAUSE};
 use afresh_core::service::{Exit, SpawnFailure};
@@ -115,7 +116,12 @@ impl Processes {
 
     /// Ctrl+Break to the instance's process group. One that is not at our console does not hear it:
     /// the kill that follows does for it.
-    pub(crate) fn terminate(&self, service: ServiceId, generation: Generation) {
+    pub(crate) fn terminate(
+        &self,
+        service: ServiceId,
+        generation: Generation,
+        _signal: StopSignal,
+    ) {
         if let Some(instance) = self.instances.get(&(service, generation)) {
             // SAFETY: takes numbers. The leader is a group of its own, so that we are spared.
             unsafe { GenerateConsoleCtrlEvent(CTRL_BREAK_EVENT, instance.leader) };

@@ -1,11 +1,12 @@
 //! The loop's side of health checks: when they begin and end, and what follows from them; and whether
 //! a service's port is free.
 
+use afresh_core::health::Verdict;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::{Event, Input, SpawnFailure};
 
 use super::Supervise;
-use crate::health::{Found, Order, taken};
+use crate::health::{Found, Order, Probed, taken};
 
 impl Supervise {
     /// An instance is to serve: it is checked from now on, or ready where there is nothing to check.
@@ -30,6 +31,11 @@ impl Supervise {
 
     /// Acts on what a check has found.
     pub(super) async fn checked(&mut self, found: Found) {
+        if let Found::Probed(Probed { asked, verdict: Verdict::Well { latency }, .. }) = &found
+            && let Some(kept) = self.services.get_mut(&asked.service)
+        {
+            kept.past.vitals.health_checked(*latency);
+        }
         let orders = self.checks.react(found);
         self.hand(orders).await;
     }

@@ -155,8 +155,10 @@ impl Supervise {
 
     /// Whether it is known when an instance of a service serves. Otherwise one counts as up when it
     /// runs.
-    pub(crate) fn says_ready(&self, _service: ServiceId) -> bool {
+    pub(crate) fn says_ready(&self, service: ServiceId) -> bool {
+        let definition = self.services.get(&service).map(|kept| &kept.definition);
         self.around.talkers.is_some()
+            || definition.is_some_and(|its| its.health.is_some() || its.ready_at_start)
     }
 
     /// What was told, for the control API.

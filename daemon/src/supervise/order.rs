@@ -28,7 +28,9 @@ impl Supervise {
     pub(crate) async fn start(&mut self, services: Vec<ServiceId>) {
         let (ordered, others) = self.by_order(services);
         self.fleet.start(ordered);
-        self.follow_ups.extend(others.into_iter().map(|id| (id, Input::Start)));
+        for id in others {
+            self.input_to(id, Input::Start).await;
+        }
         self.advance().await;
     }
 
@@ -36,7 +38,9 @@ impl Supervise {
     pub(crate) async fn stop(&mut self, services: Vec<ServiceId>) {
         let (ordered, others) = self.by_order(services);
         self.fleet.stop(ordered);
-        self.follow_ups.extend(others.into_iter().map(|id| (id, Input::Stop)));
+        for id in others {
+            self.input_to(id, Input::Stop).await;
+        }
         self.advance().await;
     }
 
@@ -71,6 +75,7 @@ impl Supervise {
     /// Gives a service another definition; its next instance is by that.
     pub(crate) fn redefine(&mut self, service: ServiceId, definition: Definition) {
         self.core.set_policy(service, definition.policy.clone());
+        self.scales.expect(definition.memory_bytes_max);
         self.checks.remove(service);
         if let Some(check) = definition.health.clone() {
             self.checks.add(service, check);
@@ -80,9 +85,9 @@ impl Supervise {
         }
     }
 
-    /// Forgets a service that is down; says whether it is.
+    /// Forgets a service that is down; says whether it is. What is to be told of its end is told first.
     pub(crate) fn forget(&mut self, service: ServiceId) -> bool {
-        let is_down = self.core.remove(service);
+        let is_down = self.writing.is_none() && self.core.remove(service);
         if is_down {
             self.fleet.remove(service);
             self.checks.remove(service);

@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use afresh_core::audit::past::{Past, ServicePast};
+use afresh_core::audit::past::{Past, ServicePast, Wanted};
+use afresh_core::audit::{Level, Record};
 use afresh_core::config::harmless;
 use afresh_core::control::ReloadAnswer;
-use afresh_core::definition::{Changes, Dependency, ServiceDefinition, Until, changes};
+use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
+use afresh_core::limits::SERVICES_REMEMBERED_MAX;
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input, Rest};
 
@@ -25,7 +28,7 @@ const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
 
 /// The services as they are defined now.
 pub(super) struct Fleet {
-    environment: Vec<(OsString, OsString)>,
+    environment: Arc<[(OsString, OsString)]>,
     base: PathBuf,
     colours: bool,
     /// Nobody reads along.
@@ -37,6 +40,8 @@ pub(super) struct Fleet {
     members: BTreeMap<String, Member>,
     /// Not defined any more, and forgotten when they are down.
     leaving: Vec<ServiceId>,
+    /// The newest instances of services that are not there, for the time that they come back.
+    generations: BTreeMap<String, Generation>,
     /// Services that were ever defined, for their colour.
     count: usize,
 }
@@ -52,13 +57,14 @@ impl Fleet {
         Self {
             logs,
             log_folder: up.workspace.logs(),
-            environment: up.environment.clone(),
+            environment: up.environment.clone().into(),
             base: up.base.clone(),
             colours: up.colours,
             is_silent: matches!(up.lines, Lines::File),
             is_drawn: matches!(up.lines, Lines::Drawn(_)),
             members: BTreeMap::new(),
             leaving: Vec::new(),
+            generations: BTreeMap::new(),
             count: 0,
         }
     }
@@ -71,6 +77,9 @@ impl Fleet {
         past: &Past,
     ) {
         let width = self.width(&services);
+        let generations = past.generations().take(SERVICES_REMEMBERED_MAX);
+        self.generations =
+            generations.map(|(name, number)| (name.to_owned(), Generation(number))).collect();
         for definition in services {
             let ServicePast { generation, restarts, .. } = past.of(&definition.name);
             let id = self.add(supervise, definition, width);
@@ -92,6 +101,8 @@ impl Fleet {
             command: Command::default(),
             variables: Variables::default(),
             policy: Policy::default(),
+            stop_signal: StopSignal::default(),
+            memory_bytes_max: None,
             form: if self.is_silent { Form::Silent } else { Form::Lines(format!("{name} | ")) },
             health: None,
             ready_at_start: false,
@@ -110,8 +121,11 @@ impl Fleet {
         past: &Past,
     ) {
         let is_chosen = |member: &&Member| match chosen {
-            // What a person had stopped stays down when only the supervisor was killed.
-            [] => member.definition.autostart && !past.of(&member.definition.name).is_stopped,
+            // What a person wanted holds on when only the supervisor was killed.
+            [] => match past.of(&member.definition.name).wanted {
+                Wanted::AsDefined => member.definition.autostart,
+                wanted => wanted == Wanted::Up,
+            },
             chosen => chosen.contains(&member.definition.name),
         };
         let ids: Vec<ServiceId> = self.members.values().filter(is_chosen).map(|m| m.id).collect();
@@ -133,7 +147,9 @@ impl Fleet {
             let autostart = definition.autostart;
             match self.members.get_mut(&definition.name) {
                 None => {
+                    let known = self.generations.remove(&definition.name);
                     let id = self.add(supervise, definition, width);
+                    supervise.resume(id, known.unwrap_or_default(), None);
                     started.extend(autostart.then_some(id));
                 }
                 Some(member) => member.definition = definition,
@@ -143,21 +159,18 @@ impl Fleet {
             supervise.redefine(member.id, self.made(member, width));
         }
         self.order(supervise);
-        supervise.log(&format!(
-            "the configuration was read again: {} new, {} changed, {} gone",
-            added.len(),
-            changed.len(),
-            removed.len()
-        ));
+        supervise.note(reloaded(&added, &changed, &removed));
         let leaving: Vec<ServiceId> =
             removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
         self.leaving.extend(leaving.iter().copied());
         supervise.stop(leaving).await;
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
-            let service = supervise.core().service(id);
-            let rest = service.and_then(|service| service.rest());
-            // One that is down because somebody wants it so stays down.
-            if matches!(rest, None | Some(Rest::Failed(_))) {
+            // One that is down because somebody wants it so stays down, or goes on to be stopped.
+            let is_up = supervise.core().service(id).is_some_and(|service| match service.rest() {
+                None => service.is_wanted(),
+                Some(rest) => matches!(rest, Rest::Failed(_)),
+            });
+            if is_up {
                 let reason = "its definition changed".to_owned();
                 supervise.input_to(id, Input::Restart { reason }).await;
             }
@@ -168,7 +181,16 @@ impl Fleet {
 
     /// Forgets those that are not defined any more and are down.
     pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
-        self.leaving.retain(|id| !supervise.forget(*id));
+        self.leaving.retain(|id| {
+            let service = supervise.core().service(*id);
+            let generation = service.map(|service| service.generation()).unwrap_or_default();
+            let name = supervise.name(*id);
+            let is_gone = supervise.forget(*id);
+            if is_gone && self.generations.len() < SERVICES_REMEMBERED_MAX {
+                self.generations.insert(name, generation);
+            }
+            !is_gone
+        });
     }
 
     fn add(
@@ -219,6 +241,8 @@ impl Fleet {
             health,
             port,
             log,
+            stop_signal,
+            memory_bytes_max,
             ..
         } = &member.definition;
         let shown = harmless(name);
@@ -236,14 +260,17 @@ impl Fleet {
                     Some(cwd) => self.base.join(cwd),
                     None => self.base.clone(),
                 }),
-                env: self.environment.clone(),
+                env: Vec::new(),
             },
             variables: Variables {
+                base: Arc::clone(&self.environment),
                 file: env_file.as_ref().map(|path| self.base.join(path)),
                 given: env.clone(),
             },
             policy: policy.clone(),
-            form: if self.is_silent { Form::Silent } else { Form::Lines(prefix) },
+            stop_signal: *stop_signal,
+            memory_bytes_max: *memory_bytes_max,
+            form: if self.is_silent { Form::Silent } else { Form::Offered(prefix) },
             health: health.clone(),
             ready_at_start: health.is_none(),
             port: port.clone(),
@@ -255,5 +282,24 @@ impl Fleet {
     fn width(&self, services: &[ServiceDefinition]) -> usize {
         let widths = services.iter().map(|service| service.name.chars().count());
         if self.is_drawn { widths.max().unwrap_or(0) } else { 0 }
+    }
+}
+
+fn reloaded(added: &[String], changed: &[String], removed: &[String]) -> Record {
+    Record {
+        level: Level::Info,
+        logger: "afresh.up".to_owned(),
+        message: format!(
+            "the configuration was read again: {} new, {} changed, {} gone",
+            added.len(),
+            changed.len(),
+            removed.len()
+        ),
+        event_type: "configuration_reloaded",
+        props: vec![
+            ("added", added.into()),
+            ("changed", changed.into()),
+            ("removed", removed.into()),
+        ],
     }
 }

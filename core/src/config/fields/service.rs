@@ -133,7 +133,8 @@ pub(super) static SERVICE: [Field; 24] = [
         Form::One(Kind::Interval),
         r#""10s""#,
         r#""10s""#,
-        "An answer later than this is none.",
+        "An answer later than this is none. Before a service is ready, requests are given up sooner at \
+         first, and sent again.",
     ),
     field(
         "health.failures",
