@@ -49,6 +49,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Stop(arguments) => cli::stop::run(&arguments, &environment),
         Command::Restart(arguments) => cli::restart::run(&arguments, &environment),
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
+        Command::Attach(arguments) => cli::attach::run(&arguments, &environment),
         Command::Events(arguments) => cli::events::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),

@@ -80,11 +80,19 @@ pub(crate) enum Paint {
     Colours,
 }
 
+/// Whether stdout is a terminal on which lines can be drawn anew.
+pub(crate) fn can_draw() -> bool {
+    io::stdout().is_terminal() && !is_dumb()
+}
+
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 impl Paint {
     pub(crate) fn for_stream(stream: &impl IsTerminal) -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if stream.is_terminal() && !refused { Self::Colours } else { Self::Plain }
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if stream.is_terminal() && !refused && !is_dumb() { Self::Colours } else { Self::Plain }
     }
 
     pub(crate) fn stdout() -> Self {

@@ -37,17 +37,26 @@ pub(crate) struct Running {
 impl Running {
     /// Asks every afresh of this user. Those that do not answer are named on stderr.
     pub(crate) fn find(environment: &Environment, scope: Scope) -> Result<Self, CommandError> {
+        let (running, warnings) = Self::look(environment, scope)?;
+        warnings.iter().for_each(|warning| output::warn(warning));
+        Ok(running)
+    }
+
+    /// The same; about those that do not answer it has warnings.
+    pub(crate) fn look(
+        environment: &Environment,
+        scope: Scope,
+    ) -> Result<(Self, Vec<String>), CommandError> {
         let found = control::find(&environment.runtime_folders()).map_err(failed)?;
-        for pid in &found.silent {
-            output::warn(&format!(
-                "warning: afresh with pid {pid} does not answer: it is stopped, or very busy"
-            ));
-        }
+        let silent = |pid: &u32| {
+            format!("warning: afresh with pid {pid} does not answer: it is stopped, or very busy")
+        };
+        let warnings = found.silent.iter().map(silent).collect();
         let here = workspace(environment);
         let in_scope =
             |reached: &Reached| scope == Scope::Everywhere || reached.status.workspace == here;
         let (services, elsewhere) = found.services.into_iter().partition(in_scope);
-        Ok(Self { services, elsewhere })
+        Ok((Self { services, elsewhere }, warnings))
     }
 
     /// The services of this name, or copies of it: two editors may run the same one. An error that

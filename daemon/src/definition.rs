@@ -121,6 +121,8 @@ pub(crate) struct Surroundings {
     pub(crate) talkers: Option<mpsc::Sender<Talker>>,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
     pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
+    /// Where nobody feeds it, the stdin of instances stays open, for what is typed to them.
+    pub(crate) holds_stdin: bool,
 }
 
 impl Surroundings {
@@ -154,6 +156,7 @@ impl Surroundings {
             logger: "afresh",
             talkers: None,
             stdin: None,
+            holds_stdin: false,
         }
     }
 }

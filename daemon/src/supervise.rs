@@ -22,6 +22,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+pub(crate) use self::attach::NotTaken;
 use self::beside::Beside;
 pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
@@ -97,13 +98,13 @@ struct Instance {
     /// What it runs, where somebody checks it: that is done with the same environment.
     command: Option<Command>,
     pumps: Pumps,
-    /// Held while nobody feeds it.
-    _stdin: Option<PipeWriter>,
+    /// Held while nobody else feeds it.
+    stdin: Option<PipeWriter>,
 }
 
 impl Supervise {
     pub(crate) fn new(mut processes: Processes, around: Surroundings) -> Self {
-        if around.talkers.is_some() || around.stdin.is_some() {
+        if around.talkers.is_some() || around.stdin.is_some() || around.holds_stdin {
             processes.hold_stdin();
         }
         let start = Instant::now();
@@ -337,7 +338,7 @@ impl Supervise {
         }
         let kept = self.services.get_mut(&service);
         if let Some(instance) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
-            instance._stdin = None;
+            instance.stdin = None;
         }
     }
 

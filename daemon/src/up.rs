@@ -130,6 +130,7 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
     let past = past_of(&TrailFiles::of(&up.workspace, &up.trail).audit);
     let around = Surroundings {
         logger: "afresh.up",
+        holds_stdin: true,
         ..Surroundings::new(&mut up.workspace, &up.trail, stdout, stderr)
     };
     let about = About::new(Face::Up, None, &up.workspace, up.version);

@@ -43,12 +43,20 @@ fn status_is_a_table_and_says_so_when_nothing_runs() {
     let table = env.run(&["status"]).stdout;
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(lines[0], ["NAME", "STATE", "PID", "UPTIME", "RESTARTS", "LAST", "EXIT"]);
+    // Nobody has ended or is checked yet, so there are no columns for it.
+    assert_eq!(lines[0], ["NAME", "STATE", "PID", "UPTIME", "RESTARTS", "CPU", "MEMORY"]);
     assert_eq!(lines[1][..2], ["web", "running"]);
-    assert_eq!(lines[1][lines[1].len() - 2..], ["0", "-"]);
+    assert_eq!([lines[1][lines[1].len() - 3], lines[1][lines[1].len() - 1]], ["%", "MiB"]);
     let full = env.run(&["status", "web"]).stdout;
-    for word in ["name        web", "state       running", "mechanism   ", "workspace   /", " idle"]
-    {
+    for word in [
+        "name        web",
+        "state       running",
+        "mechanism   ",
+        "workspace   /",
+        " idle",
+        "memory      ",
+        "cpu         ",
+    ] {
         assert!(full.contains(word), "{word}: {full}");
     }
     stop(&env, afresh);

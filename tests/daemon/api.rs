@@ -359,3 +359,25 @@ fn whoever_does_not_read_is_cut_off_and_hurts_nobody() {
     drop(deaf);
     stop(&env, &mut afresh);
 }
+
+#[test]
+fn what_services_use_is_told_and_those_that_are_down_use_nothing() {
+    let env = TestEnv::new();
+    let flags = ["keep", "--listen", "0", "--copies", "2", "--name", "web", "--", HOSTILE, "idle"];
+    let mut afresh = env.start(&flags);
+    let api = Api::of(&env, &afresh);
+    afresh.wait_started(2);
+    assert_eq!(api.ask("POST /v1/services/web-0/stop?wait=true", "").status, 200);
+    let all = api.ask("GET /v1/services", "").json()["services"].clone();
+    assert_eq!((&all[0]["name"], &all[0]["usage"]), (&json!("web-0"), &Value::Null));
+    let memory = all[1]["usage"]["memory_bytes"].as_u64().expect("it runs");
+    assert!(memory > 50_000 && all[1]["usage"]["cpu_ms"].is_u64(), "{all}");
+    let one = api.ask("GET /v1/services/web-1", "").json();
+    assert!(one["usage"]["memory_bytes"].as_u64() > Some(50_000), "{one}");
+    let text = api.ask("GET /metrics", "").body;
+    for name in ["afresh_service_resident_memory_bytes", "afresh_service_cpu_seconds_total"] {
+        assert!(text.contains(&format!("{name}{{service=\"web-1\"}} ")), "{text}");
+        assert!(!text.contains(&format!("{name}{{service=\"web-0\"}}")), "{text}");
+    }
+    stop(&env, &mut afresh);
+}

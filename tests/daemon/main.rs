@@ -3,6 +3,7 @@
 mod adoption;
 mod api;
 mod api_refusals;
+mod attach;
 mod control;
 mod descriptors;
 mod health;
@@ -18,6 +19,7 @@ mod mcp_wires;
 mod orphans;
 mod output;
 mod restart;
+mod screen;
 mod service_logs;
 mod stop;
 mod storm;

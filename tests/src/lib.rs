@@ -11,6 +11,7 @@ pub mod mcp;
 pub mod measure;
 pub mod process;
 pub mod receiver;
+pub mod terminal;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

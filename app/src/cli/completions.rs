@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 }
 
 /// The commands that take names of services.
-const COMMANDS: [&str; 6] = ["status", "start", "stop", "restart", "logs", "events"];
+const COMMANDS: [&str; 7] = ["status", "start", "stop", "restart", "logs", "attach", "events"];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
@@ -134,7 +134,7 @@ mod tests {
         let zsh = script(Shell::Zsh);
         assert_eq!(zsh.matches(":_afresh_services' \\").count(), COMMANDS.len(), "{zsh}");
         assert!(zsh.starts_with("#compdef afresh\n\n_afresh_services() {"), "{}", &zsh[..200]);
-        assert!(script(Shell::Bash).contains("status|start|stop|restart|logs|events)"));
+        assert!(script(Shell::Bash).contains("status|start|stop|restart|logs|attach|events)"));
         assert!(script(Shell::Fish).ends_with("-a \"(afresh __services 2>/dev/null)\"\n"));
     }
 

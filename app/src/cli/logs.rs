@@ -229,7 +229,7 @@ fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSende
     });
     let ended = match ended {
         Err(ControlError::Print(_)) => Ok(()),
-        ended => ended.map_err(failed),
+        ended => ended.map(|_| ()).map_err(failed),
     };
     news.send(News::Ended(ended)).ok();
 }

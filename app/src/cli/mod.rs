@@ -1,6 +1,7 @@
 //! The command line: one file for each command.
 
 pub(crate) mod adopt;
+pub(crate) mod attach;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
@@ -69,6 +70,7 @@ pub(crate) enum Command {
     Stop(stop::Arguments),
     Restart(restart::Arguments),
     Logs(logs::Arguments),
+    Attach(attach::Arguments),
     Events(events::Arguments),
     History(history::Arguments),
     Config(config::Arguments),

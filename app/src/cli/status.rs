@@ -1,29 +1,40 @@
 //! `afresh status`.
 
+mod table;
+mod watch;
+
 use std::time::Duration;
 
 use afresh_core::config::harmless;
-use afresh_core::control::{HealthState, HealthStatus, ServiceStatus, State};
-use afresh_core::time::show_duration;
+use afresh_core::control::{HealthState, HealthStatus, ServiceStatus};
+use afresh_core::time::{parse_duration, show_duration};
 use afresh_daemon::control::Reached;
 use clap::Args;
+
+pub(crate) use self::table::lines_of;
+use self::table::{Load, average, memory, percent, rounded, table};
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
 use crate::running::{Running, Scope};
+use crate::screen::Row;
 
 /// Show what runs: state, process, restarts
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Shows what runs under afresh: state, process, uptime, restarts, and how the last \
-                  instance ended.\n\nEvery `afresh keep` and `afresh mcp` of this user is asked over \
-                  its control socket; no daemon is needed. Without `--all`, only the services of the \
-                  workspace that you are in are shown. With a name, all that is known of it.",
+    long_about = "Shows what runs under afresh: state, process, uptime, restarts, how the last instance \
+                  ended, health, CPU and memory.\n\nEvery afresh of this user is asked over its control \
+                  socket. Without `--all`, only the services of the \
+                  workspace that you are in are shown. With a name, all that is known of it.\n\nCPU is \
+                  the average since the start of the process, as `ps` has it, with `--watch` that since \
+                  the last look; memory is what is resident. Both are of the process and all that it \
+                  has started. 100 % is one processor. Columns that would be empty are left out.",
     after_help = "Examples:\n  \
                   afresh status                       what runs in this workspace\n  \
                   afresh status --all                 on this machine\n  \
                   afresh status web                   one service, in full\n  \
+                  afresh status --watch               again and again, until Ctrl+C\n  \
                   afresh status --json | jq '.[].pid' for programs"
 )]
 pub(crate) struct Arguments {
@@ -38,9 +49,40 @@ pub(crate) struct Arguments {
     /// Print a JSON array, as the control API gives the services
     #[arg(long)]
     json: bool,
+
+    /// Show it again whenever something happens, and after so many seconds at most, until Ctrl+C
+    /// [default: 2]
+    #[arg(
+        short,
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        default_missing_value = "2",
+        value_parser = parse_seconds,
+        conflicts_with = "json"
+    )]
+    watch: Option<Duration>,
 }
 
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let unit =
+        if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') { "s" } else { "" };
+    match parse_duration(&format!("{text}{unit}")) {
+        Ok(time) if time >= WATCH_SECONDS_MIN => Ok(time),
+        Ok(_) => Err(format!("at least {}", show_duration(WATCH_SECONDS_MIN))),
+        Err(_) => {
+            Err("a number of seconds; the name of a service goes before `--watch`".to_owned())
+        }
+    }
+}
+
+/// A look costs a question to every afresh.
+const WATCH_SECONDS_MIN: Duration = Duration::from_millis(100);
+
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    if let Some(interval) = arguments.watch {
+        return watch::run(arguments, environment, interval);
+    }
     let running = Running::find(environment, Scope::of(arguments.all))?;
     let chosen: Vec<&Reached> = match &arguments.name {
         Some(name) => running.named(name)?,
@@ -59,125 +101,21 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         return Ok(Exit::Success);
     }
     let mut lines = Lines::new();
-    let paint = Paint::stdout();
-    match arguments.name {
-        Some(_) => {
-            for (at, reached) in chosen.iter().enumerate() {
-                if at > 0 {
-                    lines.write("")?;
-                }
-                for line in in_full(&reached.status, paint) {
-                    lines.write(&line)?;
-                }
-            }
-        }
-        None => {
-            let statuses: Vec<&ServiceStatus> =
-                chosen.iter().map(|reached| &reached.status).collect();
-            for line in table(&statuses, arguments.all, paint) {
-                lines.write(&line)?;
-            }
-        }
+    for row in rows(arguments, &chosen, &average, Paint::stdout()) {
+        lines.write(&row.text)?;
     }
     lines.flush()?;
     Ok(Exit::Success)
 }
 
-const HEADER: [&str; 7] = ["NAME", "STATE", "PID", "UPTIME", "RESTARTS", "LAST EXIT", "WORKSPACE"];
-
-fn table(statuses: &[&ServiceStatus], with_workspace: bool, paint: Paint) -> Vec<String> {
-    let columns = if with_workspace { HEADER.len() } else { HEADER.len() - 1 };
-    let rows: Vec<[String; 7]> = statuses.iter().map(|status| row(status)).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([HEADER[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let pad = |text: &str, column: usize| match column + 1 < columns {
-        true => format!("{text:<width$}  ", width = widths[column]),
-        false => text.to_owned(),
-    };
-    let header: String = (0..columns).map(|column| pad(HEADER[column], column)).collect();
-    let mut lines = vec![paint.bold(&header)];
-    for (status, row) in statuses.iter().zip(&rows) {
-        let cell = |column: usize| {
-            let padded = pad(&row[column], column);
-            if column == 1 { colour(&status.state, &padded, paint) } else { padded }
-        };
-        lines.push((0..columns).map(cell).collect::<String>().trim_end().to_owned());
+/// The services as they were asked for: as a table, or in full.
+fn rows(arguments: &Arguments, chosen: &[&Reached], load: Load<'_>, paint: Paint) -> Vec<Row> {
+    let statuses: Vec<&ServiceStatus> = chosen.iter().map(|reached| &reached.status).collect();
+    if arguments.name.is_none() {
+        return table(&statuses, arguments.all, load, paint);
     }
-    lines
-}
-
-fn row(status: &ServiceStatus) -> [String; 7] {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    [
-        harmless(&status.name),
-        state_of(status),
-        or_dash(status.pid.map(|pid| pid.to_string())),
-        or_dash(status.uptime_ms.map(|millis| show_duration(rounded(millis)))),
-        status.restarts.total.to_string(),
-        or_dash(status.last_exit.as_ref().map(|exit| harmless(&exit.text))),
-        or_dash(status.workspace.as_deref().map(harmless)),
-    ]
-}
-
-/// A line for each service, none longer than a terminal is wide.
-pub(crate) fn lines_of(statuses: &[&ServiceStatus], columns: usize, paint: Paint) -> Vec<String> {
-    let width = statuses.iter().map(|status| status.name.chars().count()).max().unwrap_or(0);
-    let line = |status: &&ServiceStatus| {
-        let name = format!("{:<width$}  ", harmless(&status.name));
-        let state = state_of(status);
-        let mut rest = String::new();
-        if let Some(pid) = status.pid {
-            rest.push_str(&format!("  pid {pid}"));
-        }
-        if status.restarts.total > 0 {
-            rest.push_str(&format!("  restarts {}", status.restarts.total));
-        }
-        if let Some(exit) = status.last_exit.as_ref() {
-            rest.push_str(&format!("  last: {}", harmless(&exit.text)));
-        }
-        let cut = |text: &str, used: usize| -> String {
-            text.chars().take(columns.saturating_sub(used)).collect()
-        };
-        let name = cut(&name, 0);
-        let state = cut(&state, name.chars().count());
-        let rest = cut(&rest, name.chars().count() + state.chars().count());
-        format!("{name}{}{}", colour(&status.state, &state, paint), paint.dim(&rest))
-    };
-    statuses.iter().map(line).collect()
-}
-
-/// The state in a word, and what it waits for.
-fn state_of(status: &ServiceStatus) -> String {
-    match &status.state {
-        _ if !status.waits_for.is_empty() => {
-            format!("waiting for {}", harmless(&status.waits_for.join(", ")))
-        }
-        // Why is a sentence, and stands below.
-        State::Failed { .. } => "failed".to_owned(),
-        State::Degraded { .. } => "degraded".to_owned(),
-        state => harmless(&state.to_string()),
-    }
-}
-
-/// Nobody looks at tenths of a second of something that has run for a minute.
-fn rounded(millis: u64) -> Duration {
-    if millis < 1_000 { Duration::from_millis(millis) } else { Duration::from_secs(millis / 1_000) }
-}
-
-fn colour(state: &State, text: &str, paint: Paint) -> String {
-    match state {
-        State::Ready | State::Running => paint.green(text),
-        State::Starting
-        | State::Degraded { .. }
-        | State::Restarting
-        | State::BackingOff { .. }
-        | State::Stopping => paint.yellow(text),
-        State::CrashLoop { .. } | State::Failed { .. } => paint.red(text),
-        State::Stopped | State::Finished => paint.dim(text),
-    }
+    let all = statuses.iter().map(|status| in_full(status, load, paint));
+    all.collect::<Vec<_>>().join(&Row::default())
 }
 
 fn health_in_words(health: &HealthStatus) -> String {
@@ -202,10 +140,14 @@ fn health_in_words(health: &HealthStatus) -> String {
     format!("{state}{failures}{last}{when}")
 }
 
-fn in_full(status: &ServiceStatus, paint: Paint) -> Vec<String> {
+fn in_full(status: &ServiceStatus, load: Load<'_>, paint: Paint) -> Vec<Row> {
     let mut lines = Vec::new();
     let mut say = |what: &str, text: String| {
-        lines.push(format!("{} {}", paint.dim(&format!("{what:<11}")), harmless(&text)));
+        let (what, text) = (format!("{what:<11} "), harmless(&text));
+        let mut row = Row::default();
+        row.push(&what, |what| paint.dim(what));
+        row.push(&text, str::to_owned);
+        lines.push(row);
     };
     say("name", status.name.clone());
     say("state", status.state.to_string());
@@ -224,7 +166,16 @@ fn in_full(status: &ServiceStatus, paint: Paint) -> Vec<String> {
     if let (Some(at), Some(millis)) = (&status.started_at, status.uptime_ms) {
         say("up since", format!("{at}, {}", show_duration(rounded(millis))));
     }
+    if !status.waits_for.is_empty() {
+        say("waits for", status.waits_for.join(", "));
+    }
     say("instance", status.generation.to_string());
+    if let Some(usage) = status.usage {
+        say("memory", memory(usage.memory_bytes));
+        let used = show_duration(rounded(usage.cpu_ms));
+        let load = load(status).map_or_else(String::new, |load| format!(", {}", percent(load)));
+        say("cpu", format!("{used}{load}"));
+    }
     if let Some(health) = &status.health {
         say("health", health_in_words(health));
     }

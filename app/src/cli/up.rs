@@ -2,7 +2,6 @@
 
 mod background;
 
-use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
-use crate::output::Paint;
+use crate::output::{self, Paint};
 use crate::running::{Running, Scope};
 use crate::screen::Screen;
 
@@ -77,8 +76,8 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
         return background::start(&arguments, &environment, &workspace);
     }
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
-    let screen = (io::stdout().is_terminal() && !arguments.plain && !arguments.in_background)
-        .then(Screen::new);
+    let screen =
+        (output::can_draw() && !arguments.plain && !arguments.in_background).then(Screen::new);
     let (lines, show): (Lines, afresh_daemon::Show) = match &screen {
         _ if arguments.in_background => {
             background::leave_terminal()?;

@@ -109,6 +109,66 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(|c| cell(c).0).collect()
 }
 
+/// How many cells of a terminal a text takes that has nothing in it that a terminal would obey.
+pub fn cells(text: &str) -> usize {
+    text.chars().map(|c| cell(c).1).sum()
+}
+
+/// The text without what a terminal would obey, cut so that it takes no more than so many cells. The cut is
+/// shown by `…`.
+pub fn cut_to_cells(text: &str, cells_max: usize) -> String {
+    // A flood of combining marks takes no cell at all, so the length counts too.
+    let chars_max = cells_max.saturating_mul(4);
+    let (mut shown, mut used) = (String::new(), 0);
+    // How much of it still leaves room for the sign of the cut.
+    let mut before_cut = 0;
+    for (count, c) in text.chars().enumerate() {
+        let (text, width) = cell(c);
+        if used + width > cells_max || count >= chars_max {
+            shown.truncate(before_cut);
+            if cells_max > 0 {
+                shown.push('…');
+            }
+            return shown;
+        }
+        shown.push_str(&text);
+        used += width;
+        if used < cells_max {
+            before_cut = shown.len();
+        }
+    }
+    shown
+}
+
+/// The text without what a terminal would obey but colours: those of `ESC [ … m` stay, and end where the text
+/// does. Where no colours are wanted, they are left out.
+pub fn harmless_but_colours(text: &str, wants_colours: bool) -> String {
+    let (mut shown, mut rest, mut coloured) = (String::new(), text, false);
+    while let Some(begin) = rest.find("\u{1b}[") {
+        let after = &rest[begin + 2..];
+        let end = after.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':');
+        shown.extend(rest[..begin].chars().map(|c| cell(c).0));
+        match end.filter(|end| after[*end..].starts_with('m')) {
+            Some(end) => {
+                if wants_colours {
+                    shown.push_str(&rest[begin..begin + 2 + end + 1]);
+                    coloured = true;
+                }
+                rest = &after[end + 1..];
+            }
+            None => {
+                shown.push_str("␛[");
+                rest = after;
+            }
+        }
+    }
+    shown.extend(rest.chars().map(|c| cell(c).0));
+    if coloured {
+        shown.push_str("\u{1b}[0m");
+    }
+    shown
+}
+
 /// The text without what a terminal would obey, cut to a length that fits in a sentence.
 pub(super) fn printable(text: &str) -> String {
     const CHARS_MAX: usize = 60;
@@ -221,6 +281,47 @@ mod tests {
         assert_eq!(at(16..99), (4, 5, "last".to_owned(), 1));
         assert_eq!(at(99..99), (4, 5, "last".to_owned(), 1));
         assert_eq!(Lines::new("").locate(&(0..0)).1, 1);
+    }
+
+    #[test]
+    fn texts_are_cut_to_the_cells_there_are() {
+        for (text, max, wanted) in [
+            ("plain", 5, "plain"),
+            ("plain", 4, "pla…"),
+            ("plain", 1, "…"),
+            ("plain", 0, ""),
+            ("", 0, ""),
+            ("漢字", 4, "漢字"),
+            ("漢字", 3, "漢…"),
+            ("漢字", 2, "…"),
+            ("a漢字", 3, "a…"),
+            ("\u{1b}[2J", 4, "␛[2J"),
+            ("e\u{301}e", 2, "e\u{301}e"),
+        ] {
+            let cut = cut_to_cells(text, max);
+            assert_eq!(cut, wanted, "{text:?}");
+            assert!(cells(&cut) <= max, "{text:?}");
+        }
+        let marks = format!("e{}", "\u{301}".repeat(100_000));
+        assert!(cut_to_cells(&marks, 10).chars().count() <= 41);
+    }
+
+    #[test]
+    fn only_colours_are_obeyed() {
+        for (text, wanted) in [
+            ("plain", "plain"),
+            ("\u{1b}[31;1mred\u{1b}[0m!", "\u{1b}[31;1mred\u{1b}[0m!\u{1b}[0m"),
+            ("\u{1b}[38:5:3mx", "\u{1b}[38:5:3mx\u{1b}[0m"),
+            ("\u{1b}[2Jgone\u{1b}]0;title\u{7}", "␛[2Jgone␛]0;title␇"),
+            ("\u{1b}[?25m", "␛[?25m"),
+            ("\u{1b}\u{1b}[1mx", "␛\u{1b}[1mx\u{1b}[0m"),
+            ("end\u{1b}[", "end␛["),
+            ("\u{1b}[31", "␛[31"),
+            ("\u{9b}2Ja\tb\rc", "�2Ja    b␍c"),
+        ] {
+            assert_eq!(harmless_but_colours(text, true), wanted, "{text:?}");
+        }
+        assert_eq!(harmless_but_colours("\u{1b}[31mred\u{1b}[2J", false), "red␛[2J");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Face, State};
+use super::{Face, State, UsageStatus};
 use crate::service::Event;
 use crate::time::Time;
 
@@ -65,6 +65,9 @@ impl Vitals {
 /// What is shown of them.
 type Measure = fn(&Vitals) -> &Histogram;
 
+/// What is shown of what a service uses.
+type OfUsage = fn(UsageStatus) -> f64;
+
 /// How often something took how long.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Histogram {
@@ -93,6 +96,10 @@ pub struct ServiceMetrics {
     pub state: State,
     /// For how long the current process has run.
     pub uptime: Option<Duration>,
+    /// The current process.
+    pub pid: Option<u32>,
+    /// What it and its descendants use, where the system tells.
+    pub usage: Option<UsageStatus>,
     /// What was counted.
     pub vitals: Vitals,
 }
@@ -157,6 +164,7 @@ impl Metrics {
             let uptime = service.uptime.unwrap_or_default().as_secs_f64();
             page.sample(name, &[("service", &service.name)], uptime);
         }
+        self.write_usage(page);
         let name = "afresh_service_restarts_total";
         page.family(name, "counter", "Restarts, by what they followed.");
         for service in &self.services {
@@ -181,6 +189,34 @@ impl Metrics {
             page.family(name, "histogram", help);
             for service in &self.services {
                 page.histogram(name, &service.name, of(&service.vitals));
+            }
+        }
+    }
+}
+
+impl Metrics {
+    /// What services use. One that does not run has no samples.
+    fn write_usage(&self, page: &mut Page) {
+        let measures: [(_, _, _, OfUsage); 2] = [
+            (
+                "afresh_service_resident_memory_bytes",
+                "gauge",
+                "Resident memory of the current process and its descendants.",
+                |usage| usage.memory_bytes as f64,
+            ),
+            (
+                "afresh_service_cpu_seconds_total",
+                "counter",
+                "Processor time of the current process and its descendants.",
+                |usage| Duration::from_millis(usage.cpu_ms).as_secs_f64(),
+            ),
+        ];
+        for (name, kind, help, of) in measures {
+            page.family(name, kind, help);
+            for service in &self.services {
+                if let Some(usage) = service.usage {
+                    page.sample(name, &[("service", &service.name)], of(usage));
+                }
             }
         }
     }
@@ -252,6 +288,8 @@ mod tests {
             name: "a\"b\\c\nd".to_owned(),
             state: State::CrashLoop { next_try_ms: 5 },
             uptime: None,
+            pid: None,
+            usage: Some(UsageStatus { memory_bytes: 4_096, cpu_ms: 250 }),
             vitals,
         };
         Metrics {
@@ -315,6 +353,8 @@ mod tests {
             "_recovery_seconds_sum{service=\"a\\\"b\\\\c\\nd\"} 0.07\n",
             "_health_check_seconds_bucket{service=\"a\\\"b\\\\c\\nd\",le=\"300\"} 0\n",
             "_health_check_seconds_bucket{service=\"a\\\"b\\\\c\\nd\",le=\"+Inf\"} 1\n",
+            "_resident_memory_bytes{service=\"a\\\"b\\\\c\\nd\"} 4096\n",
+            "_cpu_seconds_total{service=\"a\\\"b\\\\c\\nd\"} 0.25\n",
             "process_resident_memory_bytes 1024\n",
             "process_cpu_seconds_total 1.5\n",
         ] {

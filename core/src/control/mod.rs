@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
 pub use self::openapi::document;
 pub use self::path::{Words, escape, unescape};
-pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus};
+pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus, UsageStatus};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::State;
 
@@ -156,6 +156,17 @@ impl ChangeOutcome {
             Self::StillWaiting => "still_waiting",
         }
     }
+}
+
+/// What was typed to a service: `POST /v1/services/NAME/input`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InputAnswer {
+    /// The service.
+    pub name: String,
+    /// The process that can read it now.
+    pub pid: u32,
+    /// How much it is.
+    pub bytes: u64,
 }
 
 /// What has changed with the configuration: `POST /v1/reload`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::route::{Does, Kind, ROUTES, Route, Word};
+use super::route::{Body, Does, Kind, ROUTES, Route, Word};
 use super::schema::{reference, schemas};
 use crate::limits::{CONTROL_NUMBER_MAX, CONTROL_TEXT_CHARS_MAX};
 
@@ -75,8 +75,18 @@ fn operation(route: &Route) -> Value {
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some(body) = route.body {
-        operation["requestBody"] = json!({"required": false, "content": {"application/json": {"schema": reference(body)}}});
+    match route.body {
+        Body::None => {}
+        Body::Json(schema) => {
+            let content = json!({"application/json": {"schema": reference(schema)}});
+            operation["requestBody"] = json!({"required": false, "content": content});
+        }
+        Body::Bytes(max) => {
+            let schema =
+                json!({"type": "string", "format": "binary", "minLength": 1, "maxLength": max});
+            let content = json!({"application/octet-stream": {"schema": schema}});
+            operation["requestBody"] = json!({"required": true, "content": content});
+        }
     }
     operation
 }
@@ -162,7 +172,7 @@ fn refusals(route: &Route) -> Vec<(u16, &'static str)> {
         (403, "Over TCP: `Host` is not this machine, or `Origin` is another one."),
         (503, "afresh is ending, or too many follow already."),
     ];
-    if route.body.is_some() {
+    if route.body != Body::None {
         all.push((408, "The body takes too long."));
         all.push((413, "The body is too long."));
     }

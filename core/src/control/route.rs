@@ -2,6 +2,7 @@
 //! path that does not exist, and the OpenAPI document all come from here.
 
 use super::path::unescape;
+use crate::limits::INPUT_BYTES_MAX;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Does {
     Stop,
     /// To give one a new instance.
     Restart,
+    /// To write to the stdin of one.
+    Input,
     /// The lines of one.
     Logs,
     /// What has happened.
@@ -47,12 +50,23 @@ pub struct Route {
     pub about: &'static str,
     /// The words that its query may have.
     pub words: &'static [Word],
-    /// The name of the schema of its body.
-    pub body: Option<&'static str>,
+    /// What its body is.
+    pub body: Body,
     /// What it answers where all is well.
     pub answers: &'static [Answer],
     /// What it refuses beyond what every route does.
     pub refusals: &'static [(u16, &'static str)],
+}
+
+/// What the body of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none.
+    None,
+    /// JSON with the schema of this name, or nothing.
+    Json(&'static str),
+    /// Any bytes, at most so many.
+    Bytes(usize),
 }
 
 /// A word of a query.
@@ -129,12 +143,12 @@ const fn stream(schema: &'static str, about: &'static str) -> Answer {
 }
 
 const fn get(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
-    let (words, body, answers, refusals) = (&[], None, &[], &[]);
+    let (words, body, answers, refusals) = (&[], Body::None, &[], &[]);
     Route { method: "GET", path, does, summary, about, words, body, answers, refusals }
 }
 
 const fn post(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
-    Route { method: "POST", body: Some("Asked"), ..get(path, does, summary, about) }
+    Route { method: "POST", body: Body::Json("Asked"), ..get(path, does, summary, about) }
 }
 
 const fn change(
@@ -148,8 +162,8 @@ const fn change(
 }
 
 const fn metrics(path: &'static str) -> Route {
-    let about = "Restarts by reason, uptime, state, times to recover and of health checks, and what \
-                 afresh itself uses, in the text format of Prometheus.";
+    let about = "Restarts by reason, uptime, state, times to recover and of health checks, and what the \
+                 services and afresh itself use, in the text format of Prometheus.";
     let answers = &[Answer {
         status: 200,
         media: "text/plain",
@@ -190,6 +204,19 @@ pub static ROUTES: &[Route] = &[
         "Restart a service",
         "The restart and its reason are in the trail before anything stops.",
     ),
+    Route {
+        body: Body::Bytes(INPUT_BYTES_MAX),
+        answers: &[json("InputAnswer", "All of it is in its stdin.")],
+        refusals: &[NO_SUCH_SERVICE, CONFLICT],
+        ..post(
+            "/v1/services/{name}/input",
+            Does::Input,
+            "Write to the stdin of a service",
+            "The bytes of the body, as they are, all or none. For `afresh up`. Refused where the service \
+             does not run or does not read, and by `afresh keep` and `afresh mcp`, where somebody else \
+             has its stdin.",
+        )
+    },
     Route {
         words: &[
             Word { name: "lines", kind: Kind::Number, about: "At most so many, the last ones." },

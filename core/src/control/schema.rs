@@ -1,72 +1,16 @@
 //! The values of the API as JSON Schema. A test holds them against the values themselves.
 
+mod services;
+
 use serde_json::{Map, Value, json};
 
-use super::{ChangeOutcome, Face, HealthState, State, Stream};
+use super::{ChangeOutcome, Face, Stream};
 
 /// All schemas, by name.
 pub(super) fn schemas() -> Value {
-    let all = [of_services(), of_changes(), of_logs(), of_events(), of_afresh()];
+    let all = [services::of_services(), of_changes(), of_logs(), of_events(), of_afresh()];
     let named = all.into_iter().flatten().map(|(name, schema)| (name.to_owned(), schema));
     Value::Object(named.collect())
-}
-
-fn of_services() -> Vec<(&'static str, Value)> {
-    vec![
-        (
-            "ServiceList",
-            object(
-                "All services of one afresh process.",
-                &[("services", array("ServiceStatus"), "In the order of their definition.")],
-            ),
-        ),
-        ("ServiceStatus", service_status()),
-        (
-            "Restarts",
-            object(
-                "Restarts of every kind.",
-                &[
-                    ("total", count(), "All of them."),
-                    ("last", array("RestartNote"), "The last few, oldest first."),
-                ],
-            ),
-        ),
-        (
-            "RestartNote",
-            object(
-                "Why an instance was followed by another.",
-                &[("time", stamp(), "When that was known."), ("reason", text(), "Why.")],
-            ),
-        ),
-        (
-            "HealthStatus",
-            object(
-                "What its checks say of a service.",
-                &[
-                    ("state", words(HealthState::ALL.map(HealthState::name)), "In one word."),
-                    (
-                        "failures",
-                        count(),
-                        "Checks in a row that have failed since it was last well.",
-                    ),
-                    ("last_error", or_null(text()), "Why the last check failed."),
-                    ("latency_ms", or_null(count()), "How long the last good answer took."),
-                    ("checked_at", or_null(stamp()), "When the last check ended."),
-                ],
-            ),
-        ),
-        (
-            "LastExit",
-            object(
-                "How an instance ended.",
-                &[
-                    ("code", or_null(integer()), "Its exit code."),
-                    ("signal", or_null(integer()), "The signal that ended it."),
-                    ("text", text(), "As a sentence."),
-                ],
-            ),
-        ),
-    ]
 }
 
 fn of_changes() -> Vec<(&'static str, Value)> {
@@ -97,6 +41,17 @@ fn of_changes() -> Vec<(&'static str, Value)> {
                     ("old_pid", or_null(count()), "The process that ran before."),
                     ("new_pid", or_null(count()), "The process that runs now."),
                     ("detail", or_null(text()), "What went wrong, as a sentence."),
+                ],
+            ),
+        ),
+        (
+            "InputAnswer",
+            object(
+                "That it is in the stdin of a service.",
+                &[
+                    ("name", text(), "The service."),
+                    ("pid", count(), "The process that can read it now."),
+                    ("bytes", count(), "How much it is."),
                 ],
             ),
         ),
@@ -252,55 +207,6 @@ fn of_afresh() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn service_status() -> Value {
-    let mut schema = object(
-        "One service.",
-        &[
-            ("name", text(), "Its name in the log, in the trail and in commands."),
-            ("group", or_null(text()), "What it is a copy of, where there are several."),
-            ("face", words(Face::ALL.map(Face::name)), "Which command keeps it."),
-            ("state", words(State::WORDS), "What is true of it."),
-            (
-                "says_ready",
-                flag(),
-                "Whether it is known when it serves; otherwise it counts as up when it runs.",
-            ),
-            ("pid", or_null(count()), "The process that runs."),
-            ("supervisor_pid", count(), "The afresh process that keeps it."),
-            ("generation", count(), "The how-manieth instance it is."),
-            ("started_at", or_null(stamp()), "When the process was started."),
-            ("uptime_ms", or_null(count()), "How long the process has run."),
-            ("restarts", reference("Restarts"), "What has become of the instances before."),
-            (
-                "candidate_pid",
-                or_null(count()),
-                "The process that is to take the place of this one when it is ready.",
-            ),
-            ("spare_pid", or_null(count()), "The process that takes over when this one crashes."),
-            (
-                "swap_failed",
-                or_null(reference("RestartNote")),
-                "Why the last restart by a swap failed.",
-            ),
-            ("waits_for", names(), "Other services that have to be there before it is started."),
-            ("last_exit", or_null(reference("LastExit")), "How the last instance ended."),
-            (
-                "health",
-                or_null(reference("HealthStatus")),
-                "What its checks say; none without any.",
-            ),
-            ("workspace", or_null(text()), "The project's folder; none outside of one."),
-            ("command", text(), "What is run, without what looks like a secret."),
-            ("mechanism", text(), "How processes are kept from outliving it."),
-            ("version", text(), "The version of the afresh that keeps it."),
-        ],
-    );
-    schema["properties"]["next_try_ms"] =
-        described(count(), "In `backing off` and `crash loop`: the time until the next try.");
-    schema["properties"]["why"] = described(text(), "In `failed` and `degraded`: what is wrong.");
-    schema
-}
-
 /// One server-sent event. There is no word for a stream of them in OpenAPI 3.1, so its body is described by
 /// one of them, as tools expect it.
 fn sent(about: &str, data: &[&str]) -> Value {
@@ -420,6 +326,7 @@ mod tests {
         check("HealthStatus", &health);
         check("RestartNote", &note);
         check("LastExit", &exit);
+        check("UsageStatus", &UsageStatus::default());
         check("Restarts", &Restarts::default());
         for state in [
             State::Ready,
@@ -444,6 +351,7 @@ mod tests {
                 waits_for: Vec::new(),
                 last_exit: Some(exit.clone()),
                 health: Some(health.clone()),
+                usage: Some(UsageStatus::default()),
                 workspace: None,
                 command: String::new(),
                 mechanism: String::new(),
@@ -477,6 +385,7 @@ mod tests {
             props: Map::new(),
         };
         check("ToldEvent", &event);
+        check("InputAnswer", &InputAnswer { name: String::new(), pid: 1, bytes: 1 });
         check("ReloadAnswer", &ReloadAnswer::default());
         check("ShutdownAnswer", &ShutdownAnswer::default());
         check("Refusal", &Refusal::new(""));

@@ -47,6 +47,9 @@ pub struct ServiceStatus {
     /// What its health check says; none where it has none.
     #[serde(default)]
     pub health: Option<HealthStatus>,
+    /// What the process and its descendants use; none where it is not told.
+    #[serde(default)]
+    pub usage: Option<UsageStatus>,
     /// The project's folder; none outside of one.
     pub workspace: Option<String>,
     /// What is run, without what looks like a secret.
@@ -55,6 +58,15 @@ pub struct ServiceStatus {
     pub mechanism: String,
     /// The version of the afresh that keeps it.
     pub version: String,
+}
+
+/// What a process and all its descendants use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageStatus {
+    /// Memory that is resident. What several of them share is counted for each.
+    pub memory_bytes: u64,
+    /// Processor time since their start.
+    pub cpu_ms: u64,
 }
 
 /// Restarts of every kind.

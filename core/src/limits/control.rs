@@ -23,6 +23,10 @@ pub const CONTROL_BUFFER_BYTES: usize = 16 * 1024;
 /// A longer body is refused: ours have one reason in them.
 pub const CONTROL_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// What is written to the stdin of a service at once; more is refused. A line that is typed is no longer, and
+/// Linux takes so much whole or not at all (`PIPE_BUF`), so a service that does not read gets no half of it.
+pub const INPUT_BYTES_MAX: usize = 4 * 1024;
+
 /// What is read of a body that is refused, so that whoever sends it gets to read the refusal.
 pub const CONTROL_REFUSED_BYTES_MAX: usize = 1024 * 1024;
 

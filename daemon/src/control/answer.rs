@@ -17,7 +17,7 @@ use crate::logs::Logs;
 use crate::output::now;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
-use crate::supervise::Supervise;
+use crate::supervise::{NotTaken, Supervise};
 
 /// Something that a client of the control API wants of the loop. Whoever has gone meanwhile is not
 /// waited for.
@@ -31,6 +31,8 @@ pub(crate) enum Ask {
         reason: String,
         answer: oneshot::Sender<Result<Begun, NotBegun>>,
     },
+    /// To write to the stdin of a service.
+    Input { name: String, bytes: Vec<u8>, answer: oneshot::Sender<Option<Result<u32, Refusal>>> },
     /// The last lines of a service.
     Logs { name: String, answer: oneshot::Sender<Option<Logs>> },
     /// What is measured of all services.
@@ -121,6 +123,10 @@ impl About {
             Ask::Change { name, what, reason, answer } => {
                 answer.send(self.change(supervise, &name, what, reason).await).ok();
             }
+            Ask::Input { name, bytes, answer } => {
+                let id = supervise.named(&name);
+                answer.send(id.map(|id| self.input(supervise, id, &bytes))).ok();
+            }
             Ask::Logs { name, answer } => {
                 let logs = supervise.named(&name).and_then(|id| supervise.logs(id)).cloned();
                 answer.send(logs).ok();
@@ -143,6 +149,39 @@ impl About {
     fn only_up(&self, why: &str) -> Refusal {
         let what = format!("this is `afresh {}`, which {why}", self.face.name());
         Refusal::new(what).hint("this is for `afresh up`")
+    }
+
+    fn input(
+        &self,
+        supervise: &mut Supervise,
+        id: ServiceId,
+        bytes: &[u8],
+    ) -> Result<u32, Refusal> {
+        let name = supervise.name(id);
+        match self.face {
+            Face::Up => {}
+            Face::Mcp => {
+                let what = format!("the stdin of `{name}` belongs to its MCP client");
+                return Err(Refusal::new(what).hint("call its tools over that client"));
+            }
+            Face::Keep => {
+                let what = format!("the stdin of `{name}` is fed from that of its `afresh keep`");
+                return Err(Refusal::new(what).hint("type where that was started"));
+            }
+        }
+        supervise.type_to(id, bytes).map_err(|not_taken| match not_taken {
+            NotTaken::Down => Refusal::new(format!("`{name}` does not run"))
+                .hint(format!("see `afresh status {name}`")),
+            NotTaken::Closed => Refusal::new(format!("`{name}` has closed its stdin")),
+            NotTaken::Full => Refusal::new(format!(
+                "`{name}` does not read its stdin, which is full: nothing was written"
+            ))
+            .hint("try again later"),
+            NotTaken::Partly(length) => Refusal::new(format!(
+                "`{name}` does not read its stdin, which is full: only the first {length} bytes were \
+                 written"
+            )),
+        })
     }
 
     /// All that is told about one service.
@@ -171,6 +210,8 @@ impl About {
             },
             last_exit: service.last_exit().map(LastExit::from),
             health: supervise.health(id),
+            // Whoever answers looks, when the loop does something else again.
+            usage: None,
             workspace: self.workspace.clone(),
             command: definition.command.shown(),
             mechanism: MECHANISM.to_owned(),
@@ -254,6 +295,8 @@ fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
         name: definition.name.clone(),
         state: snapshot.state,
         uptime: snapshot.uptime_ms.map(Duration::from_millis),
+        pid: snapshot.pid,
+        usage: None,
         vitals: past.vitals.clone(),
     })
 }

@@ -5,13 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use afresh_core::control::{
-    Change, ChangeAnswer, ChangeAsked, EventPage, LogPage, Position, Refusal, ReloadAnswer,
-    ServiceList, ServiceStatus, ShutdownAnswer, escape,
+    Change, ChangeAnswer, ChangeAsked, EventPage, InputAnswer, LogPage, Position, Refusal,
+    ReloadAnswer, ServiceList, ServiceStatus, ShutdownAnswer, escape,
 };
 use afresh_core::limits::{
     CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_QUESTIONS_MAX, CONTROL_REQUEST_WAIT,
 };
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use serde::de::DeserializeOwned;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::place::{RuntimeFolders, owner_of};
-use super::wire::{Wire, all_bytes, json};
+use super::wire::{Answer, Wire, all_bytes, json};
 use crate::os;
 
 /// Why something could not be asked.
@@ -170,13 +170,19 @@ pub fn change(
 pub fn logs(target: &Target, lines_max: Option<usize>) -> Result<LogPage, ControlError> {
     let query = lines_max.map_or_else(String::new, |lines| format!("?lines={lines}"));
     let path = target.path(&format!("logs{query}"));
-    block_on(ask(&target.socket, "GET", &path, String::new(), CONTROL_ANSWER_WAIT))
+    block_on(ask(&target.socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
+}
+
+/// Writes to the stdin of a service.
+pub fn input(target: &Target, bytes: &[u8]) -> Result<InputAnswer, ControlError> {
+    let path = target.path("input");
+    block_on(ask(&target.socket, "POST", &path, bytes.to_vec(), CONTROL_ANSWER_WAIT))
 }
 
 /// What an afresh remembers of what has happened, after a position.
 pub fn events(socket: &Path, since: &Position) -> Result<EventPage, ControlError> {
     let path = format!("/v1/events?since={since}");
-    block_on(ask(socket, "GET", &path, String::new(), CONTROL_ANSWER_WAIT))
+    block_on(ask(socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
 }
 
 /// Lets an `afresh up` read its configuration again.
@@ -189,8 +195,8 @@ pub fn shutdown(socket: &Path, reason: &str) -> Result<ShutdownAnswer, ControlEr
     block_on(ask(socket, "POST", "/v1/shutdown", body_of(reason), CONTROL_REQUEST_WAIT))
 }
 
-fn body_of(reason: &str) -> String {
-    json(&ChangeAsked { reason: Some(reason.to_owned()) })
+fn body_of(reason: &str) -> Vec<u8> {
+    json(&ChangeAsked { reason: Some(reason.to_owned()) }).into_bytes()
 }
 
 /// Asks many questions, some at once. The answers have the order of the questions.
@@ -228,16 +234,16 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 
 async fn services_at(socket: &Path) -> Result<Vec<ServiceStatus>, ControlError> {
     let list: ServiceList =
-        ask(socket, "GET", "/v1/services", String::new(), CONTROL_ANSWER_WAIT).await?;
+        ask(socket, "GET", "/v1/services", Vec::new(), CONTROL_ANSWER_WAIT).await?;
     Ok(list.services)
 }
 
 /// Asks for a value, within a time.
-async fn ask<T: DeserializeOwned>(
+pub(super) async fn ask<T: DeserializeOwned>(
     socket: &Path,
     method: &str,
     path: &str,
-    body: String,
+    body: Vec<u8>,
     wait_max: std::time::Duration,
 ) -> Result<T, ControlError> {
     let answer = request(socket, (method, path), &[], body, async |response| {
@@ -257,7 +263,7 @@ pub(super) async fn request<T>(
     socket: &Path,
     (method, path): (&str, &str),
     headers: &[(&str, String)],
-    body: String,
+    body: Vec<u8>,
     read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, ControlError>,
 ) -> Result<T, ControlError> {
     let refused = |source| ControlError::Connect { path: socket.to_owned(), source };
@@ -277,10 +283,11 @@ pub(super) async fn request<T>(
         .method(method)
         .uri(path)
         .header("host", "afresh")
-        .header("content-type", "application/json");
+        .header("content-type", "application/octet-stream");
     for (name, value) in headers {
         request = request.header(*name, value);
     }
+    let body = Answer::Whole(Bytes::from(body));
     let request = request.body(body).map_err(|_| strange(socket))?;
     let exchange = async {
         let response = sender.send_request(request).await.map_err(broken)?;

@@ -26,7 +26,7 @@ pub enum Followed {
 }
 
 /// What was found, and whose it is.
-type Found<T> = (usize, Result<T, ControlError>);
+pub(super) type Found<T> = (usize, Result<T, ControlError>);
 
 /// What a follower does when all services have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +37,22 @@ pub enum AtEnd {
     Stay,
 }
 
+/// Why following is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parted {
+    /// All that was followed has ended.
+    Ended,
+    /// Somebody wants us to end, or the reader of our stdout has gone.
+    Told,
+}
+
 /// Follows the lines of services, each from a number on, until all of them have ended, the reader of
 /// our stdout has gone, or somebody wants us to end.
 pub fn follow(
     targets: Vec<(Target, u64)>,
     at_end: AtEnd,
     print: impl FnMut(usize, LogLine) -> io::Result<()>,
-) -> Result<(), ControlError> {
+) -> Result<Parted, ControlError> {
     block_on(async {
         let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
         let mut followers = JoinSet::new();
@@ -76,7 +85,7 @@ pub fn follow_events(
             });
         }
         drop(sender);
-        pass_on(found, AtEnd::Leave, print).await
+        pass_on(found, AtEnd::Leave, print).await.map(|_| ())
     })
 }
 
@@ -136,25 +145,25 @@ async fn pass_on<T>(
     mut found: mpsc::Receiver<Found<T>>,
     at_end: AtEnd,
     mut print: impl FnMut(usize, T) -> io::Result<()>,
-) -> Result<(), ControlError> {
+) -> Result<Parted, ControlError> {
     let mut signals = Signals::listen().map_err(ControlError::Runtime)?;
     let sink = Sink::stdout();
     let mut goes_on = true;
     loop {
         tokio::select! {
             next = found.recv(), if goes_on => match next {
-                None if at_end == AtEnd::Leave => return Ok(()),
+                None if at_end == AtEnd::Leave => return Ok(Parted::Ended),
                 None => goes_on = false,
                 Some((at, Ok(it))) => print(at, it).map_err(ControlError::Print)?,
                 Some((_, Err(error))) => return Err(error),
             },
             asked = signals.next() => if !matches!(asked, Asked::Restart(_)) {
-                return Ok(());
+                return Ok(Parted::Told);
             },
             // Nothing tells us that the reader of what is quiet has gone.
             () = sleep(FOLLOW_POLL_INTERVAL) => {
                 if sink.as_ref().is_none_or(Sink::is_closed) {
-                    return Ok(());
+                    return Ok(Parted::Told);
                 }
             }
         }
@@ -163,7 +172,7 @@ async fn pass_on<T>(
 
 /// One server-sent event.
 #[derive(Debug, Default)]
-struct Event {
+pub(super) struct Event {
     kind: String,
     id: String,
     data: String,
@@ -189,12 +198,12 @@ impl Event {
 }
 
 /// Asks for events, and hands on what each brings, until nobody takes it or there are no more.
-async fn stream<T>(
+pub(super) async fn stream<T>(
     (socket, path, headers): (&Path, &str, &[(&str, String)]),
     (at, found): (usize, &mpsc::Sender<Found<T>>),
     mut read: impl FnMut(&Event) -> Result<T, ControlError>,
 ) -> Result<(), ControlError> {
-    request(socket, ("GET", path), headers, String::new(), async |response| {
+    request(socket, ("GET", path), headers, Vec::new(), async |response| {
         if !response.status().is_success() {
             return Err(refused(socket, response).await);
         }

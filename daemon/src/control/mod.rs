@@ -3,9 +3,8 @@
 //!
 //! `place.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
 //! connections, and `route.rs` and `change.rs` turn requests into asks for the loop; `answer.rs` is the
-//! loop's side of them. `client.rs` and `follower.rs` are the other end, for
-//! the commands. Nothing here holds state of a
-//! service, and the loop waits for none of it.
+//! loop's side of them, and `measure.rs` looks up what services use. `client.rs`, `follower.rs` and `watcher.rs` are the other end, for the commands.
+//! Nothing here holds state of a service, and the loop waits for none of it.
 
 mod answer;
 mod change;
@@ -13,18 +12,21 @@ mod client;
 mod follow;
 mod follower;
 mod listen;
+mod measure;
 mod place;
 mod route;
 mod server;
+mod watcher;
 mod wire;
 
 pub(crate) use self::answer::{About, Ask};
 pub use self::client::{
-    ControlError, Found, Reached, Target, change, events, find, logs, reload, shutdown,
+    ControlError, Found, Reached, Target, change, events, find, input, logs, reload, shutdown,
 };
-pub use self::follower::{AtEnd, Followed, follow, follow_events};
+pub use self::follower::{AtEnd, Followed, Parted, follow, follow_events};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
+pub use self::watcher::{Watcher, Woken};
 pub(crate) use self::wire::{Wire, all_bytes, next_bytes};

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use afresh_core::control::access::{Caller, Turned};
-use afresh_core::control::metrics::Metrics;
 use afresh_core::control::route::{Does, NoRoute, Route, find, paths};
 use afresh_core::control::{
-    Change, ChangeAsked, LogLine, LogPage, Position, Refusal, ServiceList, ServiceStatus, Stream,
-    Words, document,
+    Change, ChangeAsked, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
+    ServiceStatus, Stream, Words, document,
 };
 use afresh_core::limits::{
     CONTROL_BODY_BYTES_MAX, CONTROL_FOLLOWERS_MAX, CONTROL_HEADER_WAIT, CONTROL_PATH_BYTES_MAX,
-    CONTROL_REFUSED_BYTES_MAX, LOGS_LINES_MAX, RESTART_REASON_CHARS_MAX,
+    CONTROL_REFUSED_BYTES_MAX, INPUT_BYTES_MAX, LOGS_LINES_MAX, RESTART_REASON_CHARS_MAX,
 };
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -27,10 +26,10 @@ use tokio::time::timeout;
 use super::answer::Ask;
 use super::change::change;
 use super::follow::{Following, Lines, Source, Told, Wanted};
+use super::measure::{measured, metrics};
 use super::server::Host;
 use super::wire::{Answer, all_bytes, drain, json};
 use crate::logs::Logs;
-use crate::process::own_usage;
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, Refusal)>;
 
@@ -75,9 +74,12 @@ async fn serve(
     match route.does {
         Does::Services => {
             let services = host.ask(|answer| Ask::Status { name: None, answer }).await?;
-            Ok(reply(StatusCode::OK, &ServiceList { services }))
+            Ok(reply(StatusCode::OK, &ServiceList { services: measured(services).await }))
         }
-        Does::Service => Ok(reply(StatusCode::OK, &status(host, &name).await?)),
+        Does::Service => {
+            let found = measured(vec![status(host, &name).await?]).await;
+            Ok(reply(StatusCode::OK, &found[0]))
+        }
         Does::Start | Does::Stop | Does::Restart => {
             let what = match route.does {
                 Does::Start => Change::Start,
@@ -87,9 +89,13 @@ async fn serve(
             let waits = words.flag("wait").map_err(bad)?;
             change(host, name, what, reason(request).await?, waits).await
         }
+        Does::Input => input(host, name, request).await,
         Does::Logs => logs(host, &name, &words).await,
         Does::Events => events(host, &words, request.headers()).await,
-        Does::Metrics => metrics(host).await,
+        Does::Metrics => {
+            let text = Answer::Whole(Bytes::from(metrics(host).await?.to_text()));
+            Ok(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
+        }
         Does::Reload => {
             let reason = reason(request).await?;
             let answer = host.ask(|answer| Ask::Reload { reason, answer }).await?;
@@ -162,18 +168,39 @@ pub(super) async fn status(host: &Host, name: &str) -> Refusing<ServiceStatus> {
     found.into_iter().next().ok_or_else(|| no_service(&name))
 }
 
-/// What a body says about why.
-async fn reason(request: Request<Incoming>) -> Refusing<String> {
+async fn input(
+    host: &Host,
+    name: String,
+    request: Request<Incoming>,
+) -> Refusing<Response<Answer>> {
+    let bytes = body(request, INPUT_BYTES_MAX).await?;
+    if bytes.is_empty() {
+        return Err(bad("the body is empty: it is what is written".to_owned()));
+    }
+    let (asked, length) = (name.clone(), bytes.len() as u64);
+    let taken = host.ask(|answer| Ask::Input { name: asked, bytes, answer }).await?;
+    let pid = taken.ok_or_else(|| no_service(&name))?.map_err(conflict)?;
+    Ok(reply(StatusCode::OK, &InputAnswer { name, pid, bytes: length }))
+}
+
+/// All of a body.
+async fn body(request: Request<Incoming>, bytes_max: usize) -> Refusing<Vec<u8>> {
     let mut body = request.into_body();
-    let read = timeout(CONTROL_HEADER_WAIT, all_bytes(&mut body, CONTROL_BODY_BYTES_MAX))
+    let read = timeout(CONTROL_HEADER_WAIT, all_bytes(&mut body, bytes_max))
         .await
         .map_err(|_| (StatusCode::REQUEST_TIMEOUT, Refusal::new("the body takes too long")))?
         .map_err(|error| bad(format!("the body cannot be read: {error}")))?;
-    let Some(body) = read else {
-        timeout(CONTROL_HEADER_WAIT, drain(&mut body, CONTROL_REFUSED_BYTES_MAX)).await.ok();
-        let what = format!("the body is longer than {CONTROL_BODY_BYTES_MAX} bytes");
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, Refusal::new(what)));
-    };
+    if let Some(read) = read {
+        return Ok(read);
+    }
+    timeout(CONTROL_HEADER_WAIT, drain(&mut body, CONTROL_REFUSED_BYTES_MAX)).await.ok();
+    let what = format!("the body is longer than {bytes_max} bytes");
+    Err((StatusCode::PAYLOAD_TOO_LARGE, Refusal::new(what)))
+}
+
+/// What a body says about why.
+async fn reason(request: Request<Incoming>) -> Refusing<String> {
+    let body = body(request, CONTROL_BODY_BYTES_MAX).await?;
     let asked = ChangeAsked::parse(&body).map_err(|error| {
         let (status, refusal) = bad(format!("the body is not what it should be: {error}"));
         (status, refusal.hint(r#"send {"reason": "why"}"#))
@@ -250,21 +277,6 @@ async fn events(host: &Host, words: &Words, headers: &HeaderMap) -> Refusing<Res
     }
     let page = host.events.page(&at, service.as_deref());
     Ok(respond(StatusCode::OK, "application/json", Answer::Whole(Bytes::from(page))))
-}
-
-async fn metrics(host: &Host) -> Refusing<Response<Answer>> {
-    let services = host.ask(|answer| Ask::Metrics { answer }).await?;
-    let usage = own_usage();
-    let metrics = Metrics {
-        version: host.version.version.clone(),
-        face: host.version.face,
-        events: *host.events.newest().borrow(),
-        memory_bytes: usage.map(|usage| usage.memory_bytes),
-        cpu_time: usage.map(|usage| usage.cpu_time),
-        services,
-    };
-    let kind = "text/plain; version=0.0.4; charset=utf-8";
-    Ok(respond(StatusCode::OK, kind, Answer::Whole(Bytes::from(metrics.to_text()))))
 }
 
 impl Host {

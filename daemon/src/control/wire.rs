@@ -82,7 +82,7 @@ impl rt::Write for Wire {
     }
 }
 
-/// The body of an answer.
+/// The body of an answer, or of a request.
 pub(super) enum Answer {
     /// All of it is there.
     Whole(Bytes),

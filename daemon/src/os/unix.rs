@@ -92,6 +92,12 @@ pub(crate) fn wait_for_stdin() {
     poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).ok();
 }
 
+/// Writes what fits now, and waits for nothing.
+pub(crate) fn write_now(pipe: &PipeWriter, bytes: &[u8]) -> io::Result<usize> {
+    // Whoever made it a pipe of ours has made it one that does not block.
+    Ok(nix::unistd::write(pipe, bytes)?)
+}
+
 /// Our stdout, to see whether somebody reads from it.
 pub(crate) struct Sink(OwnedFd);
 

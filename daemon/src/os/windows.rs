@@ -103,6 +103,11 @@ pub(crate) fn keep_freed_memory() {}
 /// Reads block here: there is nothing to wait for.
 pub(crate) fn wait_for_stdin() {}
 
+/// Writes what fits now, and waits for nothing.
+pub(crate) fn write_now(pipe: &PipeWriter, bytes: &[u8]) -> io::Result<usize> {
+    pipe.try_write(bytes)
+}
+
 /// Our stdout. Who writes to a pipe learns only by writing that nobody reads.
 pub(crate) struct Sink;
 

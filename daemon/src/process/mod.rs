@@ -115,7 +115,7 @@ pub(crate) use self::place::abandoned_warden;
 pub(crate) use self::spill::Earlier;
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
-pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage};
+pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]

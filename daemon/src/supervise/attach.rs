@@ -1,10 +1,12 @@
 //! How the pipes of an instance are connected.
 
+use std::io;
+
 use afresh_core::id::{Generation, ServiceId};
 
 use super::{Instance, Supervise};
 use crate::definition::Talker;
-use crate::os::PipeWriter;
+use crate::os::{PipeWriter, write_now};
 use crate::pipe::{Flow, Pumps};
 use crate::process::Command;
 
@@ -42,11 +44,44 @@ impl Supervise {
                 let stdin = match &self.around.stdin {
                     // The feeder lives as long as the loop.
                     Some(feeder) => feeder.send(Some(stdin)).await.err().and_then(|lost| lost.0),
-                    None => None,
+                    None => self.around.holds_stdin.then_some(stdin),
                 };
                 (Pumps::start(pumped, form, earlier), stdin)
             }
         };
-        kept.instances.insert(generation, Instance { pid: 0, command, pumps, _stdin: stdin });
+        kept.instances.insert(generation, Instance { pid: 0, command, pumps, stdin });
     }
+
+    /// Writes to the stdin of the current instance of a service, all of it or nothing, and returns its
+    /// process. The loop waits for nobody who does not read.
+    pub(crate) fn type_to(&mut self, service: ServiceId, bytes: &[u8]) -> Result<u32, NotTaken> {
+        let current = self.core.service(service).and_then(|service| service.current());
+        let kept = self.services.get_mut(&service);
+        let instances = kept.map(|kept| &mut kept.instances);
+        let instance = instances.zip(current).and_then(|(all, current)| all.get_mut(&current));
+        let instance = instance.filter(|instance| instance.pid != 0).ok_or(NotTaken::Down)?;
+        let stdin = instance.stdin.as_ref().ok_or(NotTaken::Closed)?;
+        match write_now(stdin, bytes) {
+            Ok(length) if length == bytes.len() => Ok(instance.pid),
+            Ok(length) => Err(NotTaken::Partly(length)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(NotTaken::Full),
+            Err(_) => {
+                instance.stdin = None;
+                Err(NotTaken::Closed)
+            }
+        }
+    }
+}
+
+/// Why an instance does not get what was typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// None runs.
+    Down,
+    /// Nobody reads there any more.
+    Closed,
+    /// There is no room: it does not read.
+    Full,
+    /// There was room for so much only, on a system that does not say so before.
+    Partly(usize),
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use afresh_core::config::harmless;
+use afresh_core::config::{harmless, harmless_but_colours};
 use afresh_core::control::{LogLine, Stream};
 use afresh_daemon::store::service_log::read::{LoggedLine, Query};
 use serde_json::json;
@@ -123,7 +123,7 @@ impl Printer {
             width => self.paint.name(at, &format!("{name:<width$} ")),
         };
         let stream = format!("{}{}", line.stream.name(), if line.continues { "+" } else { "" });
-        let text = harmless(&without_colours(&line.text));
+        let text = harmless_but_colours(&line.text, false);
         let text = match line.stream {
             Stream::Afresh => self.paint.bold(&text),
             Stream::Stdout | Stream::Stderr => text,
@@ -150,47 +150,6 @@ impl Printer {
             output::remark(&format!(
                 "[lines are missing: they came too fast, and {missing} files of them are gone]"
             ));
-        }
-    }
-}
-
-/// A line without the sequences that only colour it. What else a terminal would obey is shown, not
-/// obeyed.
-fn without_colours(text: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = text;
-    while let Some(begin) = rest.find("\u{1b}[") {
-        let after = &rest[begin + 2..];
-        let end = after.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(after.len());
-        match after[end..].strip_prefix('m') {
-            Some(beyond) => {
-                plain.push_str(&rest[..begin]);
-                rest = beyond;
-            }
-            None => {
-                plain.push_str(&rest[..begin + 2]);
-                rest = after;
-            }
-        }
-    }
-    plain.push_str(rest);
-    plain
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_go_and_the_rest_stays() {
-        for (text, plain) in [
-            ("plain", "plain"),
-            ("\u{1b}[31;1mred\u{1b}[0m!", "red!"),
-            ("\u{1b}[m\u{1b}[2Jgone", "\u{1b}[2Jgone"),
-            ("end\u{1b}[", "end\u{1b}["),
-            ("\u{1b}[31", "\u{1b}[31"),
-        ] {
-            assert_eq!(without_colours(text), plain, "{text:?}");
         }
     }
 }

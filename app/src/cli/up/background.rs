@@ -60,6 +60,7 @@ pub(super) fn start(
     };
     let all = last.unwrap_or_default();
     let lines = status::lines_of(&all.iter().collect::<Vec<_>>(), usize::MAX, Paint::stdout());
+    let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
     output::print(&format!("{}\n", lines.join("\n")))?;
     if !is_settled {
         output::remark("not all of them are ready yet; they are kept in the background");

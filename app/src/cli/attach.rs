@@ -1,0 +1,174 @@
+//! `afresh attach`.
+
+use std::io::{self, BufRead, IsTerminal, Read};
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use afresh_core::config::{harmless, harmless_but_colours};
+use afresh_core::control::{Face, LogLine, Stream};
+use afresh_core::limits::INPUT_BYTES_MAX;
+use afresh_daemon::control::{self, AtEnd, ControlError, Parted, Reached, Target};
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output::{self, Lines, Paint};
+use crate::running::{Running, Scope, failed};
+
+/// See what a service writes, and type to its stdin
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Shows what a service of `afresh up` writes as it comes, and gives what you type to its \
+                  stdin, line by line.\n\nCtrl+C or Ctrl+D detaches: the service goes on. Where it is \
+                  restarted, the next line goes to the new instance. It has a pipe for its stdin, not a \
+                  terminal. Whatever of its output a terminal would obey is shown, not obeyed, but for \
+                  colours. `afresh logs -f` shows it with times, and types nothing.",
+    after_help = "Examples:\n  \
+                  afresh attach web                   until Ctrl+C\n  \
+                  echo reload | afresh attach web -n 0"
+)]
+pub(crate) struct Arguments {
+    /// The service: its name, as `afresh status` shows it
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Begin with the last so many lines
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    lines: usize,
+
+    /// Also a service of another workspace
+    #[arg(short, long)]
+    all: bool,
+}
+
+/// What happens while we are attached.
+enum News {
+    Line(LogLine),
+    /// A line that was typed was not taken; why.
+    Refused(ControlError),
+    /// There is nothing more to type.
+    Typed,
+    Ended(Result<Parted, ControlError>),
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let running = Running::find(environment, Scope::of(arguments.all))?;
+    let reached = one(&running, &arguments.name)?;
+    let (target, name) = (reached.target(), harmless(&reached.status.name));
+    let page = control::logs(&target, Some(arguments.lines)).map_err(failed)?;
+    let mut printer = Printer { lines: Lines::new(), paint: Paint::stdout(), last: page.newest };
+    let is_typed = io::stdin().is_terminal();
+    if is_typed {
+        output::remark(&format!(
+            "attached to `{name}`: what you type goes to its stdin; Ctrl+C or Ctrl+D detaches"
+        ));
+    }
+    for line in &page.lines {
+        printer.print(line)?;
+    }
+    printer.lines.flush()?;
+    let (sender, news) = sync_channel(64);
+    let (typed, following) = (sender.clone(), target.clone());
+    std::thread::spawn(move || follow(following, page.newest, &sender));
+    std::thread::spawn(move || pass_typed(&target, &typed));
+    for news in news {
+        match news {
+            News::Line(line) => {
+                printer.note_missing(&line);
+                printer.print(&line)?;
+                printer.lines.flush()?;
+            }
+            News::Refused(error) if is_typed => output::warn(&format!("warning: {error}")),
+            News::Refused(error) => return Err(failed(error)),
+            News::Typed | News::Ended(Ok(Parted::Told)) => {
+                output::remark(&format!("detached from `{name}`, which goes on"));
+                return Ok(Exit::Success);
+            }
+            News::Ended(Ok(Parted::Ended)) => {
+                output::remark(&format!("the afresh that keeps `{name}` has ended"));
+                return Ok(Exit::Success);
+            }
+            News::Ended(Err(ControlError::Print(_))) => return Ok(Exit::Success),
+            News::Ended(Err(error)) => return Err(failed(error)),
+        }
+    }
+    Ok(Exit::Success)
+}
+
+/// The one service of this name whose stdin can be typed to.
+fn one<'a>(running: &'a Running, name: &str) -> Result<&'a Reached, CommandError> {
+    let found = running.named(name)?;
+    let [reached] = found[..] else {
+        let names: Vec<String> =
+            found.iter().map(|reached| harmless(&reached.status.name)).collect();
+        let text = format!("{} services are called that: {}", names.len(), names.join(", "));
+        return Err(CommandError::new(Exit::Usage, text).hint("choose one of them"));
+    };
+    let why = match reached.status.face {
+        Face::Up => return Ok(reached),
+        Face::Mcp => "its stdin belongs to its MCP client",
+        Face::Keep => "its stdin is fed from that of its `afresh keep`",
+    };
+    let name = harmless(&reached.status.name);
+    let text = format!("nothing can be typed to `{name}`: {why}");
+    Err(CommandError::new(Exit::Failed, text).hint(format!("`afresh logs -f {name}` shows it")))
+}
+
+/// Hands on new lines.
+fn follow(target: Target, since: u64, news: &SyncSender<News>) {
+    let ended = control::follow(vec![(target, since)], AtEnd::Leave, |_, line| {
+        // Whoever prints has gone, and we go with it.
+        news.send(News::Line(line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    });
+    news.send(News::Ended(ended)).ok();
+}
+
+/// Gives what is typed to the service, a line at a time.
+fn pass_typed(target: &Target, news: &SyncSender<News>) {
+    let mut stdin = io::stdin().lock();
+    loop {
+        let mut line = Vec::new();
+        // A longer line goes in pieces.
+        let read = stdin.by_ref().take(INPUT_BYTES_MAX as u64).read_until(b'\n', &mut line);
+        if read.is_err() || line.is_empty() {
+            news.send(News::Typed).ok();
+            return;
+        }
+        if let Err(error) = control::input(target, &line)
+            && news.send(News::Refused(error)).is_err()
+        {
+            return;
+        }
+    }
+}
+
+struct Printer {
+    lines: Lines,
+    paint: Paint,
+    /// The number of the last line.
+    last: u64,
+}
+
+impl Printer {
+    /// The service's own lines are printed as they are; ours are said beside them.
+    fn print(&mut self, line: &LogLine) -> io::Result<()> {
+        let text = harmless_but_colours(&line.text, self.paint == Paint::Colours);
+        match line.stream {
+            Stream::Stdout => self.lines.write(&text),
+            Stream::Stderr => self.lines.write(&self.paint.yellow(&text)),
+            Stream::Afresh => {
+                self.lines.flush()?;
+                output::remark(&format!("[afresh] {}", harmless(&line.text)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Says where lines were forgotten before we could take them.
+    fn note_missing(&mut self, line: &LogLine) {
+        let missing = line.number.saturating_sub(self.last + 1);
+        if missing > 0 {
+            output::remark(&format!("[{missing} lines are missing: they came too fast]"));
+        }
+        self.last = line.number;
+    }
+}

@@ -1,0 +1,248 @@
+//! Services as lines: a table, and the block of `afresh up`.
+
+use std::time::Duration;
+
+use afresh_core::config::{cells, cut_to_cells, harmless};
+use afresh_core::control::{HealthState, HealthStatus, ServiceStatus, State};
+use afresh_core::time::show_duration;
+
+use crate::output::Paint;
+use crate::screen::Row;
+
+/// How much of a processor a service uses, in percent; none where it is not known.
+pub(super) type Load<'a> = &'a dyn Fn(&ServiceStatus) -> Option<f64>;
+
+const HEADER: [&str; 10] = [
+    "NAME",
+    "STATE",
+    "PID",
+    "UPTIME",
+    "RESTARTS",
+    "LAST EXIT",
+    "HEALTH",
+    "CPU",
+    "MEMORY",
+    "WORKSPACE",
+];
+
+/// Nothing is known, or there is nothing.
+const NONE: &str = "-";
+
+/// A table, and below it why services are not well. Columns that would be empty are left out.
+pub(super) fn table(
+    statuses: &[&ServiceStatus],
+    with_workspace: bool,
+    load: Load<'_>,
+    paint: Paint,
+) -> Vec<Row> {
+    let rows: Vec<[String; 10]> = statuses.iter().map(|status| row(status, load)).collect();
+    let columns: Vec<usize> = (0..HEADER.len())
+        .filter(|column| with_workspace || HEADER[*column] != "WORKSPACE")
+        .filter(|column| rows.iter().any(|row| row[*column] != NONE))
+        .collect();
+    let width = |column: usize| {
+        let texts = rows.iter().map(|row| cells(&row[column]));
+        texts.chain([HEADER[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = columns.iter().map(|column| width(*column)).collect();
+    let line =
+        |texts: &[String; 10], state: &dyn Fn(&str) -> String, rest: &dyn Fn(&str) -> String| {
+            let mut line = Row::default();
+            for (at, (column, width)) in columns.iter().zip(&widths).enumerate() {
+                let text = &texts[*column];
+                let gap = if at + 1 < columns.len() { width - cells(text) + 2 } else { 0 };
+                line.push(text, |text| if *column == 1 { state(text) } else { rest(text) });
+                line.push(&" ".repeat(gap), str::to_owned);
+            }
+            line
+        };
+    let bold = |text: &str| paint.bold(text);
+    let mut lines = vec![line(&HEADER.map(str::to_owned), &bold, &bold)];
+    for (status, row) in statuses.iter().zip(&rows) {
+        lines.push(line(row, &|text| colour(&status.state, text, paint), &str::to_owned));
+    }
+    for (status, row) in statuses.iter().zip(&rows) {
+        if let State::Failed { why } | State::Degraded { why } = &status.state {
+            let mut line = Row::default();
+            line.push(&format!("{}: ", row[0]), |name| colour(&status.state, name, paint));
+            line.push(&harmless(why), str::to_owned);
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+fn row(status: &ServiceStatus, load: Load<'_>) -> [String; 10] {
+    let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.to_owned());
+    [
+        harmless(&status.name),
+        state_of(status),
+        or_none(status.pid.map(|pid| pid.to_string())),
+        or_none(status.uptime_ms.map(|millis| show_duration(rounded(millis)))),
+        status.restarts.total.to_string(),
+        or_none(status.last_exit.as_ref().map(|exit| harmless(&exit.text))),
+        or_none(status.health.as_ref().and_then(health_of)),
+        or_none(load(status).map(percent)),
+        or_none(status.usage.map(|usage| memory(usage.memory_bytes))),
+        or_none(status.workspace.as_deref().map(harmless)),
+    ]
+}
+
+fn health_of(health: &HealthStatus) -> Option<String> {
+    match (health.state, health.latency_ms) {
+        (HealthState::Unknown, _) => None,
+        (HealthState::Healthy, Some(millis)) => Some(format!("healthy {millis} ms")),
+        (state, _) => Some(state.name().to_owned()),
+    }
+}
+
+/// The processor time since the start of the process, by its age.
+pub(super) fn average(status: &ServiceStatus) -> Option<f64> {
+    let (usage, uptime_ms) = (status.usage?, status.uptime_ms?);
+    Some(usage.cpu_ms as f64 * 100.0 / uptime_ms.max(1) as f64)
+}
+
+pub(super) fn percent(load: f64) -> String {
+    if load < 9.95 { format!("{load:.1} %") } else { format!("{load:.0} %") }
+}
+
+pub(super) fn memory(bytes: u64) -> String {
+    let mut number = bytes as f64;
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while number >= 1_000.0
+        && let Some(next) = units.next()
+    {
+        number /= 1_024.0;
+        unit = next;
+    }
+    let digits = if number < 9.95 && unit != "B" { 1 } else { 0 };
+    format!("{number:.digits$} {unit}")
+}
+
+/// A line for each service, none longer than a terminal is wide.
+pub(crate) fn lines_of(statuses: &[&ServiceStatus], columns: usize, paint: Paint) -> Vec<Row> {
+    let names: Vec<String> = statuses.iter().map(|status| harmless(&status.name)).collect();
+    let width = names.iter().map(|name| cells(name)).max().unwrap_or(0);
+    let line = |(status, name): (&&ServiceStatus, &String)| {
+        let mut rest = String::new();
+        if let Some(pid) = status.pid {
+            rest.push_str(&format!("  pid {pid}"));
+        }
+        if status.restarts.total > 0 {
+            rest.push_str(&format!("  restarts {}", status.restarts.total));
+        }
+        if let Some(exit) = status.last_exit.as_ref() {
+            rest.push_str(&format!("  last: {}", harmless(&exit.text)));
+        }
+        let name = format!("{name}{}  ", " ".repeat(width - cells(name)));
+        let mut line = Row::default();
+        let room = |line: &Row| columns.saturating_sub(line.cells());
+        line.push(&cut_to_cells(&name, room(&line)), str::to_owned);
+        line.push(&cut_to_cells(&state_of(status), room(&line)), |text| {
+            colour(&status.state, text, paint)
+        });
+        line.push(&cut_to_cells(&rest, room(&line)), |text| paint.dim(text));
+        line
+    };
+    statuses.iter().zip(&names).map(line).collect()
+}
+
+/// The state in a word, and what it waits for.
+fn state_of(status: &ServiceStatus) -> String {
+    match &status.state {
+        _ if !status.waits_for.is_empty() => {
+            format!("waiting for {}", harmless(&status.waits_for.join(", ")))
+        }
+        // Why is a sentence, and stands below.
+        State::Failed { .. } => "failed".to_owned(),
+        State::Degraded { .. } => "degraded".to_owned(),
+        state => harmless(&state.to_string()),
+    }
+}
+
+/// Nobody looks at tenths of a second of something that has run for a minute.
+pub(super) fn rounded(millis: u64) -> Duration {
+    if millis < 1_000 { Duration::from_millis(millis) } else { Duration::from_secs(millis / 1_000) }
+}
+
+fn colour(state: &State, text: &str, paint: Paint) -> String {
+    match state {
+        State::Ready | State::Running => paint.green(text),
+        State::Starting
+        | State::Degraded { .. }
+        | State::Restarting
+        | State::BackingOff { .. }
+        | State::Stopping => paint.yellow(text),
+        State::CrashLoop { .. } | State::Failed { .. } => paint.red(text),
+        State::Stopped | State::Finished => paint.dim(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use afresh_core::control::{LastExit, UsageStatus};
+
+    use super::*;
+    use crate::screen::testing::service;
+
+    fn shown(statuses: &[ServiceStatus], with_workspace: bool) -> Vec<String> {
+        let all: Vec<&ServiceStatus> = statuses.iter().collect();
+        let rows = table(&all, with_workspace, &average, Paint::Plain);
+        assert!(rows.iter().all(|row| row.cells() == cells(&row.text)), "{rows:?}");
+        rows.into_iter().map(|row| row.text).collect()
+    }
+
+    #[test]
+    fn empty_columns_are_left_out_and_wide_names_are_measured() {
+        let mut wide = service("漢字", State::Ready);
+        wide.uptime_ms = Some(10_000);
+        wide.usage = Some(UsageStatus { memory_bytes: 50 * 1024 * 1024, cpu_ms: 250 });
+        let lines = shown(&[wide.clone(), service("web\u{1b}[2J", State::Stopped)], false);
+        assert_eq!(
+            lines,
+            [
+                "NAME     STATE    UPTIME  RESTARTS  CPU    MEMORY",
+                "漢字     ready    10 s    0         2.5 %  50 MiB",
+                "web␛[2J  stopped  -       0         -      -",
+            ]
+        );
+        wide.workspace = Some("/shop".to_owned());
+        assert!(shown(&[wide.clone()], true)[1].ends_with("50 MiB  /shop"));
+        assert!(!shown(&[wide], false)[0].contains("WORKSPACE"));
+    }
+
+    #[test]
+    fn what_is_wrong_stands_below() {
+        let mut failed = service("db", State::Failed { why: "no\nport\u{7}".to_owned() });
+        failed.last_exit =
+            Some(LastExit { code: Some(3), signal: None, text: "exited".to_owned() });
+        failed.health = Some(HealthStatus {
+            state: HealthState::Healthy,
+            failures: 0,
+            last_error: None,
+            latency_ms: Some(7),
+            checked_at: None,
+        });
+        let lines = shown(&[failed], false);
+        assert_eq!(lines[0], "NAME  STATE   RESTARTS  LAST EXIT  HEALTH");
+        assert_eq!(lines[1], "db    failed  0         exited     healthy 7 ms");
+        assert_eq!(lines[2], "db: no␊port␇");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.0 KiB"),
+            (5_000_000, "4.8 MiB"),
+            (50_000_000, "48 MiB"),
+            (1_073_741_824, "1.0 GiB"),
+            (u64::MAX, "16777216 TiB"),
+        ] {
+            assert_eq!(memory(bytes), text);
+        }
+        assert_eq!([percent(0.0), percent(9.96), percent(399.6)], ["0.0 %", "10 %", "400 %"]);
+    }
+}

@@ -1,0 +1,135 @@
+//! A service, and what is told with it.
+
+use serde_json::Value;
+
+use super::{
+    array, count, described, flag, integer, names, object, or_null, reference, stamp, text, words,
+};
+use crate::control::{Face, HealthState, State};
+
+/// All that a service is told with.
+pub(super) fn of_services() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "ServiceList",
+            object(
+                "All services of one afresh process.",
+                &[("services", array("ServiceStatus"), "In the order of their definition.")],
+            ),
+        ),
+        ("ServiceStatus", service_status()),
+        (
+            "Restarts",
+            object(
+                "Restarts of every kind.",
+                &[
+                    ("total", count(), "All of them."),
+                    ("last", array("RestartNote"), "The last few, oldest first."),
+                ],
+            ),
+        ),
+        (
+            "RestartNote",
+            object(
+                "Why an instance was followed by another.",
+                &[("time", stamp(), "When that was known."), ("reason", text(), "Why.")],
+            ),
+        ),
+        (
+            "HealthStatus",
+            object(
+                "What its checks say of a service.",
+                &[
+                    ("state", words(HealthState::ALL.map(HealthState::name)), "In one word."),
+                    (
+                        "failures",
+                        count(),
+                        "Checks in a row that have failed since it was last well.",
+                    ),
+                    ("last_error", or_null(text()), "Why the last check failed."),
+                    ("latency_ms", or_null(count()), "How long the last good answer took."),
+                    ("checked_at", or_null(stamp()), "When the last check ended."),
+                ],
+            ),
+        ),
+        (
+            "UsageStatus",
+            object(
+                "What a process and all its descendants use.",
+                &[
+                    (
+                        "memory_bytes",
+                        count(),
+                        "Resident memory; what several of them share is counted for each.",
+                    ),
+                    ("cpu_ms", count(), "Processor time since their start."),
+                ],
+            ),
+        ),
+        (
+            "LastExit",
+            object(
+                "How an instance ended.",
+                &[
+                    ("code", or_null(integer()), "Its exit code."),
+                    ("signal", or_null(integer()), "The signal that ended it."),
+                    ("text", text(), "As a sentence."),
+                ],
+            ),
+        ),
+    ]
+}
+
+fn service_status() -> Value {
+    let mut schema = object(
+        "One service.",
+        &[
+            ("name", text(), "Its name in the log, in the trail and in commands."),
+            ("group", or_null(text()), "What it is a copy of, where there are several."),
+            ("face", words(Face::ALL.map(Face::name)), "Which command keeps it."),
+            ("state", words(State::WORDS), "What is true of it."),
+            (
+                "says_ready",
+                flag(),
+                "Whether it is known when it serves; otherwise it counts as up when it runs.",
+            ),
+            ("pid", or_null(count()), "The process that runs."),
+            ("supervisor_pid", count(), "The afresh process that keeps it."),
+            ("generation", count(), "The how-manieth instance it is."),
+            ("started_at", or_null(stamp()), "When the process was started."),
+            ("uptime_ms", or_null(count()), "How long the process has run."),
+            ("restarts", reference("Restarts"), "What has become of the instances before."),
+            (
+                "candidate_pid",
+                or_null(count()),
+                "The process that is to take the place of this one when it is ready.",
+            ),
+            ("spare_pid", or_null(count()), "The process that takes over when this one crashes."),
+            (
+                "swap_failed",
+                or_null(reference("RestartNote")),
+                "Why the last restart by a swap failed.",
+            ),
+            ("waits_for", names(), "Other services that have to be there before it is started."),
+            ("last_exit", or_null(reference("LastExit")), "How the last instance ended."),
+            (
+                "health",
+                or_null(reference("HealthStatus")),
+                "What its checks say; none without any.",
+            ),
+            (
+                "usage",
+                or_null(reference("UsageStatus")),
+                "What the process and its descendants use; none where it is not told.",
+            ),
+            ("workspace", or_null(text()), "The project's folder; none outside of one."),
+            ("command", text(), "What is run, without what looks like a secret."),
+            ("mechanism", text(), "How processes are kept from outliving it."),
+            ("version", text(), "The version of the afresh that keeps it."),
+        ],
+    );
+    schema["properties"]["next_try_ms"] =
+        described(count(), "In `backing off` and `crash loop`: the time until the next try.");
+    schema["properties"]["why"] = described(text(), "In `failed` and `degraded`: what is wrong.");
+    schema
+}
