@@ -125,12 +125,18 @@ fn bytes_are_kept_as_they_came_and_long_lines_in_pieces() {
 fn a_torn_line_is_mended_and_said() {
     let dir = TempDir::new();
     let path = dir.join("logs/web.log");
-    let (logs, _told) = start();
-    write(&logs, &logs.open(path.clone(), LogLimits::default()), Stream::Stdout, b"one\n");
+    let write_anew = |text: &[u8]| {
+        let (logs, _told) = start();
+        let log = logs.open(path.clone(), LogLimits::default());
+        write(&logs, &log, Stream::Stdout, text);
+        drop((log, logs));
+        crate::store::testing::wait_for("it is let go", || !is_written(&path));
+    };
+    write_anew(b"one\n");
     let whole = fs::read(&path).unwrap();
     for cut in 1..whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
-        write(&logs, &logs.open(path.clone(), LogLimits::default()), Stream::Stdout, b"two\n");
+        write_anew(b"two\n");
         let mut reader = LogReader::open(&dir.join("logs"), None, Query::default()).unwrap();
         let lines: Vec<LoggedLine> = std::iter::from_fn(|| reader.next_line().unwrap()).collect();
         let found = texts(&lines);
