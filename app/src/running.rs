@@ -111,7 +111,7 @@ impl Running {
     /// That nothing runs in scope, and where something does.
     pub(crate) fn nothing_here(&self) -> String {
         match self.elsewhere.len() {
-            0 => "nothing runs under afresh; `afresh keep -- CMD` or `afresh mcp -- CMD` begins"
+            0 => "nothing runs under afresh; `afresh up`, `afresh keep -- CMD` or `afresh mcp -- CMD` begins"
                 .to_owned(),
             1 => {
                 "nothing runs here under afresh; one service runs elsewhere: `afresh status --all`"

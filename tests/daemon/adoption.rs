@@ -110,7 +110,7 @@ fn services_outlive_their_supervisor_and_the_next_one_takes_them_over() {
     let second = supervisor(&env, "keep", &services);
     let last = *numbers(&printed, "plain").last().expect("it has printed");
     second.wait_stdout(&format!("plain | line {}", last + 200), 1);
-    assert_eq!(env.events("server_adopted").len(), 3);
+    wait_for("all are taken over", || env.events("server_adopted").len() == 3);
     assert_eq!(["plain", "stubborn", "parent"].map(|service| pid_of(&env, service)), pids);
     let pids_of = |all: Vec<Process>| all.into_iter().map(|it| it.pid).collect::<Vec<_>>();
     assert_eq!(pids_of(hostile(&env)), pids_of(before));
@@ -331,6 +331,7 @@ fn counts_go_on_where_they_were() {
     kill(first);
     let second = supervisor(&env, "keep", &["a count 1"]);
     assert_eq!(pid_of(&env, "a"), pid);
+    wait_for("it is taken over", || env.events("server_adopted").len() == 1);
     assert_eq!(env.events("server_adopted")[0]["props"]["generation"], 2);
     end(pid);
     wait_for("the next one is told", || env.events("server_started").len() == 3);
