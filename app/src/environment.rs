@@ -16,7 +16,7 @@ use crate::error::{CommandError, Exit, Text};
 use crate::output;
 
 /// Folders and variables.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Environment {
     pub(crate) cwd: PathBuf,
     pub(crate) variables: Vec<(OsString, OsString)>,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use afresh_core::config::{harmless, nearest};
 use afresh_core::control::ServiceStatus;
+use afresh_daemon::abandoned_warden;
 use afresh_daemon::control::{self, ControlError, Reached};
 
 use crate::environment::Environment;
@@ -32,6 +33,8 @@ pub(crate) struct Running {
     pub(crate) services: Vec<Reached>,
     /// Out of scope.
     pub(crate) elsewhere: Vec<Reached>,
+    /// Services of this workspace that outlived their afresh, and have no other yet.
+    pub(crate) abandoned: u64,
 }
 
 impl Running {
@@ -56,7 +59,11 @@ impl Running {
         let in_scope =
             |reached: &Reached| scope == Scope::Everywhere || reached.status.workspace == here;
         let (services, elsewhere) = found.services.into_iter().partition(in_scope);
-        Ok((Self { services, elsewhere }, warnings))
+        let mut workspace = environment.workspace();
+        workspace.locate();
+        let left = abandoned_warden(&workspace.state().join("run"));
+        let abandoned = left.map_or(0, |left| left.instances);
+        Ok((Self { services, elsewhere, abandoned }, warnings))
     }
 
     /// The services of this name, or copies of it: two editors may run the same one. An error that
@@ -110,6 +117,12 @@ impl Running {
 
     /// That nothing runs in scope, and where something does.
     pub(crate) fn nothing_here(&self) -> String {
+        if self.abandoned > 0 {
+            return format!(
+                "{} of an afresh that was killed run on here: `afresh up` takes them over",
+                services(self.abandoned)
+            );
+        }
         match self.elsewhere.len() {
             0 => "nothing runs under afresh; `afresh up`, `afresh keep -- CMD` or `afresh mcp -- CMD` begins"
                 .to_owned(),
@@ -124,12 +137,22 @@ impl Running {
     }
 }
 
+/// So many services, in words.
+pub(crate) fn services(count: u64) -> String {
+    if count == 1 { "1 service".to_owned() } else { format!("{count} services") }
+}
+
+/// A text of several lines without what a terminal would obey.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
+}
+
 /// What went wrong with a control socket, for people.
 pub(crate) fn failed(error: ControlError) -> CommandError {
     match error {
         ControlError::Print(error) => error.into(),
         ControlError::Refused { ref what, ref hint } => {
-            let refused = CommandError::new(Exit::Failed, harmless(what));
+            let refused = CommandError::new(Exit::Failed, harmless_lines(what));
             match hint {
                 Some(hint) => refused.hint(harmless(hint)),
                 None => refused,

@@ -1,12 +1,13 @@
 //! A terminal with lines that scroll by, and below them how all services are.
 
 use std::io::{self, Write};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use afresh_core::config::{cells, cut_to_cells, harmless_but_colours};
 use afresh_core::control::{ServiceStatus, State};
-use afresh_core::limits::LINE_BYTES_MAX;
+use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_FLUSH_MAX};
 
 use crate::cli::status;
 use crate::output::Paint;
@@ -109,7 +110,13 @@ pub(crate) fn terminal_size() -> (usize, usize) {
 
 /// The terminal that is our stdout, shared by those who write lines and those who show states.
 #[derive(Clone)]
-pub(crate) struct Screen(Arc<Mutex<Inner>>);
+pub(crate) struct Screen {
+    inner: Arc<Mutex<Inner>>,
+    /// The states that are to be drawn next, by a thread of its own: a terminal may be paused, and
+    /// whoever shows states does not wait for it.
+    next: Arc<Mutex<Option<Vec<ServiceStatus>>>>,
+    wake: SyncSender<()>,
+}
 
 struct Inner {
     terminal: io::Stdout,
@@ -121,48 +128,69 @@ struct Inner {
 }
 
 impl Screen {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new() -> io::Result<Self> {
         let inner = Inner {
             terminal: io::stdout(),
             block: Vec::new(),
             rest: Vec::new(),
             paint: Paint::stdout(),
         };
-        Self(Arc::new(Mutex::new(inner)))
+        let (wake, woken) = sync_channel(1);
+        let screen = Self { inner: Arc::new(Mutex::new(inner)), next: Arc::default(), wake };
+        let (inner, next) = (Arc::clone(&screen.inner), Arc::clone(&screen.next));
+        let draw = move || {
+            while woken.recv().is_ok() {
+                let Some(statuses) = locked(&next).take() else { continue };
+                let mut inner = locked(&inner);
+                let block = block(&statuses, terminal_size(), inner.paint);
+                if block != inner.block {
+                    // A terminal that is gone is noticed by whoever writes lines.
+                    inner.draw("", block).ok();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("screen".to_owned()).stack_size(128 * 1024);
+        thread.spawn(draw)?;
+        Ok(screen)
     }
 
     /// Shows states in place of those before; says when they want to be shown again: a wait that
     /// is told gets shorter.
     pub(crate) fn show(&self, statuses: &[ServiceStatus]) -> Option<Duration> {
-        let mut inner = self.inner();
-        let block = block(statuses, terminal_size(), inner.paint);
-        if block != inner.block {
-            // A terminal that is gone is noticed by whoever writes lines.
-            inner.draw("", block).ok();
-        }
+        *locked(&self.next) = Some(statuses.to_vec());
+        // Where it was woken already, it takes the newest.
+        self.wake.try_send(()).ok();
         let counts_down = |status: &ServiceStatus| {
             matches!(status.state, State::BackingOff { .. } | State::CrashLoop { .. })
         };
         statuses.iter().any(counts_down).then_some(Duration::from_secs(1))
     }
 
-    /// Leaves the lines and takes the states away.
-    pub(crate) fn end(&self) {
-        let mut inner = self.inner();
-        let rest = std::mem::take(&mut inner.rest);
-        let rest = tame(&rest, inner.paint);
-        inner.draw(&rest, Vec::new()).ok();
+    /// Leaves the lines and takes the states away. A terminal that is paused is not waited for.
+    pub(crate) fn end(self) {
+        let (done, ended) = sync_channel(1);
+        let erase = move || {
+            locked(&self.next).take();
+            let mut inner = locked(&self.inner);
+            let rest = std::mem::take(&mut inner.rest);
+            let rest = tame(&rest, inner.paint);
+            inner.draw(&rest, Vec::new()).ok();
+            done.send(()).ok();
+        };
+        if std::thread::Builder::new().spawn(erase).is_ok() {
+            ended.recv_timeout(OUTPUT_FLUSH_MAX).ok();
+        }
     }
+}
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // What is drawn is no worse for somebody's panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is drawn is no worse for somebody's panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut inner = self.inner();
+        let mut inner = locked(&self.inner);
         inner.rest.extend_from_slice(bytes);
         let end = inner.rest.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
         let whole = match end {
@@ -177,7 +205,7 @@ impl Write for Screen {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner().terminal.flush()
+        locked(&self.inner).terminal.flush()
     }
 }
 

@@ -96,6 +96,8 @@ pub struct Reloaded {
     pub services: Vec<ServiceDefinition>,
     /// Who is told of what happens.
     pub hooks: Vec<HookDefinition>,
+    /// What people should know.
+    pub notes: Vec<String>,
 }
 
 /// Why nothing could be supervised at all.
@@ -134,9 +136,9 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
         ..Surroundings::new(&mut up.workspace, &up.trail, stdout, stderr)
     };
     let about = About::new(Face::Up, None, &up.workspace, up.version);
+    let listen = bound.map(|bound| keep::guarded(bound, &up.workspace)).transpose()?;
     let mut supervise = Supervise::new(processes, around);
     supervise.note(started(&up));
-    let listen = bound.map(|bound| keep::guarded(bound, &up.workspace)).transpose()?;
     let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);
     supervise.start_hooks(up.hooks.clone());
     let notify = Notify::new(&up.environment);

@@ -114,3 +114,30 @@ fn status_is_drawn_anew_when_something_happens() {
     up.signal(Signal::SIGTERM);
     env.assert_nothing_left();
 }
+
+#[test]
+fn a_terminal_that_is_paused_holds_nothing_up() {
+    let env = TestEnv::new();
+    env.write(
+        "afresh.toml",
+        &format!(
+            "[service.web]\ncommand = [{HOSTILE:?}, \"idle\"]\ndelay = \"0s\"\n\
+             [service.noise]\ncommand = [{HOSTILE:?}, \"count\", \"1\"]\n"
+        ),
+    );
+    let mut terminal = OnTerminal::start(up(&env, &[]), 60, 24);
+    terminal.wait_seen("web    ready");
+    // Ctrl+S: nothing is taken from us any more.
+    terminal.press("\u{13}");
+    let pid = || {
+        let told = env.run(&["status", "web", "--json"]);
+        let all: serde_json::Value = serde_json::from_str(&told.stdout).unwrap_or_default();
+        all[0]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+    };
+    for _ in 0..3 {
+        let old = pid().expect("it answers, and it runs");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).expect("it runs");
+        wait_for("a new one", || pid().is_some_and(|new| new != old));
+    }
+    end(&env, terminal);
+}

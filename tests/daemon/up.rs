@@ -286,3 +286,64 @@ fn whoever_does_not_read_our_output_stops_no_service() {
     assert!(log.contains("199999 INFO"), "all of it is in the log");
     env.assert_nothing_left();
 }
+
+#[test]
+fn one_whose_state_was_removed_is_still_the_only_one() {
+    let env = TestEnv::new();
+    define(&env, &[idle("a", "")]);
+    let mut afresh = env.start(&["up"]);
+    let pid = wait_up(&env, "a");
+    std::fs::remove_dir_all(env.work().join(".afresh")).expect("it is there");
+    fails(&env.run(&["up", "-d"]), 5, &["up already", &afresh.pid().to_string()]);
+    assert_eq!(wait_up(&env, "a"), pid);
+    assert_eq!(env.run(&["down"]).code, Some(0));
+    assert_eq!(afresh.wait().code(), Some(0), "{}", afresh.stderr());
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_configuration_without_services_changes_nothing() {
+    let env = TestEnv::new();
+    define(&env, &[idle("a", "")]);
+    let mut afresh = env.start(&["up"]);
+    let pid = wait_up(&env, "a");
+    define(&env, &[]);
+    fails(&env.run(&["reload"]), 1, &["stays as it was", "no services", "afresh down"]);
+    std::fs::remove_file(env.work().join("afresh.toml")).expect("it is there");
+    fails(&env.run(&["reload"]), 1, &["no services"]);
+    assert_eq!(wait_up(&env, "a"), pid);
+    define(&env, &[idle("a", ""), "[daemon]\non_supervisor_death = \"keep\"\n".to_owned()]);
+    let reloaded = env.run(&["reload"]);
+    assert!(reloaded.stdout.contains("counts from the next `afresh up` on"), "{reloaded:?}");
+    stop(&env, &mut afresh);
+}
+
+#[test]
+fn what_waits_for_one_that_has_failed_is_told_at_once() {
+    let env = TestEnv::new();
+    let missing = "[service.db]\ncommand = [\"/no/such/program\"]\n".to_owned();
+    define(&env, &[idle("api", "depends_on = [\"db\"]"), missing]);
+    // Not only after the half minute that it would wait for them.
+    let up = env.run(&["up", "-d", "--wait", "1h"]);
+    assert_eq!(up.code, Some(1), "{up:?}");
+    assert!(up.stdout.contains("waiting for db"), "{up:?}");
+    assert_eq!(status(&env, "api")["state"], "waiting");
+    assert_eq!(env.run(&["down"]).code, Some(0));
+    env.assert_nothing_left();
+}
+
+#[test]
+fn services_that_run_on_alone_are_seen() {
+    let env = TestEnv::new();
+    define(&env, &[idle("a", ""), "[daemon]\non_supervisor_death = \"keep\"\n".to_owned()]);
+    let mut afresh = env.start(&["up"]);
+    wait_up(&env, "a");
+    afresh.signal(Signal::SIGKILL);
+    afresh.wait();
+    let seen = env.run(&["status"]);
+    assert!(seen.stderr.contains("1 service of an afresh that was killed run"), "{seen:?}");
+    fails(&env.run(&["down"]), 4, &["`afresh up` takes them over"]);
+    let mut afresh = env.start(&["up"]);
+    wait_up(&env, "a");
+    stop(&env, &mut afresh);
+}

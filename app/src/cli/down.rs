@@ -1,17 +1,18 @@
 //! `afresh down`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use afresh_core::control::Face;
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, DOWN_WAIT_MAX};
 use afresh_core::service::State;
-use afresh_daemon::{control, monotonic, up_holder};
+use afresh_daemon::{abandoned_warden, control, monotonic, process_is_alive, up_holder};
 use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
-use crate::running::{Running, Scope, failed};
+use crate::running::{Running, Scope, failed, services};
 
 /// End `afresh up` of this workspace, with all of its services
 #[derive(Debug, Args)]
@@ -33,32 +34,50 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let mut workspace = environment.workspace();
     workspace.locate();
-    let Some(pid) = up_holder(workspace.state()) else {
-        return Err(CommandError::new(Exit::NotFound, "nothing is up here").hint(
-            "`afresh status --all` shows what runs elsewhere; `afresh keep` and `afresh mcp` end with \
-             whoever started them",
-        ));
+    let Some(daemon) = super::up::daemon(environment)? else {
+        return Err(not_there(workspace.state()));
     };
-    let socket = super::up::socket(environment)?.ok_or_else(|| {
-        let text = format!("the afresh with pid {pid} does not answer");
-        CommandError::new(Exit::Unavailable, text).hint(format!("end it by `kill {pid}`"))
-    })?;
-    control::shutdown(&socket, &arguments.reason).map_err(failed)?;
+    let pid = daemon.version.pid;
+    control::shutdown(&daemon.socket, &arguments.reason).map_err(failed)?;
     let begin = monotonic();
     let mut said = begin;
-    while up_holder(workspace.state()) == Some(pid) {
+    while process_is_alive(pid) {
         if monotonic() - begin > DOWN_WAIT_MAX {
             let text = format!("the afresh with pid {pid} has not ended within {DOWN_WAIT_MAX:?}");
             return Err(CommandError::new(Exit::Failed, text).hint("see `afresh status`"));
         }
         if monotonic() - said > Duration::from_secs(5) {
             said = monotonic();
-            output::remark(&format!("still stopping: {}", left(environment).join(", ")));
+            let left = left(environment);
+            let more = if left.len() > 10 { ", …" } else { "" };
+            let names: Vec<String> = left.into_iter().take(10).collect();
+            output::remark(&format!("still stopping: {}{more}", names.join(", ")));
         }
         std::thread::park_timeout(DOWN_LOOK_INTERVAL);
     }
     output::print("all services are down\n")?;
     Ok(Exit::Success)
+}
+
+/// Why there is nobody to be asked.
+fn not_there(state: &Path) -> CommandError {
+    if let Some(pid) = up_holder(state) {
+        let text =
+            format!("the afresh with pid {pid} does not answer: it is stopped, or very busy");
+        return CommandError::new(Exit::Unavailable, text).hint(format!("end it by `kill {pid}`"));
+    }
+    let error = CommandError::new(Exit::NotFound, "nothing is up here");
+    match abandoned_warden(&state.join("run")) {
+        Some(left) => error.hint(format!(
+            "{} of an afresh that was killed run on; `afresh up` takes them over, then `afresh down` ends \
+             them",
+            services(left.instances)
+        )),
+        None => error.hint(
+            "`afresh status --all` shows what runs elsewhere; `afresh keep` and `afresh mcp` end with \
+             whoever started them",
+        ),
+    }
 }
 
 /// The services that are not down yet.

@@ -26,18 +26,22 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
-    let Some(socket) = super::up::socket(environment)? else {
+    let Some(daemon) = super::up::daemon(environment)? else {
         return Err(CommandError::new(Exit::NotFound, "nothing is up here")
             .hint("`afresh up` starts what is configured"));
     };
-    let answer = control::reload(&socket, &arguments.reason).map_err(failed)?;
+    let answer = control::reload(&daemon.socket, &arguments.reason).map_err(failed)?;
     output::print(&format!("{}\n", told(&answer).join("\n")))?;
     Ok(Exit::Success)
 }
 
 fn told(answer: &ReloadAnswer) -> Vec<String> {
-    let ReloadAnswer { added, removed, changed, unchanged } = answer;
-    let named = [("new", added), ("changed, restarted", changed), ("gone, stopped", removed)];
+    let ReloadAnswer { added, removed, changed, unchanged, notes } = answer;
+    let named = [
+        ("new", added),
+        ("changed, restarting those that run", changed),
+        ("gone, stopping", removed),
+    ];
     let lines = named.iter().filter(|(_, names)| !names.is_empty());
     let mut lines: Vec<String> =
         lines.map(|(what, names)| format!("{what}: {}", names.join(", "))).collect();
@@ -46,5 +50,6 @@ fn told(answer: &ReloadAnswer) -> Vec<String> {
         1 => lines.push("1 service is as it was".to_owned()),
         count => lines.push(format!("{count} services are as they were")),
     }
+    lines.extend(notes.iter().cloned());
     lines
 }

@@ -3,20 +3,21 @@
 mod background;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use afresh_core::config::{Config, nearest};
+use afresh_core::config::{DaemonSettings, nearest};
 use afresh_core::control::Face;
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::time::parse_duration;
-use afresh_daemon::{Lines, LockError, Reloaded, Up, UpError};
+use afresh_daemon::control::{self, Daemon};
+use afresh_daemon::store::workspace::Workspace;
+use afresh_daemon::{Lines, LockError, Reload, Reloaded, Up, UpError};
 use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
-use crate::running::{Running, Scope};
+use crate::running;
 use crate::screen::Screen;
 
 /// Keep all services of `afresh.toml` alive
@@ -72,12 +73,16 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
         return Err(none_defined(&environment));
     }
     check_names(&arguments.names, &config.services)?;
+    if let Some(other) = daemon(&environment)? {
+        // Whatever became of its lock.
+        return Err(failed(UpError::Lock(LockError::Taken { pid: Some(other.version.pid) })));
+    }
     if arguments.detach && !arguments.in_background {
         return background::start(&arguments, &environment, &workspace);
     }
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
-    let screen =
-        (output::can_draw() && !arguments.plain && !arguments.in_background).then(Screen::new);
+    let is_drawn = output::can_draw() && !arguments.plain && !arguments.in_background;
+    let screen = is_drawn.then(Screen::new).transpose()?;
     let (lines, show): (Lines, afresh_daemon::Show) = match &screen {
         _ if arguments.in_background => {
             background::leave_terminal()?;
@@ -103,15 +108,7 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
         lines,
         colours: screen.is_some() && Paint::stdout() == Paint::Colours,
         show,
-        reload: {
-            let workspace = workspace.clone();
-            Box::new(move || {
-                let config = environment.quiet_config(&workspace, &[]);
-                let read =
-                    |config: Config| Reloaded { services: config.services, hooks: config.hooks };
-                config.map(read).map_err(|error| error.to_string())
-            })
-        },
+        reload: reload(environment.clone(), workspace.clone(), config.daemon),
         workspace,
     };
     let code = afresh_daemon::up(up).map_err(failed);
@@ -124,11 +121,33 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
     })
 }
 
-/// The control socket of the `afresh up` of this workspace.
-pub(crate) fn socket(environment: &Environment) -> Result<Option<PathBuf>, CommandError> {
-    let running = Running::find(environment, Scope::Here)?;
-    let up = running.services.into_iter().find(|reached| reached.status.face == Face::Up);
-    Ok(up.map(|reached| reached.socket))
+/// Reads the configuration again. One without services is more likely a mistake than a wish.
+fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings) -> Reload {
+    Box::new(move || {
+        let config =
+            environment.quiet_config(&workspace, &[]).map_err(|error| error.to_string())?;
+        if config.services.is_empty() {
+            return Err(
+                "error: there are no services in it\nhint: `afresh down` ends all of them".into()
+            );
+        }
+        let is_other = config.daemon != daemon;
+        let note = "`[daemon]` has changed: that counts from the next `afresh up` on".to_owned();
+        Ok(Reloaded {
+            services: config.services,
+            hooks: config.hooks,
+            notes: is_other.then_some(note).into_iter().collect(),
+        })
+    })
+}
+
+/// The `afresh up` of this workspace, where there is one.
+pub(crate) fn daemon(environment: &Environment) -> Result<Option<Daemon>, CommandError> {
+    let here = running::workspace(environment);
+    let all = control::daemons(&environment.runtime_folders()).map_err(running::failed)?;
+    let is_ours =
+        |daemon: &Daemon| daemon.version.face == Face::Up && daemon.version.workspace == here;
+    Ok(all.into_iter().find(is_ours))
 }
 
 fn parse_wait(text: &str) -> Result<Duration, String> {

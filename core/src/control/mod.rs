@@ -180,6 +180,9 @@ pub struct ReloadAnswer {
     pub changed: Vec<String>,
     /// Services that were left alone.
     pub unchanged: Vec<String>,
+    /// What people should know besides.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// That afresh ends: `POST /v1/shutdown`.

@@ -68,6 +68,7 @@ fn of_changes() -> Vec<(&'static str, Value)> {
                         "Services that are restarted, because they are defined otherwise.",
                     ),
                     ("unchanged", names(), "Services that were left alone."),
+                    ("notes", names(), "What people should know besides."),
                 ],
             ),
         ),

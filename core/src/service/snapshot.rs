@@ -38,6 +38,9 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state")]
 pub enum State {
+    /// Others have to be there before it is started.
+    #[serde(rename = "waiting")]
+    Waiting,
     /// A process is being started.
     #[serde(rename = "starting")]
     Starting,
@@ -164,7 +167,8 @@ impl State {
     }
 
     /// The words for all of them.
-    pub const WORDS: [&str; 11] = [
+    pub const WORDS: [&str; 12] = [
+        "waiting",
         "starting",
         "ready",
         "degraded",
@@ -181,6 +185,7 @@ impl State {
     /// The word for it.
     pub const fn word(&self) -> &'static str {
         match self {
+            Self::Waiting => "waiting",
             Self::Starting => "starting",
             Self::Ready => "ready",
             Self::Degraded { .. } => "degraded",
@@ -202,6 +207,7 @@ impl fmt::Display for State {
             write!(f, "{word} (next try in {})", show_duration(Duration::from_millis(*millis)))
         };
         match self {
+            Self::Waiting => f.write_str("waiting"),
             Self::Starting => f.write_str("starting"),
             Self::Ready => f.write_str("ready"),
             Self::Degraded { why } => write!(f, "degraded: {why}"),

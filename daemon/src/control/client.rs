@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::control::{
     Change, ChangeAnswer, ChangeAsked, EventPage, InputAnswer, LogPage, Position, Refusal,
-    ReloadAnswer, ServiceList, ServiceStatus, ShutdownAnswer, escape,
+    ReloadAnswer, ServiceList, ServiceStatus, ShutdownAnswer, VersionAnswer, escape,
 };
 use afresh_core::limits::{
     CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_QUESTIONS_MAX, CONTROL_REQUEST_WAIT,
@@ -145,6 +145,26 @@ pub fn find(folders: &RuntimeFolders) -> Result<Found, ControlError> {
         found.services.sort_by_cached_key(order);
         found.silent.sort_unstable();
         Ok(found)
+    })
+}
+
+/// An afresh that runs, and where it can be asked.
+#[derive(Clone, Debug)]
+pub struct Daemon {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// What it says of itself.
+    pub version: VersionAnswer,
+}
+
+/// Finds every afresh of this user that answers, also one without services.
+pub fn daemons(folders: &RuntimeFolders) -> Result<Vec<Daemon>, ControlError> {
+    block_on(async {
+        let questions = folders.sockets().into_iter().map(|socket| async move {
+            let answer = ask(&socket, "GET", "/v1/version", Vec::new(), CONTROL_ANSWER_WAIT).await;
+            Some(Daemon { version: answer.ok()?, socket })
+        });
+        Ok(all(questions).await.into_iter().flatten().collect())
     })
 }
 

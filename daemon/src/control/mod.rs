@@ -21,7 +21,8 @@ mod wire;
 
 pub(crate) use self::answer::{About, Ask};
 pub use self::client::{
-    ControlError, Found, Reached, Target, change, events, find, input, logs, reload, shutdown,
+    ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
+    reload, shutdown,
 };
 pub use self::follower::{AtEnd, Followed, Parted, follow, follow_events};
 pub use self::listen::ListenError;

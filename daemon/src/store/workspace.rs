@@ -91,6 +91,12 @@ impl Workspace {
             .filter(|xdg| xdg.is_absolute())
             .map(|xdg| xdg.join("afresh"))
             .or_else(|| home.map(|home| home.join(".local/state/afresh")));
+        // Projects that nothing can be written to have a folder each: they are not one.
+        let apart = |path: PathBuf| match root {
+            Some(root) => path.join("projects").join(folder_name(root)),
+            None => path,
+        };
+        let user = user.map(apart);
         let temporary = os::own_temporary_folder();
         let places =
             [(Kind::Project, project), (Kind::User, user), (Kind::Temporary, Some(temporary))]
@@ -164,6 +170,18 @@ impl TrailFiles {
             marker: place(&settings.marker_file, "restart_marker.json"),
         }
     }
+}
+
+/// A name for a project's folder that no other project has, and that people recognise.
+fn folder_name(root: &Path) -> String {
+    let named = root.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let name: String = named.chars().filter(|c| plain(*c)).take(40).collect();
+    // FNV-1a: the same in every version.
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash =
+        root.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325, |h, b| step(h, *b));
+    format!("{}-{hash:016x}", name.trim_start_matches('.'))
 }
 
 impl Place {
@@ -334,9 +352,15 @@ mod tests {
         assert!(!home.exists(), "looking creates nothing");
         let notice = workspace.prepare().unwrap().unwrap();
         assert!(notice.text.contains("repo/.afresh") && notice.text.contains("state goes to"));
-        assert_eq!(workspace.state(), home.join(".local/state/afresh"));
+        let projects = home.join(".local/state/afresh/projects");
+        assert_eq!(workspace.state().parent(), Some(projects.as_path()));
         assert_eq!(workspace.root(), Some(dir.join("repo").as_path()));
         assert_eq!(looked, workspace);
+        fs::create_dir_all(dir.join("other/repo/.git")).unwrap();
+        fs::write(dir.join("other/repo/.afresh"), "").unwrap();
+        let mut other = Workspace::find(&dir.join("other/repo"), Some(&home), None);
+        other.prepare().unwrap();
+        assert_ne!(other.state(), workspace.state(), "each project has its own");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use afresh_core::control::metrics::Vitals;
 use afresh_core::control::{HealthStatus, RestartNote, Stream};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::RESTARTS_TOLD_MAX;
-use afresh_core::service::{Effect, Ending, Event, Exit, Snapshot};
+use afresh_core::service::{Effect, Ending, Event, Exit, Snapshot, State};
 use afresh_core::supervisor::Supervisor;
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::watch;
@@ -114,6 +114,9 @@ impl Supervise {
         let mut snapshot = self.core.service(service)?.snapshot(self.now());
         if let Some(health) = self.health(service) {
             snapshot.state = snapshot.state.with_health(&health);
+        }
+        if snapshot.pid.is_none() && !self.waits_for(service).is_empty() {
+            snapshot.state = State::Waiting;
         }
         Some(snapshot)
     }

@@ -123,7 +123,8 @@ impl Daemon {
             return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
         }
         match (self.up.reload)() {
-            Ok(Reloaded { services, hooks }) => {
+            Ok(Reloaded { services, hooks, notes }) => {
+                notes.iter().for_each(|note| self.supervise.log(note));
                 self.notify.reloading();
                 self.supervise.log(&format!("{why}: reading the configuration again"));
                 if hooks != self.up.hooks.definitions {
@@ -131,6 +132,7 @@ impl Daemon {
                     self.supervise.start_hooks(self.up.hooks.clone());
                 }
                 let answer = self.fleet.apply(&mut self.supervise, services).await;
+                let answer = ReloadAnswer { notes, ..answer };
                 self.notify.ready("the configuration was read again");
                 Ok(answer)
             }

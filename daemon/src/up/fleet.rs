@@ -176,7 +176,7 @@ impl Fleet {
             }
         }
         supervise.start(started).await;
-        ReloadAnswer { added, removed, changed, unchanged }
+        ReloadAnswer { added, removed, changed, unchanged, notes: Vec::new() }
     }
 
     /// Forgets those that are not defined any more and are down.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
 
+use crate::os::create_private;
+
 /// Held as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
@@ -42,9 +44,15 @@ impl Lock {
     pub(crate) fn take(state: &Path) -> Result<Self, LockError> {
         let path = state.join("up.lock");
         let failed = |source| LockError::File { path: path.clone(), source };
+        // Nobody else may even look at it: a lock can be taken by whoever can read the file.
+        match create_private(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        // What is in it is another's until the lock is ours.
-        options.read(true).write(true).create(true).truncate(false);
+        options.read(true).write(true);
         let mut file = options.open(&path).map_err(failed)?;
         let mut tries = 0;
         loop {

@@ -32,7 +32,9 @@ impl Sources {
         let files = service_log::services(&folder);
         let running = match Running::find(environment, Scope::of(all)) {
             // What is on disk needs nobody who runs.
-            Err(_) if !files.is_empty() => Running { services: Vec::new(), elsewhere: Vec::new() },
+            Err(_) if !files.is_empty() => {
+                Running { services: Vec::new(), elsewhere: Vec::new(), abandoned: 0 }
+            }
             found => found?,
         };
         let here = workspace(environment);

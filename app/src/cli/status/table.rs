@@ -169,7 +169,8 @@ pub(super) fn rounded(millis: u64) -> Duration {
 fn colour(state: &State, text: &str, paint: Paint) -> String {
     match state {
         State::Ready | State::Running => paint.green(text),
-        State::Starting
+        State::Waiting
+        | State::Starting
         | State::Degraded { .. }
         | State::Restarting
         | State::BackingOff { .. }

@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use afresh_core::config::harmless;
 use afresh_core::control::{ServiceStatus, State};
 use afresh_core::limits::HERALD_QUEUE_MAX;
 use afresh_daemon::monotonic;
@@ -16,6 +15,7 @@ use crate::cli::status;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
+use crate::running::harmless_lines;
 
 /// Starts the background, and tells how the services are until all of them are settled.
 pub(super) fn start(
@@ -48,7 +48,7 @@ pub(super) fn start(
     let is_settled = loop {
         match told.recv_timeout(deadline.saturating_sub(monotonic())) {
             Ok(all) => {
-                let is_settled = all.iter().all(is_settled);
+                let is_settled = all.iter().all(|status| is_settled(status, &all));
                 last = Some(all);
                 if is_settled {
                     break true;
@@ -74,11 +74,19 @@ pub(super) fn start(
 }
 
 /// Whether no news are expected of a service.
-fn is_settled(status: &ServiceStatus) -> bool {
+fn is_settled(status: &ServiceStatus, all: &[ServiceStatus]) -> bool {
     match status.state {
         State::Starting | State::Restarting | State::Stopping => false,
         // It waits for others; one that has failed keeps it waiting.
-        State::Stopped => status.waits_for.is_empty(),
+        State::Stopped | State::Waiting => {
+            let is_lost = |name: &String| {
+                let needed = all.iter().find(|other| other.name == *name);
+                needed.is_some_and(|needed| {
+                    matches!(needed.state, State::Failed { .. } | State::Finished)
+                })
+            };
+            status.waits_for.is_empty() || status.waits_for.iter().any(is_lost)
+        }
         _ => true,
     }
 }
@@ -95,7 +103,7 @@ fn died(mut child: Child, workspace: &Workspace) -> CommandError {
     match text.is_empty() {
         true => CommandError::new(exit, "the background ended at once")
             .hint(format!("see `{}`", workspace.state().join("up.log").display())),
-        false => CommandError::new(exit, harmless(&text)),
+        false => CommandError::new(exit, harmless_lines(&text)),
     }
 }
 
