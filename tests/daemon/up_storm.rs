@@ -165,7 +165,7 @@ struct Storm {
 }
 
 impl Storm {
-    fn new() -> Self {
+    fn new(death: Death) -> Self {
         let given = std::env::var("AFRESH_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
         let storm = Self {
@@ -174,7 +174,7 @@ impl Storm {
             random: Random(seed),
             variant: 0,
             has_extra: false,
-            trail: Trail::default(),
+            trail: Trail { death, ..Trail::default() },
         };
         storm.define();
         storm
@@ -193,6 +193,8 @@ impl Storm {
             idle("e", often),
         ];
         services.extend(self.has_extra.then(|| idle("extra", often)));
+        let word = if self.trail.death == Death::Kills { "kill" } else { "keep" };
+        services.push(format!("[daemon]\non_supervisor_death = \"{word}\"\n"));
         // At once: the supervisor may be reading it.
         let new = self.env.write("afresh.toml.new", &services.concat());
         fs::rename(new, self.env.work().join("afresh.toml")).expect("ours");
@@ -248,11 +250,14 @@ impl Storm {
                 self.say(afresh, "", "reload")
             }
             _ => {
-                let all: Vec<Part> = parts(&self.env).into_values().flatten().collect();
-                if !all.is_empty() {
-                    let pid = self.random.pick(&all).pid;
-                    // It may be gone already.
-                    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).ok();
+                self.trail.read(&self.env);
+                let running = self.trail.services.values().filter_map(|told| told.pid);
+                let pids: Vec<i32> = running.filter_map(|pid| i32::try_from(pid).ok()).collect();
+                // Only the first process of a service: nobody restarts a service that lost another one.
+                let alive = self.env.alive();
+                let alive: Vec<_> = alive.iter().filter(|one| pids.contains(&one.pid)).collect();
+                if !alive.is_empty() {
+                    self.random.pick(&alive).signal(Signal::SIGKILL);
                 }
                 None
             }
@@ -273,7 +278,9 @@ impl Storm {
         spin(Duration::from_micros(self.random.below(20_000) as u64));
         afresh.signal(Signal::SIGKILL);
         afresh.wait();
-        self.env.assert_nothing_left();
+        if self.trail.death == Death::Kills {
+            self.env.assert_nothing_left();
+        }
         self.trail.read(&self.env);
         let names: Vec<String> = said.iter().map(|said: &Said| said.service.clone()).collect();
         for mut said in said {
@@ -318,7 +325,9 @@ impl Storm {
             self.trail.read(&self.env);
             let is_on_record = |status: &Value| {
                 let told = status["name"].as_str().and_then(|name| self.trail.services.get(name));
-                told.and_then(|told| told.pid) == status["pid"].as_i64()
+                // What ends while there is no supervisor is seen by nobody.
+                let is_unseen = self.trail.death == Death::Spares && status["pid"].is_null();
+                is_unseen || told.and_then(|told| told.pid) == status["pid"].as_i64()
             };
             up == wanted.len() && states.len() == defined.len() && states.iter().all(is_on_record)
         });
@@ -371,15 +380,26 @@ struct Told {
     generation: u64,
     /// Of the one that runs.
     pid: Option<i64>,
+    /// Of the newest instance, whether it runs or not.
+    newest: Option<i64>,
     /// Instances since then that never came to run.
     unseen: u64,
     /// A person wanted it to be down, by the last word.
     is_stopped: bool,
 }
 
+/// What becomes of services when their supervisor is killed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Death {
+    #[default]
+    Kills,
+    Spares,
+}
+
 /// The trail, read as somebody would who knows nothing else. Panics where it has a gap.
 #[derive(Default)]
 struct Trail {
+    death: Death,
     /// Up to here it is read.
     end: u64,
     services: BTreeMap<String, Told>,
@@ -391,7 +411,7 @@ impl Trail {
     /// Reads what is new.
     fn read(&mut self, env: &TestEnv) {
         let mut new = String::new();
-        // A supervisor that was killed at once has not begun it.
+        // The very first supervisor may have died before it wrote a word.
         let Ok(mut file) = File::open(env.audit_file()) else { return };
         file.seek(SeekFrom::Start(self.end)).expect("a file");
         file.read_to_string(&mut new).expect("text");
@@ -411,7 +431,7 @@ impl Trail {
         *self.counts.entry(event_type.to_owned()).or_default() += 1;
         match event_type {
             "trail_records_lost" => panic!("{record}"),
-            "supervisor_started" => {
+            "supervisor_started" if self.death == Death::Kills => {
                 // Nothing outlives its supervisor, and what was not recorded has not been.
                 self.services.values_mut().for_each(|told| (told.pid, told.unseen) = (None, 0));
             }
@@ -424,14 +444,28 @@ impl Trail {
                 let generation = props["generation"].as_u64().expect("a number");
                 let next = told.generation + 1..=told.generation + 1 + told.unseen;
                 assert!(next.contains(&generation), "after {told:?}: {record}");
-                assert_eq!(told.pid, None, "it runs already: {record}");
+                let is_gone = told.pid.is_none() || self.death == Death::Spares;
+                assert!(is_gone, "{told:?} runs already: {record}");
                 (told.generation, told.unseen) = (generation, 0);
                 told.pid = props["pid"].as_i64();
+                told.newest = told.pid;
+            }
+            "server_adopted" => {
+                let (generation, pid) = (props["generation"].as_u64(), props["pid"].as_i64());
+                // It may have been started in the last moment of its supervisor, after one that ended in
+                // the same moment; or its end is told once more, for want of somebody who took note.
+                let is_known = told.newest == pid && Some(told.generation) == generation;
+                assert!(is_known || generation > Some(told.generation), "{told:?}: {record}");
+                (told.generation, told.pid, told.newest) = (generation.unwrap_or(0), pid, pid);
             }
             "server_exited" | "server_crashed" | "server_spawn_failed" => {
                 match props["pid"].as_i64() {
                     None => told.unseen += 1,
-                    pid => assert_eq!(told.pid.take(), pid, "another one runs: {record}"),
+                    pid => {
+                        let is_it = told.pid == pid;
+                        assert!(is_it || self.death == Death::Spares, "{told:?} runs: {record}");
+                        told.pid.take_if(|_| is_it);
+                    }
                 }
             }
             "server_stop_requested" => told.is_stopped = true,
@@ -451,7 +485,16 @@ impl Trail {
 
 #[test]
 fn a_supervisor_that_is_killed_at_any_moment_loses_nothing_and_starts_nothing_twice() {
-    let mut storm = Storm::new();
+    rage(Death::Kills);
+}
+
+#[test]
+fn one_whose_services_outlive_it_loses_nothing_and_starts_nothing_twice() {
+    rage(Death::Spares);
+}
+
+fn rage(death: Death) {
+    let mut storm = Storm::new(death);
     let rounds = if is_long() { 1_000 } else { 60 };
     for round in 0..rounds {
         storm.live(round);

@@ -107,6 +107,14 @@ impl ServicePast {
     fn note(&mut self, event_type: &str, props: &Value) {
         let number = |key: &str| props[key].as_u64();
         match event_type {
+            // Its start may have been the last deed of a killed supervisor, and is not on record then. That
+            // it is taken over is nobody's wish.
+            "server_adopted" => {
+                self.generation = self.generation.max(number("generation").unwrap_or(0));
+                if self.wanted == Wanted::AsDefined {
+                    self.wanted = Wanted::Up;
+                }
+            }
             "server_started" => {
                 self.generation = self.generation.max(number("generation").unwrap_or(0));
                 self.restarts = number("restarts").unwrap_or(self.restarts);
@@ -217,6 +225,10 @@ mod tests {
         assert_eq!(wanted(&[stop.clone(), restart]), Wanted::Up);
         // Its work is done: whether it is done again is a matter of its definition.
         assert_eq!(wanted(&[up.clone(), ended("clean")]), Wanted::AsDefined);
+        // It was taken over before it had heard of its stop.
+        let adopted = record("server_adopted", &json!({ "service": "a", "generation": 3 }));
+        let supervisor = record("supervisor_started", &json!({}));
+        assert_eq!(wanted(&[stop.clone(), supervisor, adopted]), Wanted::Down);
         // A later `afresh up a`.
         let supervisor = record("supervisor_started", &json!({}));
         assert_eq!(wanted(&[stop, supervisor, up]), Wanted::Up);

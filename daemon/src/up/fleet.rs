@@ -1,7 +1,7 @@
 //! The services of the configuration, as they are handed to the loop, and what becomes of them when
 //! the configuration changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -109,6 +109,12 @@ impl Fleet {
             port: None,
             log: None,
         };
+        let names = instances.iter().map(AdoptedInstance::service);
+        let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
+        if !gone.is_empty() {
+            let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();
+            supervise.note(reloaded(&[], &[], &gone));
+        }
         let leaving = supervise.adopt(instances, unknown).await;
         self.leaving.extend(leaving);
     }
@@ -129,6 +135,15 @@ impl Fleet {
             chosen => chosen.contains(&member.definition.name),
         };
         let ids: Vec<ServiceId> = self.members.values().filter(is_chosen).map(|m| m.id).collect();
+        // One that was to be stopped may have been taken over before it had heard of it.
+        let is_left = |member: &&Member| {
+            let service = supervise.core().service(member.id);
+            chosen.is_empty()
+                && past.of(&member.definition.name).wanted == Wanted::Down
+                && service.is_some_and(|service| service.rest().is_none() && service.is_wanted())
+        };
+        let left: Vec<ServiceId> = self.members.values().filter(is_left).map(|m| m.id).collect();
+        supervise.stop(left).await;
         supervise.start(ids).await;
     }
 
