@@ -360,11 +360,13 @@ fn a_second_supervisor_is_refused_while_there_is_one() {
     let env = TestEnv::new();
     let first = supervisor(&env, "keep", &["a count 1"]);
     first.wait_stdout("a | ready", 1);
-    // Even one that has not seen the lock of the workspace.
+    // Even one that sees neither the lock of the workspace nor the control socket.
     std::fs::remove_file(env.work().join(".afresh/up.lock")).expect("it is there");
-    let second = env.run(&["up"]);
-    assert_eq!(second.code, Some(5), "{second:?}");
-    assert!(second.stderr.contains("have a supervisor"), "{second:?}");
+    let mut command = env.afresh(&["up"]);
+    command.env("XDG_RUNTIME_DIR", env.home());
+    let mut second = Running::start(command);
+    assert_eq!(second.wait().code(), Some(5), "{}", second.stderr());
+    second.wait_stderr("have a supervisor", 1);
     assert_eq!(hostile(&env).len(), 1);
     stop(&env, first);
 }
