@@ -52,8 +52,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_wait)]
     wait: Duration,
 
-    /// Also serve the control API here: 127.0.0.1:PORT, [::1]:PORT, localhost:PORT or a bare PORT; port 0
-    /// takes any that is free. Who asks needs the token in the state folder (see docs/guide/api.md)
+    /// Also serve the control API here: 127.0.0.1:PORT, localhost:PORT or a bare PORT; 0 takes any that is
+    /// free. Who asks needs the token that the log names
     #[arg(long, value_name = "ADDRESS", value_parser = crate::cli::keep::parse_address)]
     listen: Option<SocketAddr>,
 

@@ -7,7 +7,7 @@
 //! environment, flags. The user's file wins over the project's: a project may propose how its
 //! services are kept alive, the person decides.
 //!
-//! Services, hooks and `[opencode]` are tables whose keys stand in [`fields`]. They come from files
+//! Services, hooks and `[opencode]` are tables whose keys stand in `fields`. They come from files
 //! alone: variables and flags set defaults, and a default does not override what a service says.
 
 mod address;
