@@ -3,6 +3,7 @@
 
 use std::process::{Command, ExitCode, Stdio};
 
+use afresh_core::limits::SETTLE_AFTER;
 use afresh_tests::measure::{Household, Memory, Report, bench};
 use afresh_tests::{Running, TestEnv, process, wait_for};
 
@@ -54,6 +55,8 @@ struct Measured {
 fn afresh(copies: usize) -> Measured {
     let env = TestEnv::new();
     let mut afresh = env.idle_services(copies);
+    // What only the beginning needed is given back by then.
+    std::thread::sleep(SETTLE_AFTER * 2);
     let household = Household::of(afresh.pid()).expect("all services run");
     let guardians = household.guardians.iter();
     let guardians: u64 = guardians.map(|pid| Memory::of(*pid).pss).sum();
