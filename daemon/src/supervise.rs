@@ -269,7 +269,7 @@ impl Supervise {
     /// Performs what is next, up to what has to wait for the disk.
     async fn advance(&mut self) {
         while self.writing.is_none() {
-            if let Some((service, effect)) = self.queue.pop_front() {
+            if let Some((service, effect)) = self.next_effect() {
                 self.perform_one(service, effect).await;
             } else if let Some((service, input)) = self.follow_ups.pop_front() {
                 let effects = self.core.handle(self.now(), service, input);
@@ -280,6 +280,16 @@ impl Supervise {
                 return;
             }
         }
+    }
+
+    /// What to perform next. To tell what happened takes longer than to order a start, so that a start
+    /// goes before facts; not before an announcement, which is on disk first.
+    fn next_effect(&mut self) -> Option<(ServiceId, Effect)> {
+        let is_fact =
+            |effect: &Effect| matches!(effect, Effect::Tell(event) if !event.is_announcement());
+        let first = self.queue.iter().position(|(_, effect)| !is_fact(effect));
+        let start = first.filter(|index| matches!(self.queue[*index].1, Effect::Spawn { .. }));
+        self.queue.remove(start.unwrap_or(0))
     }
 
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {

@@ -342,6 +342,14 @@ pub fn afresh_binary() -> &'static Path {
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.args(["build", "--quiet", "--package", "afresh"]);
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        // What cargo says to a test is of the test's package: build scripts that look at it would run anew.
+        let is_of_package =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(is_of_package) {
+                build.env_remove(name);
+            }
+        }
         if target.ends_with("release") {
             build.arg("--release");
         }

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream as StdStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -17,12 +19,31 @@ use super::wire::{self, Frame, Inbox};
 pub(super) struct Correspondent {
     /// Of the warden: it is woken for each order.
     pub(super) pid: Option<Pid>,
+    socket: Arc<UnixStream>,
     orders: mpsc::Sender<Parcel>,
+    /// Parcels that the task has not delivered yet: nothing goes before them.
+    undelivered: Arc<AtomicUsize>,
 }
 
 struct Parcel {
     bytes: Vec<u8>,
     fds: Vec<OwnedFd>,
+    /// How many of the bytes, and with the first of them the descriptors, are there already.
+    sent: usize,
+}
+
+impl Parcel {
+    /// Sends as much as goes now.
+    fn send(&mut self, socket: &UnixStream) -> io::Result<()> {
+        let fds: Vec<RawFd> = self.fds.iter().map(AsRawFd::as_raw_fd).collect();
+        self.sent += wire::send(socket.as_fd(), &self.bytes[self.sent..], &fds)?;
+        self.fds.clear();
+        Ok(())
+    }
+
+    fn is_sent(&self) -> bool {
+        self.sent == self.bytes.len()
+    }
 }
 
 impl Correspondent {
@@ -38,15 +59,17 @@ impl Correspondent {
         gone: W,
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let socket = UnixStream::from_std(socket)?;
+        let socket = Arc::new(UnixStream::from_std(socket)?);
         let (orders, parcels) = mpsc::channel(orders_max);
+        let undelivered = Arc::new(AtomicUsize::new(0));
+        let (far, count) = (Arc::clone(&socket), Arc::clone(&undelivered));
         tasks.spawn(async move {
-            converse(&socket, inbox, parcels, &words, word).await;
+            converse(&far, inbox, parcels, &count, &words, word).await;
             // Nobody listens any more when we shut down.
             words.send(gone).await.ok();
         });
         while tasks.try_join_next().is_some() {}
-        Ok(Self { pid: None, orders })
+        Ok(Self { pid: None, socket, orders, undelivered })
     }
 
     /// Sends without waiting. A correspondent whose queue is full hangs, and one that is gone has
@@ -56,7 +79,14 @@ impl Correspondent {
             // A warden that somebody stopped would let a service wait for ever.
             kill(pid, Signal::SIGCONT).ok();
         }
-        self.orders.try_send(Parcel { bytes: frame.to_bytes(), fds }).ok();
+        let mut parcel = Parcel { bytes: frame.to_bytes(), fds, sent: 0 };
+        if self.undelivered.load(Ordering::Relaxed) == 0 {
+            // Not by way of the task, whose turn comes after much else. It meets the same error.
+            parcel.send(&self.socket).ok();
+        }
+        if !parcel.is_sent() && self.orders.try_send(parcel).is_ok() {
+            self.undelivered.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -65,6 +95,7 @@ async fn converse<F: Frame, W>(
     socket: &UnixStream,
     mut inbox: Inbox,
     mut parcels: mpsc::Receiver<Parcel>,
+    undelivered: &AtomicUsize,
     words: &mpsc::Sender<W>,
     word: impl Fn(F) -> W,
 ) {
@@ -83,9 +114,10 @@ async fn converse<F: Frame, W>(
         tokio::select! {
             parcel = parcels.recv() => {
                 let Some(parcel) = parcel else { return };
-                if deliver(socket, &parcel).await.is_err() {
+                if deliver(socket, parcel).await.is_err() {
                     return;
                 }
+                undelivered.fetch_sub(1, Ordering::Relaxed);
             }
             ready = socket.readable() => {
                 if ready.is_err() {
@@ -101,16 +133,9 @@ async fn converse<F: Frame, W>(
     }
 }
 
-async fn deliver(socket: &UnixStream, parcel: &Parcel) -> io::Result<()> {
-    let fds: Vec<RawFd> = parcel.fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let mut sent = 0;
-    while sent < parcel.bytes.len() {
-        let beside = if sent == 0 { &fds[..] } else { &[] };
-        sent += socket
-            .async_io(Interest::WRITABLE, || {
-                wire::send(socket.as_fd(), &parcel.bytes[sent..], beside)
-            })
-            .await?;
+async fn deliver(socket: &UnixStream, mut parcel: Parcel) -> io::Result<()> {
+    while !parcel.is_sent() {
+        socket.async_io(Interest::WRITABLE, || parcel.send(socket)).await?;
     }
     Ok(())
 }

@@ -24,7 +24,9 @@ use crate::pipe::Taps;
 #[derive(Debug)]
 pub(crate) struct Past {
     pub(crate) logs: Logs,
-    /// The newest instance whose start was ordered.
+    /// The newest instance whose start was ordered…
+    ordered: Generation,
+    /// …and the newest of which it was told whether it started.
     generation: Generation,
     last_exit: Option<Exit>,
     /// The last restart that was marked on disk.
@@ -44,6 +46,7 @@ impl Past {
         let generation = Generation::default();
         Self {
             logs,
+            ordered: generation,
             generation,
             last_exit: None,
             mark: None,
@@ -55,6 +58,16 @@ impl Past {
     }
 
     fn note(&mut self, event: &Event) {
+        if matches!(
+            event,
+            Event::Started { .. }
+                | Event::Adopted { .. }
+                | Event::CandidateStarted { .. }
+                | Event::SpareStarted { .. }
+                | Event::SpawnFailed(_)
+        ) {
+            self.generation = self.ordered;
+        }
         let reason = match event {
             Event::Started { .. } => {
                 self.started_at = Some(now());
@@ -95,7 +108,7 @@ impl Past {
 impl Kept {
     /// Where the output of a new instance is kept: its stdout and its stderr.
     pub(super) fn taps(&mut self, generation: Generation) -> [Taps; 2] {
-        self.past.generation = generation;
+        self.past.ordered = generation;
         [Stream::Stdout, Stream::Stderr].map(|stream| Taps {
             memory: Tee::new(&self.past.logs, generation, stream),
             log: self.definition.log.as_ref().map(|log| log.tee(generation, stream)),
