@@ -10,6 +10,7 @@ pub mod control;
 pub mod definition;
 pub mod env_file;
 pub mod fleet;
+pub mod gateway;
 pub mod health;
 pub mod hook;
 pub mod id;

@@ -1,0 +1,109 @@
+//! A server as the gateway knows it, from `[server.NAME]` or from a file of another program.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::HealthSettings;
+use crate::policy::Policy;
+
+/// One server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backend {
+    /// Its key: in the names of its tools, in commands, in the trail.
+    pub name: String,
+    /// Where it is.
+    pub target: Target,
+    /// What its tools and prompts are called.
+    pub prefix: Prefix,
+    /// Which of its tools there are; all where it is empty. A `*` stands for any text.
+    pub allow: Vec<String>,
+    /// Which of these there are not.
+    pub deny: Vec<String>,
+    /// Who shares one conversation with it.
+    pub share: Share,
+    /// Whether its tools leave the list while it is down.
+    pub hide_when_down: bool,
+    /// How long a call may take; none is as long as it likes.
+    pub call_timeout: Option<Duration>,
+    /// Calls that may be on their way at once; more get an error.
+    pub in_flight_max: usize,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// A program that speaks over its stdin and stdout.
+    Stdio(Box<Stdio>),
+    /// A server that speaks streamable HTTP, or the HTTP with server-sent events of before.
+    Http(Http),
+}
+
+/// A program that speaks over its stdin and stdout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stdio {
+    /// The program and its arguments; no shell is involved.
+    pub command: Vec<String>,
+    /// The folder it starts in; the workspace where none is given.
+    pub cwd: Option<PathBuf>,
+    /// Variables on top of afresh's own and of `env_file`.
+    pub env: Vec<(String, String)>,
+    /// A file of `NAME=value` lines, read at each start.
+    pub env_file: Option<PathBuf>,
+    /// When and how it is restarted and stopped.
+    pub policy: Policy,
+    /// When it counts as sick.
+    pub health: HealthSettings,
+    /// Whether another instance stands by for a crash.
+    pub spare: bool,
+    /// Files and folders whose changes restart it.
+    pub watch: Vec<PathBuf>,
+    /// How long these must be quiet before a change counts.
+    pub watch_debounce: Duration,
+}
+
+/// A server that is reached over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http {
+    /// Its address, such as `http://127.0.0.1:3000/mcp`.
+    pub url: String,
+    /// Header fields that each request has besides; values can be secret.
+    pub headers: Vec<(String, String)>,
+    /// Whether it speaks HTTP with server-sent events, as before 2025-03-26; found out where not given.
+    pub sse: Option<bool>,
+}
+
+/// What a server's tools and prompts are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Prefix {
+    /// `NAME__tool`.
+    #[default]
+    Name,
+    /// This text, then the tool's own name.
+    Text(String),
+    /// The tool's own name, which no other may have.
+    None,
+}
+
+/// Who shares one conversation with a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// One instance for everyone.
+    All,
+    /// One for each client.
+    PerClient {
+        /// At most so many at once; more clients get an error.
+        instances_max: usize,
+        /// One that nobody has used for so long is ended, and comes back with the next call.
+        idle_after: Duration,
+    },
+}
+
+/// How much of the list of tools a client is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expose {
+    /// All of it.
+    #[default]
+    All,
+    /// A tool to search them with, and those that were found.
+    Search,
+}

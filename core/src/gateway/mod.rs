@@ -1,0 +1,102 @@
+//! Many MCP servers behind one connection.
+//!
+//! `backend.rs` says what a server is to the gateway, `access.rs` who may use which. The hub stands between
+//! the clients and the servers: it knows every client's session, and over which link each message goes.
+
+pub mod access;
+pub mod backend;
+
+use crate::mcp::envelope::Id;
+
+/// One client among those that are connected: 1, 2, 3…
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+/// One conversation of the gateway's with a server: 1, 2, 3… A server has one for all clients, or one for
+/// each, and one for each era that clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId(pub u64);
+
+/// Something that happened outside of the hub.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The servers are these now, at the beginning and after each change of the configuration.
+    Configured(Vec<backend::Backend>),
+    /// A client is there.
+    Joined {
+        /// Which.
+        client: ClientId,
+        /// What it may see and use.
+        access: access::Access,
+    },
+    /// A line of a client's.
+    Client {
+        /// Whose.
+        client: ClientId,
+        /// Without its end.
+        line: Vec<u8>,
+    },
+    /// A client is gone: nobody waits for its answers.
+    Left {
+        /// Which.
+        client: ClientId,
+    },
+    /// A line of a server's.
+    Link {
+        /// Over which link.
+        link: LinkId,
+        /// Without its end.
+        line: Vec<u8>,
+        /// The request of ours that it belongs to, where the way that it came says so: over HTTP, what a
+        /// server says while it answers comes beside that answer.
+        about: Option<Id>,
+    },
+    /// Nothing comes over a link any more until it is opened anew: the hub's requests on it are not
+    /// answered. Over pipes this never happens, the conversation answers for its server.
+    LinkLost {
+        /// Which.
+        link: LinkId,
+        /// In words.
+        why: String,
+    },
+    /// The moment that `next_wakeup` gave has come.
+    Wakeup,
+}
+
+/// Something that must be done, in the order given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Write a line to a client.
+    ToClient {
+        /// Which.
+        client: ClientId,
+        /// Without its end.
+        line: Vec<u8>,
+        /// The client's request that it belongs to, itself included where it is the answer. Over HTTP it
+        /// goes beside that answer, and everything else over the client's own stream.
+        about: Option<Id>,
+    },
+    /// Write a line to a server.
+    ToLink {
+        /// Over which link.
+        link: LinkId,
+        /// Without its end.
+        line: Vec<u8>,
+    },
+    /// Start a conversation with a server.
+    Open {
+        /// Its number from now on.
+        link: LinkId,
+        /// Which server.
+        backend: String,
+        /// What stands behind the server's name in the names of its processes: empty for the first link.
+        suffix: String,
+    },
+    /// End it; nothing that still comes over it matters.
+    Close {
+        /// Which.
+        link: LinkId,
+    },
+    /// Something a person should know.
+    Log(String),
+}
