@@ -1,10 +1,15 @@
 //! Many MCP servers behind one connection.
 //!
-//! `backend.rs` says what a server is to the gateway, `access.rs` who may use which. The hub stands between
-//! the clients and the servers: it knows every client's session, and over which link each message goes.
+//! `backend.rs` says what a server is to the gateway, `access.rs` who may use which, `catalog.rs` what things
+//! are called. The hub stands between the clients and the servers: it knows every client's session, and over
+//! which link each message goes.
 
 pub mod access;
 pub mod backend;
+pub mod catalog;
+mod hub;
+
+pub use self::hub::{Hub, Settings};
 
 use crate::mcp::envelope::Id;
 
@@ -51,6 +56,13 @@ pub enum Input {
         /// server says while it answers comes beside that answer.
         about: Option<Id>,
     },
+    /// Whether the server behind a link serves now; it does where nothing else was said.
+    Serves {
+        /// Over which link.
+        link: LinkId,
+        /// Whether it does.
+        is_up: bool,
+    },
     /// Nothing comes over a link any more until it is opened anew: the hub's requests on it are not
     /// answered. Over pipes this never happens, the conversation answers for its server.
     LinkLost {
@@ -91,6 +103,13 @@ pub enum Effect {
         backend: String,
         /// What stands behind the server's name in the names of its processes: empty for the first link.
         suffix: String,
+    },
+    /// The server has not taken the session: its instance must go, and counts as crashed.
+    Refused {
+        /// Over which link.
+        link: LinkId,
+        /// What it said.
+        why: String,
     },
     /// End it; nothing that still comes over it matters.
     Close {

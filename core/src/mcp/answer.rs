@@ -120,12 +120,12 @@ pub(super) fn only_tools(id: &Id, era: Era, definitions: &str) -> Vec<u8> {
 }
 
 /// The answer to something that wants one and is no request, or none that can be passed on.
-pub(super) fn invalid(id: &Id, why: &str) -> Vec<u8> {
+pub(crate) fn invalid(id: &Id, why: &str) -> Vec<u8> {
     line(id, "error", &json!({"code": -32600, "message": why}))
 }
 
 /// `{}` for a ping that nobody else can answer now.
-pub(super) fn pong(id: &Id) -> Vec<u8> {
+pub(crate) fn pong(id: &Id) -> Vec<u8> {
     line(id, "result", &json!({}))
 }
 
@@ -138,13 +138,13 @@ pub(super) fn cancelled(request: &str) -> Vec<u8> {
 }
 
 /// A request of our own to the server.
-pub(super) fn request(id: &str, method: &str, params: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn request(id: &str, method: &str, params: Option<&[u8]>) -> Vec<u8> {
     let head = format!(r#"{{"jsonrpc":"2.0","id":{},"method":{}"#, json!(id), json!(method));
     with_params(head, params)
 }
 
 /// A notification of our own to either side.
-pub(super) fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
     with_params(format!(r#"{{"jsonrpc":"2.0","method":{}"#, json!(method)), params)
 }
 
@@ -158,7 +158,8 @@ fn with_params(head: String, params: Option<&[u8]>) -> Vec<u8> {
     line
 }
 
-fn line(id: &Id, member: &str, value: &Value) -> Vec<u8> {
+/// An answer, as a line.
+pub(crate) fn line(id: &Id, member: &str, value: &Value) -> Vec<u8> {
     let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     line.extend_from_slice(id.raw());
     line.extend_from_slice(format!(r#","{member}":{value}}}"#).as_bytes());

@@ -21,14 +21,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] =
+    pub(crate) const ALL: [Self; 4] =
         [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
-    pub(super) fn of_method(method: &str) -> Option<Self> {
+    pub(crate) fn of_method(method: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.method() == method)
     }
 
-    pub(super) const fn method(self) -> &'static str {
+    pub(crate) const fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
             Self::Prompts => "prompts/list",
@@ -38,7 +38,7 @@ impl Kind {
     }
 
     /// The notification that it has changed.
-    pub(super) const fn notification(self) -> &'static str {
+    pub(crate) const fn notification(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
             Self::Prompts => "notifications/prompts/list_changed",
@@ -47,7 +47,7 @@ impl Kind {
     }
 
     /// The member of a listen request's filter that asks for the notification.
-    pub(super) const fn filter(self) -> &'static str {
+    pub(crate) const fn filter(self) -> &'static str {
         match self {
             Self::Tools => "toolsListChanged",
             Self::Prompts => "promptsListChanged",
@@ -56,7 +56,7 @@ impl Kind {
     }
 
     /// The member of the answer that holds it, and the member of an entry that names it.
-    pub(super) const fn members(self) -> (&'static str, &'static str) {
+    pub(crate) const fn members(self) -> (&'static str, &'static str) {
         match self {
             Self::Tools => ("tools", "name"),
             Self::Prompts => ("prompts", "name"),
@@ -140,7 +140,7 @@ impl Pages {
 }
 
 /// The raw cursor of the page after this one.
-pub(super) fn next_cursor(answer: &[u8]) -> Option<&[u8]> {
+pub(crate) fn next_cursor(answer: &[u8]) -> Option<&[u8]> {
     json::get(answer, &["result", "nextCursor"]).filter(|cursor| *cursor != b"null")
 }
 

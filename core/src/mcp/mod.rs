@@ -8,7 +8,7 @@
 //! and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a server that
 //! owes an answer is still alive.
 
-mod answer;
+pub(crate) mod answer;
 mod conversation;
 pub mod envelope;
 pub mod frame;
@@ -22,6 +22,7 @@ pub mod wedge;
 
 pub use self::conversation::{Conversation, Effect, Input, Report, Settings};
 pub use self::hint::hint_of;
+pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
 pub use self::memory::Era;
 pub use self::tools::{Asked, Said};

@@ -1,0 +1,390 @@
+//! The hub: every client's session on the one side, the links to the servers on the other.
+//!
+//! To a client the hub is a server, to a server it is a client. Requests that are about the whole (the
+//! handshake, the lists) it answers itself; all others go over the link of the server that they are for,
+//! under an id of the hub's own, and the answer comes back under the client's. Ids and names are the only
+//! bytes of a message that change.
+//!
+//! ```text
+//!   Fresh ──(a client needs it)──▶ Opening ──(handshake, all lists)──▶ Open
+//!                                     │  ▲                              │
+//!                                     ▼  └──(a while later, or wanted)  │
+//!                                   Failed ◀───────(link lost)──────────┘
+//! ```
+
+mod ask;
+mod circuit;
+mod heard;
+mod link;
+mod lists;
+mod own;
+mod reading;
+mod session;
+mod tell;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::ask::Request;
+use self::link::{Link, Server, Stage};
+use self::session::Client;
+use super::backend::{Backend, Expose};
+use super::{ClientId, Effect, Input, LinkId};
+use crate::mcp::answer;
+use crate::mcp::envelope::{Id, Message, look};
+use crate::mcp::{Kind, json as raw};
+use crate::time::Time;
+
+/// How a hub behaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The version of afresh, for the servers and the clients.
+    pub version: String,
+    /// There is one client at most: the servers are told its name and what it can do.
+    pub is_single: bool,
+    /// How much of the list of tools is shown.
+    pub expose: Expose,
+    /// Whether tools of our own stand beside the servers'.
+    pub admin_tools: bool,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Hub {
+    settings: Settings,
+    /// By their slots; one that was taken out of the configuration keeps its slot.
+    servers: Vec<Server>,
+    clients: BTreeMap<ClientId, Client>,
+    links: BTreeMap<LinkId, Link>,
+    /// Requests of the hub's to servers that have no answer yet, by the number in their ids.
+    flights: BTreeMap<u64, Flight>,
+    /// Requests of servers that a client has not answered, by the number in their ids.
+    asked: BTreeMap<u64, Asked>,
+    /// Questions of clients that wait for servers to come up.
+    held: VecDeque<Held>,
+    /// Which server has the tool or prompt of a name, and what it calls it.
+    routes: BTreeMap<(Kind, String), (usize, String)>,
+    /// Names that two servers have, and that this was said of.
+    told_clashes: BTreeSet<(Kind, String)>,
+    /// When requests have taken too long. Some are answered already.
+    deadlines: BTreeSet<(Time, u64)>,
+    next_number: u64,
+    next_link: u64,
+    now: Time,
+    effects: Vec<Effect>,
+}
+
+/// A request of the hub's to a server.
+#[derive(Debug)]
+struct Flight {
+    link: LinkId,
+    what: What,
+}
+
+/// Whose request it is, or what for.
+#[derive(Debug)]
+enum What {
+    /// A client's.
+    Client {
+        client: ClientId,
+        id: Id,
+        method: String,
+        /// The client's own progress token, raw.
+        token: Option<Vec<u8>>,
+        /// The resource that it is about.
+        uri: Option<String>,
+    },
+    /// Opens the session.
+    Opens,
+    /// A page of a list.
+    Page(Kind),
+    /// Listens to what changes.
+    Listens,
+    /// Its answer does not matter.
+    Ignored,
+}
+
+/// A request of a server's to a client.
+#[derive(Debug)]
+struct Asked {
+    link: LinkId,
+    theirs: Id,
+    /// The server's own progress token, raw.
+    token: Option<Vec<u8>>,
+    client: ClientId,
+    /// The client's request that it is asked for.
+    about: Option<Id>,
+}
+
+#[derive(Debug)]
+struct Held {
+    client: ClientId,
+    line: Vec<u8>,
+    until: Time,
+}
+
+impl Hub {
+    /// A hub without servers and clients.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            servers: Vec::new(),
+            clients: BTreeMap::new(),
+            links: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            held: VecDeque::new(),
+            routes: BTreeMap::new(),
+            told_clashes: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
+            next_number: 1,
+            next_link: 1,
+            now: Time::ZERO,
+            effects: Vec::new(),
+        }
+    }
+
+    /// Records one input, and returns what has to be done now.
+    pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Configured(backends) => self.configure(backends),
+            Input::Joined { client, access } => {
+                self.clients.insert(client, Client::new(access));
+            }
+            Input::Client { client, line } => self.client(client, line, false),
+            Input::Left { client } => self.left(client),
+            Input::Link { link, line, about } => self.link(link, line, about.as_ref()),
+            Input::Serves { link, is_up } => self.serves(link, is_up),
+            Input::LinkLost { link, why } => self.lost(link, &why),
+            Input::Wakeup => self.wake(),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        let flights = self.deadlines.first().map(|(at, _)| *at);
+        let held = self.held.iter().map(|held| held.until);
+        let links = self.links.values().filter_map(|link| self.link_wakeup(link));
+        flights.into_iter().chain(held).chain(links).min()
+    }
+
+    /// How many requests of clients' are on their way.
+    pub fn in_flight(&self) -> usize {
+        let is_clients = |flight: &&Flight| matches!(flight.what, What::Client { .. });
+        self.flights.values().filter(is_clients).count()
+    }
+
+    /// The server that a link leads to.
+    pub fn backend_of(&self, link: LinkId) -> Option<&Backend> {
+        let link = self.links.get(&link)?;
+        Some(&self.servers[link.slot].backend)
+    }
+
+    fn wake(&mut self) {
+        self.expire_flights();
+        self.look_after_links();
+        self.resume_held();
+    }
+
+    /// A line of a client's. One that was held is not held again.
+    fn client(&mut self, client: ClientId, line: Vec<u8>, is_late: bool) {
+        if !self.clients.contains_key(&client) {
+            return;
+        }
+        match look(&line) {
+            Some(Message::Request { id, method, params }) => {
+                self.ask(client, Request::new(&id, &method, &params, &line), is_late);
+            }
+            Some(Message::Notification { method }) => self.tell(client, &method, &line),
+            Some(Message::Response { id, .. }) => self.reply(client, id.as_ref(), &line),
+            Some(Message::Batch) => {
+                for element in raw::elements(&line).unwrap_or_default() {
+                    let line = &line[element];
+                    // A batch of batches is nothing, and a stack ends.
+                    if !matches!(look(line), Some(Message::Batch)) {
+                        self.client(client, line.to_vec(), is_late);
+                    }
+                }
+            }
+            Some(Message::Invalid { id }) => {
+                let why = "this is no request: it needs a method, and a text or a number as its id";
+                self.answer(client, &id, answer::invalid(&id, why));
+            }
+            None => {}
+        }
+    }
+
+    /// A line of a server's.
+    fn link(&mut self, link: LinkId, line: Vec<u8>, about: Option<&Id>) {
+        if !self.links.contains_key(&link) {
+            return;
+        }
+        match look(&line) {
+            Some(Message::Request { id, method, params }) => {
+                self.asks(link, id, &method, &params, &line, about);
+            }
+            Some(Message::Notification { method }) => self.told(link, &method, line, about),
+            Some(Message::Response { id: Some(id), is_error }) => {
+                self.answered(link, &id, line, is_error);
+            }
+            Some(Message::Batch) => {
+                for element in raw::elements(&line).unwrap_or_default() {
+                    let line = &line[element];
+                    if !matches!(look(line), Some(Message::Batch)) {
+                        self.link(link, line.to_vec(), about);
+                    }
+                }
+            }
+            Some(Message::Response { .. } | Message::Invalid { .. }) | None => {}
+        }
+    }
+
+    /// Gives a client the answer to its request.
+    fn answer(&mut self, client: ClientId, id: &Id, line: Vec<u8>) {
+        self.effects.push(Effect::ToClient { client, line, about: Some(id.clone()) });
+    }
+
+    fn answer_result(&mut self, client: ClientId, id: &Id, mut result: Value) {
+        if self.clients.get(&client).is_some_and(Client::is_modern) {
+            result["resultType"] = Value::from("complete");
+        }
+        self.answer(client, id, answer::line(id, "result", &result));
+    }
+
+    fn answer_error(&mut self, client: ClientId, id: &Id, code: i32, why: &str) {
+        let error = json!({"code": code, "message": why});
+        self.answer(client, id, answer::line(id, "error", &error));
+    }
+
+    /// Says in a server's place that something did not work: as a tool's result, which the model gets to
+    /// see, or as an error.
+    fn answer_failure(&mut self, client: ClientId, id: &Id, method: &str, reason: &str, why: &str) {
+        if method == "tools/call" {
+            let content = json!([{"type": "text", "text": why}]);
+            self.answer_result(client, id, json!({"content": content, "isError": true}));
+        } else {
+            let data = json!({"reason": reason, "retryable": true});
+            let error = json!({"code": -32603, "message": why, "data": data});
+            self.answer(client, id, answer::line(id, "error", &error));
+        }
+    }
+
+    fn log(&mut self, text: String) {
+        self.effects.push(Effect::Log(text));
+    }
+
+    fn tell_link(&mut self, link: LinkId, line: Vec<u8>) {
+        self.effects.push(Effect::ToLink { link, line });
+    }
+
+    /// Sends a request of the hub's own.
+    fn request(&mut self, link: LinkId, method: &str, params: &[u8], what: What) -> u64 {
+        let number = self.number();
+        let line = answer::request(&format!("g{number}"), method, Some(params));
+        self.flights.insert(number, Flight { link, what });
+        self.tell_link(link, line);
+        number
+    }
+
+    fn number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    /// Takes up the questions whose time has come: the servers are up, or it was long enough.
+    fn resume_held(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        for Held { client, line, until } in held {
+            if until <= self.now || self.is_settled(client) {
+                self.client(client, line, true);
+            } else {
+                self.held.push_back(Held { client, line, until });
+            }
+        }
+    }
+
+    fn hold(&mut self, client: ClientId, line: Vec<u8>, wait: Duration) {
+        let until = self.now + wait;
+        self.held.push_back(Held { client, line, until });
+    }
+
+    /// The servers that a client may use.
+    fn slots_of(&self, client: ClientId) -> Vec<usize> {
+        let Some(client) = self.clients.get(&client) else { return Vec::new() };
+        let may_use = |(_, server): &(usize, &Server)| {
+            !server.is_gone && client.access.has_server(&server.backend.name)
+        };
+        self.servers.iter().enumerate().filter(may_use).map(|(slot, _)| slot).collect()
+    }
+
+    /// The links that a client uses now.
+    fn links_of(&self, client: ClientId) -> Vec<LinkId> {
+        let slots = self.slots_of(client);
+        slots.into_iter().filter_map(|slot| self.current_link(client, slot)).collect()
+    }
+
+    /// Whether none of a client's servers is still being asked what it has.
+    fn is_settled(&self, client: ClientId) -> bool {
+        self.links_of(client).iter().all(|link| {
+            self.links.get(link).is_none_or(|link| match &link.stage {
+                Stage::Fresh | Stage::Opening => false,
+                Stage::Open => link.reading.is_empty(),
+                Stage::Failed(_) => true,
+            })
+        })
+    }
+
+    /// Clients that use a link.
+    fn users_of(&self, link: LinkId) -> BTreeSet<ClientId> {
+        let Some(its) = self.links.get(&link) else { return BTreeSet::new() };
+        let uses = |client: &ClientId| self.current_link(*client, its.slot) == Some(link);
+        match its.owner {
+            Some(owner) => BTreeSet::from([owner]),
+            None => self.clients.keys().copied().filter(uses).collect(),
+        }
+    }
+}
+
+/// The line with parts replaced, all in one go. They do not overlap.
+fn edit(line: &[u8], mut edits: Vec<(Range<usize>, Vec<u8>)>) -> Vec<u8> {
+    edits.sort_by_key(|(part, _)| part.start);
+    let more: usize = edits.iter().map(|(_, by)| by.len()).sum();
+    let mut edited = Vec::with_capacity(line.len() + more);
+    let mut at = 0;
+    for (part, by) in edits {
+        edited.extend_from_slice(&line[at..part.start]);
+        edited.extend_from_slice(&by);
+        at = part.end;
+    }
+    edited.extend_from_slice(&line[at..]);
+    edited
+}
+
+/// Where a part of a line stands in it.
+fn place(line: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr() as usize - line.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Where the value of a member of the message itself stands.
+fn member(line: &[u8], key: &str) -> Option<Range<usize>> {
+    raw::get(line, &[key]).map(|value| place(line, value))
+}
+
+/// The number in an id of ours, such as `"g12"`.
+fn number_in(id: &[u8], letter: u8) -> Option<u64> {
+    let inside = id.strip_prefix(b"\"")?.strip_suffix(b"\"")?.strip_prefix(&[letter])?;
+    std::str::from_utf8(inside).ok()?.parse().ok()
+}
+
+fn own_id(letter: char, number: u64) -> Vec<u8> {
+    format!("\"{letter}{number}\"").into_bytes()
+}

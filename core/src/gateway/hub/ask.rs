@@ -1,0 +1,407 @@
+//! What clients ask, and which server it is for.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::ClientId;
+use super::super::LinkId;
+use super::super::catalog;
+use super::link::Stage;
+use super::session::Filter;
+use super::tell::LEVELS;
+use super::{Flight, Hub, What, edit, member, own_id, place, raw};
+use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
+use crate::mcp::envelope::{Id, Params, param};
+use crate::mcp::{Era, Kind, answer};
+
+/// A request of a client's on its way.
+pub(super) struct Request<'a> {
+    pub(super) id: &'a Id,
+    pub(super) method: &'a str,
+    pub(super) params: &'a Params,
+    pub(super) line: &'a [u8],
+    /// What is different in it for the server.
+    pub(super) edits: Vec<(Range<usize>, Vec<u8>)>,
+    /// The resource that it is about.
+    pub(super) uri: Option<String>,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(id: &'a Id, method: &'a str, params: &'a Params, line: &'a [u8]) -> Self {
+        Self { id, method, params, line, edits: Vec::new(), uri: None }
+    }
+
+    /// The same with something else in a place of it.
+    fn with(mut self, part: Option<Range<usize>>, by: &str) -> Self {
+        self.edits.extend(part.map(|part| (part, quoted(by))));
+        self
+    }
+}
+
+impl Hub {
+    /// A request of a client's. One that was held is not held again.
+    pub(super) fn ask(&mut self, client: ClientId, request: Request<'_>, is_late: bool) {
+        let Request { id, method, params, line, .. } = request;
+        let Some(its) = self.clients.get(&client) else { return };
+        if its.flights.contains_key(id) || its.listens.contains_key(id) {
+            // Two requests with one id cannot be answered apart: the first one is.
+            return;
+        }
+        if its.flights.len() >= CLIENT_FLIGHTS_MAX {
+            let why =
+                "too many requests have no answer yet; nothing was done; wait for some of them";
+            return self.answer_failure(client, id, method, "too_many_requests", why);
+        }
+        if !self.note_era(client, id, params, line) {
+            return;
+        }
+        let request = Request::new(id, method, params, line);
+        match method {
+            "initialize" => self.initialize(client, id, line, is_late),
+            "server/discover" => self.discover(client, id, line, is_late),
+            "ping" => self.answer(client, id, answer::pong(id)),
+            "logging/setLevel" => self.level(client, id, line),
+            "tools/call" => self.call(client, request, is_late),
+            "prompts/get" => {
+                let name = params.name.clone().and_then(|name| raw::text(&line[name]));
+                match name.and_then(|name| self.route(client, Kind::Prompts, &name)) {
+                    Some((slot, own)) => {
+                        self.pass(client, slot, request.with(params.name.clone(), &own));
+                    }
+                    None => self.unknown(client, id, line, "name", "prompt"),
+                }
+            }
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                self.resource(client, request);
+            }
+            "completion/complete" => self.complete(client, request),
+            "subscriptions/listen" => self.listen(client, id, line),
+            _ => match Kind::of_method(method) {
+                Some(kind) => self.list(client, id, kind, line, is_late),
+                // A method that we do not know: only one server can mean it.
+                None => match self.slots_of(client)[..] {
+                    [slot] => self.pass(client, slot, request),
+                    _ => self.answer_error(client, id, -32601, "method not found"),
+                },
+            },
+        }
+    }
+
+    /// Which of a client's servers has this, and what it calls it.
+    fn route(&self, client: ClientId, kind: Kind, name: &str) -> Option<(usize, String)> {
+        let access = &self.clients.get(&client)?.access;
+        let may_use = |slot: usize| {
+            let server = &self.servers[slot];
+            !server.is_gone
+                && access.has_server(&server.backend.name)
+                && (kind != Kind::Tools || access.has_tool(name))
+        };
+        if let Some((slot, own)) = self.routes.get(&(kind, name.to_owned()))
+            && may_use(*slot)
+        {
+            return Some((*slot, own.clone()));
+        }
+        // Not in any list: but it may be of a server that has not said yet what it has.
+        let of = |slot: usize| {
+            let own = catalog::own(&self.servers[slot].backend, name)?;
+            let is_open = |link: LinkId| {
+                self.links.get(&link).is_some_and(|link| link.lists.contains_key(&kind))
+            };
+            let is_known = self.current_link(client, slot).is_some_and(is_open);
+            (may_use(slot) && !is_known).then(|| (slot, own.to_owned()))
+        };
+        (0..self.servers.len()).find_map(of)
+    }
+
+    pub(super) fn call(&mut self, client: ClientId, request: Request<'_>, is_late: bool) {
+        let Request { id, params, line, .. } = request;
+        let Some(name) = params.name.clone().and_then(|name| raw::text(&line[name])) else {
+            return self.answer_error(client, id, -32602, "`name` is missing: the tool to call");
+        };
+        let request = Request::new(id, "tools/call", params, line);
+        if let Some(own) = self.own_tool(&name) {
+            return self.call_own(client, own, request, is_late);
+        }
+        match self.route(client, Kind::Tools, &name) {
+            Some((slot, own)) => self.pass(client, slot, request.with(params.name.clone(), &own)),
+            None => self.unknown(client, id, line, "name", "tool"),
+        }
+    }
+
+    /// Nobody has what was asked for.
+    fn unknown(&mut self, client: ClientId, id: &Id, line: &[u8], key: &str, what: &str) {
+        let name = param(line, &[key]).and_then(raw::text).unwrap_or_default();
+        let why = format!("no server has the {what} `{name}`");
+        self.answer_error(client, id, -32602, &why);
+    }
+
+    fn resource(&mut self, client: ClientId, mut request: Request<'_>) {
+        let (id, method) = (request.id, request.method);
+        let uri = param(request.line, &["uri"]).and_then(raw::text).unwrap_or_default();
+        let Some(slot) = self.slot_of_uri(client, &uri) else {
+            let why = format!("no server has the resource `{uri}`");
+            let is_modern = self.clients.get(&client).is_some_and(|client| client.is_modern());
+            let code = if is_modern { -32602 } else { -32002 };
+            let error = json!({"code": code, "message": why, "data": {"uri": uri}});
+            return self.answer(client, id, answer::line(id, "error", &error));
+        };
+        if method == "resources/unsubscribe" {
+            if let Some(its) = self.clients.get_mut(&client) {
+                its.subscribed.remove(&uri);
+            }
+            let others = self.current_link(client, slot).is_some_and(|link| {
+                self.users_of(link).iter().any(|user| {
+                    self.clients.get(user).is_some_and(|user| user.uris().any(|its| *its == uri))
+                })
+            });
+            if others {
+                return self.answer_result(client, id, json!({}));
+            }
+        }
+        let count = self.clients.get(&client).map_or(0, |client| client.subscribed.len());
+        if method == "resources/subscribe" && count >= CLIENT_SUBSCRIPTIONS_MAX {
+            let why =
+                format!("no more than {CLIENT_SUBSCRIPTIONS_MAX} resources can be subscribed to");
+            return self.answer_error(client, id, -32603, &why);
+        }
+        request.uri = Some(uri);
+        self.pass(client, slot, request);
+    }
+
+    /// The server that a resource is of: by its list, by its templates, or because no other has any.
+    pub(super) fn slot_of_uri(&self, client: ClientId, uri: &str) -> Option<usize> {
+        let slots = self.slots_of(client);
+        let has = |slot: &&usize, kind: Kind, fits: &dyn Fn(&str) -> bool| {
+            self.entries_of(client, **slot, kind).iter().any(|entry| fits(&entry.own))
+        };
+        let exact = slots.iter().find(|slot| has(slot, Kind::Resources, &|own| own == uri));
+        let template = || {
+            let fits = |template: &str| catalog::is_of_template(template, uri);
+            slots.iter().find(|slot| has(slot, Kind::Templates, &fits))
+        };
+        let only = || {
+            let offers = |slot: &&usize| {
+                self.current_link(client, **slot).and_then(|link| self.links.get(&link)).is_none_or(
+                    |link| link.stage != Stage::Open || link.capabilities["resources"].is_object(),
+                )
+            };
+            let mut those = slots.iter().filter(offers);
+            those.next().filter(|_| those.next().is_none())
+        };
+        exact.or_else(template).or_else(only).copied()
+    }
+
+    fn complete(&mut self, client: ClientId, request: Request<'_>) {
+        let line = request.line;
+        let name = param(line, &["ref", "name"]);
+        let uri = param(line, &["ref", "uri"]).and_then(raw::text);
+        let found = match (name.and_then(raw::text), uri) {
+            (Some(own), _) => self.route(client, Kind::Prompts, &own),
+            (None, Some(uri)) => {
+                let is_it = |slot: &usize| {
+                    let entries = self.entries_of(client, *slot, Kind::Templates);
+                    entries.iter().any(|entry| entry.own == uri)
+                };
+                let slot = self.slots_of(client).into_iter().find(is_it);
+                slot.or_else(|| self.slot_of_uri(client, &uri)).map(|slot| (slot, String::new()))
+            }
+            (None, None) => None,
+        };
+        match found {
+            Some((slot, own)) => {
+                let part = name.map(|name| place(line, name));
+                self.pass(client, slot, request.with(part, &own));
+            }
+            None => self.answer_error(client, request.id, -32602, "no server has what `ref` names"),
+        }
+    }
+
+    /// Passes a request on to a server, as soon as there is a session with it.
+    fn pass(&mut self, client: ClientId, slot: usize, request: Request<'_>) {
+        let name = self.servers[slot].backend.name.clone();
+        let Request { id, method, line, .. } = &request;
+        let link = match self.link_for(client, slot) {
+            Ok(link) => link,
+            Err(why) => {
+                let why = format!("nothing was done, the server `{name}` cannot be used: {why}");
+                return self.answer_failure(client, id, method, "server_down", &why);
+            }
+        };
+        self.retry(link);
+        let Some(its) = self.links.get_mut(&link) else { return };
+        its.used_at = self.now;
+        match &its.stage {
+            Stage::Open => {}
+            Stage::Failed(why) => {
+                let why = format!("nothing was done, the server `{name}` is not running: {why}");
+                return self.answer_failure(client, id, method, "server_down", &why);
+            }
+            Stage::Fresh | Stage::Opening => {
+                if its.waiting.len() < self.servers[slot].backend.in_flight_max {
+                    its.waiting.push_back((client, line.to_vec()));
+                    return;
+                }
+            }
+        }
+        if let Some((reason, why)) = self.why_not(link) {
+            return self.answer_failure(client, id, method, reason, &why);
+        }
+        let timeout = self.servers[slot].backend.call_timeout;
+        self.send(client, link, request, timeout);
+    }
+
+    /// Sends a client's request over a link, under an id of ours.
+    pub(super) fn send(
+        &mut self,
+        client: ClientId,
+        link: LinkId,
+        request: Request<'_>,
+        timeout: Option<Duration>,
+    ) {
+        let Request { id, method, params, line, mut edits, uri } = request;
+        let Some(id_part) = member(line, "id") else { return };
+        let number = self.number();
+        let token = params.progress_token.clone();
+        let own_token = token.clone().map(|part| line[part].to_vec());
+        edits.push((id_part, own_id('g', number)));
+        edits.extend(token.map(|part| (part, own_id('g', number))));
+        let line = edit(line, edits);
+        if let Some(its) = self.clients.get_mut(&client) {
+            its.flights.insert(id.clone(), number);
+        }
+        let (id, method) = (id.clone(), method.to_owned());
+        let what = What::Client { client, id, method, token: own_token, uri };
+        self.flights.insert(number, Flight { link, what });
+        if let Some(timeout) = timeout {
+            self.deadlines.insert((self.now + timeout, number));
+        }
+        if let Some(its) = self.links.get_mut(&link) {
+            its.in_flight += 1;
+        }
+        self.tell_link(link, line);
+    }
+
+    /// Answers a request that has waited in vain.
+    pub(super) fn fail_line(&mut self, client: ClientId, line: &[u8], why: &str) {
+        if let Some(crate::mcp::envelope::Message::Request { id, method, .. }) =
+            crate::mcp::envelope::look(line)
+        {
+            self.answer_failure(client, &id, &method, "server_down", why);
+        }
+    }
+
+    fn level(&mut self, client: ClientId, id: &Id, line: &[u8]) {
+        let level = param(line, &["level"]).and_then(raw::text);
+        let place = LEVELS.iter().position(|name| level.as_deref() == Some(*name));
+        let Some(place) = place else {
+            let why = format!("`level` must be one of {}", LEVELS.join(", "));
+            return self.answer_error(client, id, -32602, &why);
+        };
+        if let Some(its) = self.clients.get_mut(&client) {
+            its.level = Some(place);
+        }
+        for link in self.links_of(client) {
+            self.set_level(link);
+        }
+        self.answer_result(client, id, json!({}));
+    }
+
+    /// A client of the newer protocol wants to hear what changes.
+    fn listen(&mut self, client: ClientId, id: &Id, line: &[u8]) {
+        let asked: Value = param(line, &["notifications"])
+            .and_then(|raw| serde_json::from_slice(raw).ok())
+            .unwrap_or(Value::Null);
+        let lists = [Kind::Tools, Kind::Prompts, Kind::Resources].map(Kind::filter);
+        let uris = asked["resourceSubscriptions"].as_array();
+        let filter = Filter {
+            lists: lists.into_iter().filter(|name| asked[*name] == true).collect(),
+            uris: uris
+                .into_iter()
+                .flatten()
+                .filter_map(|uri| uri.as_str().map(str::to_owned))
+                .collect(),
+        };
+        let Some(its) = self.clients.get_mut(&client) else { return };
+        if its.listens.len() >= CLIENT_LISTENS_MAX || filter.uris.len() > CLIENT_SUBSCRIPTIONS_MAX {
+            let why = format!(
+                "no more than {CLIENT_LISTENS_MAX} streams and {CLIENT_SUBSCRIPTIONS_MAX} resources"
+            );
+            return self.answer_error(client, id, -32603, &why);
+        }
+        its.listens.insert(id.clone(), filter);
+        self.use_servers(client);
+        let granted = if asked.is_object() { asked } else { json!({}) };
+        let more = format!(r#","notifications":{granted}"#);
+        let line = to_listener("notifications/subscriptions/acknowledged", id, more.as_bytes());
+        self.answer(client, id, line);
+        for link in self.links_of(client) {
+            self.sync_subscriptions(link);
+        }
+    }
+
+    /// Tells a server which resources are wanted, where that has changed.
+    pub(super) fn sync_subscriptions(&mut self, link: LinkId) {
+        let Some(its) = self.links.get(&link) else { return };
+        if its.stage != Stage::Open {
+            return;
+        }
+        let (slot, is_modern) = (its.slot, its.era == Era::Modern);
+        let mut wanted = std::collections::BTreeSet::new();
+        for user in self.users_of(link) {
+            let Some(client) = self.clients.get(&user) else { continue };
+            for uri in client.uris() {
+                if self.slot_of_uri(user, uri) == Some(slot) {
+                    wanted.insert(uri.clone());
+                }
+            }
+        }
+        let Some(its) = self.links.get_mut(&link) else { return };
+        let known = std::mem::replace(&mut its.subscribed, wanted.clone());
+        if is_modern {
+            if known == wanted && its.listens.is_some() {
+                return;
+            }
+            let old = its.listens.take();
+            let meta = String::from_utf8_lossy(&its.meta).into_owned();
+            let uris: Vec<&String> = wanted.iter().collect();
+            let filter = json!({
+                "toolsListChanged": true,
+                "promptsListChanged": true,
+                "resourcesListChanged": true,
+                "resourceSubscriptions": uris,
+            });
+            let params = format!(r#"{{"_meta":{meta},"notifications":{filter}}}"#);
+            if let Some(old) = old {
+                self.withdraw(old, "other resources are wanted");
+            }
+            let number =
+                self.request(link, "subscriptions/listen", params.as_bytes(), What::Listens);
+            if let Some(its) = self.links.get_mut(&link) {
+                its.listens = Some(number);
+            }
+            return;
+        }
+        let has_subscribe = its.capabilities["resources"]["subscribe"] == true;
+        for (method, uris) in [
+            ("resources/subscribe", wanted.difference(&known)),
+            ("resources/unsubscribe", known.difference(&wanted)),
+        ] {
+            for uri in uris.filter(|_| has_subscribe) {
+                let params = json!({"uri": uri}).to_string();
+                self.request(link, method, params.as_bytes(), What::Ignored);
+            }
+        }
+    }
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    Value::from(text).to_string().into_bytes()
+}
+
+/// A notification for one listener, with more of its parameters.
+pub(super) fn to_listener(method: &str, id: &Id, more: &[u8]) -> Vec<u8> {
+    let meta = br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"#;
+    answer::notification(method, Some(&[meta, id.raw(), b"}", more, b"}"].concat()))
+}

@@ -1,0 +1,262 @@
+//! What servers say: answers, questions, notifications.
+
+use serde_json::json;
+
+use super::super::{ClientId, Effect, LinkId};
+use super::ask::to_listener;
+use super::session::Client;
+use super::tell::LEVELS;
+use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place, raw};
+use crate::limits::ASKED_MAX;
+use crate::mcp::envelope::{Id, Params, param, with_id};
+use crate::mcp::{Kind, answer};
+
+impl Hub {
+    /// The answer to a request of ours.
+    pub(super) fn answered(&mut self, link: LinkId, id: &Id, line: Vec<u8>, is_error: bool) {
+        let Some(number) = number_in(id.raw(), b'g') else { return };
+        // Twice, or over another link, or not wanted any more: nobody waits for it.
+        if self.flights.get(&number).is_none_or(|flight| flight.link != link) {
+            return;
+        }
+        let Some(Flight { what, .. }) = self.flights.remove(&number) else { return };
+        match what {
+            What::Client { client, id, method, uri, .. } => {
+                if let Some(its) = self.links.get_mut(&link) {
+                    its.in_flight = its.in_flight.saturating_sub(1);
+                }
+                self.was_in_time(link);
+                if let Some(its) = self.clients.get_mut(&client) {
+                    its.flights.remove(&id);
+                    if let Some(uri) = uri
+                        && !is_error
+                        && method == "resources/subscribe"
+                    {
+                        its.subscribed.insert(uri.clone());
+                        if let Some(link) = self.links.get_mut(&link) {
+                            link.subscribed.insert(uri);
+                        }
+                    }
+                }
+                if let Some(line) = with_id(&line, id.raw()) {
+                    self.answer(client, &id, line);
+                }
+            }
+            What::Opens => self.opens(link, &line, is_error),
+            What::Page(kind) => self.page(link, kind, &line, is_error),
+            What::Listens => {
+                if let Some(its) = self.links.get_mut(&link) {
+                    its.listens.take_if(|listens| *listens == number);
+                }
+            }
+            What::Ignored => {}
+        }
+    }
+
+    /// Whose request a server speaks of: as the way that it came says, or the newest that it has.
+    fn whose(&self, link: LinkId, about: Option<&Id>) -> Option<(ClientId, Id)> {
+        let of = |flight: &Flight| match &flight.what {
+            What::Client { client, id, .. } if flight.link == link => Some((*client, id.clone())),
+            _ => None,
+        };
+        match about.and_then(|about| number_in(about.raw(), b'g')) {
+            Some(number) => of(self.flights.get(&number)?),
+            None => self.flights.values().rev().find_map(of),
+        }
+    }
+
+    /// A question of a server's: one of the clients has to answer it.
+    pub(super) fn asks(
+        &mut self,
+        link: LinkId,
+        theirs: Id,
+        method: &str,
+        params: &Params,
+        line: &[u8],
+        about: Option<&Id>,
+    ) {
+        if method == "ping" {
+            return self.tell_link(link, answer::pong(&theirs));
+        }
+        let capability = match method {
+            "sampling/createMessage" => "sampling",
+            "elicitation/create" => "elicitation",
+            "roots/list" => "roots",
+            _ => "",
+        };
+        let can = |client: &ClientId| {
+            self.clients.get(client).is_some_and(|client| {
+                !client.is_modern()
+                    && client.is_open
+                    && (capability.is_empty() || client.capabilities[capability].is_object())
+            })
+        };
+        let whose = self.whose(link, about).filter(|(client, _)| can(client));
+        let chosen = match whose {
+            Some((client, id)) => Some((client, Some(id))),
+            None => self.users_of(link).into_iter().find(can).map(|client| (client, None)),
+        };
+        let number = self.number();
+        let id_part = member(line, "id");
+        let (Some((client, about)), Some(id_part), true) =
+            (chosen, id_part, self.asked.len() < ASKED_MAX)
+        else {
+            let why = format!("no client of the gateway can answer `{method}`");
+            let error = json!({"code": -32601, "message": why});
+            return self.tell_link(link, answer::line(&theirs, "error", &error));
+        };
+        let mut edits = vec![(id_part, own_id('s', number))];
+        let token = params.progress_token.clone();
+        let own_token = token.clone().map(|part| line[part].to_vec());
+        edits.extend(token.map(|part| (part, own_id('s', number))));
+        let line = edit(line, edits);
+        let asked = Asked { link, theirs, token: own_token, client, about: about.clone() };
+        self.asked.insert(number, asked);
+        self.effects.push(Effect::ToClient { client, line, about });
+    }
+
+    /// A notification of a server's.
+    pub(super) fn told(&mut self, link: LinkId, method: &str, line: Vec<u8>, about: Option<&Id>) {
+        let lists = [Kind::Tools, Kind::Prompts, Kind::Resources];
+        if let Some(kind) = lists.into_iter().find(|kind| kind.notification() == method) {
+            self.read_list(link, kind);
+            if kind == Kind::Resources {
+                self.read_list(link, Kind::Templates);
+            }
+            return;
+        }
+        match method {
+            "notifications/progress" => self.progress(link, &line),
+            "notifications/message" => self.message(link, &line, about),
+            "notifications/resources/updated" => self.updated(link, &line),
+            "notifications/cancelled" => self.takes_back(link, &line),
+            "notifications/subscriptions/acknowledged" => {}
+            _ => match self.whose(link, about).filter(|_| about.is_some()) {
+                Some((client, about)) => self.tell_client(client, line, Some(about)),
+                None => {
+                    for client in self.users_of(link) {
+                        if self.clients.get(&client).is_some_and(|client| !client.is_modern()) {
+                            self.tell_client(client, line.clone(), None);
+                        }
+                    }
+                }
+            },
+        }
+    }
+
+    fn tell_client(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
+        self.effects.push(Effect::ToClient { client, line, about });
+    }
+
+    fn progress(&mut self, link: LinkId, line: &[u8]) {
+        let Some(token) = param(line, &["progressToken"]) else { return };
+        let flight = number_in(token, b'g').and_then(|number| self.flights.get(&number));
+        if let Some(Flight { link: over, what, .. }) = flight
+            && *over == link
+            && let What::Client { client, id, token: Some(theirs), .. } = what
+        {
+            let edited = edit(line, vec![(place(line, token), theirs.clone())]);
+            let (client, about) = (*client, Some(id.clone()));
+            self.tell_client(client, edited, about);
+        }
+    }
+
+    /// An entry of a server's log.
+    fn message(&mut self, link: LinkId, line: &[u8], about: Option<&Id>) {
+        let level = param(line, &["level"]).and_then(raw::text);
+        let level = LEVELS.iter().position(|name| level.as_deref() == Some(*name));
+        let wants =
+            |client: &Client| client.level.is_none_or(|least| level.is_none_or(|l| l >= least));
+        let whose = self.whose(link, about);
+        if let Some((client, id)) = whose.clone().filter(|_| about.is_some()) {
+            if self.clients.get(&client).is_some_and(wants) {
+                self.tell_client(client, line.to_vec(), Some(id));
+            }
+            return;
+        }
+        for client in self.users_of(link) {
+            let Some(its) = self.clients.get(&client) else { continue };
+            let own = whose.clone().filter(|(whose, _)| *whose == client).map(|(_, id)| id);
+            // Without a session nothing comes but what belongs to a request.
+            if its.is_open && wants(its) && (!its.is_modern() || own.is_some()) {
+                self.tell_client(client, line.to_vec(), own);
+            }
+        }
+    }
+
+    /// A resource has changed.
+    fn updated(&mut self, link: LinkId, line: &[u8]) {
+        let Some(uri) = param(line, &["uri"]).and_then(raw::text) else { return };
+        // Over the newer protocol it carries our own listener: what else it says is passed on.
+        let params = raw::get(line, &["params"]).unwrap_or(b"{}");
+        let mut more = Vec::new();
+        for member in raw::members(params).unwrap_or_default() {
+            if &params[member.key.clone()] != br#""_meta""# {
+                more.push(b',');
+                more.extend_from_slice(&params[member.key]);
+                more.push(b':');
+                more.extend_from_slice(&params[member.value]);
+            }
+        }
+        let method = "notifications/resources/updated";
+        for client in self.users_of(link) {
+            let Some(its) = self.clients.get(&client) else { continue };
+            let listens = its.listens.iter().filter(|(_, filter)| filter.uris.contains(&uri));
+            let listens: Vec<Id> = listens.map(|(id, _)| id.clone()).collect();
+            if its.subscribed.contains(&uri) {
+                let bare = [b"{", more.get(1..).unwrap_or_default(), b"}"].concat();
+                self.tell_client(client, answer::notification(method, Some(&bare)), None);
+            }
+            for id in listens {
+                self.tell_client(client, to_listener(method, &id, &more), Some(id));
+            }
+        }
+    }
+
+    /// A server does not want the answer to its question any more.
+    fn takes_back(&mut self, link: LinkId, line: &[u8]) {
+        let Some(part) = param(line, &["requestId"]) else { return };
+        let theirs = Id::new(part);
+        let is_it = |asked: &Asked| asked.link == link && asked.theirs == theirs;
+        let number = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
+        if let Some(number) = number
+            && let Some(asked) = self.asked.remove(&number)
+        {
+            let edited = edit(line, vec![(place(line, part), own_id('s', number))]);
+            self.tell_client(asked.client, edited, asked.about);
+        }
+    }
+
+    /// Answers what has taken too long.
+    pub(super) fn expire_flights(&mut self) {
+        while let Some((until, number)) = self.deadlines.first().copied() {
+            if until > self.now {
+                return;
+            }
+            self.deadlines.pop_first();
+            if let Some(Flight { link, what: What::Opens }) = self.flights.get(&number) {
+                self.opens_late(*link, number);
+                continue;
+            }
+            let Some(Flight { link, what: What::Client { client, id, method, .. }, .. }) =
+                self.flights.get(&number)
+            else {
+                continue;
+            };
+            let (link, client, id, method) = (*link, *client, id.clone(), method.clone());
+            let name = match self.links.get(&link) {
+                Some(its) => self.servers[its.slot].backend.name.clone(),
+                None => String::new(),
+            };
+            self.withdraw(number, "it took too long");
+            if let Some(its) = self.clients.get_mut(&client) {
+                its.flights.remove(&id);
+            }
+            let why = format!(
+                "the server `{name}` has not answered in time (`call_timeout`); its outcome is unknown"
+            );
+            self.answer_failure(client, &id, &method, "timed_out", &why);
+            self.was_late(link);
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! Links to servers: when they are opened, what is asked of them first, when they are given up.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Value, json};
+
+use super::super::backend::{Backend, Share, Target};
+use super::super::catalog::Entry;
+use super::super::{ClientId, Effect, LinkId};
+use super::session::{NEWEST_LEGACY, generic_meta};
+use super::{Flight, Hub, What};
+use crate::limits::{HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY};
+use crate::mcp::{Era, Kind, answer, json as raw};
+use crate::time::Time;
+
+/// A server, and its links.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) backend: Backend,
+    /// It is in the configuration no more.
+    pub(super) is_gone: bool,
+    /// A link that nobody has spoken over yet.
+    fresh: Option<LinkId>,
+    /// The links that all share, for each era.
+    legacy: Option<LinkId>,
+    modern: Option<LinkId>,
+    /// It was asked for the modern era, and does not know it.
+    is_legacy_only: bool,
+    /// What it had when somebody last looked.
+    pub(super) known: BTreeMap<Kind, Vec<Entry>>,
+}
+
+/// A conversation with a server.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) slot: usize,
+    pub(super) era: Era,
+    /// Whose it is; everybody's where it is nobody's.
+    pub(super) owner: Option<ClientId>,
+    pub(super) stage: Stage,
+    pub(super) capabilities: Value,
+    pub(super) instructions: Option<String>,
+    pub(super) lists: BTreeMap<Kind, Vec<Entry>>,
+    /// Lists that are being asked for, page by page.
+    pub(super) reading: BTreeMap<Kind, Reading>,
+    /// What our own tools are called there.
+    pub(super) own_tools: BTreeMap<&'static str, String>,
+    /// Requests of clients' that wait until it is open.
+    pub(super) waiting: VecDeque<(ClientId, Vec<u8>)>,
+    pub(super) in_flight: usize,
+    /// Calls in a row that were not answered in time.
+    pub(super) late: u32,
+    /// Until then calls are answered at once.
+    pub(super) closed_until: Option<Time>,
+    retry_at: Option<Time>,
+    /// Why it failed, as it was last said.
+    stage_told: Option<String>,
+    /// The level of its log that was asked for.
+    pub(super) level: Option<usize>,
+    pub(super) subscribed: BTreeSet<String>,
+    /// The number of our request that listens.
+    pub(super) listens: Option<u64>,
+    /// The `_meta` of our own requests, raw; only the modern era has one.
+    pub(super) meta: Vec<u8>,
+    /// The parameters of `initialize`, raw.
+    opening: Vec<u8>,
+    pub(super) used_at: Time,
+    pub(super) is_up: bool,
+}
+
+/// How far a link is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Fresh,
+    Opening,
+    Open,
+    Failed(String),
+}
+
+/// A list that comes page by page.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    pub(super) entries: Vec<Entry>,
+    pub(super) pages: usize,
+    /// It has changed meanwhile.
+    pub(super) again: bool,
+}
+
+impl Hub {
+    /// The servers are these now.
+    pub(super) fn configure(&mut self, backends: Vec<Backend>) {
+        for slot in 0..self.servers.len() {
+            let server = &self.servers[slot];
+            let new = backends.iter().find(|backend| backend.name == server.backend.name);
+            match new {
+                _ if server.is_gone => {}
+                Some(new) if *new == server.backend => {}
+                Some(_) => self.remove(slot, "its configuration has changed"),
+                None => self.remove(slot, "it was taken out of the configuration"),
+            }
+        }
+        for backend in backends {
+            let is_there = |its: &Server| !its.is_gone && its.backend.name == backend.name;
+            if self.servers.iter().any(is_there) {
+                continue;
+            }
+            let is_shared = backend.share == Share::All;
+            self.servers.push(Server {
+                backend,
+                is_gone: false,
+                fresh: None,
+                legacy: None,
+                modern: None,
+                is_legacy_only: false,
+                known: BTreeMap::new(),
+            });
+            let slot = self.servers.len() - 1;
+            if is_shared {
+                let link = self.open(slot, None, "");
+                self.servers[slot].fresh = Some(link);
+            }
+            // Clients that are there already use it from now on.
+            for client in self.clients.keys().copied().collect::<Vec<_>>() {
+                if self.clients.get(&client).is_some_and(|client| client.era != Era::Unknown) {
+                    self.use_servers(client);
+                }
+            }
+        }
+        self.make_routes();
+        self.resume_held();
+    }
+
+    /// A server is not there any more: neither are its links, and what was asked of it is not answered.
+    fn remove(&mut self, slot: usize, why: &str) {
+        self.servers[slot].is_gone = true;
+        let links: Vec<LinkId> =
+            self.links.iter().filter(|(_, link)| link.slot == slot).map(|(id, _)| *id).collect();
+        for link in links {
+            self.close(link, why);
+        }
+        for kind in Kind::ALL {
+            self.tell_list_changed(kind, slot);
+        }
+    }
+
+    /// Ends a link; whoever waits for something over it is told.
+    pub(super) fn close(&mut self, link: LinkId, why: &str) {
+        self.fail_flights(link, why);
+        let Some(its) = self.links.remove(&link) else { return };
+        let server = &mut self.servers[its.slot];
+        for place in [&mut server.fresh, &mut server.legacy, &mut server.modern] {
+            place.take_if(|there| *there == link);
+        }
+        if let Some(owner) = its.owner.and_then(|owner| self.clients.get_mut(&owner)) {
+            owner.links.remove(&its.slot);
+        }
+        let name = self.servers[its.slot].backend.name.clone();
+        for (client, line) in its.waiting {
+            self.fail_line(client, &line, &format!("the server `{name}` is not there: {why}"));
+        }
+        self.asked.retain(|_, asked| asked.link != link);
+        self.effects.push(Effect::Close { link });
+    }
+
+    fn open(&mut self, slot: usize, owner: Option<ClientId>, suffix: &str) -> LinkId {
+        let link = LinkId(self.next_link);
+        self.next_link += 1;
+        let backend = self.servers[slot].backend.name.clone();
+        self.links.insert(
+            link,
+            Link {
+                slot,
+                era: Era::Unknown,
+                owner,
+                stage: Stage::Fresh,
+                capabilities: Value::Null,
+                instructions: None,
+                lists: BTreeMap::new(),
+                reading: BTreeMap::new(),
+                own_tools: BTreeMap::new(),
+                waiting: VecDeque::new(),
+                in_flight: 0,
+                late: 0,
+                closed_until: None,
+                retry_at: None,
+                stage_told: None,
+                level: None,
+                subscribed: BTreeSet::new(),
+                listens: None,
+                meta: Vec::new(),
+                opening: Vec::new(),
+                used_at: self.now,
+                is_up: true,
+            },
+        );
+        self.effects.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
+        link
+    }
+
+    /// The link that a client has to a server, if there is one.
+    pub(super) fn current_link(&self, client: ClientId, slot: usize) -> Option<LinkId> {
+        let its = self.clients.get(&client)?;
+        let server = &self.servers[slot];
+        match server.backend.share {
+            Share::PerClient { .. } => its.links.get(&slot).copied(),
+            Share::All if its.is_modern() && !server.is_legacy_only => server.modern,
+            Share::All => server.legacy,
+        }
+    }
+
+    /// Opens all that a client needs.
+    pub(super) fn use_servers(&mut self, client: ClientId) {
+        for slot in self.slots_of(client) {
+            // Why not is said when it is used.
+            self.link_for(client, slot).ok();
+        }
+    }
+
+    /// The link over which a client speaks to a server; opens it where there is none.
+    pub(super) fn link_for(&mut self, client: ClientId, slot: usize) -> Result<LinkId, String> {
+        if let Some(link) = self.current_link(client, slot) {
+            return Ok(link);
+        }
+        let Some(its) = self.clients.get(&client) else { return Err("nobody asks".to_owned()) };
+        let is_modern = its.is_modern() && !self.servers[slot].is_legacy_only;
+        let link = match self.servers[slot].backend.share {
+            Share::PerClient { instances_max, .. } => {
+                let count = self.links.values().filter(|link| link.slot == slot).count();
+                if count >= instances_max {
+                    return Err(format!(
+                        "it already runs {count} times, as often as `instances_max` allows; try again \
+                         when another client is gone"
+                    ));
+                }
+                let link = self.open(slot, Some(client), &format!("@{}", client.0));
+                if let Some(its) = self.clients.get_mut(&client) {
+                    its.links.insert(slot, link);
+                }
+                link
+            }
+            Share::All => {
+                let server = &self.servers[slot];
+                let has_other = server.legacy.or(server.modern).is_some();
+                let fresh = self.servers[slot].fresh.take();
+                let suffix = if has_other { "@2" } else { "" };
+                let link = fresh.unwrap_or_else(|| self.open(slot, None, suffix));
+                let server = &mut self.servers[slot];
+                *(if is_modern { &mut server.modern } else { &mut server.legacy }) = Some(link);
+                link
+            }
+        };
+        self.begin(link, client, if is_modern { Era::Modern } else { Era::Legacy });
+        Ok(link)
+    }
+
+    /// The first words over a link.
+    fn begin(&mut self, link: LinkId, client: ClientId, era: Era) {
+        let Some(its) = self.clients.get(&client) else { return };
+        let version = &self.settings.version;
+        let knows_client = self.settings.is_single
+            || self.links.get(&link).is_some_and(|link| link.owner.is_some());
+        let meta = match its.meta.clone().filter(|_| knows_client) {
+            Some(meta) => meta,
+            None => generic_meta(version),
+        };
+        let opening = match its.opening.clone().filter(|_| knows_client) {
+            Some(opening) => opening,
+            None => json!({
+                "protocolVersion": NEWEST_LEGACY,
+                "capabilities": {"roots": {"listChanged": true}, "sampling": {}, "elicitation": {}},
+                "clientInfo": {"name": "afresh", "version": version},
+            })
+            .to_string()
+            .into_bytes(),
+        };
+        let Some(its) = self.links.get_mut(&link) else { return };
+        (its.meta, its.opening, its.era) = (meta, opening, era);
+        self.open_session(link);
+    }
+
+    fn open_session(&mut self, link: LinkId) {
+        let Some(its) = self.links.get_mut(&link) else { return };
+        its.stage = Stage::Opening;
+        its.retry_at = None;
+        let (method, params) = match its.era {
+            Era::Modern => {
+                ("server/discover", [br#"{"_meta":"#, its.meta.as_slice(), b"}"].concat())
+            }
+            Era::Legacy | Era::Unknown => ("initialize", its.opening.clone()),
+        };
+        let within = if its.era == Era::Modern { PROBE_MAX } else { HANDSHAKE_MAX };
+        let number = self.request(link, method, &params, What::Opens);
+        self.deadlines.insert((self.now + within, number));
+    }
+
+    /// The first words were not answered in time.
+    pub(super) fn opens_late(&mut self, link: LinkId, number: u64) {
+        self.flights.remove(&number);
+        match self.links.get(&link).map(|its| its.era) {
+            Some(Era::Modern) => self.fall_back(link),
+            Some(_) => self.refused(link, "it did not answer the handshake in time"),
+            None => {}
+        }
+    }
+
+    /// The server does not take the session.
+    fn refused(&mut self, link: LinkId, why: &str) {
+        self.effects.push(Effect::Refused { link, why: why.to_owned() });
+        self.fail(link, why);
+    }
+
+    /// The server's answer to the first words.
+    pub(super) fn opens(&mut self, link: LinkId, line: &[u8], is_error: bool) {
+        let Some(its) = self.links.get_mut(&link) else { return };
+        if is_error {
+            let said = raw::get(line, &["error", "message"]).and_then(raw::text);
+            let why = said.unwrap_or_else(|| "it refused the session".to_owned());
+            // Said in its place, by whoever keeps it running.
+            let is_ours = raw::get(line, &["error", "data", "retryable"]).is_some();
+            return match its.era {
+                _ if is_ours => self.fail(link, &why),
+                Era::Modern => self.fall_back(link),
+                Era::Legacy | Era::Unknown => self.refused(link, &why),
+            };
+        }
+        let part = |key: &str| raw::get(line, &["result", key]);
+        its.capabilities = part("capabilities")
+            .and_then(|raw| serde_json::from_slice(raw).ok())
+            .unwrap_or(Value::Null);
+        its.instructions = part("instructions").and_then(raw::text);
+        its.stage = Stage::Open;
+        its.stage_told = None;
+        its.level = None;
+        its.subscribed.clear();
+        let is_modern = its.era == Era::Modern;
+        if !is_modern {
+            self.tell_link(link, answer::notification("notifications/initialized", None));
+        }
+        for kind in Kind::ALL {
+            self.read_list(link, kind);
+        }
+        self.set_level(link);
+        self.sync_subscriptions(link);
+        self.send_waiting(link);
+        self.settle();
+    }
+
+    /// The server does not know the modern era: it is spoken to as before.
+    fn fall_back(&mut self, link: LinkId) {
+        let Some(its) = self.links.get_mut(&link) else { return };
+        its.era = Era::Legacy;
+        let (slot, is_shared) = (its.slot, its.owner.is_none());
+        self.servers[slot].is_legacy_only = true;
+        if is_shared {
+            let server = &mut self.servers[slot];
+            server.modern = None;
+            if server.legacy.is_some() {
+                let waiting = self.links.get_mut(&link).map(|its| std::mem::take(&mut its.waiting));
+                self.close(link, "it does not know the newer protocol");
+                for (client, line) in waiting.into_iter().flatten() {
+                    self.client(client, line, true);
+                }
+                return self.settle();
+            }
+            server.legacy = Some(link);
+        }
+        self.open_session(link);
+    }
+
+    /// A link is of no use for now.
+    pub(super) fn fail(&mut self, link: LinkId, why: &str) {
+        let Some(its) = self.links.get_mut(&link) else { return };
+        let is_news = its.stage_told.as_deref() != Some(why);
+        its.stage_told = Some(why.to_owned());
+        its.stage = Stage::Failed(why.to_owned());
+        its.retry_at = Some(self.now + SESSION_RETRY);
+        its.reading.clear();
+        let (slot, waiting) = (its.slot, std::mem::take(&mut its.waiting));
+        let name = self.servers[slot].backend.name.clone();
+        for (client, line) in waiting {
+            self.fail_line(client, &line, &format!("the server `{name}` is not running: {why}"));
+        }
+        if is_news {
+            self.log(format!("no session with the server `{name}`: {why}"));
+        }
+        self.settle();
+    }
+
+    /// Nothing comes over a link any more.
+    pub(super) fn lost(&mut self, link: LinkId, why: &str) {
+        // Nobody has spoken over it yet: nothing is lost.
+        if self.links.get(&link).is_none_or(|its| its.stage == Stage::Fresh) {
+            return;
+        }
+        self.fail_flights(link, why);
+        self.fail(link, why);
+    }
+
+    pub(super) fn serves(&mut self, link: LinkId, is_up: bool) {
+        let Some(its) = self.links.get_mut(&link).filter(|its| its.is_up != is_up) else { return };
+        its.is_up = is_up;
+        let slot = its.slot;
+        if let Stage::Failed(_) = its.stage
+            && is_up
+        {
+            return self.open_session(link);
+        }
+        if self.servers[slot].backend.hide_when_down {
+            for kind in Kind::ALL {
+                self.tell_list_changed(kind, slot);
+            }
+        }
+    }
+
+    /// Somebody wants an answer of a server that gave none before: it is tried again.
+    pub(super) fn retry(&mut self, link: LinkId) {
+        let is_failed = |link: &&mut Link| matches!(link.stage, Stage::Failed(_));
+        if let Some(its) = self.links.get_mut(&link).filter(is_failed)
+            && its.retry_at.is_none_or(|at| at <= self.now)
+        {
+            self.open_session(link);
+        }
+    }
+
+    fn send_waiting(&mut self, link: LinkId) {
+        let Some(its) = self.links.get_mut(&link) else { return };
+        for (client, line) in std::mem::take(&mut its.waiting) {
+            self.client(client, line, true);
+        }
+    }
+
+    /// When something has to be done about a link.
+    pub(super) fn link_wakeup(&self, link: &Link) -> Option<Time> {
+        let idle = match (self.servers[link.slot].backend.share, link.owner) {
+            (Share::PerClient { idle_after, .. }, Some(_)) if link.in_flight == 0 => {
+                Some(link.used_at + idle_after)
+            }
+            _ => None,
+        };
+        [link.retry_at, idle].into_iter().flatten().min()
+    }
+
+    pub(super) fn look_after_links(&mut self) {
+        let due: Vec<LinkId> = self
+            .links
+            .iter()
+            .filter(|(_, link)| self.link_wakeup(link).is_some_and(|at| at <= self.now))
+            .map(|(id, _)| *id)
+            .collect();
+        for link in due {
+            let is_retry = self
+                .links
+                .get(&link)
+                .is_some_and(|its| its.retry_at.is_some_and(|at| at <= self.now));
+            match is_retry {
+                true => self.open_session(link),
+                // It comes back with the next call.
+                false => self.close(link, "nobody has used it for a while"),
+            }
+        }
+    }
+
+    /// Each request over the link that has no answer is answered with an error.
+    fn fail_flights(&mut self, link: LinkId, why: &str) {
+        let lost: Vec<(u64, Flight)> =
+            self.flights.extract_if(.., |_, flight| flight.link == link).collect();
+        let name = match self.links.get(&link) {
+            Some(its) => self.servers[its.slot].backend.name.clone(),
+            None => return,
+        };
+        for (_, flight) in lost {
+            if let What::Client { client, id, method, .. } = flight.what {
+                if let Some(its) = self.clients.get_mut(&client) {
+                    its.flights.remove(&id);
+                }
+                let text = format!(
+                    "the server `{name}` is gone while this ran; its outcome is unknown: {why}"
+                );
+                self.answer_failure(client, &id, &method, "server_lost", &text);
+            }
+        }
+        if let Some(its) = self.links.get_mut(&link) {
+            its.in_flight = 0;
+            its.listens = None;
+        }
+    }
+
+    /// Whether the server is a program of ours, with our own tools beside its own.
+    pub(super) fn is_stdio(&self, slot: usize) -> bool {
+        matches!(self.servers[slot].backend.target, Target::Stdio(_))
+    }
+}

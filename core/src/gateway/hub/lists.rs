@@ -1,0 +1,174 @@
+//! The lists that clients see: all that their servers have, under one roof.
+
+use std::collections::BTreeMap;
+
+use super::super::ClientId;
+use super::super::backend::Expose;
+use super::super::catalog::Entry;
+use super::ask::to_listener;
+use super::{Hub, raw};
+use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
+use crate::mcp::envelope::{Id, param};
+use crate::mcp::{Kind, answer};
+
+impl Hub {
+    /// What a server offers to a client, as far as it is known.
+    pub(super) fn entries_of(&self, client: ClientId, slot: usize, kind: Kind) -> &[Entry] {
+        let server = &self.servers[slot];
+        let link = self.current_link(client, slot).and_then(|link| self.links.get(&link));
+        if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up) {
+            return &[];
+        }
+        let lists = match link {
+            Some(link) if link.lists.contains_key(&kind) => &link.lists,
+            // What it had when it was last used.
+            _ => &server.known,
+        };
+        lists.get(&kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// Which server has what. Where two have the same name, the first in the configuration keeps it.
+    pub(super) fn make_routes(&mut self) {
+        let mut routes: BTreeMap<(Kind, String), (usize, String)> = BTreeMap::new();
+        let mut clashes = Vec::new();
+        for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
+            for kind in [Kind::Tools, Kind::Prompts] {
+                for entry in server.known.get(&kind).into_iter().flatten() {
+                    let key = (kind, entry.exposed.clone());
+                    match routes.get(&key) {
+                        None => drop(routes.insert(key, (slot, entry.own.clone()))),
+                        Some((first, _)) if *first != slot => {
+                            clashes.push((kind, entry.exposed.clone(), *first, slot));
+                        }
+                        Some(_) => {}
+                    }
+                }
+            }
+        }
+        self.routes = routes;
+        for (kind, name, first, second) in clashes {
+            if self.told_clashes.insert((kind, name.clone())) {
+                let of = |slot: usize| self.servers[slot].backend.name.clone();
+                self.log(format!(
+                    "error: the servers `{}` and `{}` both have `{name}` among their {}: only the \
+                     first one's can be used; give one of them a `prefix`",
+                    of(first),
+                    of(second),
+                    kind.members().0
+                ));
+            }
+        }
+    }
+
+    /// All entries of a list that a client may see, in the order of the servers.
+    fn visible(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
+        let Some(its) = self.clients.get(&client) else { return Vec::new() };
+        let is_hidden = |entry: &Entry| {
+            self.settings.expose == Expose::Search && !its.revealed.contains(&entry.exposed)
+        };
+        let mut all = Vec::new();
+        for slot in self.slots_of(client) {
+            for entry in self.entries_of(client, slot, kind) {
+                let is_its = match kind {
+                    Kind::Tools | Kind::Prompts => {
+                        let route = self.routes.get(&(kind, entry.exposed.clone()));
+                        route.is_none_or(|(first, _)| *first == slot)
+                    }
+                    Kind::Resources | Kind::Templates => true,
+                };
+                let is_allowed =
+                    kind != Kind::Tools || its.access.has_tool(&entry.exposed) && !is_hidden(entry);
+                if is_its && is_allowed {
+                    all.push(entry);
+                }
+            }
+        }
+        all
+    }
+
+    /// A client asks for a list.
+    pub(super) fn list(
+        &mut self,
+        client: ClientId,
+        id: &Id,
+        kind: Kind,
+        line: &[u8],
+        is_late: bool,
+    ) {
+        self.use_servers(client);
+        if !is_late && !self.is_settled(client) {
+            return self.hold(client, line.to_vec(), GATEWAY_START_WAIT);
+        }
+        let cursor = param(line, &["cursor"]).filter(|raw| *raw != b"null").map(raw::text);
+        let begin = match cursor {
+            None => 0,
+            Some(cursor) => match cursor.and_then(|text| text.strip_prefix('p')?.parse().ok()) {
+                Some(begin) => begin,
+                None => return self.answer_error(client, id, -32602, "there is no such cursor"),
+            },
+        };
+        let own = match kind {
+            Kind::Tools => self.own_definitions(client),
+            _ => Vec::new(),
+        };
+        let theirs = self.visible(client, kind);
+        let all = theirs.iter().map(|entry| entry.json.as_slice());
+        let all: Vec<&[u8]> = all.chain(own.iter().map(String::as_bytes)).collect();
+        let mut page = Vec::new();
+        let mut end = begin;
+        for json in all.iter().skip(begin) {
+            let is_full = page.len() + json.len() > PAGE_BYTES_MAX && !page.is_empty();
+            if is_full || end - begin == PAGE_ENTRIES_MAX {
+                break;
+            }
+            page.extend_from_slice(if page.is_empty() { b"" } else { b"," });
+            page.extend_from_slice(json);
+            end += 1;
+        }
+        let next = match end < all.len() {
+            true => format!(r#","nextCursor":"p{end}""#),
+            false => String::new(),
+        };
+        let is_modern = self.clients.get(&client).is_some_and(|client| client.is_modern());
+        let more = match is_modern {
+            true => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
+            false => "",
+        };
+        let mut answer = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+        answer.extend_from_slice(id.raw());
+        answer.extend_from_slice(format!(r#","result":{{"{}":["#, kind.members().0).as_bytes());
+        answer.extend_from_slice(&page);
+        answer.extend_from_slice(format!("]{next}{more}}}}}").as_bytes());
+        self.answer(client, id, answer);
+    }
+
+    /// Tells those who use a server that one of its lists has changed.
+    pub(super) fn tell_list_changed(&mut self, kind: Kind, slot: usize) {
+        let name = self.servers[slot].backend.name.clone();
+        let concerned: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.is_open && client.access.has_server(&name))
+            .map(|(id, _)| *id)
+            .collect();
+        for client in concerned {
+            self.tell_client_list_changed(client, kind);
+        }
+    }
+
+    /// Tells one client that a list has changed for it.
+    pub(super) fn tell_client_list_changed(&mut self, client: ClientId, kind: Kind) {
+        let Some(its) = self.clients.get(&client) else { return };
+        let method = kind.notification();
+        if !its.is_modern() {
+            let line = answer::notification(method, None);
+            self.effects.push(super::Effect::ToClient { client, line, about: None });
+            return;
+        }
+        let listens = its.listens.iter().filter(|(_, filter)| filter.lists.contains(kind.filter()));
+        for id in listens.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            let line = to_listener(method, &id, b"");
+            self.effects.push(super::Effect::ToClient { client, line, about: Some(id) });
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The bounds of a gateway.
+
+use std::time::Duration;
+
+/// The longest name of a tool or prompt, or URI of a resource; an entry with a longer one is left out.
+pub const CATALOG_NAME_CHARS_MAX: usize = 4_096;
+
+/// Pages of one list that a server is asked for; what comes after them is left out, and said.
+pub const CATALOG_PAGES_MAX: usize = 1_000;
+
+/// Entries that one server's list may have; more are left out, and said.
+pub const CATALOG_ENTRIES_MAX: usize = 10_000;
+
+/// Entries of a list that a client gets at once; the rest comes with the next page.
+pub const PAGE_ENTRIES_MAX: usize = 500;
+
+/// The same in bytes, which one entry alone may pass.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a client's first questions wait for servers that are still starting. Then they are answered
+/// with what is there, and the client is told when more comes.
+pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the gateway waits before it opens a session again that a server refused.
+pub const SESSION_RETRY: Duration = Duration::from_secs(5);
+
+/// How long a server may take to say whether it knows the newer protocol; then it is spoken to in the older.
+pub const PROBE_MAX: Duration = Duration::from_secs(10);
+
+/// Calls in a row that a server leaves unanswered beyond its `call_timeout` before the next ones are
+/// answered at once, with an error…
+pub const TIMEOUTS_IN_A_ROW_MAX: u32 = 3;
+
+/// …for this long; then one call is let through to see.
+pub const CIRCUIT_OPEN_FOR: Duration = Duration::from_secs(30);
+
+/// Tools that `find_tools` answers with, unless asked for fewer or more…
+pub const FOUND_TOOLS: usize = 10;
+
+/// …up to this many.
+pub const FOUND_TOOLS_MAX: usize = 50;
+
+/// Requests that one client may have on their way through the gateway. One more is answered at once, with
+/// an error.
+pub const CLIENT_FLIGHTS_MAX: usize = 1_000;
+
+/// Resources that one client may be subscribed to; one more is answered with an error.
+pub const CLIENT_SUBSCRIPTIONS_MAX: usize = 1_000;
+
+/// Streams of notifications that one client may have open; one more is answered with an error.
+pub const CLIENT_LISTENS_MAX: usize = 32;
