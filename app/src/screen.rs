@@ -283,6 +283,7 @@ pub(crate) mod testing {
             candidate_pid: None,
             spare_pid: None,
             waits_for: Vec::new(),
+            depends_on: Vec::new(),
             swap_failed: None,
             last_exit: None,
             health: None,

@@ -121,6 +121,14 @@ impl Fleet {
         self.members.values().any(|member| member.wish.is_some())
     }
 
+    /// Those that this one needs.
+    pub fn needs(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
+        self.members
+            .get(&id)
+            .into_iter()
+            .flat_map(|member| member.depends_on.iter().map(|(id, _)| *id))
+    }
+
     /// Those who need this one.
     pub fn dependents(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
         let needs =

@@ -169,6 +169,9 @@ fn in_full(status: &ServiceStatus, load: Load<'_>, paint: Paint) -> Vec<Row> {
     if !status.waits_for.is_empty() {
         say("waits for", status.waits_for.join(", "));
     }
+    if !status.depends_on.is_empty() {
+        say("depends on", status.depends_on.join(", "));
+    }
     say("instance", status.generation.to_string());
     if let Some(usage) = status.usage {
         say("memory", memory(usage.memory_bytes));

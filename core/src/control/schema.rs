@@ -350,6 +350,7 @@ mod tests {
                 spare_pid: None,
                 swap_failed: Some(note.clone()),
                 waits_for: Vec::new(),
+                depends_on: Vec::new(),
                 last_exit: Some(exit.clone()),
                 health: Some(health.clone()),
                 usage: Some(UsageStatus::default()),

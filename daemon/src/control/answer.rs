@@ -204,6 +204,7 @@ impl About {
             spare_pid: snapshot.spare_pid,
             swap_failed: past.swap_failed.clone(),
             waits_for: supervise.waits_for(id),
+            depends_on: supervise.needs(id),
             restarts: Restarts {
                 total: snapshot.restarts,
                 last: past.restarts.iter().cloned().collect(),

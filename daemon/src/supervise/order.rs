@@ -72,6 +72,11 @@ impl Supervise {
         ids.into_iter().map(|id| self.name(id)).collect()
     }
 
+    /// The names of those that a service needs.
+    pub(crate) fn needs(&self, service: ServiceId) -> Vec<String> {
+        self.fleet.needs(service).map(|id| self.name(id)).collect()
+    }
+
     /// Gives a service another definition; its next instance is by that.
     pub(crate) fn redefine(&mut self, service: ServiceId, definition: Definition) {
         self.core.set_policy(service, definition.policy.clone());
