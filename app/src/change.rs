@@ -117,12 +117,16 @@ impl Wish<'_> {
                 (format!("{name}: it runs already (pid {new})"), true)
             }
             (ChangeOutcome::Up, Change::Start) => (format!("{name}: started (pid {new})"), true),
+            (ChangeOutcome::Up, _) if answer.old_pid.is_none() => {
+                (format!("{name}: started (pid {new}); it was down"), true)
+            }
             (ChangeOutcome::Up, _) => (format!("{name}: restarted (pid {old} → {new})"), true),
             (ChangeOutcome::Down, _) if answer.old_pid.is_none() => {
                 (format!("{name}: it is stopped already"), true)
             }
             (ChangeOutcome::Down, _) => (format!("{name}: stopped (pid {old})"), true),
             (ChangeOutcome::Failed, Change::Stop) => (format!("{name}: not stopped: {why}"), false),
+            (ChangeOutcome::Failed, Change::Start) => (format!("{name}: not up: {why}"), false),
             (ChangeOutcome::Failed, _) => {
                 (format!("{name}: the new instance is gone again: {why}"), false)
             }

@@ -57,6 +57,24 @@ impl<'a> Dependence<'a> {
         self.by_key.values().filter(is_one).copied().collect()
     }
 
+    /// All that a service waits for, and what those wait for, the nearest first.
+    pub fn waits_of(&self, service: &ServiceStatus) -> Vec<&'a ServiceStatus> {
+        let mut found: Vec<&ServiceStatus> = Vec::new();
+        let mut next = self.waited_for(service);
+        while !next.is_empty() {
+            next.retain(|one| !found.iter().any(|known| key(known) == key(one)));
+            found.extend(&next);
+            next = next.iter().flat_map(|one| self.waited_for(one)).collect();
+        }
+        found
+    }
+
+    fn waited_for(&self, service: &ServiceStatus) -> Vec<&'a ServiceStatus> {
+        let supervisor = service.supervisor_pid;
+        let names = service.waits_for.iter();
+        names.filter_map(|name| self.by_key.get(&(supervisor, name.as_str())).copied()).collect()
+    }
+
     /// All that a service depends on.
     fn needs<'b>(&'b self, service: &'b ServiceStatus) -> BTreeSet<Key<'b>> {
         let mut found = BTreeSet::new();

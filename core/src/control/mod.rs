@@ -186,6 +186,9 @@ pub struct ReloadAnswer {
     /// What people should know besides.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What has become of those that were started, stopped and restarted, where that was waited for.
+    #[serde(default)]
+    pub outcomes: Vec<ChangeAnswer>,
 }
 
 /// That afresh ends: `POST /v1/shutdown`.

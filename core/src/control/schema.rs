@@ -69,6 +69,11 @@ fn of_changes() -> Vec<(&'static str, Value)> {
                     ),
                     ("unchanged", names(), "Services that were left alone."),
                     ("notes", names(), "What people should know besides."),
+                    (
+                        "outcomes",
+                        array("ChangeAnswer"),
+                        "With `wait=true`: what has become of those that were started, stopped and restarted.",
+                    ),
                 ],
             ),
         ),

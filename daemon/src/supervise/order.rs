@@ -44,6 +44,16 @@ impl Supervise {
         self.advance().await;
     }
 
+    /// Stops services that are not defined any more, in the same order.
+    pub(crate) async fn retire(&mut self, services: Vec<ServiceId>) {
+        let (ordered, others) = self.by_order(services);
+        self.fleet.retire(ordered);
+        for id in others {
+            self.input_to(id, Input::Retire).await;
+        }
+        self.advance().await;
+    }
+
     fn by_order(&self, services: Vec<ServiceId>) -> (Vec<ServiceId>, Vec<ServiceId>) {
         services.into_iter().partition(|id| self.fleet.contains(*id))
     }
