@@ -103,11 +103,24 @@ impl Environment {
         workspace: &Workspace,
         flags: &[Flag<'_>],
     ) -> Result<Config, CommandError> {
+        self.warn_of_passed_over(workspace);
         let config = self.quiet_config(workspace, flags)?;
         for warning in &config.warnings {
             output::warn(&warning.to_string());
         }
         Ok(config)
+    }
+
+    /// Says that a configuration file is there which does not count, and why.
+    pub(crate) fn warn_of_passed_over(&self, workspace: &Workspace) {
+        let Some(file) = workspace.passed_over(&self.cwd) else { return };
+        let folder = file.parent().unwrap_or(&file).display().to_string();
+        output::warn(&format!(
+            "warning: `{}` does not count: every user can create files in `{folder}`, so another one could \
+             have written it\nhint: move it to a folder of your own, or run `chmod o-w {folder}` if the \
+             folder is yours",
+            file.display()
+        ));
     }
 
     /// The configuration of all layers, with its warnings unsaid.

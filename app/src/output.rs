@@ -80,9 +80,14 @@ pub(crate) enum Paint {
     Colours,
 }
 
+/// Whether stdout is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
 /// Whether stdout is a terminal on which lines can be drawn anew.
 pub(crate) fn can_draw() -> bool {
-    io::stdout().is_terminal() && !is_dumb()
+    is_terminal() && !is_dumb()
 }
 
 fn is_dumb() -> bool {

@@ -27,7 +27,7 @@ impl Scope {
 }
 
 /// What runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Running {
     /// In scope.
     pub(crate) services: Vec<Reached>,
@@ -35,6 +35,8 @@ pub(crate) struct Running {
     pub(crate) elsewhere: Vec<Reached>,
     /// Services of this workspace that outlived their afresh, and have no other yet.
     pub(crate) abandoned: u64,
+    /// afresh processes of which nobody knows what they keep: they do not answer.
+    silent: Vec<u32>,
 }
 
 impl Running {
@@ -63,7 +65,8 @@ impl Running {
         workspace.locate();
         let left = abandoned_warden(&workspace.state().join("run"));
         let abandoned = left.map_or(0, |left| left.instances);
-        Ok((Self { services, elsewhere, abandoned }, warnings))
+        let silent = found.silent;
+        Ok((Self { services, elsewhere, abandoned, silent }, warnings))
     }
 
     /// The services of this name, or copies of it: two editors may run the same one. An error that
@@ -100,6 +103,16 @@ impl Running {
                 other.status.workspace.as_deref().map_or("outside of projects", |place| place);
             return error
                 .hint(format!("one runs in `{}`: go there, or add `--all`", harmless(place)));
+        }
+        if let [first, ..] = self.silent.as_slice() {
+            let pids: Vec<String> = self.silent.iter().map(u32::to_string).collect();
+            let text = format!(
+                "cannot tell whether service `{shown}` runs: the afresh with pid {} does not answer",
+                pids.join(", ")
+            );
+            return CommandError::new(Exit::Unavailable, text).hint(format!(
+                "it is stopped, or very busy: `kill -CONT {first}` lets it go on, `kill {first}` ends it"
+            ));
         }
         let names: Vec<&str> =
             self.services.iter().map(|reached| reached.status.name.as_str()).collect();

@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use afresh_core::config::{cells, cut_to_cells, harmless_but_colours};
+use afresh_core::config::{cells, cut_to_cells};
 use afresh_core::control::{ServiceStatus, State};
 use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_FLUSH_MAX};
 
@@ -221,13 +221,7 @@ impl Inner {
 
 /// Lines of services as they may be drawn: whatever a service prints, it is not obeyed, but for its colours.
 fn tame(bytes: &[u8], paint: Paint) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let mut tamed = String::with_capacity(text.len());
-    for line in text.lines() {
-        tamed.push_str(&harmless_but_colours(line, paint == Paint::Colours));
-        tamed.push('\n');
-    }
-    tamed
+    afresh_core::config::tame(bytes, paint == Paint::Colours)
 }
 
 /// At most a third of the screen, no line longer than it is wide: one that wraps would be two.
@@ -283,6 +277,7 @@ pub(crate) mod testing {
             candidate_pid: None,
             spare_pid: None,
             waits_for: Vec::new(),
+            depends_on: Vec::new(),
             swap_failed: None,
             last_exit: None,
             health: None,
@@ -329,7 +324,7 @@ mod tests {
         }
         assert_eq!(
             texts(&block(&all, (12, 24), Paint::Plain))[1..3],
-            ["web       r…", "漢字漢字  s…"]
+            ["web  running", "漢…  stopped"]
         );
     }
 

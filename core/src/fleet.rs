@@ -29,6 +29,7 @@ struct Member {
 enum Wish {
     Start,
     Stop,
+    Retire,
     Shutdown,
 }
 
@@ -67,9 +68,18 @@ impl Fleet {
     /// These are to be down; those among them that need others of them go first. Starts of theirs that
     /// wait are called off.
     pub fn stop(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
+        self.set_wishes(ids, Wish::Stop);
+    }
+
+    /// The same, for services that are not defined any more.
+    pub fn retire(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
+        self.set_wishes(ids, Wish::Retire);
+    }
+
+    fn set_wishes(&mut self, ids: impl IntoIterator<Item = ServiceId>, wish: Wish) {
         for id in ids {
             if let Some(member) = self.members.get_mut(&id).filter(|_| !self.is_closing) {
-                member.wish = Some(Wish::Stop);
+                member.wish = Some(wish);
             }
         }
     }
@@ -93,8 +103,11 @@ impl Fleet {
             let input = match member.wish? {
                 Wish::Start if !self.missing(*id, services).is_empty() => return None,
                 Wish::Start => Input::Start,
-                Wish::Stop | Wish::Shutdown if self.is_needed(*id, services) => return None,
+                Wish::Stop | Wish::Retire | Wish::Shutdown if self.is_needed(*id, services) => {
+                    return None;
+                }
                 Wish::Stop => Input::Stop,
+                Wish::Retire => Input::Retire,
                 Wish::Shutdown => Input::Shutdown { within: None },
             };
             Some((*id, input))
@@ -121,6 +134,14 @@ impl Fleet {
         self.members.values().any(|member| member.wish.is_some())
     }
 
+    /// Those that this one needs.
+    pub fn needs(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
+        self.members
+            .get(&id)
+            .into_iter()
+            .flat_map(|member| member.depends_on.iter().map(|(id, _)| *id))
+    }
+
     /// Those who need this one.
     pub fn dependents(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
         let needs =
@@ -141,7 +162,7 @@ impl Fleet {
     fn is_needed(&self, id: ServiceId, services: &Supervisor) -> bool {
         self.dependents(id).any(|other| {
             let goes = match self.members[&other].wish {
-                Some(Wish::Stop | Wish::Shutdown) => true,
+                Some(Wish::Stop | Wish::Retire | Wish::Shutdown) => true,
                 // It was told, and is on its way.
                 None => self.is_closing || services.service(other).is_some_and(|s| s.is_stopping()),
                 Some(Wish::Start) => false,

@@ -283,7 +283,7 @@ impl World {
     fn input(&mut self, input: Input) {
         match &input {
             Input::Start | Input::Restart { .. } => self.user_wants_up = true,
-            Input::Stop | Input::Shutdown { .. } => {
+            Input::Stop | Input::Retire | Input::Shutdown { .. } => {
                 self.user_wants_up = false;
                 self.asked_for_restart = false;
             }

@@ -20,6 +20,7 @@ mod run_briefly;
 mod self_test;
 pub mod store;
 mod supervise;
+mod tamed;
 mod up;
 mod watch;
 mod wires;

@@ -282,16 +282,6 @@ impl Supervise {
         }
     }
 
-    /// What to perform next. To tell what happened takes longer than to order a start, so that a start
-    /// goes before facts; not before an announcement, which is on disk first.
-    fn next_effect(&mut self) -> Option<(ServiceId, Effect)> {
-        let is_fact =
-            |effect: &Effect| matches!(effect, Effect::Tell(event) if !event.is_announcement());
-        let first = self.queue.iter().position(|(_, effect)| !is_fact(effect));
-        let start = first.filter(|index| matches!(self.queue[*index].1, Effect::Spawn { .. }));
-        self.queue.remove(start.unwrap_or(0))
-    }
-
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
         self.mark_current(service);
         match effect {

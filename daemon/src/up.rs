@@ -5,7 +5,8 @@ mod fleet;
 mod lock;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::{OnSupervisorDeath, ServiceDefinition};
 use afresh_core::hook::HookDefinition;
 use afresh_core::limits::{LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::policy::Policy;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -37,11 +39,14 @@ use crate::store::history::History;
 use crate::store::rotating::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervise;
+use crate::tamed::Tamed;
 
 /// What is to be kept alive, and how.
 pub struct Up {
     /// All services of the workspace.
     pub services: Vec<ServiceDefinition>,
+    /// The rules of services that have none of their own.
+    pub defaults: Policy,
     /// Who is told of what happens.
     pub hooks: HookSetup,
     /// Those that are started, and what they need; none for all that start by themselves.
@@ -74,8 +79,12 @@ pub struct Up {
 
 /// Where lines of afresh and of the services go.
 pub enum Lines {
-    /// To our own stdout and stderr.
-    Plain,
+    /// To our own stdout and stderr. Where one is a terminal, what services print is not obeyed there,
+    /// but for colours, where they are wanted.
+    Plain {
+        /// Whether they are.
+        wants_colours: bool,
+    },
     /// All of them to this one, in whole lines.
     Drawn(Box<dyn Write + Send>),
     /// To a file in the state folder. There is no terminal: SIGHUP means to read the configuration
@@ -218,9 +227,13 @@ struct Streams {
 
 impl Streams {
     fn open(up: &mut Up) -> Result<Self, KeepError> {
+        let mut wants_colours = false;
         let stream: Option<Box<dyn Write + Send>> = match &mut up.lines {
-            Lines::Plain => None,
-            Lines::Drawn(stream) => Some(std::mem::replace(stream, Box::new(std::io::sink()))),
+            Lines::Plain { wants_colours: wanted } => {
+                wants_colours = *wanted;
+                None
+            }
+            Lines::Drawn(stream) => Some(std::mem::replace(stream, Box::new(io::sink()))),
             Lines::File => {
                 let path = up.workspace.state().join("up.log");
                 let file =
@@ -239,10 +252,15 @@ impl Streams {
                 written: vec![done],
             });
         }
-        let (stderr, stderr_thread) = keep::output("stderr", os::stderr, |_| {})?;
+        let tamed = |stream: io::Result<File>| {
+            stream.map(|stream| Tamed::new(stream, wants_colours)).map_err(KeepError::Output)
+        };
+        let (stderr, stderr_thread) =
+            Output::start("stderr", tamed(os::stderr())?, |_| {}).map_err(KeepError::Output)?;
         let complain = stderr.clone();
+        let complain = move |loss: &str| complain.log(loss);
         let (stdout, thread) =
-            keep::output("stdout", os::stdout, move |loss: &str| complain.log(loss))?;
+            Output::start("stdout", tamed(os::stdout())?, complain).map_err(KeepError::Output)?;
         let written = vec![thread.done, stderr_thread.done];
         Ok(Self { stdout, stderr, broken: thread.broken, written })
     }

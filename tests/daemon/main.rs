@@ -27,6 +27,7 @@ mod swap;
 mod traps;
 mod up;
 mod up_soak;
+mod up_steering;
 mod up_storm;
 
 use afresh_tests::{Running, TestEnv};

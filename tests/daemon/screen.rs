@@ -74,9 +74,9 @@ fn who_wants_no_colours_gets_none_and_a_dumb_terminal_only_lines() {
         wait_for("all are started", || env.events("server_started").len() == 3);
         wait_for("a line", || terminal.raw().contains("| ready "));
         if variable == "TERM" {
-            wait_for("its line", || terminal.raw().contains("gone"));
-            let ours = terminal.raw().replace("\u{1b}[2J\u{1b}[9Agone \u{1b}[31mred", "");
-            assert!(!ours.contains('\u{1b}') && !ours.contains('─'), "{ours:?}");
+            terminal.wait_seen("hostile | ␛[2J␛[9Agone red");
+            let raw = terminal.raw();
+            assert!(!raw.contains('\u{1b}') && !raw.contains('─'), "{raw:?}");
             env.run(&["down"]);
         } else {
             terminal.wait_seen("␛[2J␛[9Agone red");
@@ -139,5 +139,36 @@ fn a_terminal_that_is_paused_holds_nothing_up() {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(old), Signal::SIGKILL).expect("it runs");
         wait_for("a new one", || pid().is_some_and(|new| new != old));
     }
+    end(&env, terminal);
+}
+
+#[test]
+fn plain_lines_are_not_obeyed_on_a_terminal_and_left_alone_in_a_pipe() {
+    let env = TestEnv::new();
+    define(&env);
+    let mut command = env.afresh(&["up", "--plain"]);
+    command.env("TERM", "xterm");
+    let terminal = OnTerminal::start(command, 60, 24);
+    terminal.wait_seen("hostile | ␛[2J␛[9Agone red");
+    assert!(terminal.raw().contains("\u{1b}[31mred\u{1b}[0m"), "colours stay, and end");
+    end(&env, terminal);
+    let mut piped = env.start(&["up"]);
+    piped.wait_stdout("hostile | \u{1b}[2J\u{1b}[9Agone \u{1b}[31mred\n", 1);
+    crate::stop(&env, &mut piped);
+}
+
+#[test]
+fn states_are_seen_beside_long_names_on_a_narrow_terminal() {
+    let env = TestEnv::new();
+    let name = "twenty-letters-long-";
+    env.write("afresh.toml", &format!("[service.{name}]\ncommand = [{HOSTILE:?}, \"idle\"]\n"));
+    let terminal = OnTerminal::start(up(&env, &[]), 20, 24);
+    terminal.wait_seen("twenty-lette…  ready");
+    let mut command = env.afresh(&["status"]);
+    command.env("TERM", "xterm");
+    let mut status = OnTerminal::start(command, 20, 24);
+    assert_eq!(status.wait().code(), Some(0));
+    assert!(status.raw().contains("twenty-lette…  "), "{:?}", status.raw());
+    assert!(env.run(&["status"]).stdout.contains(name), "in a pipe names are whole");
     end(&env, terminal);
 }

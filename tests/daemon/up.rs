@@ -28,7 +28,7 @@ pub(crate) fn define(env: &TestEnv, services: &[String]) {
 
 /// What `afresh status --json` tells of a service.
 #[track_caller]
-fn status(env: &TestEnv, name: &str) -> Value {
+pub(crate) fn status(env: &TestEnv, name: &str) -> Value {
     let told = env.run(&["status", "--json"]);
     assert_eq!(told.code, Some(0), "{told:?}");
     let all: Vec<Value> = serde_json::from_str(&told.stdout).expect("JSON");
@@ -36,7 +36,7 @@ fn status(env: &TestEnv, name: &str) -> Value {
 }
 
 #[track_caller]
-fn wait_state(env: &TestEnv, name: &str, state: &str) -> Value {
+pub(crate) fn wait_state(env: &TestEnv, name: &str, state: &str) -> Value {
     let mut found = Value::Null;
     wait_for(&format!("`{name}` is {state}"), || {
         found = status(env, name);
@@ -47,7 +47,7 @@ fn wait_state(env: &TestEnv, name: &str, state: &str) -> Value {
 
 /// Waits until it runs, and returns its process.
 #[track_caller]
-fn wait_up(env: &TestEnv, name: &str) -> i32 {
+pub(crate) fn wait_up(env: &TestEnv, name: &str) -> i32 {
     let mut found = Value::Null;
     wait_for(&format!("`{name}` is up"), || {
         found = status(env, name);
@@ -61,7 +61,7 @@ pub(crate) fn send(pid: i32, signal: Signal) {
 }
 
 #[track_caller]
-fn fails(finished: &Finished, code: i32, words: &[&str]) {
+pub(crate) fn fails(finished: &Finished, code: i32, words: &[&str]) {
     assert_eq!(finished.code, Some(code), "{finished:?}");
     for word in words {
         assert!(finished.stderr.contains(word), "no `{word}`: {finished:?}");
@@ -69,7 +69,7 @@ fn fails(finished: &Finished, code: i32, words: &[&str]) {
 }
 
 /// Names of services in the order in which they were told to have done something.
-fn order(env: &TestEnv, event_type: &str) -> Vec<String> {
+pub(crate) fn order(env: &TestEnv, event_type: &str) -> Vec<String> {
     let name = |record: &Value| record["props"]["service"].as_str().unwrap_or("").to_owned();
     env.events(event_type).iter().map(name).collect()
 }

@@ -72,7 +72,10 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<E
     let workspace = environment.workspace();
     let (texts, variables) = match file {
         Some(file) => (vec![one_file(file, environment)?], Vec::new()),
-        None => (environment.config_texts(&workspace)?, environment.config_variables()),
+        None => {
+            environment.warn_of_passed_over(&workspace);
+            (environment.config_texts(&workspace)?, environment.config_variables())
+        }
     };
     let sources: Vec<config::Source<'_>> = texts.iter().map(ConfigText::source).collect();
     let loaded = config::load(&sources, &variables, &[]);

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
 }
 
 /// Why there is nobody to be asked.
-fn not_there(state: &Path) -> CommandError {
+pub(super) fn not_there(state: &Path) -> CommandError {
     if let Some(pid) = up_holder(state) {
         let text =
             format!("the afresh with pid {pid} does not answer: it is stopped, or very busy");

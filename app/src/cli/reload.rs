@@ -1,13 +1,14 @@
 //! `afresh reload`.
 
-use afresh_core::control::ReloadAnswer;
+use afresh_core::config::harmless;
+use afresh_core::control::{ChangeAnswer, ChangeOutcome, ReloadAnswer};
 use afresh_daemon::control;
 use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
-use crate::running::failed;
+use crate::running::{failed, harmless_lines};
 
 /// Let `afresh up` read its configuration again
 #[derive(Debug, Args)]
@@ -15,28 +16,51 @@ use crate::running::failed;
     long_about = "Lets the `afresh up` of this workspace read its configuration again.\n\nServices \
                   that are new are started, those that are gone are stopped, those that are defined \
                   otherwise are restarted, and all others are left alone. A configuration with an error \
-                  changes nothing; `afresh config check` finds such errors before.",
+                  changes nothing; `afresh config check` finds such errors before.\n\nIt waits until all \
+                  of that is done, a minute at most, and exits with 1 where something of it has failed.",
     after_help = "Examples:\n  \
-                  afresh reload"
+                  afresh reload\n  \
+                  afresh reload --no-wait             and go on at once"
 )]
 pub(crate) struct Arguments {
     /// Why, for the log
     #[arg(long, value_name = "TEXT", default_value = "asked by `afresh reload`", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     reason: String,
+
+    /// Do not wait until services are up, or down
+    #[arg(long)]
+    no_wait: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let Some(daemon) = super::up::daemon(environment)? else {
-        return Err(CommandError::new(Exit::NotFound, "nothing is up here")
-            .hint("`afresh up` starts what is configured"));
+        let mut workspace = environment.workspace();
+        workspace.locate();
+        return Err(super::down::not_there(workspace.state()));
     };
-    let answer = control::reload(&daemon.socket, &arguments.reason).map_err(failed)?;
-    output::print(&format!("{}\n", told(&answer).join("\n")))?;
-    Ok(Exit::Success)
+    let answer = control::reload(&daemon.socket, &arguments.reason, !arguments.no_wait);
+    let answer = answer.map_err(failed)?;
+    let mut lines = told(&answer);
+    let not_done: Vec<String> = answer.outcomes.iter().filter_map(not_done).collect();
+    let exit = if not_done.is_empty() { Exit::Success } else { Exit::Failed };
+    lines.extend(not_done);
+    output::print(&format!("{}\n", lines.join("\n")))?;
+    Ok(exit)
+}
+
+/// What is wrong with a service that is not as the configuration has it.
+fn not_done(outcome: &ChangeAnswer) -> Option<String> {
+    let what = match outcome.outcome {
+        ChangeOutcome::Accepted | ChangeOutcome::Up | ChangeOutcome::Down => return None,
+        ChangeOutcome::Failed => "it has failed",
+        ChangeOutcome::StillWaiting => "not done within a minute",
+    };
+    let why = outcome.detail.as_deref().unwrap_or("why is in `afresh history`");
+    Some(format!("{}: {what}: {}", harmless(&outcome.name), harmless_lines(why)))
 }
 
 fn told(answer: &ReloadAnswer) -> Vec<String> {
-    let ReloadAnswer { added, removed, changed, unchanged, notes } = answer;
+    let ReloadAnswer { added, removed, changed, unchanged, notes, .. } = answer;
     let named = [
         ("new", added),
         ("changed, restarting those that run", changed),

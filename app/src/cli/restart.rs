@@ -14,7 +14,10 @@ use crate::running::Scope;
     long_about = "Replaces the instances of services by new ones.\n\nThe restart and its reason are \
                   in the trail before anything stops. Where several services have the name, such as \
                   the same server in two editors, all of them are restarted. It waits until the new \
-                  instances are up, a minute at most, and exits with 1 where one is not.",
+                  instances are up, a minute at most, and exits with 1 where one is not.\n\nSeveral \
+                  services of `afresh up` are restarted in their order: one that depends on another of \
+                  them when that one is up. What is not named goes on as it is; it says which of those \
+                  depend on what was restarted.",
     after_help = "Examples:\n  \
                   afresh restart web --reason 'new certificate'\n  \
                   afresh restart web worker           several of them\n  \

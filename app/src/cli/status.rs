@@ -18,7 +18,7 @@ use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
 use crate::running::{Running, Scope};
-use crate::screen::Row;
+use crate::screen::{Row, terminal_size};
 
 /// Show what runs: state, process, restarts
 #[derive(Debug, Args)]
@@ -101,7 +101,9 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         return Ok(Exit::Success);
     }
     let mut lines = Lines::new();
-    for row in rows(arguments, &chosen, &average, Paint::stdout()) {
+    // Whoever reads it by a program gets names as they are.
+    let columns = if output::is_terminal() { terminal_size().0 } else { usize::MAX };
+    for row in rows(arguments, &chosen, &average, columns, Paint::stdout()) {
         lines.write(&row.text)?;
     }
     lines.flush()?;
@@ -109,10 +111,16 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
 }
 
 /// The services as they were asked for: as a table, or in full.
-fn rows(arguments: &Arguments, chosen: &[&Reached], load: Load<'_>, paint: Paint) -> Vec<Row> {
+fn rows(
+    arguments: &Arguments,
+    chosen: &[&Reached],
+    load: Load<'_>,
+    columns: usize,
+    paint: Paint,
+) -> Vec<Row> {
     let statuses: Vec<&ServiceStatus> = chosen.iter().map(|reached| &reached.status).collect();
     if arguments.name.is_none() {
-        return table(&statuses, arguments.all, load, paint);
+        return table(&statuses, arguments.all, load, columns, paint);
     }
     let all = statuses.iter().map(|status| in_full(status, load, paint));
     all.collect::<Vec<_>>().join(&Row::default())
@@ -168,6 +176,9 @@ fn in_full(status: &ServiceStatus, load: Load<'_>, paint: Paint) -> Vec<Row> {
     }
     if !status.waits_for.is_empty() {
         say("waits for", status.waits_for.join(", "));
+    }
+    if !status.depends_on.is_empty() {
+        say("depends on", status.depends_on.join(", "));
     }
     say("instance", status.generation.to_string());
     if let Some(usage) = status.usage {

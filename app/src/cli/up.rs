@@ -92,10 +92,14 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
             let shown = screen.clone();
             (Lines::Drawn(Box::new(screen.clone())), Box::new(move |all| shown.show(all)))
         }
-        None => (Lines::Plain, Box::new(|_| None)),
+        None => {
+            let wants_colours = Paint::stdout() == Paint::Colours;
+            (Lines::Plain { wants_colours }, Box::new(|_| None))
+        }
     };
     let up = Up {
         services: config.services,
+        defaults: config.policy,
         hooks: environment.hook_setup(config.hooks),
         chosen: arguments.names,
         trail: config.trail,

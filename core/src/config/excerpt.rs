@@ -169,6 +169,17 @@ pub fn harmless_but_colours(text: &str, wants_colours: bool) -> String {
     shown
 }
 
+/// Lines of a program as a terminal may be given them, each with its end: see [`harmless_but_colours`].
+pub fn tame(bytes: &[u8], wants_colours: bool) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut tamed = String::with_capacity(text.len());
+    for line in text.lines() {
+        tamed.push_str(&harmless_but_colours(line, wants_colours));
+        tamed.push('\n');
+    }
+    tamed
+}
+
 /// The text without what a terminal would obey, cut to a length that fits in a sentence.
 pub(super) fn printable(text: &str) -> String {
     const CHARS_MAX: usize = 60;

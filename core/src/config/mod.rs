@@ -28,7 +28,7 @@ use std::time::Duration;
 
 pub use self::error::{ConfigError, ErrorKind, Origin};
 pub(crate) use self::excerpt::Lines;
-pub use self::excerpt::{Excerpt, cells, cut_to_cells, harmless, harmless_but_colours};
+pub use self::excerpt::{Excerpt, cells, cut_to_cells, harmless, harmless_but_colours, tame};
 pub use self::kind::{Kind, Value, parse_size};
 pub use self::made::{DaemonSettings, HealthSettings, TrailSettings};
 pub use self::reference::reference;

@@ -17,6 +17,10 @@ const BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.
 pub struct Vitals {
     /// By what they followed: `requested`, `crash`, `killed` and so on.
     restarts: BTreeMap<&'static str, u64>,
+    /// What the next instance follows; the first of several reasons, which are one restart.
+    next_follows: Option<&'static str>,
+    /// There has been an instance, or a try.
+    has_begun: bool,
     /// Since when it has been down, by no wish of anybody.
     down_since: Option<Time>,
     recoveries: Histogram,
@@ -35,18 +39,36 @@ impl Vitals {
                 after.name()
             }
             Event::Started { .. } => {
+                self.begun();
                 if !says_ready {
                     self.ready(now);
                 }
                 return;
             }
+            Event::SpawnFailed(_) => return self.begun(),
+            Event::Adopted { .. } => {
+                self.has_begun = true;
+                return;
+            }
+            Event::SwapFailed { .. } => {
+                self.next_follows = None;
+                return;
+            }
             Event::GaveUp { .. } | Event::Stopped(_) => {
-                self.down_since = None;
+                (self.down_since, self.next_follows) = (None, None);
                 return;
             }
             _ => return,
         };
-        *self.restarts.entry(reason).or_default() += 1;
+        self.next_follows.get_or_insert(reason);
+    }
+
+    /// Counts as the status of a service does: by instances, not by what was asked for.
+    fn begun(&mut self) {
+        let follows = self.next_follows.take();
+        if std::mem::replace(&mut self.has_begun, true) {
+            *self.restarts.entry(follows.unwrap_or("started")).or_default() += 1;
+        }
     }
 
     /// An instance serves.
@@ -309,6 +331,7 @@ mod tests {
         assert_eq!(vitals.recoveries.count, 0, "the first start recovers nothing");
         // Two failures in a row are one time of being down.
         vitals.note(at(1_000), &restarting(), false);
+        vitals.note(at(1_500), &started(), true);
         vitals.note(at(2_000), &restarting(), false);
         vitals.note(at(3_000), &started(), false);
         assert_eq!((vitals.recoveries.count, vitals.recoveries.sum), (1, Duration::from_secs(2)));
@@ -327,14 +350,32 @@ mod tests {
             vitals.note(at(99_000), &started(), false);
         }
         assert_eq!(vitals.recoveries.count, 2);
-        assert_eq!(vitals.restarts, BTreeMap::from([("crash", 5)]));
+        assert_eq!(vitals.restarts, BTreeMap::from([("crash", 3), ("started", 2)]));
+    }
+
+    #[test]
+    fn requests_that_are_merged_are_one_restart() {
+        let mut vitals = Vitals::default();
+        let requested = || Event::RestartRequested { pid: Some(7), reason: "new code".to_owned() };
+        vitals.note(at(0), &started(), false);
+        for event in [requested(), requested(), started(), requested(), restarting(), started()] {
+            vitals.note(at(1), &event, false);
+        }
+        assert_eq!(vitals.restarts, BTreeMap::from([("requested", 2)]));
+        // One that is called off is none.
+        for event in [requested(), Event::Stopped(StopReason::ByUser), started()] {
+            vitals.note(at(2), &event, false);
+        }
+        assert_eq!(vitals.restarts, BTreeMap::from([("requested", 2), ("started", 1)]));
     }
 
     #[test]
     fn the_text_is_what_prometheus_reads() {
         let mut vitals = Vitals::default();
         let reason = "new".to_owned();
+        vitals.note(at(0), &started(), false);
         vitals.note(at(0), &Event::RestartRequested { pid: None, reason }, false);
+        vitals.note(at(0), &started(), false);
         vitals.note(at(0), &restarting(), false);
         vitals.note(at(70), &started(), false);
         vitals.health_checked(Duration::from_secs(3_600));

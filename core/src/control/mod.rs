@@ -2,10 +2,12 @@
 //! fields are only ever added.
 //!
 //! `route.rs` is the table that routing and the document (`openapi.rs`, `schema.rs`) are made from,
-//! `access.rs` says who may ask over TCP, `path.rs` reads paths and queries, `event.rs` has what is told
+//! `access.rs` says who may ask over TCP,
+//! `dependence.rs` who depends on whom, `path.rs` reads paths and queries, `event.rs` has what is told
 //! of what happened, and `metrics.rs` what is counted.
 
 pub mod access;
+mod dependence;
 mod event;
 pub mod metrics;
 mod openapi;
@@ -16,6 +18,7 @@ mod service;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::dependence::Dependence;
 pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
 pub use self::openapi::document;
 pub use self::path::{Words, escape, unescape};
@@ -183,6 +186,9 @@ pub struct ReloadAnswer {
     /// What people should know besides.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What has become of those that were started, stopped and restarted, where that was waited for.
+    #[serde(default)]
+    pub outcomes: Vec<ChangeAnswer>,
 }
 
 /// That afresh ends: `POST /v1/shutdown`.

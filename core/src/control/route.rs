@@ -292,6 +292,7 @@ pub static ROUTES: &[Route] = &[
     metrics("/v1/metrics"),
     metrics("/metrics"),
     Route {
+        words: &[WAIT],
         answers: &[json("ReloadAnswer", "What has changed.")],
         refusals: &[CONFLICT],
         ..post(

@@ -40,6 +40,9 @@ pub struct ServiceStatus {
     /// Other services that have to be there before it is started.
     #[serde(default)]
     pub waits_for: Vec<String>,
+    /// Other services that it needs, as it is defined.
+    #[serde(default)]
+    pub depends_on: Vec<String>,
     /// Why the last restart by a swap failed.
     pub swap_failed: Option<RestartNote>,
     /// How the last instance ended.

@@ -149,6 +149,8 @@ const fn is_crash(ending: &Ending) -> bool {
         Ending::Clean
         | Ending::RestartRequested
         | Ending::StoppedByUser
+        | Ending::Retired
+        | Ending::Shutdown
         | Ending::Replaced
         | Ending::Unused
         | Ending::DiedOfProbe => false,

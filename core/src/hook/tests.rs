@@ -88,6 +88,8 @@ fn every_way_to_end_badly_is_a_crash_and_no_other() {
         Ending::Clean,
         Ending::RestartRequested,
         Ending::StoppedByUser,
+        Ending::Retired,
+        Ending::Shutdown,
         Ending::Replaced,
         Ending::Unused,
         Ending::DiedOfProbe,

@@ -61,7 +61,11 @@ impl Service {
             None => exit.unasked(&self.policy),
             Some(Goal::Failure(ending)) => ending,
             Some(Goal::NewInstance | Goal::Quietly) => Ending::Replaced,
-            Some(Goal::Down) => Ending::StoppedByUser,
+            Some(Goal::Down) => match self.want {
+                Want::Up | Want::Down => Ending::StoppedByUser,
+                Want::Gone => Ending::Retired,
+                Want::Shutdown { .. } => Ending::Shutdown,
+            },
         };
         let quietly = matches!(self.process, Process::Stopping { goal: Goal::Quietly, .. })
             || ending == Ending::DiedOfProbe;
@@ -76,7 +80,7 @@ impl Service {
                 self.last_ended = Some(generation);
                 self.after_exit(now, pid, uptime, ending, effects);
             }
-            Want::Down | Want::Shutdown { .. } => self.rest_stopped(now, effects),
+            Want::Down | Want::Gone | Want::Shutdown { .. } => self.rest_stopped(now, effects),
         }
     }
 
@@ -122,7 +126,7 @@ impl Service {
                 self.rest_as(now, Rest::Failed(ending), None, effects);
             }
             (Want::Up, _) => self.after_failure(now, Duration::ZERO, ending, effects),
-            (Want::Down | Want::Shutdown { .. }, _) => self.rest_stopped(now, effects),
+            (Want::Down | Want::Gone | Want::Shutdown { .. }, _) => self.rest_stopped(now, effects),
         }
     }
 
@@ -210,6 +214,7 @@ impl Service {
     pub(super) fn rest_stopped(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let reason = match self.want {
             Want::Shutdown { .. } => StopReason::Shutdown,
+            Want::Gone => StopReason::Retired,
             Want::Up | Want::Down => StopReason::ByUser,
         };
         self.rest_as(now, Rest::Stopped, Some(Event::Stopped(reason)), effects);

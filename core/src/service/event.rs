@@ -151,6 +151,8 @@ pub enum Event {
 pub enum StopReason {
     /// The user's stop, or SIGTERM or SIGINT from outside.
     ByUser,
+    /// The configuration does not have it any more.
+    Retired,
     /// afresh itself ends.
     Shutdown,
     /// It ended, and the policy says not to restart it.

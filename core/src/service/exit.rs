@@ -38,6 +38,10 @@ pub enum Ending {
     },
     /// The user ended it: our stop, or SIGTERM or SIGINT from outside.
     StoppedByUser,
+    /// We ended it, as the configuration does not have it any more.
+    Retired,
+    /// We ended it, as afresh itself ends.
+    Shutdown,
     /// We ended it to start it again.
     Replaced,
     /// It went before it served anybody: a candidate that failed, or a spare.
@@ -111,6 +115,8 @@ impl Ending {
             Self::Crash { .. } => "crash",
             Self::Killed { .. } => "killed",
             Self::StoppedByUser => "stopped_by_user",
+            Self::Retired => "retired",
+            Self::Shutdown => "shutdown",
             Self::Replaced => "replaced",
             Self::Unused => "unused",
             Self::DiedOfProbe => "died_of_probe",
@@ -142,6 +148,8 @@ impl fmt::Display for Ending {
             Self::Crash { .. } => f.write_str("crash"),
             Self::Killed { .. } => f.write_str("killed"),
             Self::StoppedByUser => f.write_str("stopped by user"),
+            Self::Retired => f.write_str("stopped with its definition"),
+            Self::Shutdown => f.write_str("stopped with afresh"),
             Self::Replaced => f.write_str("stopped for a restart"),
             Self::Unused => f.write_str("it has not served anybody"),
             Self::DiedOfProbe => f.write_str("it died of the client's probe"),

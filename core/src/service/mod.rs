@@ -119,6 +119,7 @@ impl Service {
         match input {
             Input::Start => self.start(now),
             Input::Stop => self.stop(now, Want::Down, effects),
+            Input::Retire => self.stop(now, Want::Gone, effects),
             Input::Shutdown { within } => self.stop(now, Want::Shutdown { within }, effects),
             Input::Restart { reason } => self.restart(now, reason, effects),
             Input::HurryUp => self.hurry_up(now),

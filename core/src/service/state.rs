@@ -15,6 +15,8 @@ pub enum Input {
     Start,
     /// The user wants it down.
     Stop,
+    /// The configuration does not have it any more.
+    Retire,
     /// Somebody wants a new instance.
     Restart {
         /// Why, for the record.
@@ -161,6 +163,8 @@ pub enum Effect {
 pub(super) enum Want {
     Up,
     Down,
+    /// Down, as nobody defines it any more.
+    Gone,
     /// Down, and no start will be heard any more.
     Shutdown {
         within: Option<Duration>,

@@ -38,13 +38,13 @@ pub(crate) enum Ask {
     /// What is measured of all services.
     Metrics { answer: oneshot::Sender<Vec<ServiceMetrics>> },
     /// To read the configuration again. Only `afresh up` has one to read.
-    Reload { reason: String, answer: oneshot::Sender<Result<ReloadAnswer, Refusal>> },
+    Reload { reason: String, answer: oneshot::Sender<Result<Reloading, Refusal>> },
     /// To end. Only `afresh up` is there to be ended from elsewhere.
     Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, Refusal>> },
 }
 
-/// A change that is under way.
-pub(crate) struct Begun {
+/// A service before a change.
+pub(crate) struct Before {
     pub(super) old_pid: Option<u32>,
     /// The newest instance there was.
     pub(super) old: Generation,
@@ -52,6 +52,31 @@ pub(crate) struct Begun {
     pub(super) swap_failed: Option<RestartNote>,
     /// Changes whenever something was told about a service.
     pub(super) changes: watch::Receiver<u64>,
+}
+
+impl Before {
+    /// As the service is now; none where there is no such service.
+    pub(crate) fn of(supervise: &Supervise, id: ServiceId) -> Option<Self> {
+        let service = supervise.core().service(id)?;
+        Some(Self {
+            old_pid: service.snapshot(supervise.now()).pid,
+            old: service.generation(),
+            swap_failed: supervise.known(id).and_then(|(_, past)| past.swap_failed.clone()),
+            changes: supervise.changes(),
+        })
+    }
+}
+
+/// A reload that is under way.
+pub(crate) struct Reloading {
+    pub(crate) answer: ReloadAnswer,
+    /// The services that are started, stopped or restarted, by name.
+    pub(crate) begun: Vec<(String, Change, Before)>,
+}
+
+/// A change that is under way.
+pub(crate) struct Begun {
+    pub(super) before: Before,
     /// Resolves when it is on disk that it was asked for.
     pub(super) recorded: oneshot::Receiver<()>,
 }
@@ -204,6 +229,7 @@ impl About {
             spare_pid: snapshot.spare_pid,
             swap_failed: past.swap_failed.clone(),
             waits_for: supervise.waits_for(id),
+            depends_on: supervise.needs(id),
             restarts: Restarts {
                 total: snapshot.restarts,
                 last: past.restarts.iter().cloned().collect(),
@@ -237,9 +263,8 @@ impl About {
         if what == Change::Stop && self.face == Face::Mcp {
             return Err(NotBegun::HasClient);
         }
-        let (snapshot, old) = (service.snapshot(supervise.now()), service.generation());
-        let swap_failed = supervise.known(id).and_then(|(_, past)| past.swap_failed.clone());
-        let changes = supervise.changes();
+        let snapshot = service.snapshot(supervise.now());
+        let Some(before) = Before::of(supervise, id) else { unreachable!("it was just there") };
         let is_waiting = !supervise.waits_for(id).is_empty();
         if is_waiting || !is_so(what, &snapshot.state) {
             let pid = snapshot.pid;
@@ -257,7 +282,7 @@ impl About {
             }
         }
         let recorded = supervise.done();
-        Ok(Begun { old_pid: snapshot.pid, old, swap_failed, changes, recorded })
+        Ok(Begun { before, recorded })
     }
 }
 

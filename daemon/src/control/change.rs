@@ -1,13 +1,13 @@
 //! Starts, stops and restarts: asked of the loop, and waited for where somebody wants to.
 
-use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, ServiceStatus, State};
+use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, Dependence, ServiceStatus, State};
 use afresh_core::id::Generation;
 use afresh_core::limits::RESTART_WAIT_MAX;
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{Ask, Begun, NotBegun};
-use super::route::{Refusing, reply, status};
+use super::answer::{Ask, Before, NotBegun, Reloading};
+use super::route::{Refusing, conflict, reply, status};
 use super::server::Host;
 use super::wire::Answer;
 
@@ -30,20 +30,55 @@ pub(super) async fn change(
     // The loop does not wait for a disk that hangs, and neither do we.
     (&mut begun.recorded).await.ok();
     if !waits {
-        let answer = ChangeAnswer::accepted(name, begun.old_pid);
+        let answer = ChangeAnswer::accepted(name, begun.before.old_pid);
         return Ok(reply(StatusCode::ACCEPTED, &answer));
     }
-    Ok(reply(StatusCode::OK, &wait(host, name, what, begun).await?))
+    let deadline = Instant::now() + RESTART_WAIT_MAX;
+    Ok(reply(StatusCode::OK, &wait(host, name, what, begun.before, deadline).await?))
+}
+
+/// Lets the configuration be read again. All that this begins is waited for no longer than one change.
+pub(super) async fn reload(host: &Host, reason: String, waits: bool) -> Refusing<Response<Answer>> {
+    let reloading = host.ask(|answer| Ask::Reload { reason, answer }).await?;
+    let Reloading { mut answer, begun } = reloading.map_err(conflict)?;
+    let deadline = Instant::now() + RESTART_WAIT_MAX;
+    for (name, what, before) in begun.into_iter().filter(|_| waits) {
+        let old_pid = before.old_pid;
+        let outcome = match wait(host, name.clone(), what, before, deadline).await {
+            Err((StatusCode::NOT_FOUND, _)) => {
+                let detail = Some("it is not defined any more".to_owned());
+                let outcome = ChangeOutcome::Failed;
+                ChangeAnswer { name, outcome, old_pid, new_pid: None, detail }
+            }
+            outcome => outcome?,
+        };
+        answer.outcomes.push(outcome);
+    }
+    Ok(reply(StatusCode::OK, &answer))
 }
 
 /// Looks at the service whenever something was told, until it is as it was to be, or cannot be.
-async fn wait(host: &Host, name: String, what: Change, begun: Begun) -> Refusing<ChangeAnswer> {
-    let Begun { old_pid, old, swap_failed, mut changes, .. } = begun;
-    let deadline = Instant::now() + RESTART_WAIT_MAX;
+async fn wait(
+    host: &Host,
+    name: String,
+    what: Change,
+    before: Before,
+    deadline: Instant,
+) -> Refusing<ChangeAnswer> {
+    let Before { old_pid, old, swap_failed, mut changes } = before;
     loop {
-        let status = status(host, &name).await?;
+        let status = match status(host, &name).await {
+            // One that is not defined any more is forgotten when it is down.
+            Err((StatusCode::NOT_FOUND, _)) if what == Change::Stop => {
+                let outcome = ChangeOutcome::Down;
+                return Ok(ChangeAnswer { name, outcome, old_pid, new_pid: None, detail: None });
+            }
+            status => status?,
+        };
         let swap_has_failed = what == Change::Restart && status.swap_failed != swap_failed;
+        let waits = waits_of(host, &status).await?;
         let known = match swap_has_failed {
+            false if what == Change::Start && waits.is_in_vain => Some(ChangeOutcome::Failed),
             false => known_outcome(what, &status, old),
             true => Some(ChangeOutcome::Failed),
         };
@@ -61,6 +96,9 @@ async fn wait(host: &Host, name: String, what: Change, begun: Begun) -> Refusing
             ChangeOutcome::Up | ChangeOutcome::Down | ChangeOutcome::Accepted => None,
             ChangeOutcome::Failed | ChangeOutcome::StillWaiting => {
                 let why = match swap_has_failed {
+                    false if what != Change::Stop && waits.told.is_some() => {
+                        waits.told.unwrap_or_default()
+                    }
                     false => why(what, status, outcome),
                     true => status.swap_failed.map_or_else(String::new, |note| note.reason),
                 };
@@ -69,6 +107,30 @@ async fn wait(host: &Host, name: String, what: Change, begun: Begun) -> Refusing
         };
         return Ok(ChangeAnswer { name, outcome, old_pid, new_pid, detail });
     }
+}
+
+/// What a service waits for, if it does.
+#[derive(Default)]
+struct Waits {
+    told: Option<String>,
+    /// One of those will not come by itself.
+    is_in_vain: bool,
+}
+
+async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Waits> {
+    if status.waits_for.is_empty() {
+        return Ok(Waits::default());
+    }
+    let all = host.ask(|answer| Ask::Status { name: None, answer }).await?;
+    let needed = Dependence::of(&all).waits_of(status);
+    let is_lost =
+        |one: &&ServiceStatus| matches!(one.state, State::Failed { .. } | State::Finished);
+    let shown: Vec<String> =
+        needed.iter().map(|one| format!("{} ({})", one.name, one.state)).collect();
+    Ok(Waits {
+        is_in_vain: needed.iter().any(is_lost),
+        told: Some(format!("it waits for {}", shown.join(", "))),
+    })
 }
 
 /// What became of the change since this generation, once that is known.

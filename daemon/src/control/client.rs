@@ -205,9 +205,10 @@ pub fn events(socket: &Path, since: &Position) -> Result<EventPage, ControlError
     block_on(ask(socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
 }
 
-/// Lets an `afresh up` read its configuration again.
-pub fn reload(socket: &Path, reason: &str) -> Result<ReloadAnswer, ControlError> {
-    block_on(ask(socket, "POST", "/v1/reload", body_of(reason), CONTROL_REQUEST_WAIT))
+/// Lets an `afresh up` read its configuration again, and waits for what that begins where it is to.
+pub fn reload(socket: &Path, reason: &str, waits: bool) -> Result<ReloadAnswer, ControlError> {
+    let path = if waits { "/v1/reload?wait=true" } else { "/v1/reload" };
+    block_on(ask(socket, "POST", path, body_of(reason), CONTROL_REQUEST_WAIT))
 }
 
 /// Ends an `afresh up` and all of its services.

@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::answer::Ask;
-use super::change::change;
+use super::change::{change, reload};
 use super::follow::{Following, Lines, Source, Told, Wanted};
 use super::measure::{measured, metrics};
 use super::server::Host;
@@ -97,9 +97,8 @@ async fn serve(
             Ok(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
         }
         Does::Reload => {
-            let reason = reason(request).await?;
-            let answer = host.ask(|answer| Ask::Reload { reason, answer }).await?;
-            Ok(reply(StatusCode::OK, &answer.map_err(conflict)?))
+            let waits = words.flag("wait").map_err(bad)?;
+            reload(host, reason(request).await?, waits).await
         }
         Does::Shutdown => {
             let reason = reason(request).await?;
@@ -304,7 +303,7 @@ fn bad(what: String) -> (StatusCode, Refusal) {
     (StatusCode::BAD_REQUEST, Refusal::new(what))
 }
 
-fn conflict(refusal: Refusal) -> (StatusCode, Refusal) {
+pub(super) fn conflict(refusal: Refusal) -> (StatusCode, Refusal) {
     (StatusCode::CONFLICT, refusal)
 }
 

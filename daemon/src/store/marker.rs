@@ -7,7 +7,7 @@ use afresh_core::audit::marker::{Marker, ParseMarkerError};
 use afresh_core::limits::MARKER_BYTES_MAX;
 use tokio::sync::oneshot;
 
-use super::replace::{ReplaceFileError, replace_file};
+use super::replace::{ReplaceFileError, replace_private_file};
 use crate::os::open_to_read;
 
 /// Why the marker could not be written.
@@ -50,7 +50,7 @@ pub enum ReadMarkerError {
 
 /// Replaces the marker; it is on disk when this returns.
 pub fn write(path: &Path, marker: &Marker) -> Result<(), WriteMarkerError> {
-    replace_file(path, format!("{}\n", marker.to_json()).as_bytes()).map_err(|source| {
+    replace_private_file(path, format!("{}\n", marker.to_json()).as_bytes()).map_err(|source| {
         let path = path.to_owned();
         WriteMarkerError { path, source }
     })
@@ -108,6 +108,12 @@ mod tests {
             assert_eq!(read(&path).unwrap(), marker);
         }
         assert_eq!(fs::read_dir(dir.join("state")).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "its reasons are as private as the trail");
+        }
     }
 
     #[test]

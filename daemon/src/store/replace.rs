@@ -23,7 +23,21 @@ pub struct ReplaceFileError {
 /// Writes a temporary file beside `path`, syncs it, renames it over `path` and syncs the folder,
 /// which is created if need be.
 pub(crate) fn replace_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
-    replace(path, content, None)
+    replace(path, content, Rights::Usual)
+}
+
+/// The same, for a file that is this user's alone.
+pub(super) fn replace_private_file(path: &Path, content: &[u8]) -> Result<(), ReplaceFileError> {
+    replace(path, content, Rights::Private)
+}
+
+/// Who may do what with the new file.
+#[derive(Clone, Copy)]
+enum Rights<'a> {
+    Usual,
+    Private,
+    /// As with the file before.
+    Like(&'a Metadata),
 }
 
 /// The same, for a file of the user's: the new one has the owner and the rights of the old one, and
@@ -33,10 +47,10 @@ pub(super) fn replace_file_like(
     content: &[u8],
     old: &Metadata,
 ) -> Result<(), ReplaceFileError> {
-    replace(path, content, Some(old))
+    replace(path, content, Rights::Like(old))
 }
 
-fn replace(path: &Path, content: &[u8], old: Option<&Metadata>) -> Result<(), ReplaceFileError> {
+fn replace(path: &Path, content: &[u8], rights: Rights<'_>) -> Result<(), ReplaceFileError> {
     let error = |step: &'static str, path: &Path| {
         let path = path.to_owned();
         move |source| ReplaceFileError { step, path, source }
@@ -53,14 +67,18 @@ fn replace(path: &Path, content: &[u8], old: Option<&Metadata>) -> Result<(), Re
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{name}.{}.{count}.tmp", std::process::id()));
     let write = |mut file: File| {
-        if let Some(old) = old {
+        if let Rights::Like(old) = rights {
             os::keep_owner(&file, old)?;
             file.set_permissions(old.permissions())?;
         }
         file.write_all(content)?;
         file.sync_all()
     };
-    let written = File::create_new(&temporary)
+    let created = match rights {
+        Rights::Private => os::create_private(&temporary),
+        Rights::Usual | Rights::Like(_) => File::create_new(&temporary),
+    };
+    let written = created
         .and_then(write)
         .map_err(error("write", &temporary))
         .and_then(|()| fs::rename(&temporary, path).map_err(error("replace", path)));

@@ -106,6 +106,16 @@ impl Workspace {
         Self { root: root.map(Path::to_owned), places }
     }
 
+    /// A configuration file that does not count, nearer to `cwd` than what does: it is in a folder in
+    /// which every user can create files, so another user could have made it.
+    pub fn passed_over(&self, cwd: &Path) -> Option<PathBuf> {
+        let nearer = cwd.ancestors().take_while(|folder| Some(*folder) != self.root());
+        let mut files = nearer
+            .filter(|folder| os::is_open_to_all(folder))
+            .map(|folder| folder.join("afresh.toml"));
+        files.find(|file| file.is_file())
+    }
+
     /// The project's folder; none outside of one.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()

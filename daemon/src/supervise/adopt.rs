@@ -40,7 +40,7 @@ impl Supervise {
             let title = self.title(*service);
             let text = format!("the configuration does not have {title} any more: stopping it");
             self.log_about(*service, &text);
-            self.input_to(*service, Input::Stop).await;
+            self.input_to(*service, Input::Retire).await;
         }
         leaving
     }

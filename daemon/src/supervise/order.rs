@@ -44,6 +44,16 @@ impl Supervise {
         self.advance().await;
     }
 
+    /// Stops services that are not defined any more, in the same order.
+    pub(crate) async fn retire(&mut self, services: Vec<ServiceId>) {
+        let (ordered, others) = self.by_order(services);
+        self.fleet.retire(ordered);
+        for id in others {
+            self.input_to(id, Input::Retire).await;
+        }
+        self.advance().await;
+    }
+
     fn by_order(&self, services: Vec<ServiceId>) -> (Vec<ServiceId>, Vec<ServiceId>) {
         services.into_iter().partition(|id| self.fleet.contains(*id))
     }
@@ -70,6 +80,11 @@ impl Supervise {
     pub(crate) fn waits_for(&self, service: ServiceId) -> Vec<String> {
         let ids = self.fleet.waits_for(service, &self.core);
         ids.into_iter().map(|id| self.name(id)).collect()
+    }
+
+    /// The names of those that a service needs.
+    pub(crate) fn needs(&self, service: ServiceId) -> Vec<String> {
+        self.fleet.needs(service).map(|id| self.name(id)).collect()
     }
 
     /// Gives a service another definition; its next instance is by that.

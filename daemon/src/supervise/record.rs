@@ -6,7 +6,7 @@ use afresh_core::audit::marker::Marker;
 use afresh_core::audit::{Level, Record};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::TRAIL_SYNC_WAIT;
-use afresh_core::service::Event;
+use afresh_core::service::{Effect, Event};
 use tokio::time::timeout;
 
 use super::Supervise;
@@ -16,6 +16,16 @@ use crate::store::chain;
 use crate::store::marker;
 
 impl Supervise {
+    /// What to perform next. To tell what happened takes longer than to order a start, so that a start
+    /// goes before facts; not before an announcement, which is on disk first.
+    pub(super) fn next_effect(&mut self) -> Option<(ServiceId, Effect)> {
+        let is_fact =
+            |effect: &Effect| matches!(effect, Effect::Tell(event) if !event.is_announcement());
+        let first = self.queue.iter().position(|(_, effect)| !is_fact(effect));
+        let start = first.filter(|index| matches!(self.queue[*index].1, Effect::Spawn { .. }));
+        self.queue.remove(start.unwrap_or(0))
+    }
+
     pub(super) fn tell_remains(&self, service: ServiceId, remains: &Remains) {
         let title = self.title(service);
         if remains.leftovers > 0 {

@@ -1,6 +1,6 @@
 //! The loop of `afresh up`.
 
-use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer, State};
+use afresh_core::control::{Refusal, ServiceStatus, ShutdownAnswer, State};
 use afresh_core::limits::VIEW_INTERVAL;
 use afresh_core::service::Input;
 use tokio::sync::{oneshot, watch};
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::fleet::Fleet;
 use super::{Lines, Reloaded, Up};
-use crate::control::{About, Ask, Control};
+use crate::control::{About, Ask, Control, Reloading};
 use crate::keep::{self, Wish};
 use crate::notify::Notify;
 use crate::os::{Asked, Signals};
@@ -118,7 +118,7 @@ impl Daemon {
     }
 
     /// Reads the configuration again; a bad one changes nothing.
-    async fn reload(&mut self, why: &str) -> Result<ReloadAnswer, Refusal> {
+    async fn reload(&mut self, why: &str) -> Result<Reloading, Refusal> {
         if self.stopping_since.is_some() {
             return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
         }
@@ -131,10 +131,10 @@ impl Daemon {
                     self.up.hooks.definitions = hooks;
                     self.supervise.start_hooks(self.up.hooks.clone());
                 }
-                let answer = self.fleet.apply(&mut self.supervise, services).await;
-                let answer = ReloadAnswer { notes, ..answer };
+                let mut reloading = self.fleet.apply(&mut self.supervise, services).await;
+                reloading.answer.notes = notes;
                 self.notify.ready("the configuration was read again");
-                Ok(answer)
+                Ok(reloading)
             }
             Err(wrong) => {
                 self.supervise.log(&format!("the configuration stays as it was:\n{wrong}"));

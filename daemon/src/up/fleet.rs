@@ -9,7 +9,7 @@ use std::sync::Arc;
 use afresh_core::audit::past::{Past, ServicePast, Wanted};
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::harmless;
-use afresh_core::control::ReloadAnswer;
+use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SERVICES_REMEMBERED_MAX;
@@ -17,6 +17,7 @@ use afresh_core::policy::Policy;
 use afresh_core::service::{Input, Rest};
 
 use super::{Lines, Up};
+use crate::control::{Before, Reloading};
 use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
 use crate::process::{AdoptedInstance, Command};
@@ -30,6 +31,8 @@ const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
 pub(super) struct Fleet {
     environment: Arc<[(OsString, OsString)]>,
     base: PathBuf,
+    /// The rules for those that are not defined any more.
+    defaults: Policy,
     colours: bool,
     /// Nobody reads along.
     is_silent: bool,
@@ -59,6 +62,7 @@ impl Fleet {
             log_folder: up.workspace.logs(),
             environment: up.environment.clone().into(),
             base: up.base.clone(),
+            defaults: up.defaults.clone(),
             colours: up.colours,
             is_silent: matches!(up.lines, Lines::File),
             is_drawn: matches!(up.lines, Lines::Drawn(_)),
@@ -100,7 +104,7 @@ impl Fleet {
             title: name.to_owned(),
             command: Command::default(),
             variables: Variables::default(),
-            policy: Policy::default(),
+            policy: self.defaults.clone(),
             stop_signal: StopSignal::default(),
             memory_bytes_max: None,
             form: if self.is_silent { Form::Silent } else { Form::Lines(format!("{name} | ")) },
@@ -152,7 +156,7 @@ impl Fleet {
         &mut self,
         supervise: &mut Supervise,
         services: Vec<ServiceDefinition>,
-    ) -> ReloadAnswer {
+    ) -> Reloading {
         let old: Vec<ServiceDefinition> =
             self.members.values().map(|member| member.definition.clone()).collect();
         let Changes { added, removed, changed, unchanged } = changes(&old, &services);
@@ -178,7 +182,13 @@ impl Fleet {
         let leaving: Vec<ServiceId> =
             removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
         self.leaving.extend(leaving.iter().copied());
-        supervise.stop(leaving).await;
+        let mut begun: Vec<(String, Change, Before)> = Vec::new();
+        let mut note = |supervise: &Supervise, id: ServiceId, what: Change| {
+            let before = Before::of(supervise, id);
+            begun.extend(before.map(|before| (supervise.name(id), what, before)));
+        };
+        leaving.iter().for_each(|id| note(supervise, *id, Change::Stop));
+        supervise.retire(leaving).await;
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
             // One that is down because somebody wants it so stays down, or goes on to be stopped.
             let is_up = supervise.core().service(id).is_some_and(|service| match service.rest() {
@@ -186,12 +196,15 @@ impl Fleet {
                 Some(rest) => matches!(rest, Rest::Failed(_)),
             });
             if is_up {
+                note(supervise, id, Change::Restart);
                 let reason = "its definition changed".to_owned();
                 supervise.input_to(id, Input::Restart { reason }).await;
             }
         }
+        started.iter().for_each(|id| note(supervise, *id, Change::Start));
         supervise.start(started).await;
-        ReloadAnswer { added, removed, changed, unchanged, notes: Vec::new() }
+        let answer = ReloadAnswer { added, removed, changed, unchanged, ..ReloadAnswer::default() };
+        Reloading { answer, begun }
     }
 
     /// Forgets those that are not defined any more and are down.

@@ -32,9 +32,7 @@ impl Sources {
         let files = service_log::services(&folder);
         let running = match Running::find(environment, Scope::of(all)) {
             // What is on disk needs nobody who runs.
-            Err(_) if !files.is_empty() => {
-                Running { services: Vec::new(), elsewhere: Vec::new(), abandoned: 0 }
-            }
+            Err(_) if !files.is_empty() => Running::default(),
             found => found?,
         };
         let here = workspace(environment);

@@ -33,9 +33,14 @@ pub(super) fn table(
     statuses: &[&ServiceStatus],
     with_workspace: bool,
     load: Load<'_>,
+    screen_columns: usize,
     paint: Paint,
 ) -> Vec<Row> {
-    let rows: Vec<[String; 10]> = statuses.iter().map(|status| row(status, load)).collect();
+    let mut rows: Vec<[String; 10]> = statuses.iter().map(|status| row(status, load)).collect();
+    let names_max = names_max(rows.iter().map(|row| &row[1]), screen_columns);
+    for row in &mut rows {
+        row[0] = cut_to_cells(&row[0], names_max);
+    }
     let columns: Vec<usize> = (0..HEADER.len())
         .filter(|column| with_workspace || HEADER[*column] != "WORKSPACE")
         .filter(|column| rows.iter().any(|row| row[*column] != NONE))
@@ -61,10 +66,11 @@ pub(super) fn table(
     for (status, row) in statuses.iter().zip(&rows) {
         lines.push(line(row, &|text| colour(&status.state, text, paint), &str::to_owned));
     }
-    for (status, row) in statuses.iter().zip(&rows) {
+    for status in statuses {
         if let State::Failed { why } | State::Degraded { why } = &status.state {
             let mut line = Row::default();
-            line.push(&format!("{}: ", row[0]), |name| colour(&status.state, name, paint));
+            let name = format!("{}: ", harmless(&status.name));
+            line.push(&name, |name| colour(&status.state, name, paint));
             line.push(&harmless(why), str::to_owned);
             lines.push(line);
         }
@@ -123,6 +129,9 @@ pub(super) fn memory(bytes: u64) -> String {
 /// A line for each service, none longer than a terminal is wide.
 pub(crate) fn lines_of(statuses: &[&ServiceStatus], columns: usize, paint: Paint) -> Vec<Row> {
     let names: Vec<String> = statuses.iter().map(|status| harmless(&status.name)).collect();
+    let states: Vec<String> = statuses.iter().map(|status| state_of(status)).collect();
+    let names_max = names_max(states.iter(), columns);
+    let names: Vec<String> = names.iter().map(|name| cut_to_cells(name, names_max)).collect();
     let width = names.iter().map(|name| cells(name)).max().unwrap_or(0);
     let line = |(status, name): (&&ServiceStatus, &String)| {
         let mut rest = String::new();
@@ -147,6 +156,15 @@ pub(crate) fn lines_of(statuses: &[&ServiceStatus], columns: usize, paint: Paint
     };
     statuses.iter().zip(&names).map(line).collect()
 }
+
+/// How wide names may be, so that each state is seen at least as far as it has to be to be known.
+fn names_max<'a>(states: impl Iterator<Item = &'a String>, screen_columns: usize) -> usize {
+    let states = states.map(|state| cells(state)).max().unwrap_or(0);
+    screen_columns.saturating_sub(2 + states.min(STATE_CELLS)).max(1)
+}
+
+/// What is enough of a state: `backing off…`, `waiting for…`.
+const STATE_CELLS: usize = 12;
 
 /// The state in a word, and what it waits for.
 fn state_of(status: &ServiceStatus) -> String {
@@ -189,7 +207,7 @@ mod tests {
 
     fn shown(statuses: &[ServiceStatus], with_workspace: bool) -> Vec<String> {
         let all: Vec<&ServiceStatus> = statuses.iter().collect();
-        let rows = table(&all, with_workspace, &average, Paint::Plain);
+        let rows = table(&all, with_workspace, &average, usize::MAX, Paint::Plain);
         assert!(rows.iter().all(|row| row.cells() == cells(&row.text)), "{rows:?}");
         rows.into_iter().map(|row| row.text).collect()
     }
@@ -229,6 +247,25 @@ mod tests {
         assert_eq!(lines[0], "NAME  STATE   RESTARTS  LAST EXIT  HEALTH");
         assert_eq!(lines[1], "db    failed  0         exited     healthy 7 ms");
         assert_eq!(lines[2], "db: no␊port␇");
+    }
+
+    #[test]
+    fn long_names_leave_room_for_the_state() {
+        let name = "twenty-letters-long-";
+        let waiting = State::BackingOff { next_try_ms: 4_000 };
+        let all = [service(name, State::Ready), service("web", waiting)];
+        let all: Vec<&ServiceStatus> = all.iter().collect();
+        let texts = |rows: Vec<Row>| rows.into_iter().map(|row| row.text).collect::<Vec<_>>();
+        let lines = texts(lines_of(&all, 20, Paint::Plain));
+        assert_eq!(lines, ["twent…  ready", "web     backing off…"]);
+        let lines = texts(table(&all, false, &average, 20, Paint::Plain));
+        assert!(lines[1].starts_with("twent…  ready "), "{lines:?}");
+        let lines = texts(lines_of(&all[..1], 27, Paint::Plain));
+        assert_eq!(lines, ["twenty-letters-long-  ready"], "there is room for it");
+        for columns in 1..20 {
+            let lines = texts(lines_of(&all[..1], columns, Paint::Plain));
+            assert!(columns < 8 || lines[0].ends_with("ready"), "{columns}: {lines:?}");
+        }
     }
 
     #[test]

@@ -43,7 +43,9 @@ pub(super) fn run(
                 None => running.nothing_here(),
             }));
         } else {
-            lines.extend(rows(arguments, &chosen, &|status| before.load(status), paint));
+            let columns = if draws { terminal_size().0 } else { usize::MAX };
+            let load = |status: &ServiceStatus| before.load(status);
+            lines.extend(rows(arguments, &chosen, &load, columns, paint));
         }
         before.take(&chosen);
         if draws {

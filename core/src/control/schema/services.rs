@@ -111,6 +111,7 @@ fn service_status() -> Value {
                 "Why the last restart by a swap failed.",
             ),
             ("waits_for", names(), "Other services that have to be there before it is started."),
+            ("depends_on", names(), "Other services that it needs, as it is defined."),
             ("last_exit", or_null(reference("LastExit")), "How the last instance ended."),
             (
                 "health",

@@ -80,6 +80,11 @@ pub(super) fn stopped(title: &str, reason: &StopReason) -> Parts {
         StopReason::ByUser => {
             (Level::Info, "stopped_by_user", format!("{title} stopped by user, not restarting"))
         }
+        StopReason::Retired => (
+            Level::Info,
+            "retired",
+            format!("{title} stopped, the configuration does not have it any more"),
+        ),
         StopReason::Shutdown => {
             (Level::Info, "shutdown", format!("{title} stopped, afresh is shutting down"))
         }
