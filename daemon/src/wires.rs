@@ -120,7 +120,7 @@ impl Wires {
 
     /// The pipes of an instance that is being started.
     pub(crate) fn welcome(&mut self, talker: Talker) {
-        let Talker { generation, stdin, stdout, mut gone } = talker;
+        let Talker { generation, stdin, stdout, mut gone, .. } = talker;
         let gone: Moment = Box::pin(async move {
             // Whoever would say it lives as long as the instance.
             gone.wait_for(|gone| *gone).await.ok();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::front::Front;
 use crate::process::Report;
-use crate::supervise::{Happened, Turn};
+use crate::supervise::{Becomes, Happened, Turn};
 
 /// How an instance ended.
 #[derive(Default)]
@@ -62,15 +62,16 @@ impl Front {
 
     /// An instance gets the session, or is on its way out.
     pub(super) async fn take_turn(&mut self, turn: Turn) {
-        match turn {
-            Turn::Opens(generation, pid) => {
+        let generation = turn.generation;
+        match turn.becomes {
+            Becomes::Opened(pid) => {
                 let until = Instant::now() + HANDSHAKE_MAX;
                 let why = "it did not answer the handshake in time";
                 self.deadlines.insert(generation, (until, why));
                 self.lane.wires.begin(generation);
                 self.converse(Input::Started { generation, pid }).await;
             }
-            Turn::Leaves(generation) => {
+            Becomes::Leaving => {
                 self.converse(Input::Leaving { generation }).await;
                 self.deadlines.remove(&generation);
                 self.lane.wires.end(generation);
