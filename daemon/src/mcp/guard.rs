@@ -13,7 +13,7 @@ use afresh_core::watch::{Echoes, reason};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
-use super::front::Front;
+use super::server::Seat;
 use crate::process::{cpu_time_of_tree, memory_of_tree};
 use crate::watch::{Watch, WatchError};
 
@@ -121,20 +121,20 @@ async fn looked<T>(
     }
 }
 
-impl Front {
+impl Seat<'_> {
     pub(super) async fn found(&mut self, found: Found) {
         match found {
             Found::Changed(paths) => self.changed(paths).await,
             Found::HeldDue => {
-                if let Some((_, reason)) = self.guard.held.take() {
+                if let Some((_, reason)) = self.server.guard.held.take() {
                     self.tell_service(ServiceInput::Restart { reason }).await;
                 }
             }
             Found::MemoryDue => {
-                self.guard.memory_at = Instant::now() + MEMORY_LOOK_INTERVAL;
+                self.server.guard.memory_at = Instant::now() + MEMORY_LOOK_INTERVAL;
                 if let Some((generation, pid)) = self.current() {
                     let look = spawn_blocking(move || (generation, memory_of_tree(pid)));
-                    self.guard.memory = Some(look);
+                    self.server.guard.memory = Some(look);
                 }
             }
             Found::Memory(generation, bytes) => self.weighed(generation, bytes).await,
@@ -145,26 +145,27 @@ impl Front {
     }
 
     async fn changed(&mut self, mut paths: Vec<PathBuf>) {
-        paths.retain(|path| !self.guard.ours.contains(path));
+        paths.retain(|path| !self.server.guard.ours.contains(path));
         if paths.is_empty() {
             return;
         }
-        let uptime = self.supervise.snapshot(self.service).and_then(|snapshot| snapshot.uptime_ms);
+        let uptime =
+            self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.uptime_ms);
         let uptime = Duration::from_millis(uptime.unwrap_or(u64::MAX));
-        let reason = reason(&paths, &self.guard.base);
-        let delay = self.guard.echoes.next(paths, uptime);
+        let reason = reason(&paths, &self.server.guard.base);
+        let delay = self.server.guard.echoes.next(paths, uptime);
         if delay.is_zero() {
-            self.guard.held = None;
+            self.server.guard.held = None;
             return self.tell_service(ServiceInput::Restart { reason }).await;
         }
-        if self.guard.echoes.have_begun() {
+        if self.server.guard.echoes.have_begun() {
             self.supervise.log(&format!(
                 "{reason}, again right after a restart: if the server writes it, watch less or name it \
                  in .gitignore; restarts for it wait longer and longer now"
             ));
         }
-        let at = self.guard.held.take().map_or(Instant::now() + delay, |(at, _)| at);
-        self.guard.held = Some((at, reason));
+        let at = self.server.guard.held.take().map_or(Instant::now() + delay, |(at, _)| at);
+        self.server.guard.held = Some((at, reason));
     }
 
     /// Begins to find out how much an instance works.
@@ -173,20 +174,22 @@ impl Front {
             && current == generation
         {
             let look = spawn_blocking(move || (generation, cpu_time_of_tree(pid)));
-            self.guard.processor = Some(look);
+            self.server.guard.processor = Some(look);
         }
     }
 
     async fn weighed(&mut self, generation: Generation, bytes: Option<u64>) {
-        let (Some(bytes), Some(bytes_max)) = (bytes, self.guard.memory_bytes_max) else { return };
-        let snapshot = self.supervise.snapshot(self.service);
+        let (Some(bytes), Some(bytes_max)) = (bytes, self.server.guard.memory_bytes_max) else {
+            return;
+        };
+        let snapshot = self.supervise.snapshot(self.server.service);
         let Some(snapshot) = snapshot.filter(|s| s.generation == Some(generation.0)) else {
             return;
         };
-        let last = self.guard.memory_restart.map(|last| last.elapsed());
-        let over = weigh(bytes, bytes_max, last, self.guard.stable_after);
+        let last = self.server.guard.memory_restart.map(|last| last.elapsed());
+        let over = weigh(bytes, bytes_max, last, self.server.guard.stable_after);
         let Some(over) = over.filter(|_| snapshot.candidate_pid.is_none()) else { return };
-        self.guard.memory_restart = Some(Instant::now());
+        self.server.guard.memory_restart = Some(Instant::now());
         let reason = over.reason;
         if over.is_again {
             self.note_end(generation, &reason);
@@ -197,7 +200,7 @@ impl Front {
     }
 
     fn current(&self) -> Option<(Generation, u32)> {
-        let snapshot = self.supervise.snapshot(self.service)?;
+        let snapshot = self.supervise.snapshot(self.server.service)?;
         Some((Generation(snapshot.generation?), snapshot.pid?))
     }
 }
