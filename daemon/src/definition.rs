@@ -102,7 +102,6 @@ impl Variables {
 
 /// A new instance that speaks a protocol.
 pub(crate) struct Talker {
-    #[expect(dead_code, reason = "read where one loop has several conversations")]
     pub(crate) service: ServiceId,
     pub(crate) generation: Generation,
     pub(crate) stdin: PipeWriter,

@@ -7,11 +7,14 @@
 
 mod alarm;
 mod asked;
+mod bell;
 mod front;
 mod guard;
 mod instances;
 mod lane;
 mod server;
+#[expect(dead_code, reason = "for the gateway's servers")]
+mod servers;
 mod vigil;
 
 use std::path::PathBuf;

@@ -146,7 +146,7 @@ impl Seat<'_> {
             .filter(|(_, names)| !names.is_empty())
             .map(|(word, names)| format!("{word} {}", names.join(", ")))
             .collect();
-        self.supervise.log(&format!("its {what} have changed: {}", told.join("; ")));
+        self.log(&format!("its {what} have changed: {}", told.join("; ")));
     }
 }
 

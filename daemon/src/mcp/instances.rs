@@ -121,7 +121,7 @@ impl Seat<'_> {
     }
 
     /// An instance has ended, and its machine has heard of it.
-    async fn ended(&mut self, ended: Ended) {
+    pub(super) async fn ended(&mut self, ended: Ended) {
         let Ended { generation, how, never_came, .. } = ended;
         if never_came {
             // The conversation has never heard of it.

@@ -100,6 +100,11 @@ impl Lane {
         }
     }
 
+    /// Takes a line of a client's that has no pipe; it is passed on when the lane is polled.
+    pub(super) fn say(&mut self, line: Vec<u8>) {
+        self.heard.push_back(Heard::Client(Frame::Line(line)));
+    }
+
     pub(super) fn handle(&mut self, input: Input) -> Vec<Effect> {
         self.conversation.handle(Time::after_start(self.start.elapsed()), input)
     }
@@ -149,8 +154,13 @@ impl Lane {
 
     /// Rests for a moment where many answers are owed and come one by one, so that the next ones are
     /// passed on together: to be woken for each of them takes more of the processor than to pass it on.
+    /// Not where other servers would be held up by it.
     fn gather(&self) {
-        if self.heard.len() < GATHER_BELOW && self.conversation.in_flight() >= GATHER_FROM {
+        let is_only_one = self.wires.have_client();
+        if is_only_one
+            && self.heard.len() < GATHER_BELOW
+            && self.conversation.in_flight() >= GATHER_FROM
+        {
             std::thread::sleep(GATHER_FOR);
         }
     }

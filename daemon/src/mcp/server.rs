@@ -124,6 +124,14 @@ impl Seat<'_> {
         self.supervise.input_to(self.server.service, input).await;
     }
 
+    /// Writes a line of the log. Where the client has no pipe, the log is about several servers.
+    pub(super) fn log(&self, message: &str) {
+        if self.server.lane.wires.have_client() {
+            return self.supervise.log(message);
+        }
+        self.supervise.log(&format!("{}: {message}", self.supervise.name(self.server.service)));
+    }
+
     /// Deals with what cannot simply be passed on, and passes on what was heard together with it.
     pub(super) async fn deal_with(&mut self, odd: Odd) {
         let mut next = Some(odd);
@@ -197,7 +205,7 @@ impl Seat<'_> {
             Effect::Divert { generation, line } => {
                 let whose = if generation.is_some() { "the server's stdout" } else { "the client" };
                 let text = String::from_utf8_lossy(&line);
-                self.supervise.log(&format!("from {whose}, not a message: {text}"));
+                self.log(&format!("from {whose}, not a message: {text}"));
             }
         }
     }
