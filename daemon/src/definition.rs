@@ -10,7 +10,7 @@ use afresh_core::config::TrailSettings;
 use afresh_core::definition::{Port, StopSignal};
 use afresh_core::env_file;
 use afresh_core::health::HealthCheck;
-use afresh_core::id::Generation;
+use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::ENV_FILE_BYTES_MAX;
 use afresh_core::policy::Policy;
 use afresh_core::service::SpawnFailure;
@@ -102,6 +102,7 @@ impl Variables {
 
 /// A new instance that speaks a protocol.
 pub(crate) struct Talker {
+    pub(crate) service: ServiceId,
     pub(crate) generation: Generation,
     pub(crate) stdin: PipeWriter,
     pub(crate) stdout: PipeReader,

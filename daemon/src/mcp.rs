@@ -7,10 +7,15 @@
 
 mod alarm;
 mod asked;
+mod bell;
 mod front;
 mod guard;
 mod instances;
 mod lane;
+mod server;
+#[expect(dead_code, reason = "for the gateway's servers")]
+mod servers;
+mod vigil;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -29,10 +34,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::alarm::Alarm;
 use self::front::Front;
 use self::guard::Guard;
 use self::lane::Lane;
+use self::server::Server;
+use self::vigil::Vigil;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep, KeepError};
@@ -120,14 +126,14 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
         None => Box::new(read_stdin_in_thread().map_err(KeepError::Output)?),
     };
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
-    let conversation = Conversation::new(&settings);
     let about = About::of(&keep, Face::Mcp);
-    let alarm = Alarm::start().map_err(KeepError::Runtime)?;
-    let lane = Lane::new(conversation, Wires::new(reader, writer), trace, alarm);
-    let mut front = Front::new(lane, supervise, service, guard, about.clone());
+    let vigil = Vigil::start().map_err(KeepError::Runtime)?;
+    let lane = Lane::new(Conversation::new(&settings), Wires::new(reader, writer), trace);
+    let server = Server::new(lane, service, guard, about.clone());
+    let mut front = Front::new(server, supervise, vigil);
     let mut control = Control::start(keep.control.take(), None, about, &front.supervise);
     front.drive(signals, arrivals, &mut control, abandoned).await;
-    let was_left = front.leaving;
+    let was_left = front.server.leaving;
     let (mut supervise, mut wires, trace) = front.end();
     supervise.finish().await;
     let code = match was_left {

@@ -22,7 +22,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub(crate) use self::attach::NotTaken;
+pub(crate) use self::attach::{Becomes, NotTaken, Turn};
 use self::beside::Beside;
 pub(crate) use self::beside::seed;
 pub(crate) use self::look::Past;
@@ -57,7 +57,7 @@ pub(crate) struct Supervise {
     follow_ups: VecDeque<(ServiceId, Input)>,
     /// A request that is on record, and is acknowledged when it is in the marker too.
     unsaid: Option<Event>,
-    /// What a conversation has to be told, where there is one.
+    /// What conversations have to be told, where there are any.
     turns: VecDeque<Turn>,
     /// How many services share the room for their last lines.
     sharers: Arc<AtomicUsize>,
@@ -70,15 +70,6 @@ pub(crate) struct Supervise {
     scales: Scales,
     /// When the beginning is over.
     settle_at: Option<Instant>,
-}
-
-/// What becomes of an instance that speaks a protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// It is to be given the session; with its process.
-    Opens(Generation, u32),
-    /// Its stop begins: nothing more is said to it, and its stdin is to be closed.
-    Leaves(Generation),
 }
 
 struct Kept {
@@ -290,7 +281,7 @@ impl Supervise {
                 let kept = self.services.get(&service);
                 let instance = kept.and_then(|kept| kept.instances.get(&generation));
                 let pid = instance.map_or(0, |instance| instance.pid);
-                self.take_turn(Turn::Opens(generation, pid));
+                self.take_turn(Turn { service, generation, becomes: Becomes::Opened(pid) });
                 self.check(service, generation, pid);
             }
             Effect::CloseStdin { generation } => {
@@ -331,7 +322,7 @@ impl Supervise {
     }
 
     async fn close_stdin(&mut self, service: ServiceId, generation: Generation) {
-        self.take_turn(Turn::Leaves(generation));
+        self.take_turn(Turn { service, generation, becomes: Becomes::Leaving });
         self.uncheck(service, generation);
         if let Some(feeder) = &self.around.stdin {
             feeder.send(None).await.ok();
@@ -340,19 +331,6 @@ impl Supervise {
         if let Some(instance) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
             instance.stdin = None;
         }
-    }
-
-    /// Nobody would take it where there is no conversation.
-    fn take_turn(&mut self, turn: Turn) {
-        if self.around.talkers.is_some() {
-            self.turns.push_back(turn);
-        }
-    }
-
-    /// The next thing that the conversation has to be told. It is asked after every call, so that
-    /// no more waits than one call brings.
-    pub(crate) fn next_turn(&mut self) -> Option<Turn> {
-        self.turns.pop_front()
     }
 
     /// The instance is gone: takes what is left in its pipes, so that its last words come before

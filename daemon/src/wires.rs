@@ -3,6 +3,8 @@
 //!
 //! Nothing here waits for a peer. What one does not take stands in a line of its own, and while that
 //! is over its bound, whoever causes it is not read from; the bounds are in `limits.rs`.
+//!
+//! A client can be in the same loop, without a pipe: its lines then wait in an outbox for its owner.
 
 mod memory;
 mod sent;
@@ -19,7 +21,7 @@ use afresh_core::limits::{
 use afresh_core::mcp::frame::Frame;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use self::memory::Buffers;
+use self::memory::{Buffers, Outbox};
 use self::wire::Wire;
 use crate::definition::Talker;
 
@@ -90,7 +92,10 @@ pub(crate) enum News {
 
 /// All pipes of one conversation.
 pub(crate) struct Wires {
-    client: Wire,
+    /// None where the client has no pipe.
+    client: Option<Wire>,
+    /// What waits for such a client.
+    outbox: Outbox,
     /// There are few: the one that serves, one that comes, some that go.
     instances: Vec<Instance>,
     buffers: Buffers,
@@ -114,13 +119,41 @@ struct Instance {
 impl Wires {
     /// The client's wire, and none yet of an instance.
     pub(crate) fn new(input: Reader, output: Writer) -> Self {
-        let client = Wire::new(input, output);
-        Self { client, instances: Vec::new(), buffers: Buffers::default() }
+        Self { client: Some(Wire::new(input, output)), ..Self::without_client() }
+    }
+
+    /// For a client that has no pipe: what it is told is taken from the outbox, and it is never gone.
+    pub(crate) fn without_client() -> Self {
+        let outbox = Outbox::default();
+        Self { client: None, outbox, instances: Vec::new(), buffers: Buffers::default() }
+    }
+
+    /// Whether there are pipes to the client.
+    pub(crate) fn have_client(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// What the client was told since the last time, where it has no pipe. Instances are not read from
+    /// while there is too much of it, so that the wires have to be polled after that.
+    pub(crate) fn take_outbox(&mut self) -> VecDeque<Vec<u8>> {
+        self.outbox.bytes = 0;
+        std::mem::take(&mut self.outbox.lines)
+    }
+
+    /// How much waits for the client.
+    pub(crate) fn client_waiting(&self) -> usize {
+        self.client.as_ref().map_or(self.outbox.bytes, |client| client.waiting.bytes)
+    }
+
+    /// Whether there is room for more of the client's.
+    pub(crate) fn have_room(&self) -> bool {
+        let has_room = |instance: &Instance| instance.wire.waiting.bytes < TALK_BYTES_MAX;
+        self.instances.iter().all(has_room) && self.client_waiting() < CLIENT_BYTES_MAX
     }
 
     /// The pipes of an instance that is being started.
     pub(crate) fn welcome(&mut self, talker: Talker) {
-        let Talker { generation, stdin, stdout, mut gone } = talker;
+        let Talker { generation, stdin, stdout, mut gone, .. } = talker;
         let gone: Moment = Box::pin(async move {
             // Whoever would say it lives as long as the instance.
             gone.wait_for(|gone| *gone).await.ok();
@@ -157,7 +190,10 @@ impl Wires {
 
     /// Puts a line in front of the client.
     pub(crate) fn tell_client(&mut self, line: Vec<u8>) {
-        self.client.send(line);
+        match &mut self.client {
+            Some(client) => client.send(line),
+            None => self.outbox.push(line),
+        }
     }
 
     /// Puts a line in front of an instance; one that is gone gets nothing.
@@ -177,7 +213,9 @@ impl Wires {
     /// The client is not listened to any more, and each instance's input ends after what waits for
     /// it.
     pub(crate) fn leave(&mut self) {
-        self.client.reader = None;
+        if let Some(client) = &mut self.client {
+            client.reader = None;
+        }
         for instance in &mut self.instances {
             instance.wire.end();
         }
@@ -198,19 +236,21 @@ impl Wires {
         context: &mut Context<'_>,
         heard: &mut VecDeque<Heard>,
     ) -> Poll<()> {
-        let was_broken = self.client.is_broken();
-        self.client.write(context, &mut self.buffers);
-        if self.client.is_broken() && !was_broken {
-            heard.push_back(Heard::News(News::ClientGone));
+        if let Some(client) = &mut self.client {
+            let was_broken = client.is_broken();
+            client.write(context, &mut self.buffers);
+            if client.is_broken() && !was_broken {
+                heard.push_back(Heard::News(News::ClientGone));
+            }
         }
         for instance in &mut self.instances {
             instance.wire.write(context, &mut self.buffers);
         }
         let mut was_read = !heard.is_empty();
-        let has_room = |instance: &Instance| instance.wire.waiting.bytes < TALK_BYTES_MAX;
-        if self.instances.iter().all(has_room) && self.client.waiting.bytes < CLIENT_BYTES_MAX {
+        let have_room = self.have_room();
+        if let Some(client) = self.client.as_mut().filter(|_| have_room) {
             let give = |frame| heard.push_back(Heard::Client(frame));
-            match self.client.read(context, &mut self.buffers, give) {
+            match client.read(context, &mut self.buffers, give) {
                 Poll::Pending => {}
                 Poll::Ready(0) => {
                     was_read = true;
@@ -219,7 +259,7 @@ impl Wires {
                 Poll::Ready(_) => was_read = true,
             }
         }
-        if self.client.waiting.bytes < OUTBOX_BYTES_MAX {
+        if self.client_waiting() < OUTBOX_BYTES_MAX {
             for instance in &mut self.instances {
                 was_read |= instance.read(context, &mut self.buffers, heard);
             }
@@ -241,10 +281,11 @@ impl Wires {
 
     /// Waits until the client has taken all, or is gone.
     pub(crate) async fn flush(&mut self) {
+        let Some(client) = &mut self.client else { return };
         std::future::poll_fn(|context| {
-            self.client.write(context, &mut self.buffers);
-            match &mut self.client.writer {
-                Some(writer) if self.client.waiting.bytes == 0 => {
+            client.write(context, &mut self.buffers);
+            match &mut client.writer {
+                Some(writer) if client.waiting.bytes == 0 => {
                     Pin::new(writer).poll_flush(context).map(drop)
                 }
                 Some(_) => Poll::Pending,

@@ -12,11 +12,11 @@ use afresh_core::mcp::{Asked, Changes, Input, Kind, Said, hint_of};
 use afresh_core::service::Input as ServiceInput;
 use serde_json::{Value, json};
 
-use super::front::Front;
+use super::server::Seat;
 use crate::output::now;
 use crate::store::{chain, marker};
 
-impl Front {
+impl Seat<'_> {
     pub(super) async fn asked(&mut self, id: Id, asked: Asked) {
         let said = match asked {
             // Answered by the conversation, when the new instance serves.
@@ -34,7 +34,7 @@ impl Front {
     /// R6
     fn verified(&self, since: f64) -> Said {
         let marker = self.own_marker();
-        let pid = self.supervise.snapshot(self.service).and_then(|snapshot| snapshot.pid);
+        let pid = self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.pid);
         let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
         self.supervise.record(Record {
             level: Level::Info,
@@ -45,7 +45,7 @@ impl Front {
             },
             event_type: "server_restart_verified",
             props: vec![
-                ("service", self.supervise.name(self.service).into()),
+                ("service", self.supervise.name(self.server.service).into()),
                 ("since_timestamp", since.into()),
                 ("result", verification.data.clone()),
             ],
@@ -59,12 +59,13 @@ impl Front {
     fn own_marker(&self) -> Result<Marker, String> {
         let file = self.supervise.marker_file();
         let found = marker::read(file).map_err(|error| chain(&error))?;
-        let ours = self.supervise.known(self.service).and_then(|(_, past)| past.mark.clone());
+        let ours =
+            self.supervise.known(self.server.service).and_then(|(_, past)| past.mark.clone());
         if let Some(ours) = ours {
             return Ok(ours);
         }
-        let name = self.supervise.name(self.service);
-        let is_before = found.timestamp < self.begun.unix_seconds();
+        let name = self.supervise.name(self.server.service);
+        let is_before = found.timestamp < self.server.begun.unix_seconds();
         if is_before && found.service.as_deref().is_none_or(|service| service == name) {
             return Ok(found);
         }
@@ -79,8 +80,8 @@ impl Front {
     }
 
     fn status(&self) -> Said {
-        let status = self.about.status(&self.supervise, self.service);
-        let report = self.lane.conversation.report();
+        let status = self.server.about.status(self.supervise, self.server.service);
+        let report = self.server.lane.conversation.report();
         let mut data = serde_json::to_value(&status).unwrap_or_default();
         data["requests_in_flight"] = report.owed.into();
         data["requests_waiting"] = report.waiting.into();
@@ -95,7 +96,8 @@ impl Front {
             let text = || line.text.to_lowercase();
             line.stream == Stream::Stderr && filter.as_ref().is_none_or(|f| text().contains(f))
         };
-        let remembered = self.supervise.logs(self.service).map(|logs| logs.tail(LOGS_LINES_MAX));
+        let remembered =
+            self.supervise.logs(self.server.service).map(|logs| logs.tail(LOGS_LINES_MAX));
         let found: Vec<LogLine> =
             remembered.unwrap_or_default().into_iter().filter(matches).collect();
         let found = &found[found.len().saturating_sub(lines)..];
@@ -113,7 +115,7 @@ impl Front {
 
     /// How an instance ended, with the last lines that it wrote to its stderr.
     pub(super) fn last_words(&self, generation: Generation, how: &str) -> String {
-        let logs = self.supervise.logs(self.service);
+        let logs = self.supervise.logs(self.server.service);
         let words = logs.map(|logs| logs.last_words(|its| its == generation)).unwrap_or_default();
         if words.is_empty() {
             return format!("{how}; it wrote nothing to stderr");
@@ -144,7 +146,7 @@ impl Front {
             .filter(|(_, names)| !names.is_empty())
             .map(|(word, names)| format!("{word} {}", names.join(", ")))
             .collect();
-        self.supervise.log(&format!("its {what} have changed: {}", told.join("; ")));
+        self.log(&format!("its {what} have changed: {}", told.join("; ")));
     }
 }
 

@@ -2,21 +2,15 @@
 //! nothing else is looked at for them. Whatever is more than that is left to the loop, in its order.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Context;
 
 use afresh_core::id::Generation;
 use afresh_core::limits::{GATHER_BELOW, GATHER_FOR, GATHER_FROM, SPARE_KEPT, TALK_TURNS_MAX};
 use afresh_core::mcp::frame::Frame;
 use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::time::Time;
-use tokio::task::unconstrained;
 use tokio::time::Instant;
 
-use super::alarm::Alarm;
 use crate::store::trace::{Trace, Way};
 use crate::wires::{Heard, News, Wires};
 
@@ -36,19 +30,6 @@ pub(super) struct Lane {
     turns: u32,
     /// When the memory of a long line is given back, if no message comes before.
     spare_until: Option<Instant>,
-    alarm: Alarm,
-    /// What wakes us for anything but a pipe.
-    aside: Arc<Aside>,
-}
-
-/// What ends the passing of messages.
-pub(super) enum Came<T> {
-    /// Something over the wires that is more than a message on its way.
-    Odd(Odd),
-    /// A moment that was waited for.
-    Due,
-    /// What else was waited for.
-    Other(T),
 }
 
 /// What only the loop can deal with.
@@ -60,12 +41,7 @@ pub(super) enum Odd {
 }
 
 impl Lane {
-    pub(super) fn new(
-        conversation: Conversation,
-        wires: Wires,
-        trace: Option<Trace>,
-        alarm: Alarm,
-    ) -> Self {
+    pub(super) fn new(conversation: Conversation, wires: Wires, trace: Option<Trace>) -> Self {
         Self {
             conversation,
             wires,
@@ -76,50 +52,12 @@ impl Lane {
             effects: Vec::new().into_iter(),
             turns: 0,
             spare_until: None,
-            alarm,
-            aside: Aside::new(Waker::noop().clone()),
         }
-    }
-
-    /// Passes messages on until there is something else to do: until `others` is ready, or the
-    /// conversation wants to be woken, or the moment `due` has come.
-    pub(super) async fn pass_until<T>(
-        &mut self,
-        due: Option<Instant>,
-        others: impl Future<Output = T>,
-    ) -> Came<T> {
-        let mut others = pin!(others);
-        // These have not been looked at yet.
-        self.aside.is_woken.store(true, Ordering::Release);
-        // It is not held back in favour of other tasks: it looks at everything else in time.
-        unconstrained(poll_fn(|context| {
-            // Only copies are known to be told apart rightly.
-            let task = context.waker().clone();
-            if !self.aside.task.will_wake(&task) {
-                self.aside = Aside::new(task);
-                self.alarm.forget();
-            }
-            let waker = Waker::from(Arc::clone(&self.aside));
-            let aside_context = &mut Context::from_waker(&waker);
-            let is_woken = self.aside.is_woken.swap(false, Ordering::AcqRel);
-            if is_woken {
-                self.wires.look_for_ends(aside_context);
-            }
-            if let Some(odd) = self.poll_wires(context) {
-                // The others are looked at anew after that.
-                return Poll::Ready(Came::Odd(odd));
-            }
-            if is_woken && let Poll::Ready(other) = others.as_mut().poll(aside_context) {
-                return Poll::Ready(Came::Other(other));
-            }
-            self.poll_moment(due, is_woken, &waker).map(|()| Came::Due)
-        }))
-        .await
     }
 
     /// Serves the pipes until nothing more comes. After some turns in a row it asks to be called again
     /// instead, so that everything else is looked at in between.
-    fn poll_wires(&mut self, context: &mut Context<'_>) -> Option<Odd> {
+    pub(super) fn poll_wires(&mut self, context: &mut Context<'_>) -> Option<Odd> {
         while self.turns < TALK_TURNS_MAX {
             if let Some(odd) = self.pass() {
                 return Some(odd);
@@ -160,6 +98,11 @@ impl Lane {
             };
             self.effects = self.handle(input).into_iter();
         }
+    }
+
+    /// Takes a line of a client's that has no pipe; it is passed on when the lane is polled.
+    pub(super) fn say(&mut self, line: Vec<u8>) {
+        self.heard.push_back(Heard::Client(Frame::Line(line)));
     }
 
     pub(super) fn handle(&mut self, input: Input) -> Vec<Effect> {
@@ -211,27 +154,21 @@ impl Lane {
 
     /// Rests for a moment where many answers are owed and come one by one, so that the next ones are
     /// passed on together: to be woken for each of them takes more of the processor than to pass it on.
+    /// Not where other servers would be held up by it.
     fn gather(&self) {
-        if self.heard.len() < GATHER_BELOW && self.conversation.in_flight() >= GATHER_FROM {
+        let is_only_one = self.wires.have_client();
+        if is_only_one
+            && self.heard.len() < GATHER_BELOW
+            && self.conversation.in_flight() >= GATHER_FROM
+        {
             std::thread::sleep(GATHER_FOR);
         }
     }
 
-    /// Ready when the next moment has come that is waited for.
-    fn poll_moment(&mut self, due: Option<Instant>, is_woken: bool, waker: &Waker) -> Poll<()> {
+    /// When it is to be woken if nothing comes before.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let conversation = self.conversation.next_wakeup().map(|at| self.start + at.since_start());
-        let moment = conversation.into_iter().chain(due).chain(self.spare_until).min();
-        if is_woken {
-            let now = Instant::now();
-            self.alarm.note(now);
-            if moment.is_some_and(|moment| moment <= now) {
-                return Poll::Ready(());
-            }
-        }
-        if let Some(moment) = moment {
-            self.alarm.set(moment, waker);
-        }
-        Poll::Pending
+        conversation.into_iter().chain(self.spare_until).min()
     }
 
     /// Gives back the memory of a long line, if none has come for a while.
@@ -239,29 +176,5 @@ impl Lane {
         if self.spare_until.take_if(|until| *until <= now).is_some() {
             self.wires.drop_spare();
         }
-    }
-}
-
-/// Wakes the task for anything but a pipe, and lets it know that.
-struct Aside {
-    is_woken: AtomicBool,
-    task: Waker,
-}
-
-impl Aside {
-    /// Everything is to be looked at once with a new one.
-    fn new(task: Waker) -> Arc<Self> {
-        Arc::new(Self { is_woken: AtomicBool::new(true), task })
-    }
-}
-
-impl Wake for Aside {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.is_woken.store(true, Ordering::Release);
-        self.task.wake_by_ref();
     }
 }

@@ -34,7 +34,7 @@ impl Supervise {
             Some(talkers) => {
                 let pumps = Pumps::start(pumped, form, earlier);
                 let stdout = stdout.pipe;
-                let talker = Talker { generation, stdin, stdout, gone: pumps.gone() };
+                let talker = Talker { service, generation, stdin, stdout, gone: pumps.gone() };
                 // Whoever talks lives as long as the loop.
                 talkers.send(talker).await.ok();
                 (pumps, None)
@@ -50,6 +50,19 @@ impl Supervise {
             }
         };
         kept.instances.insert(generation, Instance { pid: 0, command, pumps, stdin });
+    }
+
+    /// Nobody would take it where there is no conversation.
+    pub(super) fn take_turn(&mut self, turn: Turn) {
+        if self.around.talkers.is_some() {
+            self.turns.push_back(turn);
+        }
+    }
+
+    /// The next thing that a conversation has to be told. It is asked after every call, so that
+    /// no more waits than one call brings.
+    pub(crate) fn next_turn(&mut self) -> Option<Turn> {
+        self.turns.pop_front()
     }
 
     /// Writes to the stdin of the current instance of a service, all of it or nothing, and returns its
@@ -71,6 +84,23 @@ impl Supervise {
             }
         }
     }
+}
+
+/// What becomes of an instance that speaks a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) service: ServiceId,
+    pub(crate) generation: Generation,
+    pub(crate) becomes: Becomes,
+}
+
+/// See [`Turn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Becomes {
+    /// It is to be given the session; with its process.
+    Opened(u32),
+    /// Its stop begins: nothing more is said to it, and its stdin is to be closed.
+    Leaving,
 }
 
 /// Why an instance does not get what was typed.

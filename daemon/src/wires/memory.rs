@@ -96,6 +96,21 @@ impl Waiting {
     }
 }
 
+/// Lines for a client that has no pipe.
+#[derive(Default)]
+pub(super) struct Outbox {
+    pub(super) lines: VecDeque<Vec<u8>>,
+    /// How much that is, with the ends that they would have in a pipe.
+    pub(super) bytes: usize,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, line: Vec<u8>) {
+        self.bytes += line.len() + 1;
+        self.lines.push_back(line);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
