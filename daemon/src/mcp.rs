@@ -13,7 +13,6 @@ mod guard;
 mod instances;
 mod lane;
 mod server;
-#[expect(dead_code, reason = "for the gateway's servers")]
 mod servers;
 mod vigil;
 
@@ -35,9 +34,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::front::Front;
-use self::guard::Guard;
-use self::lane::Lane;
-use self::server::Server;
+pub(crate) use self::guard::Guard;
+pub(crate) use self::lane::Lane;
+pub(crate) use self::server::Server;
+pub(crate) use self::servers::Servers;
 use self::vigil::Vigil;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Variables};
@@ -50,7 +50,7 @@ use crate::store::chain;
 use crate::store::rotating::{RotatingFile, Tee, rotated};
 use crate::store::trace::Trace;
 use crate::supervise::{Supervise, seed};
-use crate::wires::{Moment, Wires, Writer};
+use crate::wires::{Moment, Reader, Wires, Writer};
 
 /// Which server is stood in front of, and how.
 #[derive(Debug)]
@@ -121,10 +121,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     };
     let (mut supervise, service) = supervised(&keep, processes, around);
     supervise.input_to(service, ServiceInput::Start).await;
-    let reader = match os::own_stdin() {
-        Some(reader) => reader,
-        None => Box::new(read_stdin_in_thread().map_err(KeepError::Output)?),
-    };
+    let reader = own_stdin()?;
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
     let about = About::of(&keep, Face::Mcp);
     let vigil = Vigil::start().map_err(KeepError::Runtime)?;
@@ -198,17 +195,25 @@ fn own_files(files: [&Option<PathBuf>; 2]) -> Vec<PathBuf> {
     files.into_iter().flatten().flat_map(named).collect()
 }
 
+/// Our stdin: read by the loop where it can be, else by a thread.
+pub(crate) fn own_stdin() -> Result<Reader, KeepError> {
+    Ok(match os::own_stdin() {
+        Some(reader) => reader,
+        None => Box::new(read_stdin_in_thread().map_err(KeepError::Output)?),
+    })
+}
+
 /// Where lines for the client go.
-struct Stdout {
-    writer: Writer,
+pub(crate) struct Stdout {
+    pub(crate) writer: Writer,
     /// When nobody reads them any more.
-    abandoned: Moment,
+    pub(crate) abandoned: Moment,
     /// When all is written, once the writer is dropped.
-    done: oneshot::Receiver<()>,
+    pub(crate) done: oneshot::Receiver<()>,
 }
 
 /// Our stdout: written by the loop where it can be, else by a thread.
-fn stdout(stderr: &Output) -> Result<Stdout, KeepError> {
+pub(crate) fn stdout(stderr: &Output) -> Result<Stdout, KeepError> {
     if let Some((writer, abandoned)) = os::own_stdout() {
         let (_, done) = oneshot::channel();
         return Ok(Stdout { writer, abandoned, done });

@@ -39,11 +39,13 @@ pub enum Face {
     Keep,
     /// `afresh up`.
     Up,
+    /// `afresh gateway`.
+    Gateway,
 }
 
 impl Face {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Mcp, Self::Keep, Self::Up];
+    pub const ALL: [Self; 4] = [Self::Mcp, Self::Keep, Self::Up, Self::Gateway];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
@@ -51,6 +53,7 @@ impl Face {
             Self::Mcp => "mcp",
             Self::Keep => "keep",
             Self::Up => "up",
+            Self::Gateway => "gateway",
         }
     }
 }

@@ -185,7 +185,7 @@ impl About {
         let name = supervise.name(id);
         match self.face {
             Face::Up => {}
-            Face::Mcp => {
+            Face::Mcp | Face::Gateway => {
                 let what = format!("the stdin of `{name}` belongs to its MCP client");
                 return Err(Refusal::new(what).hint("call its tools over that client"));
             }

@@ -21,7 +21,7 @@ use crate::process::{cpu_time_of_tree, memory_of_tree};
 use crate::watch::{Watch, WatchError};
 
 /// What is looked at.
-pub(super) struct Guard {
+pub(crate) struct Guard {
     /// The wait for the next change, with what is waited for.
     watching: Option<Watching>,
     base: PathBuf,
@@ -45,7 +45,7 @@ pub(super) struct Guard {
 type Watching = Pin<Box<dyn Future<Output = (Watch, Vec<PathBuf>)> + Send>>;
 
 /// What was found.
-pub(super) enum Found {
+pub(crate) enum Found {
     Changed(Vec<PathBuf>),
     /// The restart that had to wait is due.
     HeldDue,
@@ -56,7 +56,7 @@ pub(super) enum Found {
 }
 
 impl Guard {
-    pub(super) fn new(
+    pub(crate) fn new(
         watched: &[PathBuf],
         base: &Path,
         debounce: Duration,

@@ -54,7 +54,7 @@ impl Ended {
 
 impl Seat<'_> {
     /// The instance is of no use.
-    pub(super) async fn fail(&mut self, generation: Generation, why: String) {
+    pub(crate) async fn fail(&mut self, generation: Generation, why: String) {
         self.note_end(generation, &why);
         self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
     }

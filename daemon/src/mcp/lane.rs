@@ -15,7 +15,7 @@ use crate::store::trace::{Trace, Way};
 use crate::wires::{Heard, News, Wires};
 
 /// The conversation, and the pipes that it is held over.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     pub(super) conversation: Conversation,
     pub(super) wires: Wires,
     pub(super) trace: Option<Trace>,
@@ -33,7 +33,7 @@ pub(super) struct Lane {
 }
 
 /// What only the loop can deal with.
-pub(super) enum Odd {
+pub(crate) enum Odd {
     News(News),
     Effect(Effect),
     /// The client was told something for the first time.
@@ -41,7 +41,7 @@ pub(super) enum Odd {
 }
 
 impl Lane {
-    pub(super) fn new(conversation: Conversation, wires: Wires, trace: Option<Trace>) -> Self {
+    pub(crate) fn new(conversation: Conversation, wires: Wires, trace: Option<Trace>) -> Self {
         Self {
             conversation,
             wires,

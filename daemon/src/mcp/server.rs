@@ -23,7 +23,7 @@ use crate::supervise::Supervise;
 use crate::wires::News;
 
 /// What belongs to one server.
-pub(super) struct Server {
+pub(crate) struct Server {
     pub(super) lane: Lane,
     pub(super) service: ServiceId,
     /// Instances that owe something, until when, and what it means if they do not pay.
@@ -40,13 +40,13 @@ pub(super) struct Server {
 }
 
 /// A server at work: with the machines of all services, one of which is its own.
-pub(super) struct Seat<'a> {
+pub(crate) struct Seat<'a> {
     pub(super) server: &'a mut Server,
     pub(super) supervise: &'a mut Supervise,
 }
 
 impl Server {
-    pub(super) fn new(lane: Lane, service: ServiceId, guard: Guard, about: About) -> Self {
+    pub(crate) fn new(lane: Lane, service: ServiceId, guard: Guard, about: About) -> Self {
         Self {
             lane,
             service,
@@ -93,7 +93,7 @@ impl Seat<'_> {
     }
 
     /// The client is gone, or we were told to go: all of it within a second.
-    pub(super) async fn leave(&mut self) {
+    pub(crate) async fn leave(&mut self) {
         let input = match self.server.leaving {
             true => ServiceInput::HurryUp,
             false => ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) },

@@ -25,7 +25,7 @@ use crate::definition::Talker;
 use crate::supervise::{Happened, Supervise, Turn};
 
 /// All servers of one loop.
-pub(super) struct Servers {
+pub(crate) struct Servers {
     members: BTreeMap<ServiceId, Member>,
     rung: Arc<Rung>,
     /// Who still has a turn in this round, in this order.
@@ -52,7 +52,7 @@ struct Member {
 }
 
 /// What came of a server. Besides, something may wait in its outbox.
-pub(super) enum Came {
+pub(crate) enum Came {
     /// Something over the wires that is more than a message on its way.
     Odd(Odd),
     /// A moment that was waited for.
@@ -65,7 +65,7 @@ pub(super) enum Came {
 }
 
 impl Servers {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let rung = Rung::new();
         Ok(Self {
             members: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl Servers {
         })
     }
 
-    pub(super) fn insert(&mut self, server: Server) {
+    pub(crate) fn insert(&mut self, server: Server) {
         let service = server.service;
         self.remove(service);
         let bell = Bell::new(service, &self.rung);
@@ -87,7 +87,7 @@ impl Servers {
         self.members.insert(service, Member { server, bell, pipes, aside, moment: None });
     }
 
-    pub(super) fn remove(&mut self, service: ServiceId) -> Option<Server> {
+    pub(crate) fn remove(&mut self, service: ServiceId) -> Option<Server> {
         let member = self.members.remove(&service)?;
         if let Some(moment) = member.moment {
             self.moments.remove(&(moment, service));
@@ -97,14 +97,14 @@ impl Servers {
 
     /// A server to do something with. It is looked at as a whole after that; for a message there are
     /// [`Servers::say`] and [`Servers::take_outbox`].
-    pub(super) fn get_mut(&mut self, service: ServiceId) -> Option<&mut Server> {
+    pub(crate) fn get_mut(&mut self, service: ServiceId) -> Option<&mut Server> {
         let member = self.members.get_mut(&service)?;
         member.bell.ring_aside();
         Some(&mut member.server)
     }
 
     /// A server at work.
-    pub(super) fn seat<'a>(
+    pub(crate) fn seat<'a>(
         &'a mut self,
         service: ServiceId,
         supervise: &'a mut Supervise,
@@ -113,7 +113,7 @@ impl Servers {
     }
 
     /// Takes a line of the client's. Returns whether there is such a server.
-    pub(super) fn say(&mut self, service: ServiceId, line: Vec<u8>) -> bool {
+    pub(crate) fn say(&mut self, service: ServiceId, line: Vec<u8>) -> bool {
         let member = self.members.get_mut(&service);
         if let Some(Member { server, bell, .. }) = member {
             server.lane.say(line);
@@ -124,12 +124,12 @@ impl Servers {
     }
 
     /// Whether a server takes more lines now: else it does not read them, or its answers are not taken.
-    pub(super) fn has_room(&self, service: ServiceId) -> bool {
+    pub(crate) fn has_room(&self, service: ServiceId) -> bool {
         self.members.get(&service).is_some_and(|member| member.server.lane.wires.have_room())
     }
 
     /// What the client was told since the last time.
-    pub(super) fn take_outbox(&mut self, service: ServiceId) -> VecDeque<Vec<u8>> {
+    pub(crate) fn take_outbox(&mut self, service: ServiceId) -> VecDeque<Vec<u8>> {
         let Some(Member { server, bell, .. }) = self.members.get_mut(&service) else {
             return VecDeque::new();
         };
@@ -142,21 +142,21 @@ impl Servers {
     }
 
     /// The pipes of a new instance.
-    pub(super) fn welcome(&mut self, talker: Talker) {
+    pub(crate) fn welcome(&mut self, talker: Talker) {
         if let Some(server) = self.get_mut(talker.service) {
             server.lane.wires.welcome(talker);
         }
     }
 
     /// See [`Seat::take_turn`].
-    pub(super) async fn take_turn(&mut self, supervise: &mut Supervise, turn: Turn) {
+    pub(crate) async fn take_turn(&mut self, supervise: &mut Supervise, turn: Turn) {
         if let Some(mut seat) = self.seat(turn.service, supervise) {
             seat.take_turn(turn).await;
         }
     }
 
     /// Acts on what `Supervise::wait` brought, to whichever service.
-    pub(super) async fn react(&mut self, supervise: &mut Supervise, happened: Happened) {
+    pub(crate) async fn react(&mut self, supervise: &mut Supervise, happened: Happened) {
         let ended = Ended::of(&happened, supervise);
         supervise.react(happened).await;
         if let Some(ended) = ended
@@ -167,7 +167,7 @@ impl Servers {
     }
 
     /// Deals with what came.
-    pub(super) async fn deal_with(
+    pub(crate) async fn deal_with(
         &mut self,
         supervise: &mut Supervise,
         service: ServiceId,
@@ -186,14 +186,14 @@ impl Servers {
     }
 
     /// Passes messages on until something comes that is to be dealt with, or taken. Cancel safe.
-    pub(super) async fn next(&mut self) -> (ServiceId, Came) {
+    pub(crate) async fn next(&mut self) -> (ServiceId, Came) {
         // It is not held back in favour of other tasks: each poll ends after one turn of each server.
         unconstrained(poll_fn(|context| self.poll_next(context))).await
     }
 
     /// See [`Servers::next`]. In a round, whoever was rung for has one turn, of a bounded length; between
     /// two rounds everything else in the loop is looked at.
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(ServiceId, Came)> {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(ServiceId, Came)> {
         loop {
             while let Some(service) = self.round.pop_front() {
                 let Some(member) = self.members.get_mut(&service) else { continue };

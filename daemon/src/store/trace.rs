@@ -31,10 +31,12 @@ pub(crate) enum Way {
 pub(crate) struct Trace {
     sender: mpsc::SyncSender<Entry>,
     queued: Arc<AtomicUsize>,
-    lost: AtomicU64,
+    lost: Arc<AtomicU64>,
     start: Instant,
+    /// Which of several servers it is about.
+    server: Option<Arc<str>>,
     /// When all is written, once nothing more comes.
-    done: oneshot::Receiver<()>,
+    done: Option<oneshot::Receiver<()>>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ struct Entry {
     /// Since the trace began, in microseconds.
     micros: u64,
     way: Way,
+    server: Option<Arc<str>>,
     line: Vec<u8>,
     bytes: usize,
     /// Entries that were left out before this one.
@@ -68,13 +71,34 @@ impl Trace {
                 written.send(()).ok();
             })
             .ok();
-        Ok(Self { sender, queued, lost: AtomicU64::new(0), start: Instant::now(), done })
+        Ok(Self {
+            sender,
+            queued,
+            lost: Arc::default(),
+            start: Instant::now(),
+            server: None,
+            done: Some(done),
+        })
+    }
+
+    /// The same trace, for one of several servers.
+    pub(crate) fn of(&self, server: &str) -> Self {
+        Self {
+            sender: self.sender.clone(),
+            queued: Arc::clone(&self.queued),
+            lost: Arc::clone(&self.lost),
+            start: self.start,
+            server: Some(server.into()),
+            done: None,
+        }
     }
 
     /// Waits until all is written.
     pub(crate) async fn close(self) {
         drop(self.sender);
-        self.done.await.ok();
+        if let Some(done) = self.done {
+            done.await.ok();
+        }
     }
 
     /// Records a message. Never waits: what the disk does not take in time is left out, and counted.
@@ -88,6 +112,7 @@ impl Trace {
             time: now(),
             micros: u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX),
             way,
+            server: self.server.clone(),
             line: kept.to_vec(),
             bytes: line.len(),
             lost: self.lost.swap(0, Ordering::Relaxed),
@@ -128,6 +153,9 @@ fn render(entry: &Entry) -> Value {
         Way::ToServer(generation) => ("to server", Some(generation)),
     };
     let mut value = json!({"time": entry.time.to_string(), "micros": entry.micros, "way": way});
+    if let Some(server) = &entry.server {
+        value["server"] = (**server).into();
+    }
     if let Some(generation) = generation {
         value["generation"] = generation.0.into();
     }

@@ -1,0 +1,163 @@
+//! `afresh gateway`: many MCP servers behind one connection, or behind one port.
+//!
+//! One loop owns the hub, the restart machines of all servers and the pipes to them: a message goes from a
+//! client to a server and back without leaving it. Clients over HTTP and servers over HTTP have tasks of
+//! their own.
+
+mod front;
+mod links;
+mod switchboard;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::pin::pin;
+
+use afresh_core::audit::{Level, Record};
+use afresh_core::config::TrailSettings;
+use afresh_core::control::Face;
+use afresh_core::gateway::backend::{Backend, Expose};
+use afresh_core::gateway::{Hub, Settings};
+use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TALKERS_MAX, TRAIL_SYNC_WAIT};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use self::front::Front;
+use self::links::Links;
+use self::switchboard::Switchboard;
+use crate::control::{About, Control, RuntimeFolders};
+use crate::definition::Surroundings;
+use crate::keep::{self, KeepError};
+use crate::os::{self, Signals};
+use crate::output::Output;
+use crate::process::{Processes, ignore_in_supervisor};
+use crate::store::chain;
+use crate::store::rotating::{RotatingFile, Tee};
+use crate::store::trace::Trace;
+use crate::store::workspace::Workspace;
+use crate::supervise::Supervise;
+
+/// Which servers stand behind the gateway, and how.
+pub struct Gateway {
+    /// The servers.
+    pub servers: Vec<Backend>,
+    /// How much of the list of tools a client is shown.
+    pub expose: Expose,
+    /// Whether tools of our own stand beside the servers'.
+    pub admin_tools: bool,
+    /// Where state lives.
+    pub workspace: Workspace,
+    /// Where the trail is written.
+    pub trail: TrailSettings,
+    /// afresh's version.
+    pub version: &'static str,
+    /// Where the control socket may be.
+    pub control: RuntimeFolders,
+    /// What servers get besides their own variables.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder that their paths count from.
+    pub base: PathBuf,
+    /// Where all traffic with the servers is recorded.
+    pub trace: Option<PathBuf>,
+    /// Where the log goes besides stderr.
+    pub log_file: Option<PathBuf>,
+    /// Reads the configuration again.
+    pub reload: ReloadServers,
+}
+
+/// Reads the configuration again: the servers, and what people should know. What is wrong with it comes as
+/// text.
+pub type ReloadServers = Box<dyn FnMut() -> Result<(Vec<Backend>, Vec<String>), String> + Send>;
+
+/// Serves until the client is gone or somebody wants it to end. Returns the exit code.
+pub fn gateway(gateway: Gateway) -> Result<i32, KeepError> {
+    keep::block_on(run(gateway))
+}
+
+async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
+    let log_file =
+        gateway.log_file.take().map(|path| RotatingFile::open(&path, LOG_FILE_BYTES_MAX));
+    let log_file = log_file.transpose().map_err(KeepError::File)?;
+    let signals = Signals::listen().map_err(KeepError::Signals)?;
+    ignore_in_supervisor().map_err(KeepError::Signals)?;
+    os::keep_freed_memory();
+    let processes = Processes::start()?;
+    let stderr = os::stderr().map_err(KeepError::Output)?;
+    let (stderr, stderr_thread) =
+        Output::start("stderr", Tee::new(stderr, log_file), |_| {}).map_err(KeepError::Output)?;
+    let complain = {
+        let stderr = stderr.clone();
+        move |text: &str| stderr.log(text)
+    };
+    let trace = gateway.trace.take().map(|path| Trace::open(&path, complain)).transpose();
+    let trace = trace.map_err(KeepError::File)?;
+    let front = Front::stdio(&stderr)?;
+    let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
+    let around = Surroundings {
+        talkers: Some(talkers),
+        logger: "afresh.gateway",
+        ..Surroundings::new(&mut gateway.workspace, &gateway.trail, stderr.clone(), stderr)
+    };
+    let about = About::new(Face::Gateway, None, &gateway.workspace, gateway.version);
+    let supervise = Supervise::new(processes, around);
+    supervise.note(started(&gateway));
+    let control = Control::start(Some(gateway.control.clone()), None, about.clone(), &supervise);
+    let hub = Hub::new(Settings {
+        version: gateway.version.to_owned(),
+        is_single: front.is_single(),
+        expose: gateway.expose,
+        admin_tools: gateway.admin_tools,
+    });
+    let links = Links::start(&mut gateway, about, trace).map_err(KeepError::Runtime)?;
+    let servers = std::mem::take(&mut gateway.servers);
+    let mut switchboard = Switchboard::new(hub, supervise, links, front, control, gateway.reload);
+    switchboard.configure(servers).await;
+    switchboard.drive(signals, arrivals).await;
+
+    let (mut supervise, control, front, trace) = switchboard.end();
+    supervise.finish().await;
+    supervise.note(stopped());
+    control.close().await;
+    let written = async {
+        front.close().await;
+        let (around, _) = supervise.shutdown().await;
+        if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
+            around.stderr.log(&chain(&error));
+        }
+        drop(around);
+        if let Some(trace) = trace {
+            trace.close().await;
+        }
+        stderr_thread.done.await.ok();
+    };
+    timeout(CLIENT_GONE_WITHIN * 2, pin!(written)).await.ok();
+    Ok(0)
+}
+
+fn started(gateway: &Gateway) -> Record {
+    let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    let count = names.len();
+    Record {
+        level: Level::Info,
+        logger: "afresh.gateway".to_owned(),
+        message: match count {
+            1 => format!("afresh {} stands in front of 1 server", gateway.version),
+            count => format!("afresh {} stands in front of {count} servers", gateway.version),
+        },
+        event_type: "supervisor_started",
+        props: vec![
+            ("pid", std::process::id().into()),
+            ("version", gateway.version.into()),
+            ("servers", names.into()),
+        ],
+    }
+}
+
+fn stopped() -> Record {
+    Record {
+        level: Level::Info,
+        logger: "afresh.gateway".to_owned(),
+        message: "afresh has stopped".to_owned(),
+        event_type: "supervisor_stopped",
+        props: vec![("pid", std::process::id().into())],
+    }
+}

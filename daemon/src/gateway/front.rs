@@ -1,0 +1,154 @@
+//! Where clients are: one at our stdin and stdout, or many over HTTP.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::Poll;
+
+use afresh_core::gateway::ClientId;
+use afresh_core::gateway::access::Access;
+use afresh_core::limits::OUTBOX_BYTES_MAX;
+use afresh_core::mcp::envelope::Id;
+use afresh_core::mcp::frame::Frame;
+use tokio::sync::oneshot;
+
+use crate::keep::KeepError;
+use crate::mcp::{Stdout, own_stdin, stdout};
+use crate::output::Output;
+use crate::wires::{Heard, Moment, News, Wires};
+
+/// The client at our stdin.
+const ONLY: ClientId = ClientId(1);
+
+/// What clients do.
+pub(super) enum Word {
+    Joined {
+        client: ClientId,
+        access: Access,
+    },
+    Said {
+        client: ClientId,
+        line: Vec<u8>,
+    },
+    /// A line that is longer than allowed: its two ends.
+    SaidTooMuch {
+        client: ClientId,
+        beginning: Vec<u8>,
+        ending: Vec<u8>,
+    },
+    /// The only one there will ever be is gone.
+    Over,
+}
+
+/// Where clients are.
+pub(super) enum Front {
+    Stdio(Box<Stdio>),
+}
+
+/// A client at our stdin and stdout.
+pub(super) struct Stdio {
+    wires: Wires,
+    heard: VecDeque<Heard>,
+    /// When nobody reads our stdout any more.
+    abandoned: Moment,
+    done: oneshot::Receiver<()>,
+    has_joined: bool,
+    is_over: bool,
+}
+
+impl Front {
+    /// The client is who started us.
+    pub(super) fn stdio(stderr: &Output) -> Result<Self, KeepError> {
+        let Stdout { writer, abandoned, done } = stdout(stderr)?;
+        let wires = Wires::new(own_stdin()?, writer);
+        let heard = VecDeque::new();
+        let stdio = Stdio { wires, heard, abandoned, done, has_joined: false, is_over: false };
+        Ok(Self::Stdio(Box::new(stdio)))
+    }
+
+    /// Whether there is one client at most.
+    pub(super) fn is_single(&self) -> bool {
+        match self {
+            Self::Stdio(_) => true,
+        }
+    }
+
+    /// What a client does next. Cancel safe.
+    pub(super) async fn next(&mut self) -> Word {
+        match self {
+            Self::Stdio(stdio) => stdio.next().await,
+        }
+    }
+
+    /// Tells a client something; never waits.
+    pub(super) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<&Id>) {
+        match self {
+            Self::Stdio(stdio) => {
+                let _ = (client, about);
+                stdio.wires.tell_client(line);
+            }
+        }
+    }
+
+    /// Whether more can be told now. Else it is left with the servers, which then wait.
+    pub(super) fn has_room(&self) -> bool {
+        match self {
+            Self::Stdio(stdio) => stdio.wires.client_waiting() < OUTBOX_BYTES_MAX,
+        }
+    }
+
+    /// Nobody is listened to any more.
+    pub(super) fn leave(&mut self) {
+        match self {
+            Self::Stdio(stdio) => {
+                stdio.is_over = true;
+                stdio.wires.leave();
+            }
+        }
+    }
+
+    /// Waits until all was taken.
+    pub(super) async fn close(self) {
+        match self {
+            Self::Stdio(mut stdio) => {
+                stdio.wires.flush().await;
+                let Stdio { wires, done, .. } = *stdio;
+                drop(wires);
+                done.await.ok();
+            }
+        }
+    }
+}
+
+impl Stdio {
+    async fn next(&mut self) -> Word {
+        if !self.has_joined {
+            self.has_joined = true;
+            return Word::Joined { client: ONLY, access: Access::default() };
+        }
+        poll_fn(|context| {
+            loop {
+                while let Some(heard) = self.heard.pop_front() {
+                    let word = match heard {
+                        _ if self.is_over => continue,
+                        Heard::Client(Frame::Line(line)) => Word::Said { client: ONLY, line },
+                        Heard::Client(Frame::TooLong { beginning, ending, .. }) => {
+                            Word::SaidTooMuch { client: ONLY, beginning, ending }
+                        }
+                        Heard::News(News::ClientGone) => Word::Over,
+                        // There are no instances on these wires.
+                        Heard::Instance(..) | Heard::News(_) => continue,
+                    };
+                    return Poll::Ready(word);
+                }
+                if !self.is_over && self.abandoned.as_mut().poll(context).is_ready() {
+                    self.is_over = true;
+                    return Poll::Ready(Word::Over);
+                }
+                if self.wires.poll_heard(context, &mut self.heard).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+}

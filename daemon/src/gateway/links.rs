@@ -1,0 +1,217 @@
+//! Links to servers: as processes under the restart machines.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use afresh_core::definition::StopSignal;
+use afresh_core::gateway::LinkId;
+use afresh_core::gateway::backend::{Backend, Stdio, Target};
+use afresh_core::id::ServiceId;
+use afresh_core::limits::QUEUE_WAIT;
+use afresh_core::mcp::envelope::{Message, look};
+use afresh_core::mcp::{Conversation, Settings};
+use afresh_core::service::Input as ServiceInput;
+use serde_json::json;
+
+use super::Gateway;
+use crate::control::About;
+use crate::definition::{Definition, Variables};
+use crate::mcp::{Guard, Lane, Server, Servers};
+use crate::pipe::Form;
+use crate::process::Command;
+use crate::store::trace::Trace;
+use crate::supervise::{Supervise, seed};
+use crate::wires::Wires;
+
+/// All links that are open.
+pub(super) struct Links {
+    pub(super) servers: Servers,
+    ways: BTreeMap<LinkId, ServiceId>,
+    links: BTreeMap<ServiceId, LinkId>,
+    /// Services whose links are closed, until they are down.
+    leaving: Vec<ServiceId>,
+    environment: Arc<[(OsString, OsString)]>,
+    base: PathBuf,
+    admin_tools: bool,
+    about: About,
+    trace: Option<Trace>,
+    /// How many there were, so that no two wait alike.
+    count: u64,
+}
+
+impl Links {
+    pub(super) fn start(
+        gateway: &mut Gateway,
+        about: About,
+        trace: Option<Trace>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            servers: Servers::start()?,
+            ways: BTreeMap::new(),
+            links: BTreeMap::new(),
+            leaving: Vec::new(),
+            environment: std::mem::take(&mut gateway.environment).into(),
+            base: gateway.base.clone(),
+            admin_tools: gateway.admin_tools,
+            about,
+            trace,
+            count: 0,
+        })
+    }
+
+    /// The link that a service belongs to.
+    pub(super) fn of(&self, service: ServiceId) -> Option<LinkId> {
+        self.links.get(&service).copied()
+    }
+
+    /// Starts a conversation with a server.
+    pub(super) async fn open(
+        &mut self,
+        supervise: &mut Supervise,
+        link: LinkId,
+        backend: &Backend,
+        suffix: &str,
+    ) -> Result<(), String> {
+        match &backend.target {
+            Target::Stdio(stdio) => {
+                let name = format!("{}{suffix}", backend.name);
+                self.start_program(supervise, link, name, stdio).await
+            }
+            Target::Http(_) => Err("servers over HTTP cannot be reached yet".to_owned()),
+        }
+    }
+
+    async fn start_program(
+        &mut self,
+        supervise: &mut Supervise,
+        link: LinkId,
+        name: String,
+        stdio: &Stdio,
+    ) -> Result<(), String> {
+        let cwd = match &stdio.cwd {
+            Some(cwd) => self.base.join(cwd),
+            None => self.base.clone(),
+        };
+        let log = supervise.stderr();
+        let whose = name.clone();
+        let guard = Guard::new(
+            &stdio.watch,
+            &cwd,
+            stdio.watch_debounce,
+            stdio.health.memory_bytes_max,
+            stdio.policy.stable_after,
+            Vec::new(),
+            move |text: &str| log.log(&format!("{whose}: {text}")),
+        )
+        .map_err(|error| crate::store::chain(&error))?;
+        let argv = stdio.command.iter().map(OsString::from).collect();
+        let definition = Definition {
+            name: name.clone(),
+            title: name.clone(),
+            command: Command { argv, env: Vec::new(), cwd: Some(cwd) },
+            variables: Variables {
+                base: Arc::clone(&self.environment),
+                file: stdio.env_file.as_ref().map(|file| self.base.join(file)),
+                given: stdio.env.clone(),
+            },
+            policy: stdio.policy.clone(),
+            stop_signal: StopSignal::default(),
+            memory_bytes_max: None,
+            form: Form::Lines(format!("[{name}] ")),
+            health: None,
+            ready_at_start: false,
+            port: None,
+            log: None,
+        };
+        self.count += 1;
+        let service = supervise.add(definition, seed().wrapping_add(self.count));
+        let settings = Settings {
+            patience: QUEUE_WAIT,
+            tools: self.admin_tools,
+            wedge_timeout: stdio.health.wedge_timeout,
+        };
+        let conversation = Conversation::new(&settings);
+        let trace = self.trace.as_ref().map(|trace| trace.of(&name));
+        let lane = Lane::new(conversation, Wires::without_client(), trace);
+        self.servers.insert(Server::new(lane, service, guard, self.about.clone()));
+        self.ways.insert(link, service);
+        self.links.insert(service, link);
+        supervise.input_to(service, ServiceInput::Start).await;
+        Ok(())
+    }
+
+    /// Says a line over a link. Returns what is to be answered at once, where it cannot be said.
+    pub(super) fn tell(&mut self, link: LinkId, line: Vec<u8>) -> Option<Vec<u8>> {
+        let service = *self.ways.get(&link)?;
+        if self.servers.has_room(service) {
+            self.servers.say(service, line);
+            return None;
+        }
+        match look(&line) {
+            Some(Message::Request { id, .. }) => {
+                let why = "nothing was done: the server does not read what it is sent, and too much \
+                           waits for it";
+                let id: serde_json::Value = serde_json::from_slice(id.raw()).ok()?;
+                let data = json!({"reason": "server_busy", "retryable": true});
+                let error = json!({"code": -32603, "message": why, "data": data});
+                let line = json!({"jsonrpc": "2.0", "id": id, "error": error});
+                Some(line.to_string().into_bytes())
+            }
+            // Answers and cancellations are short, and there are no more of them than of requests.
+            _ => {
+                self.servers.say(service, line);
+                None
+            }
+        }
+    }
+
+    /// The server has not taken the session.
+    pub(super) async fn refused(&mut self, supervise: &mut Supervise, link: LinkId, why: String) {
+        let Some(service) = self.ways.get(&link).copied() else { return };
+        let generation = supervise.core().service(service).map(|service| service.generation());
+        if let (Some(generation), Some(mut seat)) =
+            (generation, self.servers.seat(service, supervise))
+        {
+            seat.fail(generation, format!("it refused the session: {why}")).await;
+        }
+    }
+
+    /// Ends the conversation; the server is down within a second.
+    pub(super) async fn close(&mut self, supervise: &mut Supervise, link: LinkId) {
+        let Some(service) = self.ways.remove(&link) else { return };
+        self.links.remove(&service);
+        self.leaving.push(service);
+        if let Some(mut seat) = self.servers.seat(service, supervise) {
+            seat.leave().await;
+        }
+    }
+
+    /// Ends all of them; those that are leaving already are hurried.
+    pub(super) async fn leave(&mut self, supervise: &mut Supervise) {
+        let all: Vec<ServiceId> = self.links.keys().chain(&self.leaving).copied().collect();
+        for service in all {
+            if let Some(mut seat) = self.servers.seat(service, supervise) {
+                seat.leave().await;
+            }
+        }
+    }
+
+    /// Forgets those that are down.
+    pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
+        let servers = &mut self.servers;
+        self.leaving.retain(|service| {
+            let is_gone = supervise.forget(*service);
+            if is_gone {
+                servers.remove(*service);
+            }
+            !is_gone
+        });
+    }
+
+    pub(super) fn end(self) -> Option<Trace> {
+        self.trace
+    }
+}

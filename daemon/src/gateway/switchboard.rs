@@ -1,0 +1,245 @@
+//! The loop of `afresh gateway`.
+
+use std::collections::BTreeMap;
+
+use afresh_core::control::{Refusal, ReloadAnswer, ShutdownAnswer};
+use afresh_core::gateway::backend::Backend;
+use afresh_core::gateway::{Effect, Hub, Input};
+use afresh_core::id::ServiceId;
+use afresh_core::limits::MESSAGE_BYTES_MAX;
+use afresh_core::mcp::envelope::look_at_ends;
+use afresh_core::service::Input as ServiceInput;
+use afresh_core::time::Time;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::ReloadServers;
+use super::front::{Front, Word};
+use super::links::Links;
+use crate::control::{Ask, Control, Reloading};
+use crate::definition::Talker;
+use crate::os::{Asked, Signals};
+use crate::store::trace::Trace;
+use crate::supervise::Supervise;
+
+/// The hub, and all that it speaks to.
+pub(super) struct Switchboard {
+    hub: Hub,
+    start: Instant,
+    supervise: Supervise,
+    links: Links,
+    front: Front,
+    control: Control,
+    backends: BTreeMap<String, Backend>,
+    reload: ReloadServers,
+    leaving: bool,
+}
+
+impl Switchboard {
+    pub(super) fn new(
+        hub: Hub,
+        supervise: Supervise,
+        links: Links,
+        front: Front,
+        control: Control,
+        reload: ReloadServers,
+    ) -> Self {
+        Self {
+            hub,
+            start: Instant::now(),
+            supervise,
+            links,
+            front,
+            control,
+            backends: BTreeMap::new(),
+            reload,
+            leaving: false,
+        }
+    }
+
+    /// What has to be ended in order.
+    pub(super) fn end(self) -> (Supervise, Control, Front, Option<Trace>) {
+        (self.supervise, self.control, self.front, self.links.end())
+    }
+
+    /// The servers are these now.
+    pub(super) async fn configure(&mut self, servers: Vec<Backend>) {
+        self.backends =
+            servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
+        self.input(Input::Configured(servers)).await;
+    }
+
+    pub(super) async fn drive(
+        &mut self,
+        mut signals: Signals,
+        mut arrivals: mpsc::Receiver<Talker>,
+    ) {
+        while !(self.leaving && self.supervise.is_at_rest()) {
+            // Who comes is welcomed before it is given anything.
+            while let Ok(talker) = arrivals.try_recv() {
+                self.links.servers.welcome(talker);
+            }
+            while let Some(turn) = self.supervise.next_turn() {
+                self.links.servers.take_turn(&mut self.supervise, turn).await;
+            }
+            self.links.tidy(&mut self.supervise);
+            let wakeup = self.hub.next_wakeup().map(|at| self.start + at.since_start());
+            let has_room = self.front.has_room() || self.leaving;
+            tokio::select! {
+                asked = signals.next() => self.asked(asked).await,
+                ask = self.control.next() => self.answer(ask).await,
+                Some(talker) = arrivals.recv() => self.links.servers.welcome(talker),
+                happened = self.supervise.wait() => {
+                    self.links.servers.react(&mut self.supervise, happened).await;
+                }
+                word = self.front.next() => self.hear(word).await,
+                (service, came) = self.links.servers.next(), if has_room => {
+                    self.links.servers.deal_with(&mut self.supervise, service, came).await;
+                    self.take(service).await;
+                }
+                () = until(wakeup) => self.input(Input::Wakeup).await,
+            }
+        }
+    }
+
+    async fn asked(&mut self, asked: Asked) {
+        match asked {
+            Asked::Restart(reason) if !self.leaving => {
+                self.supervise.input(&ServiceInput::Restart { reason: reason.to_owned() }).await;
+            }
+            Asked::Stop("SIGHUP") if !self.front.is_single() => {
+                drop(self.read_again("SIGHUP").await);
+            }
+            _ => self.leave().await,
+        }
+    }
+
+    /// The client is gone, or we were told to go: all of it within a second.
+    async fn leave(&mut self) {
+        self.leaving = true;
+        self.front.leave();
+        self.links.leave(&mut self.supervise).await;
+    }
+
+    async fn hear(&mut self, word: Word) {
+        match word {
+            Word::Joined { client, access } => self.input(Input::Joined { client, access }).await,
+            Word::Said { client, line } => self.input(Input::Client { client, line }).await,
+            Word::SaidTooMuch { client, beginning, ending } => {
+                if let Some((id, _)) = look_at_ends(&beginning, &ending)
+                    && let Ok(raw) = serde_json::from_slice::<serde_json::Value>(id.raw())
+                {
+                    let why = format!(
+                        "the request is longer than the limit of {MESSAGE_BYTES_MAX} bytes; nothing was \
+                         done; send less"
+                    );
+                    let error = json!({"code": -32600, "message": why});
+                    let line = json!({"jsonrpc": "2.0", "id": raw, "error": error});
+                    self.front.tell(client, line.to_string().into_bytes(), Some(&id));
+                }
+            }
+            Word::Over => self.leave().await,
+        }
+    }
+
+    /// Takes what a server has said.
+    async fn take(&mut self, service: ServiceId) {
+        let lines = self.links.servers.take_outbox(service);
+        let Some(link) = self.links.of(service) else { return };
+        for line in lines {
+            self.input(Input::Link { link, line, about: None }).await;
+        }
+    }
+
+    /// Hands an input to the hub, and does what it says.
+    async fn input(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let now = Time::after_start(self.start.elapsed());
+            for effect in self.hub.handle(now, input) {
+                inputs.extend(self.perform(effect).await);
+            }
+        }
+    }
+
+    /// Returns what the hub has to know at once.
+    async fn perform(&mut self, effect: Effect) -> Option<Input> {
+        let supervise = &mut self.supervise;
+        match effect {
+            Effect::ToClient { client, line, about } => {
+                self.front.tell(client, line, about.as_ref());
+            }
+            Effect::ToLink { link, line } => {
+                let line = self.links.tell(link, line)?;
+                return Some(Input::Link { link, line, about: None });
+            }
+            Effect::Open { link, backend, suffix } => {
+                let server = self.backends.get(&backend)?;
+                if let Err(why) = self.links.open(supervise, link, server, &suffix).await {
+                    supervise.log(&format!("the server `{backend}` cannot be used: {why}"));
+                    return Some(Input::LinkLost { link, why });
+                }
+            }
+            Effect::Refused { link, why } => self.links.refused(supervise, link, why).await,
+            Effect::Close { link } => self.links.close(supervise, link).await,
+            Effect::Log(text) => supervise.log(&text),
+        }
+        None
+    }
+
+    /// Answers a question of the control API.
+    async fn answer(&mut self, ask: Ask) {
+        match ask {
+            Ask::Reload { reason, answer } => {
+                let done = self.read_again(&reason).await;
+                // Whoever asked may have gone.
+                answer.send(done).ok();
+            }
+            Ask::Shutdown { answer, .. } if !self.front.is_single() => {
+                let stopping = self.backends.keys().cloned().collect();
+                self.leave().await;
+                answer.send(Ok(ShutdownAnswer { stopping })).ok();
+            }
+            ask => self.control.answer(&mut self.supervise, ask).await,
+        }
+    }
+
+    /// Reads the configuration again; a bad one changes nothing.
+    async fn read_again(&mut self, why: &str) -> Result<Reloading, Refusal> {
+        if self.leaving {
+            return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
+        }
+        match (self.reload)() {
+            Ok((servers, notes)) => {
+                notes.iter().for_each(|note| self.supervise.log(note));
+                self.supervise.log(&format!("{why}: reading the configuration again"));
+                let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
+                for server in &servers {
+                    let list = match self.backends.get(&server.name) {
+                        None => &mut answer.added,
+                        Some(old) if old == server => &mut answer.unchanged,
+                        Some(_) => &mut answer.changed,
+                    };
+                    list.push(server.name.clone());
+                }
+                let is_gone = |name: &&String| !servers.iter().any(|server| server.name == **name);
+                answer.removed = self.backends.keys().filter(is_gone).cloned().collect();
+                self.configure(servers).await;
+                Ok(Reloading { answer, begun: Vec::new() })
+            }
+            Err(wrong) => {
+                self.supervise.log(&format!("the configuration stays as it was:\n{wrong}"));
+                Err(Refusal::new(format!("the configuration stays as it was\n{wrong}")))
+            }
+        }
+    }
+}
+
+/// Waits until then; for ever where there is no moment. Cancel safe.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
