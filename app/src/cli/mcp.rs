@@ -1,10 +1,8 @@
 //! `afresh mcp`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use afresh_core::config::{Flag, Origin};
-use afresh_core::policy::{Policy, RestartMode};
+use afresh_core::config::Flag;
 use afresh_daemon::{HookSetup, Keep, Mcp};
 use clap::{Args, ValueEnum};
 
@@ -134,27 +132,10 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let flags: Vec<Flag<'_>> =
         arguments.policy.flags().into_iter().chain(arguments.swap.flags()).collect();
     let config = environment.config(&workspace, &flags)?;
-    let by_default =
-        |key: &str| config.shown().any(|shown| shown.key == key && shown.origin == Origin::Default);
-    let policy = Policy {
-        // A client waits at the other end.
-        first_at_once: true,
-        // The end of its input is how an MCP server is told to go.
-        stdin_timeout: match by_default("stdin_timeout") {
-            true => Duration::from_secs(1),
-            false => config.policy.stdin_timeout,
-        },
-        // A server is known to be ready when it has shaken hands.
-        restart_mode: match by_default("restart_mode") {
-            true => RestartMode::Swap,
-            false => config.policy.restart_mode,
-        },
-        ..config.policy.clone()
-    };
     let keep = Keep {
         name: arguments.command.name(),
         command: arguments.command.command(environment, false),
-        policy,
+        policy: config.mcp_policy(),
         copies: 1,
         workspace,
         trail: config.trail.clone(),

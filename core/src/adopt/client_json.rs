@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::given::{self, Client};
 use super::jsonc::{self, Member, SyntaxError};
 use super::server::{Args, Launch, List, Server, Split, Word};
 use super::wrap::line_break;
@@ -77,6 +78,10 @@ fn server(text: &str, place: &[&str], keys: &[String], entry: &Range<usize>) -> 
         name: name.clone(),
         project: above.first().cloned(),
         disabled,
+        client: if place == OPENCODE { Client::Opencode } else { Client::Editor },
+        at: entry.start..entry.start + 1,
+        given: given::of_json(text, entry),
+        debugged: fields.is_debugged(),
         launch,
     })
 }
@@ -106,6 +111,12 @@ impl Fields<'_> {
         self.get("command").is_some_and(is_value)
     }
 
+    /// Whether VS Code puts the debugger between the command and its first argument.
+    fn is_debugged(&self) -> bool {
+        let dev = self.get("dev").map(|dev| jsonc::members(self.text, &dev.value));
+        dev.is_some_and(|dev| dev.iter().any(|member| member.key == "debug"))
+    }
+
     fn launch(&self) -> Launch {
         let is_remote_type =
             self.text_of("type").is_some_and(|kind| REMOTE_TYPES.contains(&kind.as_str()));
@@ -116,11 +127,6 @@ impl Fields<'_> {
                 false => Launch::Odd("it has neither a command nor an address"),
             };
         };
-        // VS Code puts the debugger between the command and its first argument.
-        let dev = self.get("dev").map(|dev| jsonc::members(self.text, &dev.value));
-        if dev.is_some_and(|dev| dev.iter().any(|member| member.key == "debug")) {
-            return Launch::Odd("VS Code's `dev.debug` needs the command itself");
-        }
         if let Some(list) = self.list(&command.value) {
             return Launch::Whole(list);
         }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use toml_edit::{Array, Document, Item, Key, TableLike, Value};
 
+use super::given::{self, Client};
 use super::server::{Args, Launch, List, Server, Split, Word};
 use super::wrap::line_break;
 
@@ -19,6 +20,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
         message: error.message().to_owned(),
         span: error.span().unwrap_or(0..0),
     })?;
+    let all = document.get("mcp_servers").and_then(Item::as_table_like);
     let server = |(name, item): (&str, &Item)| {
         let entry = item.as_table_like()?;
         let launch = launch(text, entry, item.is_inline_table());
@@ -26,10 +28,13 @@ pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
             name: name.to_owned(),
             project: None,
             disabled: entry.get("enabled").and_then(Item::as_bool) == Some(false),
+            client: Client::Codex,
+            at: all.and_then(|all| all.key(name)?.span()).unwrap_or(0..0),
+            given: given::of_toml(entry),
+            debugged: false,
             launch: launch.unwrap_or(Launch::Odd("its place cannot be told")),
         })
     };
-    let all = document.get("mcp_servers").and_then(Item::as_table_like);
     Ok(all.map(|all| all.iter().filter_map(server).collect()).unwrap_or_default())
 }
 

@@ -9,6 +9,7 @@
 mod client_json;
 mod client_toml;
 mod diff;
+pub(crate) mod given;
 mod jsonc;
 mod server;
 mod wrap;
@@ -17,6 +18,7 @@ use std::ops::Range;
 
 pub use self::diff::{Line, Mark};
 pub use self::server::{Server, State};
+pub(crate) use self::server::{Start, Word};
 pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;
@@ -65,19 +67,8 @@ impl<'a> File<'a> {
     /// The path is named in the error, and nothing else is done with it.
     pub fn read(path: &str, bytes: &'a [u8]) -> Result<Self, Box<ConfigError>> {
         let error = |kind, message: String, excerpt_of: Option<(&str, Range<usize>)>| {
-            let (line, column, excerpt) = match excerpt_of {
-                Some((text, span)) => {
-                    let (line, column, excerpt) = Lines::new(text).locate(&span);
-                    // The line of a mistake can be that of a password.
-                    let is_safe = redact_text(&excerpt.text) == excerpt.text;
-                    (line, column, is_safe.then_some(excerpt))
-                }
-                None => (1, 1, None),
-            };
-            let origin = Origin::File { path: harmless(path), line, column };
-            let hint =
-                Some("correct it, or name the other files; this one is as it was".to_owned());
-            Box::new(ConfigError { kind, message, origin, excerpt, hint })
+            let hint = "correct it, or name the other files; this one is as it was";
+            Box::new(error_at(path, kind, message, excerpt_of, hint.to_owned()))
         };
         if bytes.len() > ADOPT_FILE_BYTES_MAX {
             let mib = ADOPT_FILE_BYTES_MAX / 1024 / 1024;
@@ -103,6 +94,11 @@ impl<'a> File<'a> {
         Ok(Self { text, servers: servers? })
     }
 
+    /// The text.
+    pub(crate) fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// The servers, in the order of the text.
     pub fn servers(&self) -> &[Server] {
         &self.servers
@@ -116,7 +112,7 @@ impl<'a> File<'a> {
 
     /// The changes that take the wrapper away from those servers that have one and are wanted.
     pub fn undo(&self, wanted: &dyn Fn(&Server) -> bool) -> Vec<Edit> {
-        let all = self.servers.iter().filter(|server| wanted(server));
+        let all = self.servers.iter().filter(|server| wanted(server) && !server.debugged);
         self.sorted(all.flat_map(|server| wrap::unwrap(self.text, server)))
     }
 
@@ -140,6 +136,27 @@ impl<'a> File<'a> {
         debug_assert!(edits.is_sorted_by(|a, b| a.range.end <= b.range.start), "{edits:?}");
         edits
     }
+}
+
+/// An error in a file, with its line where that is no secret.
+pub(crate) fn error_at(
+    path: &str,
+    kind: ErrorKind,
+    message: String,
+    excerpt_of: Option<(&str, Range<usize>)>,
+    hint: String,
+) -> ConfigError {
+    let (line, column, excerpt) = match excerpt_of {
+        Some((text, span)) => {
+            let (line, column, excerpt) = Lines::new(text).locate(&span);
+            // The line of a mistake can be that of a password.
+            let is_safe = redact_text(&excerpt.text) == excerpt.text;
+            (line, column, is_safe.then_some(excerpt))
+        }
+        None => (1, 1, None),
+    };
+    let origin = Origin::File { path: harmless(path), line, column };
+    ConfigError { kind, message, origin, excerpt, hint: Some(hint) }
 }
 
 fn apply(text: &str, edits: &[Edit]) -> String {

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::wrap::{Wrapped, wrapped};
+use super::given::{Client, Given};
+use super::wrap::{Wrapped, behind, wrapped};
 
 /// A server as a configuration has it.
 #[derive(Clone, Debug)]
@@ -13,7 +14,30 @@ pub struct Server {
     pub project: Option<String>,
     /// Whether the client is told not to start it.
     pub disabled: bool,
+    /// Whose way of writing it is.
+    pub(crate) client: Client,
+    /// Where it stands.
+    pub(crate) at: Range<usize>,
+    /// All that its entry says.
+    pub(crate) given: Vec<Given>,
+    /// Whether VS Code's debugger comes between the command and its first argument.
+    pub(super) debugged: bool,
     pub(super) launch: Launch,
+}
+
+/// How a server is started without afresh in front of it.
+#[derive(Debug)]
+pub(crate) enum Start<'a> {
+    /// By these words.
+    Command {
+        words: Vec<&'a Word>,
+        /// What `afresh mcp` was told, where that stood in front of it.
+        flags: Vec<&'a Word>,
+    },
+    /// Not at all: it is reached over the network.
+    Remote,
+    /// This is wrong with it.
+    Odd(&'static str),
 }
 
 /// What can be done with a server.
@@ -66,11 +90,11 @@ pub(super) struct List {
 
 /// A value in the text.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
+pub(crate) struct Word {
     /// With its quotes.
-    pub(super) range: Range<usize>,
+    pub(crate) range: Range<usize>,
     /// What it means; nothing where it is no text.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 impl Server {
@@ -79,33 +103,71 @@ impl Server {
         match (&self.launch, wrapped(&self.launch)) {
             (Launch::Remote, _) => State::Remote,
             (Launch::Odd(why), _) => State::Odd(why),
+            _ if self.debugged => State::Odd("VS Code's `dev.debug` needs the command itself"),
             (_, Wrapped::Yes { .. }) => State::Adopted,
-            (_, Wrapped::Broken) => State::Odd("`afresh mcp` has no command after `--`"),
+            (_, Wrapped::Broken) => State::Odd(BROKEN),
             (Launch::Split(split), Wrapped::No) => {
                 if split.args.is_none() && split.lead.is_none() {
                     return State::Odd("its keys are dotted: write `args = []` below its command");
                 }
                 match split.args.is_none() && is_line(&split.command.text) {
-                    true => State::Odd("its command is a line: write the words after it as `args`"),
+                    true => State::Odd(LINE),
                     false => State::Plain,
                 }
             }
             (Launch::Whole(list), Wrapped::No) => match list.words.is_empty() {
-                true => State::Odd("its command is empty"),
+                true => State::Odd(EMPTY),
                 false => State::Plain,
             },
         }
     }
 
+    /// How it is started without afresh in front of it, however often that is there.
+    pub(crate) fn start(&self) -> Start<'_> {
+        match &self.launch {
+            Launch::Remote => return Start::Remote,
+            Launch::Odd(why) => return Start::Odd(why),
+            Launch::Split(Split { command, args: None, .. }) if is_line(&command.text) => {
+                return Start::Odd(LINE);
+            }
+            Launch::Split(_) | Launch::Whole(_) => {}
+        }
+        let (mut words, mut flags) = (self.words(), Vec::new());
+        loop {
+            match behind(&words) {
+                Wrapped::Yes { command } => {
+                    flags.extend(words[2..command - 1].iter().copied());
+                    words.drain(..command);
+                }
+                Wrapped::Broken => return Start::Odd(BROKEN),
+                Wrapped::No if words.first().is_none_or(|word| word.text.is_empty()) => {
+                    return Start::Odd(EMPTY);
+                }
+                Wrapped::No => return Start::Command { words, flags },
+            }
+        }
+    }
+
     /// The words of its command line.
     pub(super) fn words(&self) -> Vec<&Word> {
-        match &self.launch {
-            Launch::Split(split) => {
+        self.launch.words()
+    }
+}
+
+const BROKEN: &str = "`afresh mcp` has no command after `--`";
+const LINE: &str = "its command is a line: write the words after it as `args`";
+const EMPTY: &str = "its command is empty";
+
+impl Launch {
+    /// The words of the command line.
+    pub(super) fn words(&self) -> Vec<&Word> {
+        match self {
+            Self::Split(split) => {
                 let args = split.args.iter().flat_map(|args| &args.list.words);
                 std::iter::once(&split.command).chain(args).collect()
             }
-            Launch::Whole(list) => list.words.iter().collect(),
-            Launch::Remote | Launch::Odd(_) => Vec::new(),
+            Self::Whole(list) => list.words.iter().collect(),
+            Self::Remote | Self::Odd(_) => Vec::new(),
         }
     }
 }

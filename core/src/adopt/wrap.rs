@@ -4,7 +4,7 @@
 //! word that there was none: so an undo knows whether to leave an empty list.
 
 use super::Edit;
-use super::server::{Launch, List, Server, Split, State};
+use super::server::{Launch, List, Server, Split, State, Word};
 
 /// What is put in front of a command.
 #[derive(Clone, Copy, Debug)]
@@ -33,17 +33,21 @@ pub(super) enum Wrapped {
 }
 
 pub(super) fn wrapped(launch: &Launch) -> Wrapped {
-    let (program, list, first) = match launch {
-        Launch::Split(Split { command, args: Some(args), .. }) => (command, &args.list, 0),
-        Launch::Whole(list) if !list.words.is_empty() => (&list.words[0], list, 1),
-        _ => return Wrapped::No,
-    };
-    let is_mcp = list.words.get(first).is_some_and(|word| word.text == "mcp");
-    if !is_afresh(&program.text) || !is_mcp {
-        return Wrapped::No;
+    match (launch, behind(&launch.words())) {
+        // The list begins behind the program.
+        (Launch::Split(_), Wrapped::Yes { command }) => Wrapped::Yes { command: command - 1 },
+        (_, wrapped) => wrapped,
     }
-    match list.words.iter().position(|word| word.text == "--") {
-        Some(dashes) if dashes + 1 < list.words.len() => Wrapped::Yes { command: dashes + 1 },
+}
+
+/// Whether the first of these words is afresh in front of a command, and which word that is.
+pub(super) fn behind(words: &[&Word]) -> Wrapped {
+    match words {
+        [program, mcp, ..] if is_afresh(&program.text) && mcp.text == "mcp" => {}
+        _ => return Wrapped::No,
+    }
+    match words.iter().position(|word| word.text == "--") {
+        Some(dashes) if dashes + 1 < words.len() => Wrapped::Yes { command: dashes + 1 },
         _ => Wrapped::Broken,
     }
 }

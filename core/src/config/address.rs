@@ -9,7 +9,7 @@ use crate::limits::CONFIG_URL_BYTES_MAX;
 /// The host of a URL that can be asked over HTTP, without the brackets of IPv6.
 ///
 /// A name and password in it are refused: they would be in every message about the URL.
-pub(super) fn url_host(url: &str) -> Option<&str> {
+pub(crate) fn url_host(url: &str) -> Option<&str> {
     let has_blank = url.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
     if url.len() > CONFIG_URL_BYTES_MAX || has_blank {
         return None;

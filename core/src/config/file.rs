@@ -77,10 +77,10 @@ impl Reader<'_> {
             let name = key.get();
             if let Some(section) = SECTIONS.iter().find(|section| section.name == name) {
                 self.section(section, key, item);
-            } else if let Some(kind) = TableKind::ALL.iter().find(|kind| kind.section() == name) {
-                match kind {
-                    TableKind::Opencode => self.table(*kind, key, item),
-                    TableKind::Service | TableKind::Hook => self.tables(*kind, key, item),
+            } else if let Some(kind) = table_kind(name) {
+                match kind.is_single() {
+                    true => self.table(kind, key, item),
+                    false => self.tables(kind, key, item),
                 }
             } else if item.is_value() && !item.is_inline_table() {
                 let message = format!("unknown key `{}` outside of a section", printable(name));
@@ -224,6 +224,12 @@ impl Reader<'_> {
         let origin = Origin::File { path: self.path.clone(), line, column };
         Place { origin, excerpt: Some(excerpt) }
     }
+}
+
+/// The kind of table that begins with this key. Tokens stand within `[gateway]`.
+fn table_kind(name: &str) -> Option<TableKind> {
+    let mut outer = TableKind::ALL.into_iter().filter(|kind| *kind != TableKind::Token);
+    outer.find(|kind| kind.section() == name)
 }
 
 /// What to write instead of a section that there is not.

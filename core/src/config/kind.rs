@@ -1,5 +1,6 @@
 //! The kinds of values that settings take: how each is read, described and written.
 
+use core::net::SocketAddr;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +10,9 @@ use toml_edit::Item;
 use super::address;
 use super::error::ErrorKind;
 use crate::definition::StopSignal;
-use crate::limits::{CONFIG_DURATION_MAX, HEALTH_TIME_MIN, TITLE_CHARS_MAX};
+use crate::limits::{
+    CONFIG_DURATION_MAX, CONFIG_URL_BYTES_MAX, HEALTH_TIME_MIN, NAME_CHARS_MAX, TITLE_CHARS_MAX,
+};
 use crate::time::{parse_duration, write_duration};
 
 /// Which values a setting takes.
@@ -63,6 +66,14 @@ pub enum Kind {
     Listen,
     /// The name of a signal, with or without its `SIG`.
     Signal,
+    /// A URL that can be asked over HTTP, or one that is when its variables are filled in.
+    UrlTemplate,
+    /// An address with its port.
+    Socket,
+    /// The beginning of a name of a tool, or nothing.
+    Prefix,
+    /// The name of a variable.
+    Variable,
 }
 
 /// A value of a setting. Its `Display` is the form of environment variables and flags.
@@ -128,9 +139,15 @@ impl Kind {
                 (*min..=*max).contains(&bytes).then_some(Value::Size(bytes))
             }
             Self::Signal => StopSignal::from_name(text).map(|signal| Value::Word(signal.name())),
-            Self::Title | Self::Url | Self::Address | Self::Host | Self::Listen => {
-                self.takes_text(text).then(|| Value::Text(text.to_owned().into()))
-            }
+            Self::Title
+            | Self::Url
+            | Self::UrlTemplate
+            | Self::Address
+            | Self::Socket
+            | Self::Host
+            | Self::Listen
+            | Self::Prefix
+            | Self::Variable => self.takes_text(text).then(|| Value::Text(text.to_owned().into())),
         }
     }
 
@@ -144,6 +161,16 @@ impl Kind {
             Self::Address => address::host_and_port(text).is_some(),
             Self::Host => address::is_host(text),
             Self::Listen => text.is_empty() || address::loopback(text).is_some(),
+            Self::UrlTemplate => {
+                let is_open = text.contains('$') && !text.contains(char::is_control);
+                is_open && text.len() <= CONFIG_URL_BYTES_MAX || Self::Url.takes_text(text)
+            }
+            Self::Socket => text.parse::<SocketAddr>().is_ok(),
+            Self::Prefix => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+                text.len() <= NAME_CHARS_MAX && text.bytes().all(fits)
+            }
+            Self::Variable => is_variable(text),
             _ => false,
         }
     }
@@ -161,7 +188,11 @@ impl Kind {
     pub(super) fn refusal(&self, text: &str) -> Option<String> {
         let with_scheme = || address::url_host(&format!("http://{text}")).is_some();
         match self {
-            Self::Listen if text.parse::<core::net::SocketAddr>().is_ok() => Some(
+            Self::Socket => {
+                Some("write an address with its port, such as `127.0.0.1:8808`".to_owned())
+            }
+            Self::UrlTemplate => Self::Url.refusal(text),
+            Self::Listen if text.parse::<SocketAddr>().is_ok() => Some(
                 "who reaches this address can stop and start your services, so it must be one that \
                  only this machine reaches: use `127.0.0.1:PORT`, and a tunnel from elsewhere"
                     .to_owned(),
@@ -201,7 +232,11 @@ impl Kind {
                 | Self::Url
                 | Self::Address
                 | Self::Host
-                | Self::Listen,
+                | Self::Listen
+                | Self::UrlTemplate
+                | Self::Socket
+                | Self::Prefix
+                | Self::Variable,
                 Some(Toml::String(text)),
             ) => self.parse(text.value()),
             _ => return Err(ErrorKind::WrongType),
@@ -260,12 +295,20 @@ impl fmt::Display for Kind {
                 write!(f, "a duration from {min}ms to {}d", max / 86_400)
             }
             Self::Title => write!(f, "a text of one line, at most {TITLE_CHARS_MAX} characters"),
-            Self::Url => f.write_str("a URL that begins with `http://` or `https://`"),
+            Self::Url | Self::UrlTemplate => {
+                f.write_str("a URL that begins with `http://` or `https://`")
+            }
             Self::Address => f.write_str("an address such as `127.0.0.1:3000`"),
             Self::Host => f.write_str("the name or address of a host"),
             Self::Listen => {
                 f.write_str("an address of this machine such as `127.0.0.1:7070`, or \"\"")
             }
+            Self::Socket => f.write_str("an address such as `127.0.0.1:8808`"),
+            Self::Prefix => write!(
+                f,
+                "a text of letters, digits, `_`, `-` and `.`, at most {NAME_CHARS_MAX}, or \"\""
+            ),
+            Self::Variable => f.write_str("the name of a variable"),
             Self::Path => f.write_str("a path"),
             Self::Size { min, max } => {
                 let (min, max) = (Value::Size(*min), Value::Size(*max));
@@ -322,6 +365,13 @@ impl fmt::Display for Value {
     }
 }
 
+/// Letters, digits and `_`, and no digit at first.
+pub(crate) fn is_variable(text: &str) -> bool {
+    !text.starts_with(|c: char| c.is_ascii_digit())
+        && !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
 /// Reads a number of bytes with its unit, such as `16MiB`.
 pub fn parse_size(text: &str) -> Option<u64> {
     // Nothing is nothing in any unit.
@@ -370,6 +420,12 @@ mod tests {
             (Kind::Host, "::1", Value::Text("::1".into())),
             (Kind::Listen, "", Value::Text("".into())),
             (Kind::Listen, "[::1]:80", Value::Text("[::1]:80".into())),
+            (Kind::UrlTemplate, "$BASE/mcp", Value::Text("$BASE/mcp".into())),
+            (Kind::UrlTemplate, "http://a/", Value::Text("http://a/".into())),
+            (Kind::Socket, "0.0.0.0:80", Value::Text("0.0.0.0:80".into())),
+            (Kind::Prefix, "", Value::Text("".into())),
+            (Kind::Prefix, "gh_", Value::Text("gh_".into())),
+            (Kind::Variable, "_A1", Value::Text("_A1".into())),
             (SIZE, "4096B", Value::Size(4096)),
             (SIZE, "16MiB", Value::Size(16 << 20)),
             (SIZE, "1024GiB", Value::Size(1 << 40)),
@@ -381,7 +437,11 @@ mod tests {
 
     #[test]
     fn what_a_kind_does_not_take_is_refused() {
-        let cases: [(Kind, &[&str]); 15] = [
+        let cases: [(Kind, &[&str]); 19] = [
+            (Kind::UrlTemplate, &["", "a", "http://a:b@c/", "$A\0"]),
+            (Kind::Socket, &["", "80", "localhost:80", ":80"]),
+            (Kind::Prefix, &["a b", "é", "a/", &"x".repeat(65)]),
+            (Kind::Variable, &["", "1A", "A-B", "$A", "A B"]),
             (Kind::Interval, &["", "0", "9ms", "366d"]),
             (Kind::Signal, &["", "9", "SIGKILL", "SIG"]),
             (Kind::Title, &["", "a\nb", "a\0", &"x".repeat(65)]),

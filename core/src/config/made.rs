@@ -9,6 +9,8 @@ use super::error::{ConfigError, ErrorKind, Origin, Place};
 use super::kind::Value;
 use super::settings::{SETTINGS, Setting, position};
 use crate::definition::OnSupervisorDeath;
+use crate::gateway::backend::Stdio;
+use crate::limits::MCP_STDIN_TIMEOUT;
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
 /// Where the audit trail is written, and how much of it is kept.
@@ -144,6 +146,42 @@ impl Values {
             drain_timeout: self.duration("drain_timeout"),
             spare: self.given("defaults", "spare").value == Value::Bool(true),
             ..Policy::default()
+        }
+    }
+
+    /// The policy of an MCP server, whose client waits at the other end.
+    pub(super) fn mcp_policy(&self) -> Policy {
+        let is_open = |key: &str| self.given("defaults", key).place.origin == Origin::Default;
+        let policy = self.policy();
+        Policy {
+            first_at_once: true,
+            // The end of its input is how an MCP server is told to go.
+            stdin_timeout: match is_open("stdin_timeout") {
+                true => MCP_STDIN_TIMEOUT,
+                false => policy.stdin_timeout,
+            },
+            // A server is known to be ready when it has shaken hands.
+            restart_mode: match is_open("restart_mode") {
+                true => RestartMode::Swap,
+                false => policy.restart_mode,
+            },
+            ..policy
+        }
+    }
+
+    /// A program that speaks MCP, of which nothing more is known than the settings.
+    pub(super) fn stdio(&self) -> Stdio {
+        let policy = self.mcp_policy();
+        Stdio {
+            command: Vec::new(),
+            cwd: None,
+            env: Vec::new(),
+            env_file: None,
+            spare: policy.spare,
+            policy,
+            health: self.health(),
+            watch: Vec::new(),
+            watch_debounce: self.duration("watch_debounce"),
         }
     }
 

@@ -7,8 +7,10 @@
 //! environment, flags. The user's file wins over the project's: a project may propose how its
 //! services are kept alive, the person decides.
 //!
-//! Services, hooks and `[opencode]` are tables whose keys stand in `fields`. They come from files
-//! alone: variables and flags set defaults, and a default does not override what a service says.
+//! Services, hooks, servers, `[opencode]` and `[gateway]` are tables whose keys stand in `fields`. They
+//! come from files alone: variables and flags set defaults, and a default does not override what a
+//! service says. What is about the gateway is checked here, and made by [`Config::gateway`]: values of
+//! its servers can need variables that only the gateway has.
 
 mod address;
 mod error;
@@ -23,18 +25,21 @@ pub mod settings;
 mod suggest;
 mod tables;
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) use self::address::url_host;
 pub use self::error::{ConfigError, ErrorKind, Origin};
 pub(crate) use self::excerpt::Lines;
 pub use self::excerpt::{Excerpt, cells, cut_to_cells, harmless, harmless_but_colours, tame};
+pub(crate) use self::kind::is_variable;
 pub use self::kind::{Kind, Value, parse_size};
 pub use self::made::{DaemonSettings, HealthSettings, TrailSettings};
 pub use self::reference::reference;
 pub use self::schema::schema;
 pub use self::suggest::nearest;
-pub use self::tables::{ShownEntry, ShownTable};
+pub(crate) use self::tables::is_header_name;
+pub use self::tables::{Outside, ShownEntry, ShownTable};
 
 use self::error::{Place, value_hint};
 use self::excerpt::printable;
@@ -42,6 +47,8 @@ use self::made::Values;
 use self::settings::{SETTINGS, Setting, position};
 use self::tables::Table;
 use crate::definition::ServiceDefinition;
+use crate::gateway::backend::Stdio;
+use crate::gateway::settings::Gateway;
 use crate::hook::HookDefinition;
 use crate::policy::Policy;
 
@@ -166,6 +173,28 @@ impl Config {
             origin: given.place.origin.clone(),
             help: setting.help,
         })
+    }
+
+    /// From `[defaults]`, as it is for an MCP server, whose client waits at the other end.
+    pub fn mcp_policy(&self) -> Policy {
+        self.values.mcp_policy()
+    }
+
+    /// From `[defaults]`: a server on stdio that has nothing of its own but a command.
+    pub fn stdio_server(&self) -> Stdio {
+        self.values.stdio()
+    }
+
+    /// The files that hold tokens of the gateway, as they are written; a relative path counts from the
+    /// workspace.
+    pub fn token_files(&self) -> Vec<PathBuf> {
+        tables::token_files(&self.tables)
+    }
+
+    /// From `[gateway]` and each `[server.NAME]` that is not turned off, with variables filled in. On
+    /// failure, every error is returned.
+    pub fn gateway(&self, outside: &Outside<'_>) -> Result<Gateway, Vec<ConfigError>> {
+        tables::make_gateway(&self.tables, &self.values, outside)
     }
 
     /// Every service, hook and `[opencode]` with its values and where they come from. What looks like

@@ -3,6 +3,7 @@
 use super::fields::{Field, Form};
 use super::settings::{SECTIONS, of_section};
 use super::tables::TableKind;
+use crate::limits::TOKEN_CHARS_MIN;
 
 /// The page: one table for each section.
 pub fn reference() -> String {
@@ -54,7 +55,8 @@ are found and which one wins. Editors can check a file with [the schema](afresh.
 fn form(field: &Field) -> String {
     match &field.form {
         Form::One(kind) => kind.to_string(),
-        Form::Command => "a list of strings".to_owned(),
+        Form::Command | Form::Texts | Form::Patterns => "a list of strings".to_owned(),
+        Form::Secret => format!("a string of at least {TOKEN_CHARS_MIN} characters"),
         Form::Names => "a list of names".to_owned(),
         Form::Words(words) => {
             let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();

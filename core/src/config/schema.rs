@@ -6,7 +6,7 @@ use super::fields::{Field, Form};
 use super::kind::Kind;
 use super::settings::{SECTIONS, Section, Setting, of_section};
 use super::tables::TableKind;
-use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX};
+use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN};
 
 /// The schema, in the dialect 2020-12.
 pub fn schema() -> Json {
@@ -20,14 +20,18 @@ pub fn schema() -> Json {
         let settings = kind.settings().map(|setting| (setting.key, of_setting(setting)));
         let one = table(kind.help(), fields.chain(settings));
         let schema = match kind {
-            TableKind::Opencode => one,
-            TableKind::Service | TableKind::Hook => json!({
+            TableKind::Opencode | TableKind::Gateway => one,
+            TableKind::Service | TableKind::Hook | TableKind::Server | TableKind::Token => json!({
                 "description": format!("Each is `[{}]`.", kind.heading()),
                 "type": "object",
                 "additionalProperties": false,
-                "patternProperties": {(name_pattern()): one},
+                "patternProperties": {(name_pattern(kind)): one},
             }),
         };
+        if kind == TableKind::Token {
+            sections[TableKind::Gateway.section()]["properties"]["token"] = schema;
+            continue;
+        }
         sections.insert(kind.section().to_owned(), schema);
     }
     json!({
@@ -83,7 +87,7 @@ fn of_field(field: &Field) -> Json {
             "additionalProperties": text,
         })
     };
-    let name = || json!({"type": "string", "pattern": name_pattern()});
+    let name = || json!({"type": "string", "pattern": name_pattern(TableKind::Service)});
     let mut property = match &field.form {
         Form::One(kind) => of_kind(kind),
         Form::Command => {
@@ -105,6 +109,9 @@ fn of_field(field: &Field) -> Json {
             "maximum": 65_535,
             "pattern": "^.+:[0-9]+$",
         }),
+        Form::Texts => list(json!({"type": "string"})),
+        Form::Patterns => list(json!({"type": "string", "minLength": 1})),
+        Form::Secret => json!({"type": "string", "minLength": TOKEN_CHARS_MIN}),
         Form::JsonField => json!({"type": "object", "minProperties": 1, "maxProperties": 1}),
     };
     property["description"] = field.help.into();
@@ -134,6 +141,17 @@ fn of_kind(kind: &Kind) -> Json {
             let all: Vec<&str> = names.iter().copied().chain(short).collect();
             json!({"type": "string", "enum": all})
         }
+        Kind::UrlTemplate => json!({
+            "type": "string",
+            "pattern": r"^([hH][tT][tT][pP][sS]?://[^@]+|.*\$.*)$",
+        }),
+        Kind::Socket => {
+            json!({"type": "string", "pattern": r"^([0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]+$"})
+        }
+        Kind::Prefix => {
+            json!({"type": "string", "maxLength": NAME_CHARS_MAX, "pattern": "^[A-Za-z0-9_.-]*$"})
+        }
+        Kind::Variable => json!({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}),
         Kind::Path | Kind::Host => json!({"type": "string", "minLength": 1}),
         Kind::Size { .. } => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),
         Kind::Title => json!({"type": "string", "minLength": 1, "maxLength": TITLE_CHARS_MAX}),
@@ -143,8 +161,12 @@ fn of_kind(kind: &Kind) -> Json {
     }
 }
 
-fn name_pattern() -> String {
-    format!("^[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{}}}$", NAME_CHARS_MAX - 1)
+fn name_pattern(kind: TableKind) -> String {
+    let (dot, but) = match kind {
+        TableKind::Server => ("", "(?![aA][fF][rR][eE][sS][hH]$)"),
+        _ => (".", ""),
+    };
+    format!("^{but}[A-Za-z0-9_][A-Za-z0-9_{dot}-]{{0,{}}}$", NAME_CHARS_MAX - 1)
 }
 
 #[cfg(test)]

@@ -250,7 +250,7 @@ error: unknown section `[xyzzy]`
   |
 7 | [xyzzy.web]
   |  ^^^^^
-hint: the sections are `[defaults]`, `[trail]`, `[daemon]`, `[service.NAME]`, `[opencode]` and `[hook.NAME]`"
+hint: the sections are `[defaults]`, `[trail]`, `[daemon]`, `[service.NAME]`, `[opencode]`, `[hook.NAME]`, `[server.NAME]`, `[gateway]` and `[gateway.token.NAME]`"
     );
     let text = "delay = \"1s\"\ndelays = 1\n";
     assert_eq!(

@@ -8,10 +8,16 @@ pub mod access;
 pub mod backend;
 pub mod catalog;
 mod hub;
+pub mod import;
+pub mod settings;
+pub(crate) mod variables;
 
 pub use self::hub::{Hub, Settings};
 
 use crate::mcp::envelope::Id;
+
+/// The name of the server that afresh itself would be: its tools have it as their prefix.
+pub const OWN_NAME: &str = "afresh";
 
 /// One client among those that are connected: 1, 2, 3…
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

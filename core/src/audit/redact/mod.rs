@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 /// What stands where a secret was.
-const MARK: &str = "[redacted]";
+pub const MARK: &str = "[redacted]";
 
 /// A name with one of these in it, separators aside, names a secret.
 const SECRET_PARTS: [&str; 13] = [

@@ -1,18 +1,22 @@
-//! The keys of `[service.NAME]`, `[opencode]` and `[hook.NAME]`: parsing, the JSON Schema and the
-//! reference derive from these tables. How a service is restarted and stopped stands in the table of
-//! settings, and each service takes those keys as well.
+//! The keys of `[service.NAME]`, `[opencode]`, `[hook.NAME]`, `[server.NAME]` and `[gateway]`: parsing,
+//! the JSON Schema and the reference derive from these tables. How a service is restarted and stopped
+//! stands in the table of settings, and each service and server takes those keys as well.
 
+mod gateway;
 mod hook;
 mod opencode;
+mod server;
 mod service;
 
+use self::gateway::{GATEWAY, TOKEN};
 use self::hook::HOOK;
 pub(super) use self::hook::SHAPES;
 use self::opencode::OPENCODE;
+use self::server::{OF_BOTH, OF_URL, SERVER};
 use self::service::SERVICE;
 use super::kind::Kind;
 use super::settings::{SETTINGS, Scope, Setting};
-use super::tables::TableKind;
+use super::tables::{TableKind, is_under};
 
 /// One key.
 #[derive(Debug)]
@@ -50,6 +54,12 @@ pub(super) enum Form {
     Port,
     /// One field of a JSON answer and its value.
     JsonField,
+    /// Any texts.
+    Texts,
+    /// Texts that are not empty; names in which a `*` stands for any text, or paths.
+    Patterns,
+    /// A secret, which no message quotes.
+    Secret,
 }
 
 impl TableKind {
@@ -61,6 +71,16 @@ impl TableKind {
                 "`opencode serve` as a service that is ready-made: the heading alone is enough."
             }
             Self::Hook => "Who is told when something happens to a service of `afresh up`.",
+            Self::Server => {
+                "An MCP server behind `afresh gateway`. In `args`, `env`, `headers` and `url`, `$VAR`, \
+                 `${VAR}`, `${VAR:-default}` and `${env:VAR}` are filled in from the environment; `$$` \
+                 is a `$`. Where nothing is set, `stdin_timeout` is 1s and `restart_mode` is `swap`."
+            }
+            Self::Gateway => "How `afresh gateway` serves its clients.",
+            Self::Token => {
+                "A bearer token of clients over HTTP, and what it opens. Exactly one of `token`, \
+                 `token_env` and `token_file` is given; where there is any token, clients need one."
+            }
         }
     }
 
@@ -70,6 +90,9 @@ impl TableKind {
             Self::Service => &SERVICE,
             Self::Opencode => &OPENCODE,
             Self::Hook => &HOOK,
+            Self::Server => &SERVER,
+            Self::Gateway => &GATEWAY,
+            Self::Token => &TOKEN,
         }
     }
 
@@ -85,8 +108,12 @@ impl TableKind {
 
     /// The settings of `[defaults]` that it takes as keys of its own.
     pub(super) fn settings(self) -> impl Iterator<Item = &'static Setting> {
-        let takes = self != Self::Hook;
-        SETTINGS.iter().filter(move |setting| takes && setting.scope == Scope::Service)
+        let scopes: &[Scope] = match self {
+            Self::Service | Self::Opencode => &[Scope::Service],
+            Self::Server => &[Scope::Service, Scope::Mcp],
+            Self::Hook | Self::Gateway | Self::Token => &[],
+        };
+        SETTINGS.iter().filter(move |setting| scopes.contains(&setting.scope))
     }
 
     /// What a key of the generic service is called here.
@@ -110,7 +137,26 @@ impl TableKind {
                 &["max_restarts", "max_restart_attempts"],
             ],
             Self::Hook => &[&["command", "webhook", "desktop"]],
+            Self::Server => &[&["command", "url"]],
+            Self::Gateway => &[],
+            Self::Token => &[&["token", "token_env", "token_file"]],
         }
+    }
+
+    /// The key that an entry says more about, where it means nothing without that.
+    pub(super) fn belongs_to(self, path: &str) -> Option<&'static str> {
+        let key = path.split('.').next().unwrap_or(path);
+        if self == Self::Server {
+            return match key {
+                _ if OF_URL.contains(&key) => Some("url"),
+                _ if OF_BOTH.contains(&key) => None,
+                _ => Some("command"),
+            };
+        }
+        let is_of = |keys: &[&str]| keys.iter().any(|key| is_under(path, key));
+        let known = |key: &str| self.fields().any(|field| field.key == key);
+        let found = COMPANIONS.iter().find(|(key, companions)| is_of(companions) && known(key));
+        found.map(|(key, _)| *key)
     }
 }
 
@@ -121,7 +167,7 @@ pub(super) const COMPANIONS: [(&str, &[&str]); 2] = [
 ];
 
 /// What other tools call a key of ours, for hints.
-pub(super) const OTHER_WORDS: [(&str, &str); 12] = [
+pub(super) const OTHER_WORDS: [(&str, &str); 17] = [
     ("args", "command"),
     ("cmd", "command"),
     ("exec", "command"),
@@ -134,6 +180,11 @@ pub(super) const OTHER_WORDS: [(&str, &str); 12] = [
     ("healthcheck", "health"),
     ("ports", "port"),
     ("events", "on"),
+    ("timeout", "call_timeout"),
+    ("disabled", "enabled"),
+    ("http_headers", "headers"),
+    ("listen", "http"),
+    ("hosts", "allowed_hosts"),
 ];
 
 const fn field(
@@ -150,7 +201,7 @@ const fn field(
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::{Config, FileKind, Source, load, schema};
+    use super::super::{Config, FileKind, Outside, Source, load, schema};
     use super::*;
 
     fn loaded(text: &str) -> Config {
@@ -169,6 +220,23 @@ mod tests {
             }
             TableKind::Opencode => format!("{needs}[opencode]\n{lines}"),
             TableKind::Hook => format!("{needs}[hook.a]\n{lines}"),
+            TableKind::Server => {
+                let of_url = OF_URL.into_iter().any(&is_given);
+                let url = if of_url { "url = 'http://a/'\n" } else { "command = ['x']\n" };
+                let target = if is_given("url") { "" } else { line("command", url) };
+                let share = if is_given("instances_max") || is_given("idle_after") {
+                    "share = 'per-client'\n"
+                } else {
+                    ""
+                };
+                format!("[server.a]\n{target}{share}{lines}")
+            }
+            TableKind::Gateway => format!("[gateway]\n{lines}"),
+            TableKind::Token => {
+                let secret = ["token", "token_env", "token_file"].into_iter().any(&is_given);
+                let secret = if secret { "" } else { "token_env = 'T'\n" };
+                format!("[gateway.token.a]\n{secret}{lines}[server.github]\ncommand = ['x']\n")
+            }
         }
     }
 
@@ -198,6 +266,19 @@ mod tests {
 
     #[test]
     fn what_is_said_to_hold_without_a_key_does() {
+        let env = [];
+        let gateway = |config: &Config| config.gateway(&Outside { env: &env, files: &[] });
+        for kind in [TableKind::Server, TableKind::Gateway] {
+            for field in kind.fields().filter(|field| !field.default.is_empty()) {
+                if field.default.parse::<toml_edit::Value>().is_err() {
+                    continue;
+                }
+                let is_given = |key: &str| key == field.key;
+                let without = gateway(&loaded(&table(kind, "", is_given)));
+                let lines = format!("{} = {}\n", field.key, field.default);
+                assert_eq!(gateway(&loaded(&table(kind, &lines, is_given))), without, "{lines}");
+            }
+        }
         for kind in [TableKind::Service, TableKind::Opencode] {
             let probe = "health.http = 'http://localhost:4096/'\n";
             let without = table(kind, probe, |_| false);
@@ -217,7 +298,8 @@ mod tests {
     fn the_schema_has_every_key() {
         let schema = schema();
         for kind in TableKind::ALL {
-            let table = &schema["properties"][kind.section()];
+            let pointer = format!("/properties/{}", kind.section().replace('.', "/properties/"));
+            let table = schema.pointer(&pointer).unwrap_or_else(|| panic!("{pointer}"));
             let table = match table["patternProperties"].as_object() {
                 Some(named) => named.values().next().expect("one pattern"),
                 None => table,

@@ -8,8 +8,10 @@ use super::super::error::ErrorKind;
 use super::super::excerpt::printable;
 use super::super::fields::{Field, Form};
 use super::super::file::{Reader, entries, span, type_name, value_span};
+use super::super::kind::Value;
 use super::super::suggest::nearest;
 use super::Content;
+use super::gateway::{SECRET_HINT, secret_flaw};
 use super::read::is_name;
 use crate::audit::redact::redact_text;
 use crate::definition::{Dependency, Port, Until};
@@ -42,11 +44,36 @@ impl Reader<'_> {
                 self.each_is(field, item, items, |word| words.contains(&word), hint)
                     .map(Content::List)
             }
+            Form::Texts => self.list(field, "a list of strings", key, item).map(Content::List),
+            Form::Patterns => {
+                let items = self.list(field, "a list of strings", key, item)?;
+                let takes = |text: &str| !text.is_empty() && !text.contains(char::is_control);
+                self.each_is(field, item, items, takes, |_| None).map(Content::List)
+            }
+            Form::Secret => self.secret(field, key, item),
             Form::Dependencies => self.dependencies(field, key, item),
             Form::Port => self.port(field, key, item).map(Content::Port),
             Form::JsonField => self.json_field(field, key, item),
             Form::One(_) | Form::Variables | Form::Headers => None,
         }
+    }
+
+    /// A secret, of which nothing is quoted.
+    fn secret(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Content> {
+        let Some(text) = item.as_str() else {
+            self.misfit(field, "a string", key, item);
+            return None;
+        };
+        if let Some(flaw) = secret_flaw(text) {
+            let message = format!("`{}` {flaw}", field.key);
+            self.error(ErrorKind::BadValue, message, span(key), Some(SECRET_HINT.to_owned()));
+            // Too short for what finds secrets in a line.
+            if let Some(error) = self.read.errors.last_mut() {
+                error.excerpt = None;
+            }
+            return None;
+        }
+        Some(Content::One(Value::Text(text.to_owned().into())))
     }
 
     fn command(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Vec<String>> {

@@ -1,21 +1,27 @@
-//! Tables whose names are the person's own: services, hooks, and the ready-made `[opencode]`.
+//! Tables whose names are the person's own: services, hooks, servers of the gateway and its tokens; and
+//! `[opencode]` and `[gateway]`, of which there is one each.
 //!
 //! Each file gives some of a table's entries; the stronger file wins entry by entry. What is made of
 //! them is checked as a whole, when all layers are there.
 
 mod content;
 mod dependencies;
+mod gateway;
 mod health;
 mod hook;
 mod lists;
 mod opencode;
 mod read;
+mod server;
 mod service;
 mod shown;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::content::Content;
+pub use self::gateway::Outside;
+pub(super) use self::gateway::{make as make_gateway, token_files};
+pub(crate) use self::read::is_header_name;
 pub(super) use self::shown::show;
 pub use self::shown::{ShownEntry, ShownTable};
 
@@ -26,7 +32,7 @@ use super::kind::Value;
 use super::made::Values;
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
-use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVICES_MAX};
+use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};
 
 /// Which table it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +43,27 @@ pub(super) enum TableKind {
     Opencode,
     /// `[hook.NAME]`.
     Hook,
+    /// `[server.NAME]`.
+    Server,
+    /// `[gateway]`.
+    Gateway,
+    /// `[gateway.token.NAME]`.
+    Token,
 }
 
 impl TableKind {
-    pub(super) const ALL: [Self; 3] = [Self::Service, Self::Opencode, Self::Hook];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Service, Self::Opencode, Self::Hook, Self::Server, Self::Gateway, Self::Token];
 
-    /// The first part of the heading.
+    /// The heading without the name.
     pub(super) const fn section(self) -> &'static str {
         match self {
             Self::Service => "service",
             Self::Opencode => "opencode",
             Self::Hook => "hook",
+            Self::Server => "server",
+            Self::Gateway => "gateway",
+            Self::Token => "gateway.token",
         }
     }
 
@@ -57,6 +73,33 @@ impl TableKind {
             Self::Service => "service.NAME",
             Self::Opencode => "opencode",
             Self::Hook => "hook.NAME",
+            Self::Server => "server.NAME",
+            Self::Gateway => "gateway",
+            Self::Token => "gateway.token.NAME",
+        }
+    }
+
+    /// What one of them is.
+    pub(super) const fn noun(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            other => other.section(),
+        }
+    }
+
+    /// Whether there is only one, without a name of its own.
+    pub(super) const fn is_single(self) -> bool {
+        matches!(self, Self::Opencode | Self::Gateway)
+    }
+
+    /// How many there may be.
+    const fn count_max(self) -> usize {
+        match self {
+            Self::Service => SERVICES_MAX,
+            Self::Hook => HOOKS_MAX,
+            Self::Server => SERVERS_MAX,
+            Self::Token => TOKENS_MAX,
+            Self::Opencode | Self::Gateway => 1,
         }
     }
 }
@@ -132,13 +175,8 @@ impl Table {
             let groups = self.kind.rivals().iter();
             for group in groups.filter(|group| group.contains(&entry.path.as_str())) {
                 let rival = |path: &str| path != entry.path && group.contains(&path);
-                let lost: Vec<&[&str]> = (COMPANIONS.iter())
-                    .filter(|(key, _)| rival(key))
-                    .map(|(_, companions)| *companions)
-                    .collect();
-                let goes = |path: &str| {
-                    rival(path) || lost.iter().flat_map(|c| c.iter()).any(|key| is_under(path, key))
-                };
+                let kind = self.kind;
+                let goes = |path: &str| rival(path) || kind.belongs_to(path).is_some_and(rival);
                 self.entries.retain(|entry| !goes(&entry.path));
             }
         }
@@ -166,7 +204,7 @@ impl Table {
 }
 
 /// Whether a path is this key, or below it.
-fn is_under(path: &str, key: &str) -> bool {
+pub(super) fn is_under(path: &str, key: &str) -> bool {
     path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
@@ -232,14 +270,19 @@ pub(super) fn make(tables: &[Table], values: &Values, errors: &mut Vec<ConfigErr
             Err(error) => errors.push(*error),
         }
     }
+    gateway::check(tables, values, &mut errors);
     made
 }
 
 fn check_counts(tables: &[Table], errors: &mut Errors<'_>) {
-    for (kind, max) in [(TableKind::Service, SERVICES_MAX), (TableKind::Hook, HOOKS_MAX)] {
+    for (kind, max) in TableKind::ALL.map(|kind| (kind, kind.count_max())) {
         if let Some(table) = tables.iter().filter(|table| table.kind == kind).nth(max) {
-            let message = format!("there are more than {max} {}s", kind.section());
-            let hint = "start several `afresh up`, each in its own workspace".to_owned();
+            let message = format!("there are more than {max} {}s", kind.noun());
+            let command = match kind {
+                TableKind::Server | TableKind::Token => "gateway",
+                _ => "up",
+            };
+            let hint = format!("start several `afresh {command}`, each in its own workspace");
             errors.push(table.place.error(ErrorKind::TooMany, message, hint));
         }
     }

@@ -10,10 +10,11 @@ use super::super::kind::Value;
 use super::super::settings::{SETTINGS, Scope};
 use super::super::{FileKind, leads_outside, outside_error};
 use super::{Content, Entry, Table, TableKind, is_under};
-use crate::limits::{CONFIG_LIST_LEN_MAX, HOOKS_MAX, NAME_CHARS_MAX, SERVICES_MAX};
+use crate::gateway::OWN_NAME;
+use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX};
 
 impl Reader<'_> {
-    /// `[service]` or `[hook]`, with everything in it.
+    /// `[service]`, `[hook]`, `[server]` or `[gateway.token]`, with everything in it.
     pub(in super::super) fn tables(&mut self, kind: TableKind, key: &Key, item: &Item) {
         let (section, heading) = (kind.section(), kind.heading());
         let Some(tables) = item.as_table_like() else {
@@ -21,10 +22,9 @@ impl Reader<'_> {
             let hint = format!("begin each with `[{heading}]`");
             return self.error(ErrorKind::WrongType, message, span(key), Some(hint));
         };
-        let max = if kind == TableKind::Hook { HOOKS_MAX } else { SERVICES_MAX };
         for (count, (key, item)) in entries(tables).enumerate() {
             // One more than there may be is enough to say so.
-            if self.is_full() || count > max {
+            if self.is_full() || count > kind.count_max() {
                 return;
             }
             self.table(kind, key, item);
@@ -35,21 +35,29 @@ impl Reader<'_> {
     pub(in super::super) fn table(&mut self, kind: TableKind, key: &Key, item: &Item) {
         let name = key.get();
         let Some(content) = item.as_table_like() else {
-            let message = match kind {
-                TableKind::Opencode => {
-                    format!("`opencode` must be a table, not {}", type_name(item))
-                }
-                _ => format!("`[{}]` needs a name for what it defines", kind.section()),
+            let section = kind.section();
+            let message = match kind.is_single() {
+                true => format!("`{section}` must be a table, not {}", type_name(item)),
+                false => format!("`[{section}]` needs a name for what it defines"),
             };
             let hint = format!("begin it with `[{}]`", kind.heading());
             return self.error(ErrorKind::WrongType, message, span(key), Some(hint));
         };
-        if !is_name(name) {
-            let message = format!("`{}` is no name for a {}", printable(name), kind.section());
-            let hint = format!(
-                "a name has letters, digits, `-`, `_` and `.`, at most {NAME_CHARS_MAX}, and begins \
-                 with none of `-` and `.`"
-            );
+        let is_own = kind == TableKind::Server && name.eq_ignore_ascii_case(OWN_NAME);
+        let has_dot = kind == TableKind::Server && name.contains('.');
+        if !is_name(name) || is_own || has_dot {
+            let message = format!("`{}` is no name for a {}", printable(name), kind.noun());
+            let hint = match kind {
+                _ if is_own => format!("`{OWN_NAME}` has tools of its own: take another name"),
+                TableKind::Server => format!(
+                    "a name has letters, digits, `-` and `_`, at most {NAME_CHARS_MAX}, and does not \
+                     begin with `-`"
+                ),
+                _ => format!(
+                    "a name has letters, digits, `-`, `_` and `.`, at most {NAME_CHARS_MAX}, and \
+                     begins with none of `-` and `.`"
+                ),
+            };
             return self.error(ErrorKind::BadValue, message, span(key), Some(hint));
         }
         let mut table = Table {
@@ -75,6 +83,10 @@ impl Reader<'_> {
                 continue;
             }
             let path = format!("{prefix}{}", key.get());
+            if table.kind == TableKind::Gateway && path == "token" {
+                self.tables(TableKind::Token, key, item);
+                continue;
+            }
             let mut fields = table.kind.fields();
             let settings = &mut table.kind.settings();
             if let Some(field) = fields.find(|field| field.key == path) {
@@ -205,9 +217,9 @@ impl Reader<'_> {
 
     fn unknown_entry(&mut self, table: &Table, prefix: &str, key: &Key) {
         let (kind, name) = (table.kind, key.get());
-        let heading = match kind {
-            TableKind::Opencode => "[opencode]".to_owned(),
-            _ => format!("[{}.{}]", kind.section(), table.name),
+        let heading = match kind.is_single() {
+            true => format!("[{}]", kind.section()),
+            false => format!("[{}.{}]", kind.section(), table.name),
         };
         let inside = match prefix.strip_suffix('.') {
             Some(prefix) => format!("`{prefix}` of `{heading}`"),
@@ -224,16 +236,24 @@ impl Reader<'_> {
         let other = OTHER_WORDS.iter().find(|(word, ours)| *word == name && is_key(ours));
         let hint = match (kind.replaced_by(&path), setting, deeper, other) {
             (Some(here), ..) => format!("in `{heading}` this is `{here}`"),
-            (_, Some(setting), ..) if setting.scope == Scope::Mcp && kind != TableKind::Hook => {
+            (_, Some(setting), ..)
+                if setting.scope == Scope::Mcp && kind.settings().next().is_some() =>
+            {
                 format!(
                     "`{path}` is for `afresh mcp`: put it into `[defaults]`, where that reads it"
                 )
             }
             (_, _, Some(field), _) => format!("write `{}`", field.key),
+            _ if kind == TableKind::Gateway && takes(TableKind::Server, &path) => {
+                format!("`{path}` belongs in `[server.NAME]`")
+            }
+            _ if kind == TableKind::Server && takes(TableKind::Gateway, &path) => {
+                format!("`{path}` belongs in `[gateway]`")
+            }
+            (_, _, _, Some((_, ours))) => format!("that is `{ours}` here"),
             (_, Some(setting), ..) if setting.scope == Scope::Afresh => {
                 format!("`{path}` belongs in `[{}]`", setting.section)
             }
-            (_, _, _, Some((_, ours))) => format!("that is `{ours}` here"),
             _ => {
                 let part = |key: &'static str| key.strip_prefix(prefix)?.split('.').next();
                 let settings = kind.settings().map(|setting| setting.key);
@@ -246,6 +266,12 @@ impl Reader<'_> {
     }
 }
 
+/// Whether a table has such a key.
+fn takes(kind: TableKind, path: &str) -> bool {
+    kind.fields().any(|field| field.key == path)
+        || kind.settings().any(|setting| setting.key == path)
+}
+
 /// Letters and digits with something between them: it becomes part of file names and of URLs.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len())
@@ -253,7 +279,7 @@ pub(super) fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-fn is_header_name(name: &str) -> bool {
+pub(crate) fn is_header_name(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }

@@ -54,8 +54,8 @@ pub(super) fn make(
     })
 }
 
-/// The defaults with what the service says itself on top.
-fn with_own(table: &Table, defaults: &Values) -> Values {
+/// The defaults with what the service or server says itself on top.
+pub(super) fn with_own(table: &Table, defaults: &Values) -> Values {
     let mut values = defaults.clone();
     for setting in table.kind.settings() {
         let index = position(setting.section, setting.key);

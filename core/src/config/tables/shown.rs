@@ -6,7 +6,7 @@ use super::super::error::Origin;
 use super::super::fields::Form;
 use super::content::to_toml;
 use super::{Entry, Table, TableKind, opencode};
-use crate::audit::redact::redact_value;
+use crate::audit::redact::{MARK, redact_value};
 
 /// A service, a hook or `[opencode]`, as it is in force.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +45,9 @@ pub(in super::super) fn show(table: &Table) -> ShownTable {
     }
     let name = toml_edit::Key::new(table.name.as_str());
     ShownTable {
-        heading: match table.kind {
-            TableKind::Opencode => "opencode".to_owned(),
-            kind => format!("{}.{name}", kind.section()),
+        heading: match table.kind.is_single() {
+            true => table.kind.section().to_owned(),
+            false => format!("{}.{name}", table.kind.section()),
         },
         origin: table.place.origin.clone(),
         entries: entries.iter().map(|entry| shown(table, entry)).collect(),
@@ -67,7 +67,13 @@ fn shown(table: &Table, entry: &Entry) -> ShownEntry {
         (Some(field), Some(name)) => format!("{}.{}", field.key, toml_edit::Key::new(name)),
         _ => entry.path.clone(),
     };
-    let value = without_secrets(name.unwrap_or(&entry.path), entry.content.to_json());
+    let value = entry.content.to_json();
+    let value = match (table.kind, entry.path.as_str()) {
+        (TableKind::Token, "token") => json!(MARK),
+        // The name of a variable, and no secret.
+        (TableKind::Token, "token_env") => value,
+        _ => without_secrets(name.unwrap_or(&entry.path), value),
+    };
     ShownEntry {
         key,
         toml: to_toml(&value),

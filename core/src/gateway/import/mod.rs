@@ -1,0 +1,341 @@
+//! Servers for the gateway out of the configuration of another program, as it is.
+//!
+//! Reads no file: the caller hands over what is in it. Where the servers stand is known by
+//! [`adopt`](crate::adopt); here it is said what their entries mean.
+
+mod entry;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use self::entry::Entry;
+use super::OWN_NAME;
+use super::backend::{Backend, Http, Prefix, Share, Stdio, Target};
+use super::variables::Scope;
+use crate::adopt::given::Found;
+use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
+use crate::audit::redact::redact_args;
+use crate::config::{ConfigError, ErrorKind, harmless, is_header_name, url_host};
+use crate::limits::{CONFIG_ERRORS_MAX, NAME_CHARS_MAX, SERVER_IN_FLIGHT_MAX, SERVERS_MAX};
+
+/// The files that are looked for in the workspace, in this order, where no other is named.
+pub const CANDIDATES: [&str; 5] =
+    [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", "opencode.json", ".codex/config.toml"];
+
+/// What an import needs besides the file.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// The environment.
+    pub env: &'a [(String, String)],
+    /// The workspace, which is `${workspaceFolder}`.
+    pub workspace: &'a str,
+    /// A server on stdio without anything of its own:
+    /// [`Config::stdio_server`](crate::config::Config::stdio_server).
+    pub usual: &'a Stdio,
+}
+
+/// What an import gives.
+#[derive(Clone, Default, PartialEq)]
+pub struct Import {
+    /// The servers, in the order of the file. Each has its own name.
+    pub servers: Vec<Backend>,
+    /// What a person should know, one sentence each: what was left out or is called something else.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Debug for Import {
+    /// Servers by their names alone: variables, headers and arguments hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        f.debug_struct("Import").field("servers", &servers).field("notes", &self.notes).finish()
+    }
+}
+
+/// Reads a file that was named. One without a server is an error, as is every entry that cannot be taken.
+pub fn read(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, Vec<ConfigError>> {
+    let import = read_any(path, bytes, context)?;
+    if import.servers.is_empty() {
+        let message = match import.notes.is_empty() {
+            true => "there are no MCP servers in this file".to_owned(),
+            false => format!("no server is left of this file: {}", import.notes.join("; ")),
+        };
+        let hint = "name a file with `mcpServers`, `servers`, `mcp` or `[mcp_servers.NAME]`";
+        return Err(vec![error_at(path, ErrorKind::Missing, message, None, hint.to_owned())]);
+    }
+    Ok(import)
+}
+
+/// The first of these files that gives a server, with its path; none where there is none. They are
+/// [`CANDIDATES`] as far as they are there, with what is in them. One that cannot be read is an error.
+pub fn find<'a>(
+    files: &'a [(String, Vec<u8>)],
+    context: &Context<'_>,
+) -> Result<Option<(&'a str, Import)>, Vec<ConfigError>> {
+    for (path, bytes) in files {
+        let import = read_any(path, bytes, context)?;
+        if !import.servers.is_empty() {
+            return Ok(Some((path, import)));
+        }
+    }
+    Ok(None)
+}
+
+fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, Vec<ConfigError>> {
+    let file = File::read(path, bytes).map_err(|mut error| {
+        error.hint = Some("correct it, or name another file with `--from`".to_owned());
+        vec![*error]
+    })?;
+    let scope = Scope { env: context.env, workspace: context.workspace };
+    let mut reader = Reader {
+        path,
+        text: file.text(),
+        scope,
+        usual: context.usual,
+        import: Import::default(),
+        errors: Vec::new(),
+    };
+    reader.servers(&chosen(&file, context.workspace));
+    match reader.errors.is_empty() {
+        true => Ok(reader.import),
+        false => Err(reader.errors),
+    }
+}
+
+/// The servers for everybody and those of this project, which win; those of other projects are theirs.
+fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> Vec<&'a Server> {
+    let is_ours = |server: &&Server| server.project.as_deref().is_none_or(|p| p == workspace);
+    let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut all: Vec<&Server> = Vec::new();
+    for server in file.servers().iter().filter(is_ours) {
+        match by_name.get(server.name.as_str()) {
+            Some(at) if all[*at].project.is_some() && server.project.is_none() => {}
+            Some(at) => all[*at] = server,
+            None => {
+                by_name.insert(&server.name, all.len());
+                all.push(server);
+            }
+        }
+    }
+    all
+}
+
+struct Reader<'a> {
+    path: &'a str,
+    text: &'a str,
+    scope: Scope<'a>,
+    usual: &'a Stdio,
+    import: Import,
+    errors: Vec<ConfigError>,
+}
+
+impl Reader<'_> {
+    fn servers(&mut self, servers: &[&Server]) {
+        let mut names: BTreeMap<String, &str> = BTreeMap::new();
+        for server in servers {
+            if self.errors.len() >= CONFIG_ERRORS_MAX {
+                return;
+            }
+            if self.import.servers.len() >= SERVERS_MAX {
+                let message = format!("there are more than {SERVERS_MAX} servers");
+                return self.error(ErrorKind::TooMany, message, &server.at, "remove some");
+            }
+            if server.disabled {
+                self.note(&server.name, "is turned off there and left out");
+                continue;
+            }
+            let Some(backend) = self.server(server) else { continue };
+            if let Some(other) = names.insert(backend.name.to_ascii_lowercase(), &server.name) {
+                let (one, two) = (harmless(other), harmless(&server.name));
+                let message = format!("`{one}` and `{two}` are both `{}` here", backend.name);
+                self.error(ErrorKind::Conflict, message, &server.at, "give one another name");
+                continue;
+            }
+            self.import.servers.push(backend);
+        }
+    }
+
+    /// None where it is left out, or where something is wrong with it.
+    fn server(&mut self, server: &Server) -> Option<Backend> {
+        let errors = self.errors.len();
+        let mut entry = Entry::new(server);
+        let target = match server.start() {
+            Start::Odd(why) => {
+                let message = format!("server `{}` cannot be taken: {why}", harmless(&server.name));
+                self.error(ErrorKind::BadValue, message, &server.at, "correct it, or turn it off");
+                return None;
+            }
+            Start::Command { words, .. } if is_gateway(&words) => {
+                self.note(&server.name, "is `afresh gateway` itself and left out");
+                return None;
+            }
+            Start::Command { words, flags } => {
+                let flags = without_name(&flags);
+                if !flags.is_empty() {
+                    let flags = harmless(&redact_args(&flags).join(" "));
+                    let what = format!(
+                        "is behind `afresh mcp` there, whose `{flags}` is not taken over: say it in \
+                         `[server.NAME]`"
+                    );
+                    self.note(&server.name, &what);
+                }
+                Target::Stdio(Box::new(self.stdio(&mut entry, &words)))
+            }
+            Start::Remote => Target::Http(self.http(&mut entry)?),
+        };
+        let name = self.name(server)?;
+        let backend = Backend {
+            name,
+            target,
+            prefix: Prefix::Name,
+            allow: self.list(&mut entry, &["enabled_tools", "includeTools"]),
+            deny: self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]),
+            share: Share::All,
+            hide_when_down: false,
+            call_timeout: self.seconds(&mut entry, "tool_timeout_sec"),
+            in_flight_max: SERVER_IN_FLIGHT_MAX,
+        };
+        if errors != self.errors.len() {
+            return None;
+        }
+        for key in entry.rest() {
+            let what = format!("has `{}`, which is passed over", harmless(&key));
+            self.note(&server.name, &what);
+        }
+        Some(backend)
+    }
+
+    /// A name that tools can begin with.
+    fn name(&mut self, server: &Server) -> Option<String> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let mut name: String = server.name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+        if name.starts_with('-') {
+            name.replace_range(..1, "_");
+        }
+        if name.eq_ignore_ascii_case(OWN_NAME) {
+            name.push('_');
+        }
+        if !(1..=NAME_CHARS_MAX).contains(&name.len()) {
+            let message = format!("`{}` is no name for a server", harmless(&server.name));
+            let hint = format!("a name has at least one character, and at most {NAME_CHARS_MAX}");
+            self.error(ErrorKind::BadValue, message, &server.at, &hint);
+            return None;
+        }
+        if name != server.name {
+            self.note(&server.name, &format!("is called `{name}` here"));
+        }
+        Some(name)
+    }
+
+    fn stdio(&mut self, entry: &mut Entry<'_>, words: &[&Word]) -> Stdio {
+        let has_args = !entry.take("args").is_empty();
+        let mut command = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            let written = &self.text[word.range.clone()];
+            if word.text.is_empty() && !matches!(written, "\"\"" | "''") {
+                let message = format!("an argument of server `{}` is no text", entry.shown());
+                self.error(ErrorKind::WrongType, message, &word.range, "put it in quotes");
+                continue;
+            }
+            let key = if index > 0 && has_args { "args" } else { "command" };
+            command.extend(self.fill(entry, key, &word.text, &word.range));
+        }
+        entry.take("command");
+        let mut env = self.pairs(entry, "env");
+        env.extend(self.pairs(entry, "environment"));
+        Stdio {
+            command,
+            env,
+            cwd: self.one(entry, "cwd").map(PathBuf::from),
+            env_file: self.one(entry, "envFile").map(PathBuf::from),
+            ..self.usual.clone()
+        }
+    }
+
+    fn http(&mut self, entry: &mut Entry<'_>) -> Option<Http> {
+        let errors = self.errors.len();
+        let kind = self.one(entry, "type");
+        let at = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| entry.place(key));
+        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| self.one(entry, key));
+        let mut headers = self.pairs(entry, "headers");
+        headers.extend(self.pairs(entry, "http_headers"));
+        for given in entry.take("env_http_headers") {
+            if let (Some(name), Found::Text(variable)) = (given.name.clone(), &given.value) {
+                let value = self.variable(entry, "env_http_headers", variable, &given.at);
+                headers.extend(value.map(|value| (name, value)));
+            }
+        }
+        for given in entry.take("bearer_token_env_var") {
+            if let Found::Text(variable) = &given.value {
+                let token = self.variable(entry, "bearer_token_env_var", variable, &given.at);
+                let header = |token| ("Authorization".to_owned(), format!("Bearer {token}"));
+                headers.extend(token.map(header));
+            }
+        }
+        if headers
+            .iter()
+            .any(|(name, value)| !is_header_name(name) || value.contains(char::is_control))
+        {
+            let message = format!("server `{}` has a header that cannot be sent", entry.shown());
+            let hint = "look at its headers, and at the variables in them";
+            self.error(ErrorKind::BadValue, message, &entry.server.at, hint);
+        }
+        let Some(url) = url.filter(|url| url_host(url).is_some()) else {
+            // A variable that is missing was named.
+            if errors == self.errors.len() {
+                let message = format!(
+                    "server `{}` has no URL that begins with `http://` or `https://`",
+                    entry.shown()
+                );
+                let hint = "add `url`, without a name or password in it";
+                self.error(
+                    ErrorKind::BadValue,
+                    message,
+                    &at.unwrap_or(entry.server.at.clone()),
+                    hint,
+                );
+            }
+            return None;
+        };
+        Some(Http { url, headers, sse: (kind.as_deref() == Some("sse")).then_some(true) })
+    }
+
+    fn note(&mut self, name: &str, what: &str) {
+        self.import.notes.push(format!("server `{}` {what}", harmless(name)));
+    }
+
+    fn error(&mut self, kind: ErrorKind, message: String, at: &Range<usize>, hint: &str) {
+        if self.errors.len() < CONFIG_ERRORS_MAX {
+            let excerpt_of = Some((self.text, at.clone()));
+            self.errors.push(error_at(self.path, kind, message, excerpt_of, hint.to_owned()));
+        }
+    }
+}
+
+/// Whether a command is this very program in front of everything, be it by way of another: it would start
+/// itself without end.
+fn is_gateway(words: &[&Word]) -> bool {
+    let Some(at) = words.iter().position(|word| is_afresh(&word.text)) else { return false };
+    let own = words[at + 1..].iter().take_while(|word| word.text != "--");
+    own.map(|word| word.text.as_str()).any(|word| word == "gateway")
+}
+
+/// The flags of `afresh mcp` without the name, which the server has anyway.
+fn without_name(flags: &[&Word]) -> Vec<String> {
+    let mut rest = Vec::new();
+    let mut flags = flags.iter();
+    while let Some(flag) = flags.next() {
+        match flag.text.as_str() {
+            "--name" => {
+                flags.next();
+            }
+            text if text.starts_with("--name=") => {}
+            text => rest.push(text.to_owned()),
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests;

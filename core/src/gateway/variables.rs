@@ -1,0 +1,248 @@
+//! Variables within values: `${TOKEN}` in a header, `$HOME` in an argument.
+
+use std::fmt;
+
+use crate::config::is_variable;
+use crate::limits::EXPANDED_BYTES_MAX;
+
+/// How variables are written; each program has its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// `$VAR`, `${VAR}`, `${VAR:-default}` and `${env:VAR}`; `$$` is a `$`. A `$` before anything else is
+    /// itself.
+    Ours,
+    /// The same in braces alone, with what editors have besides, such as `${workspaceFolder}`.
+    Braces,
+    /// `{env:VAR}`.
+    Opencode,
+    /// Not at all.
+    Never,
+}
+
+/// What variables can stand for.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) env: &'a [(String, String)],
+    /// The folder that is `${workspaceFolder}`.
+    pub(crate) workspace: &'a str,
+}
+
+/// Why a value cannot be filled in. Its `Display` goes on after "`key`".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// A variable is not set.
+    Unset(String),
+    /// The editor would ask a person.
+    Input {
+        id: String,
+        /// Where we look instead.
+        variable: String,
+    },
+    /// `{file:…}`.
+    File(String),
+    /// What is in the braces means nothing.
+    Unknown(String),
+    /// No `}` follows.
+    Open,
+    /// More than [`EXPANDED_BYTES_MAX`].
+    TooLong,
+}
+
+impl Scope<'_> {
+    /// The value of a variable.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.env.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Fills a text in.
+    pub(crate) fn expand(&self, text: &str, style: Style) -> Result<String, Gap> {
+        let (open, close) = match style {
+            Style::Ours | Style::Braces => ("$", "}"),
+            Style::Opencode => ("{", "}"),
+            Style::Never => return Ok(text.to_owned()),
+        };
+        let (mut full, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find(open) {
+            full.push_str(&rest[..at]);
+            let after = &rest[at + open.len()..];
+            let braced = |inner: &str| inner.find(close).map(|end| inner[..end].to_owned());
+            let (value, length) = match style {
+                Style::Opencode => match braced(after) {
+                    Some(inner) => match self.opencode(&inner)? {
+                        Some(value) => (value, inner.len() + close.len()),
+                        None => (open.to_owned(), 0),
+                    },
+                    None => (open.to_owned(), 0),
+                },
+                _ => match after.strip_prefix('{') {
+                    Some(inner) => {
+                        let inner = braced(inner).ok_or(Gap::Open)?;
+                        (self.braced(&inner, style)?, inner.len() + 2)
+                    }
+                    None if style == Style::Ours => self.bare(after)?,
+                    None => (open.to_owned(), 0),
+                },
+            };
+            full.push_str(&value);
+            if full.len() > EXPANDED_BYTES_MAX {
+                return Err(Gap::TooLong);
+            }
+            rest = &after[length..];
+        }
+        full.push_str(rest);
+        match full.len() > EXPANDED_BYTES_MAX {
+            true => Err(Gap::TooLong),
+            false => Ok(full),
+        }
+    }
+
+    /// What follows a `$` without braces, and how long it is.
+    fn bare(&self, after: &str) -> Result<(String, usize), Gap> {
+        if after.starts_with('$') {
+            return Ok(("$".to_owned(), 1));
+        }
+        let end = after.bytes().position(|byte| !byte.is_ascii_alphanumeric() && byte != b'_');
+        let name = &after[..end.unwrap_or(after.len())];
+        match (is_variable(name), self.variable(name)) {
+            (false, _) => Ok(("$".to_owned(), 0)),
+            (true, Some(value)) => Ok((value.to_owned(), name.len())),
+            (true, None) => Err(Gap::Unset(name.to_owned())),
+        }
+    }
+
+    fn braced(&self, inner: &str, style: Style) -> Result<String, Gap> {
+        if let (Style::Braces, Some(value)) = (style, self.of_editor(inner)) {
+            return value;
+        }
+        let named = inner.strip_prefix("env:").unwrap_or(inner);
+        let (name, default) = match named.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (named, None),
+        };
+        if !is_variable(name) {
+            return Err(Gap::Unknown(inner.to_owned()));
+        }
+        // As in a shell, a default also stands for an empty value.
+        match (self.variable(name), default) {
+            (Some(""), Some(default)) | (None, Some(default)) => Ok(default.to_owned()),
+            (Some(value), _) => Ok(value.to_owned()),
+            (None, None) => Err(Gap::Unset(name.to_owned())),
+        }
+    }
+
+    /// What VS Code and Cursor know besides variables.
+    fn of_editor(&self, inner: &str) -> Option<Result<String, Gap>> {
+        if let Some(id) = inner.strip_prefix("input:") {
+            let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+            let variable = format!("INPUT_{}", id.chars().map(fits).collect::<String>());
+            let value = self.variable(&variable).map(str::to_owned);
+            return Some(value.ok_or(Gap::Input { id: id.to_owned(), variable }));
+        }
+        let home = || self.variable("HOME").or_else(|| self.variable("USERPROFILE"));
+        let value = match inner {
+            "workspaceFolder" => self.workspace,
+            "workspaceFolderBasename" => self.workspace.rsplit(['/', '\\']).next()?,
+            "userHome" => return Some(home().map(str::to_owned).ok_or(Gap::Unset("HOME".into()))),
+            "pathSeparator" | "/" => std::path::MAIN_SEPARATOR_STR,
+            _ => return None,
+        };
+        Some(Ok(value.to_owned()))
+    }
+
+    /// None where the braces are just braces.
+    fn opencode(&self, inner: &str) -> Result<Option<String>, Gap> {
+        if let Some(path) = inner.strip_prefix("file:") {
+            return Err(Gap::File(path.to_owned()));
+        }
+        match inner.strip_prefix("env:") {
+            Some(name) => match self.variable(name) {
+                Some(value) => Ok(Some(value.to_owned())),
+                None => Err(Gap::Unset(name.to_owned())),
+            },
+            None => Ok(None),
+        }
+    }
+}
+
+impl Gap {
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> String {
+        match self {
+            Self::Unset(name) => format!("set `{name}` where `afresh gateway` is started"),
+            Self::Input { variable, .. } => {
+                format!(
+                    "nobody can be asked here: set `{variable}` where `afresh gateway` is started"
+                )
+            }
+            Self::File(_) => "put the value into a variable, and write `{env:NAME}`".to_owned(),
+            Self::Unknown(_) => "write `${NAME}` or `${NAME:-default}`".to_owned(),
+            Self::Open => "write `${NAME}`".to_owned(),
+            Self::TooLong => "put it into a file, and name that".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unset(name) => write!(f, "needs the variable `{name}`, which is not set"),
+            Self::Input { id, .. } => write!(f, "needs `${{input:{id}}}`, which is not known"),
+            Self::File(_) => f.write_str("needs a file, by `{file:…}`, which is not read here"),
+            Self::Unknown(inner) => write!(f, "has `${{{inner}}}`, which means nothing"),
+            Self::Open => f.write_str("has `${` without `}`"),
+            Self::TooLong => write!(f, "is longer than {}KiB", EXPANDED_BYTES_MAX / 1024),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expand(text: &str, style: Style) -> Result<String, Gap> {
+        let pairs = [("A", "1"), ("EMPTY", ""), ("HOME", "/home/ada"), ("INPUT_my_key", "k")];
+        let env: Vec<(String, String)> =
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Scope { env: &env, workspace: "/work/shop" }.expand(text, style)
+    }
+
+    #[test]
+    fn each_way_of_writing_variables_is_filled_in() {
+        let cases = [
+            (Style::Ours, "$A ${A} ${env:A} x$A.y", "1 1 1 x1.y"),
+            (Style::Ours, "${B:-b c}${EMPTY:-e}${A:-a}${env:B:-}", "b ce1"),
+            (Style::Ours, "a$$A $ $1 ^x$ $EMPTY| é$", "a$A $ $1 ^x$ | é$"),
+            (Style::Braces, "$A $$ ${A} ${env:A}", "$A $$ 1 1"),
+            (Style::Braces, "${workspaceFolder}|${workspaceFolderBasename}", "/work/shop|shop"),
+            (Style::Braces, "${userHome} ${input:my-key}", "/home/ada k"),
+            (Style::Opencode, "{env:A} ${A} {a} {", "1 ${A} {a} {"),
+            (Style::Never, "$A ${A} {env:A}", "$A ${A} {env:A}"),
+        ];
+        for (style, text, wanted) in cases {
+            assert_eq!(expand(text, style).as_deref(), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_filled_in_is_named() {
+        let cases = [
+            (Style::Ours, "x $B", "needs the variable `B`, which is not set"),
+            (Style::Ours, "${env:B}", "needs the variable `B`, which is not set"),
+            (Style::Ours, "${input:x}", "has `${input:x}`, which means nothing"),
+            (Style::Ours, "${A", "has `${` without `}`"),
+            (Style::Ours, "${}", "has `${}`, which means nothing"),
+            (Style::Braces, "${input:x}", "needs `${input:x}`, which is not known"),
+            (Style::Braces, "${command:x}", "has `${command:x}`, which means nothing"),
+            (Style::Opencode, "{env:B}", "needs the variable `B`, which is not set"),
+            (Style::Opencode, "{file:a}", "needs a file, by `{file:…}`, which is not read here"),
+        ];
+        for (style, text, wanted) in cases {
+            assert_eq!(expand(text, style).unwrap_err().to_string(), wanted, "{text}");
+        }
+        let long = "x".repeat(EXPANDED_BYTES_MAX + 1);
+        assert_eq!(expand(&long, Style::Ours), Err(Gap::TooLong));
+        assert_eq!(Gap::TooLong.to_string(), "is longer than 128KiB");
+        assert_eq!(expand(&"$A".repeat(EXPANDED_BYTES_MAX + 1), Style::Ours), Err(Gap::TooLong));
+    }
+}
