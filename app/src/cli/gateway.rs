@@ -1,0 +1,193 @@
+//! `afresh gateway`.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use afresh_core::config::{Config, Outside};
+use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
+use afresh_core::gateway::settings::Gateway as Wanted;
+use afresh_daemon::store::workspace::Workspace;
+use afresh_daemon::{Gateway, KeepError, ReloadServers};
+use clap::Args;
+
+use crate::environment::{Environment, config_error, read_config};
+use crate::error::{CommandError, Exit};
+use crate::output;
+
+/// Stand in front of many MCP servers: one connection, none of them able to hurt the others
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Stands in front of many MCP servers, on stdio or over HTTP.\n\nThe servers are those of \
+                  `[server.NAME]` in `afresh.toml`; where there is none, those of the client's file that \
+                  is already there (.mcp.json, .vscode/mcp.json, .cursor/mcp.json, opencode.json, \
+                  .codex/config.toml), or of --from. Each has all that `afresh mcp` has: it may crash, \
+                  hang, be restarted or be swapped for new code, and no client notices. Tools and \
+                  prompts are called SERVER__NAME.\n\nWithout --http the client is who started it; when \
+                  it hangs up, all servers end within a second.",
+    after_help = "Examples:\n  \
+                  afresh gateway                              the servers of this workspace, on stdio\n  \
+                  afresh gateway --from ~/.cursor/mcp.json    those of another file\n  \
+                  afresh gateway --http 127.0.0.1:8808        many clients, at http://127.0.0.1:8808/mcp\n  \
+                  afresh gateway --list                       which servers that would be\n\n\
+                  In mcp.json: \"command\": \"afresh\", \"args\": [\"gateway\"]"
+)]
+pub(crate) struct Arguments {
+    /// Take the servers from this file of a client, as it is: mcpServers, servers or mcp in JSON, or
+    /// mcp_servers in TOML
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+
+    /// Serve clients over HTTP here instead of on stdio: ADDRESS:PORT or a bare PORT of this machine
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_listen)]
+    http: Option<SocketAddr>,
+
+    /// Show which servers there would be, and start none
+    #[arg(long)]
+    list: bool,
+
+    /// Record all traffic with the servers in this file, as JSON lines with times, secrets left out where
+    /// known
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Write the log to this file too
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let workspace = environment.workspace();
+    let config = environment.config(&workspace, &[])?;
+    let from = arguments.from.map(|path| environment.cwd.join(path));
+    let (mut wanted, notes) = wanted(environment, &workspace, &config, from.as_deref())?;
+    notes.iter().for_each(|note| output::warn(&format!("note: {note}")));
+    if wanted.servers.is_empty() {
+        return Err(none(environment, &workspace));
+    }
+    if arguments.list {
+        for server in &wanted.servers {
+            output::line(&format!("{}  {}", server.name, server.target));
+        }
+        return Ok(Exit::Success);
+    }
+    wanted.front.http = arguments.http.or(wanted.front.http);
+    let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
+    let place = |path: PathBuf| environment.cwd.join(path);
+    let gateway = Gateway {
+        wanted,
+        trail: config.trail.clone(),
+        version: env!("CARGO_PKG_VERSION"),
+        control: environment.runtime_folders(),
+        environment: environment.variables.clone(),
+        base,
+        trace: arguments.trace.map(place),
+        log_file: arguments.log_file.map(place),
+        reload: reload(environment.clone(), workspace.clone(), from),
+        workspace,
+    };
+    let code = afresh_daemon::gateway(gateway).map_err(failed)?;
+    Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
+}
+
+/// What the configuration says, and what a person should know of it.
+fn wanted(
+    environment: &Environment,
+    workspace: &Workspace,
+    config: &Config,
+    from: Option<&Path>,
+) -> Result<(Wanted, Vec<String>), CommandError> {
+    let variables = environment.config_variables();
+    let files: Vec<_> = config
+        .token_files()
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+            (path, text)
+        })
+        .collect();
+    let outside = Outside { env: &variables, files: &files };
+    let mut wanted = config.gateway(&outside).map_err(|errors| config_error(&errors))?;
+    let root = workspace.root().unwrap_or(&environment.cwd);
+    let usual = config.stdio_server();
+    let name = root.display().to_string();
+    let context = Context { env: &variables, workspace: &name, usual: &usual };
+    let import = match from {
+        Some(path) => {
+            let shown = environment.shown(path);
+            let bytes = read_config(path)?.ok_or_else(|| {
+                CommandError::new(Exit::Config, format!("there is no file `{shown}`"))
+            })?;
+            import::read(&shown, &bytes, &context).map_err(|errors| config_error(&errors))?
+        }
+        None if wanted.servers.is_empty() => found(environment, root, &context)?,
+        None => Import::default(),
+    };
+    if !import.servers.is_empty() {
+        wanted.servers = import.servers;
+    }
+    Ok((wanted, import.notes))
+}
+
+/// The servers of a client's file that is already there.
+fn found(
+    environment: &Environment,
+    root: &Path,
+    context: &Context<'_>,
+) -> Result<Import, CommandError> {
+    let mut files = Vec::new();
+    for name in CANDIDATES {
+        let path = root.join(name);
+        if let Some(bytes) = read_config(&path)? {
+            files.push((environment.shown(&path), bytes));
+        }
+    }
+    let found = import::find(&files, context).map_err(|errors| config_error(&errors))?;
+    Ok(found.map_or_else(Import::default, |(path, mut import)| {
+        import.notes.insert(0, format!("the servers are those of `{path}`"));
+        import
+    }))
+}
+
+/// Reads the configuration again. One without servers is more likely a mistake than a wish.
+fn reload(
+    environment: Environment,
+    workspace: Workspace,
+    from: Option<PathBuf>,
+) -> ReloadServers {
+    Box::new(move || {
+        let read = || -> Result<(Wanted, Vec<String>), CommandError> {
+            let config = environment.quiet_config(&workspace, &[])?;
+            wanted(&environment, &workspace, &config, from.as_deref())
+        };
+        let (wanted, notes) = read().map_err(|error| error.to_string())?;
+        match wanted.servers.is_empty() {
+            true => Err("error: there are no servers in it".to_owned()),
+            false => Ok((wanted.servers, notes)),
+        }
+    })
+}
+
+fn none(environment: &Environment, workspace: &Workspace) -> CommandError {
+    let files = environment.config_files(workspace);
+    let place =
+        files.first().map_or_else(|| "afresh.toml".to_owned(), |(_, path)| environment.shown(path));
+    CommandError::new(Exit::Config, "there are no servers to stand in front of")
+        .hint(format!(
+            "write some into `{place}`, such as:\n\n  [server.files]\n  command = [\"npx\", \"-y\", \
+             \"@modelcontextprotocol/server-filesystem\", \".\"]\n"
+        ))
+        .hint("or name the file of a client that has some: `afresh gateway --from FILE`")
+        .hint("`afresh mcp -- CMD` stands in front of a single server, without any file")
+}
+
+fn failed(error: KeepError) -> CommandError {
+    CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`")
+}
+
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    match port.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => text.parse().map_err(|_| format!("`{text}` is not of the form 127.0.0.1:PORT")),
+    }
+}
