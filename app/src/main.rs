@@ -39,6 +39,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
     let environment = Environment::read()?;
     match cli.command {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
+        Command::Gateway(arguments) => cli::gateway::run(arguments, &environment),
         Command::Adopt(arguments) => cli::adopt::run(&arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
         Command::Up(arguments) => cli::up::run(arguments, environment),

@@ -3,6 +3,7 @@
 mod control;
 mod conversation;
 mod definitions;
+mod front;
 mod gateway;
 mod health;
 mod hooks;
@@ -15,6 +16,7 @@ use std::time::Duration;
 pub use self::control::*;
 pub use self::conversation::*;
 pub use self::definitions::*;
+pub use self::front::*;
 pub use self::gateway::*;
 pub use self::health::*;
 pub use self::hooks::*;

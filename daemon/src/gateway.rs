@@ -5,6 +5,7 @@
 //! their own.
 
 mod front;
+mod http;
 mod links;
 mod switchboard;
 
@@ -15,7 +16,8 @@ use std::pin::pin;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
-use afresh_core::gateway::backend::{Backend, Expose};
+use afresh_core::gateway::backend::Backend;
+use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Hub, Settings};
 use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TALKERS_MAX, TRAIL_SYNC_WAIT};
 use tokio::sync::mpsc;
@@ -38,12 +40,8 @@ use crate::supervise::Supervise;
 
 /// Which servers stand behind the gateway, and how.
 pub struct Gateway {
-    /// The servers.
-    pub servers: Vec<Backend>,
-    /// How much of the list of tools a client is shown.
-    pub expose: Expose,
-    /// Whether tools of our own stand beside the servers'.
-    pub admin_tools: bool,
+    /// What the configuration says: the servers, and who may use them.
+    pub wanted: Wanted,
     /// Where state lives.
     pub workspace: Workspace,
     /// Where the trail is written.
@@ -90,7 +88,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     };
     let trace = gateway.trace.take().map(|path| Trace::open(&path, complain)).transpose();
     let trace = trace.map_err(KeepError::File)?;
-    let front = Front::stdio(&stderr)?;
+    let front = Front::open(&gateway.wanted, &stderr)?;
     let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
     let around = Surroundings {
         talkers: Some(talkers),
@@ -104,11 +102,11 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let hub = Hub::new(Settings {
         version: gateway.version.to_owned(),
         is_single: front.is_single(),
-        expose: gateway.expose,
-        admin_tools: gateway.admin_tools,
+        expose: gateway.wanted.expose,
+        admin_tools: gateway.wanted.admin_tools,
     });
     let links = Links::start(&mut gateway, about, trace).map_err(KeepError::Runtime)?;
-    let servers = std::mem::take(&mut gateway.servers);
+    let servers = std::mem::take(&mut gateway.wanted.servers);
     let mut switchboard = Switchboard::new(hub, supervise, links, front, control, gateway.reload);
     switchboard.configure(servers).await;
     switchboard.drive(signals, arrivals).await;
@@ -134,7 +132,8 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
 }
 
 fn started(gateway: &Gateway) -> Record {
-    let names: Vec<&str> = gateway.servers.iter().map(|server| server.name.as_str()).collect();
+    let names: Vec<&str> =
+        gateway.wanted.servers.iter().map(|server| server.name.as_str()).collect();
     let count = names.len();
     Record {
         level: Level::Info,

@@ -72,6 +72,9 @@ pub enum KeepError {
     /// A file that was asked for could not be opened.
     #[error("cannot record what happens")]
     File(#[source] OpenFileError),
+    /// Clients cannot be served over HTTP.
+    #[error("cannot serve clients over HTTP")]
+    Front(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// What is to be watched cannot be.
     #[error("cannot watch files")]
     Watch(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{Config, Outside};
+use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_daemon::store::workspace::Workspace;
@@ -65,9 +66,8 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         return Err(none(environment, &workspace));
     }
     if arguments.list {
-        for server in &wanted.servers {
-            output::line(&format!("{}  {}", server.name, server.target));
-        }
+        let line = |server: &Backend| format!("{}  {}\n", server.name, server.target);
+        output::print(&wanted.servers.iter().map(line).collect::<String>())?;
         return Ok(Exit::Success);
     }
     wanted.front.http = arguments.http.or(wanted.front.http);
@@ -149,11 +149,7 @@ fn found(
 }
 
 /// Reads the configuration again. One without servers is more likely a mistake than a wish.
-fn reload(
-    environment: Environment,
-    workspace: Workspace,
-    from: Option<PathBuf>,
-) -> ReloadServers {
+fn reload(environment: Environment, workspace: Workspace, from: Option<PathBuf>) -> ReloadServers {
     Box::new(move || {
         let read = || -> Result<(Wanted, Vec<String>), CommandError> {
             let config = environment.quiet_config(&workspace, &[])?;

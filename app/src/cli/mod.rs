@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
+pub(crate) mod gateway;
 mod health;
 pub(crate) mod history;
 pub(crate) mod hooks;
@@ -38,6 +39,7 @@ use clap::{Parser, Subcommand};
     after_help = "Examples:\n  \
                   afresh demo                                see what it does, in some seconds\n  \
                   afresh mcp -- python -m my_server          an MCP server that may crash and change\n  \
+                  afresh gateway                             many MCP servers, one connection\n  \
                   afresh keep -- node server.js              keep a server alive\n  \
                   afresh up                                  keep all services of afresh.toml alive
   \
@@ -60,6 +62,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Mcp(Box<mcp::Arguments>),
+    Gateway(gateway::Arguments),
     Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
     Up(up::Arguments),

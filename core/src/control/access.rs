@@ -45,12 +45,7 @@ impl std::fmt::Debug for Guard {
 impl Guard {
     /// The guard of this port.
     pub fn new(port: u16, token: String) -> Self {
-        let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
-            // Nobody writes the port that goes without saying.
-            80 => host.to_owned(),
-            _ => format!("{host}:{port}"),
-        });
-        Self { token, hosts }
+        Self { token, hosts: loopback_hosts(port) }
     }
 
     /// Whether somebody may ask.
@@ -65,17 +60,24 @@ impl Guard {
                 return Err(Turned::Origin);
             }
         }
-        let (scheme, token) =
-            caller.authorization.and_then(|text| text.split_once(' ')).ok_or(Turned::NoToken)?;
-        if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(Turned::NoToken);
-        }
-        if is_same(token.trim().as_bytes(), self.token.as_bytes()) {
-            Ok(())
-        } else {
-            Err(Turned::Token)
-        }
+        let token = bearer(caller.authorization).ok_or(Turned::NoToken)?;
+        if is_same(token.as_bytes(), self.token.as_bytes()) { Ok(()) } else { Err(Turned::Token) }
     }
+}
+
+/// What this machine is called in the `Host` of a request to one of its ports.
+pub(crate) fn loopback_hosts(port: u16) -> [String; 3] {
+    ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
+        // Nobody writes the port that goes without saying.
+        80 => host.to_owned(),
+        _ => format!("{host}:{port}"),
+    })
+}
+
+/// The token in an `Authorization`.
+pub(crate) fn bearer(authorization: Option<&str>) -> Option<&str> {
+    let (scheme, token) = authorization?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Whether a text can be a token of ours.
@@ -90,7 +92,7 @@ pub fn token_of(bytes: &[u8; TOKEN_DIGITS / 2]) -> String {
 
 /// Compares in a time that does not tell how much of it is right. How long the token is, everybody may
 /// know.
-fn is_same(given: &[u8], wanted: &[u8]) -> bool {
+pub(crate) fn is_same(given: &[u8], wanted: &[u8]) -> bool {
     let differs = given.iter().zip(wanted).fold(0, |sum, (one, other)| sum | (one ^ other));
     given.len() == wanted.len() && std::hint::black_box(differs) == 0
 }

@@ -1,5 +1,6 @@
 //! A server as the gateway knows it, from `[server.NAME]` or from a file of another program.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +37,22 @@ pub enum Target {
     Stdio(Box<Stdio>),
     /// A server that speaks streamable HTTP, or the HTTP with server-sent events of before.
     Http(Http),
+}
+
+impl fmt::Display for Target {
+    /// Without what may be secret: arguments and header fields.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio(stdio) => {
+                f.write_str(stdio.command.first().map_or("", String::as_str))?;
+                match stdio.command.len() {
+                    0 | 1 => Ok(()),
+                    _ => f.write_str(" …"),
+                }
+            }
+            Self::Http(http) => f.write_str(http.url.split('?').next().unwrap_or_default()),
+        }
+    }
 }
 
 /// A program that speaks over its stdin and stdout.

@@ -1,12 +1,14 @@
 //! Many MCP servers behind one connection.
 //!
 //! `backend.rs` says what a server is to the gateway, `access.rs` who may use which, `catalog.rs` what things
-//! are called. The hub stands between the clients and the servers: it knows every client's session, and over
+//! are called, `http/` how clients
+//! come over HTTP. The hub stands between the clients and the servers: it knows every client's session, and over
 //! which link each message goes.
 
 pub mod access;
 pub mod backend;
 pub mod catalog;
+pub mod http;
 mod hub;
 pub mod import;
 pub mod settings;

@@ -77,18 +77,7 @@ impl Bound {
         if !address.ip().is_loopback() {
             return Err(ListenError::NotLocal { address });
         }
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::AddrInUse => {
-                let owner = os::listener_of(address.port());
-                let whom = owner
-                    .map_or_else(String::new, |(pid, name)| format!(" by `{name}` (pid {pid})"));
-                ListenError::InUse { address, whom }
-            }
-            _ => ListenError::Bind { address, source },
-        };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        let bound = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
-        let address = bound.map_err(failed)?;
+        let (listener, address) = listen_on(address)?;
         Ok(Self(listener, address))
     }
 
@@ -106,6 +95,23 @@ impl Listen {
         let (address, file) = (self.address, self.token_file.display());
         format!("the control API is at http://{address}, for those who know the token in `{file}`")
     }
+}
+
+/// Takes an address, which has its port then.
+pub(crate) fn listen_on(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ListenError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => {
+            let owner = os::listener_of(address.port());
+            let whom =
+                owner.map_or_else(String::new, |(pid, name)| format!(" by `{name}` (pid {pid})"));
+            ListenError::InUse { address, whom }
+        }
+        _ => ListenError::Bind { address, source },
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let bound = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
+    let address = bound.map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// The token in a file. One that is not there is made, and stays: scripts and dashboards know it.

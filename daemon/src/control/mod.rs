@@ -26,8 +26,8 @@ pub use self::client::{
 };
 pub use self::follower::{AtEnd, Followed, Parted, follow, follow_events};
 pub use self::listen::ListenError;
-pub(crate) use self::listen::{Bound, Listen};
+pub(crate) use self::listen::{Bound, Listen, listen_on};
 pub use self::place::RuntimeFolders;
 pub(crate) use self::server::Control;
 pub use self::watcher::{Watcher, Woken};
-pub(crate) use self::wire::{Wire, all_bytes, next_bytes};
+pub(crate) use self::wire::{Wire, all_bytes, drain, next_bytes, one};

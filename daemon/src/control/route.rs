@@ -28,7 +28,7 @@ use super::change::{change, reload};
 use super::follow::{Following, Lines, Source, Told, Wanted};
 use super::measure::{measured, metrics};
 use super::server::Host;
-use super::wire::{Answer, all_bytes, drain, json};
+use super::wire::{Answer, all_bytes, drain, json, one};
 use crate::logs::Logs;
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, Refusal)>;
@@ -151,13 +151,6 @@ fn admit(request: &Request<Incoming>, host: &Host) -> Refusing<()> {
             refused(StatusCode::UNAUTHORIZED, what, hint)
         }
     }
-}
-
-/// The value of a header that is there once.
-fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next()?.to_str().ok();
-    first.filter(|_| values.next().is_none())
 }
 
 pub(super) async fn status(host: &Host, name: &str) -> Refusing<ServiceStatus> {

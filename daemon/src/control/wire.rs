@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use afresh_core::limits::CONTROL_STALL_MAX;
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::header::{HeaderMap, HeaderName};
 use hyper::rt;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -165,7 +166,7 @@ pub(crate) async fn all_bytes(body: &mut Incoming, max: usize) -> hyper::Result<
 }
 
 /// Reads some of what is left of a body that is refused: whoever cannot send it does not read why.
-pub(super) async fn drain(body: &mut Incoming, max: usize) {
+pub(crate) async fn drain(body: &mut Incoming, max: usize) {
     let mut read = 0;
     while let Some(Ok(bytes)) = next_bytes(body).await {
         read += bytes.len();
@@ -173,4 +174,11 @@ pub(super) async fn drain(body: &mut Incoming, max: usize) {
             return;
         }
     }
+}
+
+/// The value of a header that is there once.
+pub(crate) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?.to_str().ok();
+    first.filter(|_| values.next().is_none())
 }

@@ -6,11 +6,14 @@ use std::task::Poll;
 
 use afresh_core::gateway::ClientId;
 use afresh_core::gateway::access::Access;
+use afresh_core::gateway::http::Settings;
+use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::limits::OUTBOX_BYTES_MAX;
 use afresh_core::mcp::envelope::Id;
 use afresh_core::mcp::frame::Frame;
 use tokio::sync::oneshot;
 
+use super::http::{self, BoundFront, HttpFront};
 use crate::keep::KeepError;
 use crate::mcp::{Stdout, own_stdin, stdout};
 use crate::output::Output;
@@ -35,6 +38,10 @@ pub(super) enum Word {
         beginning: Vec<u8>,
         ending: Vec<u8>,
     },
+    /// It is gone, and nobody waits for its answers.
+    Left {
+        client: ClientId,
+    },
     /// The only one there will ever be is gone.
     Over,
 }
@@ -42,6 +49,7 @@ pub(super) enum Word {
 /// Where clients are.
 pub(super) enum Front {
     Stdio(Box<Stdio>),
+    Http(Box<HttpFront>),
 }
 
 /// A client at our stdin and stdout.
@@ -56,8 +64,30 @@ pub(super) struct Stdio {
 }
 
 impl Front {
+    /// As the configuration says.
+    pub(super) fn open(wanted: &Wanted, stderr: &Output) -> Result<Self, KeepError> {
+        let Some(listen) = wanted.front.http else { return Self::stdio(stderr) };
+        let tokens = wanted.tokens.iter();
+        let settings = Settings {
+            listen,
+            allowed_hosts: wanted.front.allowed_hosts.clone(),
+            allowed_origins: wanted.front.allowed_origins.clone(),
+            tokens: tokens.map(|token| (token.secret.clone(), token.access.clone())).collect(),
+            clients_max: wanted.front.clients_max,
+            body_bytes_max: usize::try_from(wanted.front.body_bytes_max).unwrap_or(usize::MAX),
+            requests_per_second: wanted.front.requests_per_second,
+            session_idle: wanted.front.session_idle,
+        };
+        let bound =
+            BoundFront::bind(&settings).map_err(|error| KeepError::Front(Box::new(error)))?;
+        stderr.log(&format!("clients are served at http://{}/mcp", bound.address()));
+        let front =
+            HttpFront::start(bound, &settings, stderr.clone()).map_err(KeepError::Runtime)?;
+        Ok(Self::Http(Box::new(front)))
+    }
+
     /// The client is who started us.
-    pub(super) fn stdio(stderr: &Output) -> Result<Self, KeepError> {
+    fn stdio(stderr: &Output) -> Result<Self, KeepError> {
         let Stdout { writer, abandoned, done } = stdout(stderr)?;
         let wires = Wires::new(own_stdin()?, writer);
         let heard = VecDeque::new();
@@ -69,6 +99,7 @@ impl Front {
     pub(super) fn is_single(&self) -> bool {
         match self {
             Self::Stdio(_) => true,
+            Self::Http(_) => false,
         }
     }
 
@@ -76,16 +107,19 @@ impl Front {
     pub(super) async fn next(&mut self) -> Word {
         match self {
             Self::Stdio(stdio) => stdio.next().await,
+            Self::Http(front) => match front.next().await {
+                http::Word::Joined { client, access } => Word::Joined { client, access },
+                http::Word::Said { client, line } => Word::Said { client, line },
+                http::Word::Left { client } => Word::Left { client },
+            },
         }
     }
 
     /// Tells a client something; never waits.
-    pub(super) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<&Id>) {
+    pub(super) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
         match self {
-            Self::Stdio(stdio) => {
-                let _ = (client, about);
-                stdio.wires.tell_client(line);
-            }
+            Self::Stdio(stdio) => stdio.wires.tell_client(line),
+            Self::Http(front) => front.tell(client, line, about),
         }
     }
 
@@ -93,6 +127,8 @@ impl Front {
     pub(super) fn has_room(&self) -> bool {
         match self {
             Self::Stdio(stdio) => stdio.wires.client_waiting() < OUTBOX_BYTES_MAX,
+            // One that does not read is dropped, and holds up nobody.
+            Self::Http(_) => true,
         }
     }
 
@@ -103,6 +139,8 @@ impl Front {
                 stdio.is_over = true;
                 stdio.wires.leave();
             }
+            // They are told when it is closed.
+            Self::Http(_) => {}
         }
     }
 
@@ -115,6 +153,7 @@ impl Front {
                 drop(wires);
                 done.await.ok();
             }
+            Self::Http(front) => front.close().await,
         }
     }
 }

@@ -13,6 +13,7 @@ use afresh_core::id::ServiceId;
 use afresh_core::limits::QUEUE_WAIT;
 use afresh_core::mcp::envelope::{Message, look};
 use afresh_core::mcp::{Conversation, Settings};
+use afresh_core::policy::Policy;
 use afresh_core::service::Input as ServiceInput;
 use serde_json::json;
 
@@ -55,7 +56,7 @@ impl Links {
             leaving: Vec::new(),
             environment: std::mem::take(&mut gateway.environment).into(),
             base: gateway.base.clone(),
-            admin_tools: gateway.admin_tools,
+            admin_tools: gateway.wanted.admin_tools,
             about,
             trace,
             count: 0,
@@ -117,7 +118,12 @@ impl Links {
                 file: stdio.env_file.as_ref().map(|file| self.base.join(file)),
                 given: stdio.env.clone(),
             },
-            policy: stdio.policy.clone(),
+            policy: Policy {
+                // Clients want it, whatever it thinks of its own end.
+                restart_on_normal_exit: true,
+                spare: stdio.spare,
+                ..stdio.policy.clone()
+            },
             stop_signal: StopSignal::default(),
             memory_bytes_max: None,
             form: Form::Lines(format!("[{name}] ")),

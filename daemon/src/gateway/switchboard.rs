@@ -136,9 +136,10 @@ impl Switchboard {
                     );
                     let error = json!({"code": -32600, "message": why});
                     let line = json!({"jsonrpc": "2.0", "id": raw, "error": error});
-                    self.front.tell(client, line.to_string().into_bytes(), Some(&id));
+                    self.front.tell(client, line.to_string().into_bytes(), Some(id));
                 }
             }
+            Word::Left { client } => self.input(Input::Left { client }).await,
             Word::Over => self.leave().await,
         }
     }
@@ -168,7 +169,7 @@ impl Switchboard {
         let supervise = &mut self.supervise;
         match effect {
             Effect::ToClient { client, line, about } => {
-                self.front.tell(client, line, about.as_ref());
+                self.front.tell(client, line, about);
             }
             Effect::ToLink { link, line } => {
                 let line = self.links.tell(link, line)?;

@@ -1,0 +1,111 @@
+//! Clients that come over streamable HTTP, of both eras: who is let in, whose a request is, and which message
+//! goes over which connection.
+//!
+//! `gate.rs` looks at the head of a request, `post.rs` at its body; both know nothing of other requests.
+//! `front.rs` is the machine that knows all sessions (`input.rs`: what it hears and does), with `client.rs` and `stream.rs` (one session, one
+//! stream of messages) and `bucket.rs` (how often somebody may ask). `refusal.rs` has the words of a no.
+//! Nothing here listens or writes: connections are numbers, and bytes are handed over.
+
+mod bucket;
+mod client;
+mod front;
+mod gate;
+mod input;
+mod post;
+mod refusal;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use core::net::SocketAddr;
+use std::fmt;
+use std::time::Duration;
+
+pub use self::client::SessionId;
+pub use self::front::Front;
+pub use self::gate::{Admitted, Gate, Head, ORIGIN_HEADERS};
+pub use self::input::{Ask, Asked, Effect, Exchange, Input};
+pub use self::post::Post;
+pub use self::refusal::Refusal;
+use super::access::Access;
+
+/// How clients are served over HTTP.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where.
+    pub listen: SocketAddr,
+    /// What it may be called in `Host` besides this machine's own names, with a port or for every port.
+    pub allowed_hosts: Vec<String>,
+    /// Pages that may use it, besides its own: `https://chat.example`.
+    pub allowed_origins: Vec<String>,
+    /// What clients must know, and what each of it opens; without any, everybody may use everything.
+    pub tokens: Vec<(String, Access)>,
+    /// Sessions, and requests without one, at once; more are refused.
+    pub clients_max: usize,
+    /// A longer message is refused.
+    pub body_bytes_max: usize,
+    /// Requests of one session, or of one address without a session; as many may come at once. None is as
+    /// many as they like.
+    pub requests_per_second: Option<u32>,
+    /// A session that nobody has used for so long is ended.
+    pub session_idle: Duration,
+}
+
+impl fmt::Debug for Settings {
+    /// Without the tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.tokens.iter().map(|(_, access)| access.name.as_str()).collect();
+        f.debug_struct("Settings")
+            .field("listen", &self.listen)
+            .field("allowed_hosts", &self.allowed_hosts)
+            .field("allowed_origins", &self.allowed_origins)
+            .field("tokens", &names)
+            .field("clients_max", &self.clients_max)
+            .field("body_bytes_max", &self.body_bytes_max)
+            .field("requests_per_second", &self.requests_per_second)
+            .field("session_idle", &self.session_idle)
+            .finish()
+    }
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// Everybody could use it.
+    Open(SocketAddr),
+    /// A token is empty, or has something in it that no header can have.
+    Token(String),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(address) => write!(
+                f,
+                "`{address}` can be reached from other machines, and there is no token; give clients a \
+                 token, or listen on 127.0.0.1"
+            ),
+            Self::Token(name) => write!(
+                f,
+                "the token `{name}` is empty, or has blanks or other than visible ASCII characters in it"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// Whether this may be served.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        if self.tokens.is_empty() && !self.listen.ip().is_loopback() {
+            return Err(SettingsError::Open(self.listen));
+        }
+        let is_bad =
+            |secret: &str| secret.is_empty() || !secret.bytes().all(|b| b.is_ascii_graphic());
+        match self.tokens.iter().find(|(secret, _)| is_bad(secret)) {
+            Some((_, access)) => Err(SettingsError::Token(access.name.clone())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How often somebody may ask: a bucket of tokens that fills by itself.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use crate::limits::FRONT_CALLERS_MAX;
+use crate::time::Time;
+
+/// One bucket; it begins full. Kept as the moment at which it is full again, so it needs no refilling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bucket {
+    full_at: Time,
+}
+
+impl Bucket {
+    /// Takes one of so many a second; false where there is none.
+    pub(super) fn take(&mut self, now: Time, per_second: Option<u32>) -> bool {
+        let Some(rate) = per_second else { return true };
+        let each = std::time::Duration::from_secs(1) / rate.max(1);
+        let full_at = self.full_at.max(now) + each;
+        let is_there = full_at.since(now) <= each * rate.max(1);
+        if is_there {
+            self.full_at = full_at;
+        }
+        is_there
+    }
+
+    fn is_full(&self, now: Time) -> bool {
+        self.full_at <= now
+    }
+}
+
+/// Who asks without a session: by which token, from where.
+pub(super) type Caller = (Option<usize>, IpAddr);
+
+/// The buckets of those without a session.
+#[derive(Debug, Default)]
+pub(super) struct Callers(BTreeMap<Caller, Bucket>);
+
+impl Callers {
+    /// Takes one of somebody's; false where there is none.
+    pub(super) fn take(&mut self, now: Time, caller: Caller, per_second: Option<u32>) -> bool {
+        if per_second.is_none() {
+            return true;
+        }
+        if self.0.len() >= FRONT_CALLERS_MAX && !self.0.contains_key(&caller) {
+            // A full bucket is as good as none.
+            self.0.retain(|_, bucket| !bucket.is_full(now));
+            if self.0.len() >= FRONT_CALLERS_MAX {
+                return false;
+            }
+        }
+        self.0.entry(caller).or_default().take(now, per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::after_start(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn so_many_come_at_once_and_then_so_many_a_second() {
+        let mut bucket = Bucket::default();
+        let mut taken = |ms| (0..9).filter(|_| bucket.take(at(ms), Some(4))).count();
+        assert_eq!(taken(5_000), 4);
+        assert_eq!(taken(5_249), 0);
+        assert_eq!(taken(5_500), 2);
+        assert_eq!(taken(60_000), 4);
+        assert!((0..1_000).all(|_| Bucket::default().take(at(0), None)));
+        let mut none = Bucket::default();
+        assert!(none.take(at(0), Some(0)) && !none.take(at(0), Some(0)), "0 is as 1");
+    }
+
+    #[test]
+    fn those_who_are_quiet_make_room() {
+        let mut callers = Callers::default();
+        let address = |n: usize| IpAddr::from(u32::try_from(n).unwrap().to_be_bytes());
+        for n in 0..FRONT_CALLERS_MAX {
+            assert!(callers.take(at(0), (None, address(n)), Some(1)));
+        }
+        assert!(!callers.take(at(0), (None, address(FRONT_CALLERS_MAX)), Some(1)));
+        assert!(callers.take(at(1_000), (None, address(FRONT_CALLERS_MAX)), Some(1)));
+        assert_eq!(callers.0.len(), 1);
+    }
+}

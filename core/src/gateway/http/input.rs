@@ -1,0 +1,140 @@
+//! What the front hears and does.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use super::client::SessionId;
+use super::post::Post;
+use super::refusal::Refusal;
+use crate::gateway::ClientId;
+use crate::gateway::access::Access;
+use crate::mcp::envelope::Id;
+
+/// A request over HTTP that has no answer yet, or whose answer is a stream: 1, 2, 3…
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exchange(pub u64);
+
+/// Something that happened outside.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A request that was let in.
+    Asked(Asked),
+    /// The connection of an exchange is gone.
+    Gone(Exchange),
+    /// The same, because the client did not read.
+    Slow(Exchange),
+    /// The hub has a message for a client, about one of its requests.
+    Told {
+        /// Whom.
+        client: ClientId,
+        /// Without its end.
+        line: Vec<u8>,
+        /// Which request it belongs to.
+        about: Option<Id>,
+    },
+    /// The moment that `next_wakeup` gave has come.
+    Wakeup,
+    /// We end.
+    Close,
+}
+
+/// A request that was let in.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its number, higher than all before.
+    pub exchange: Exchange,
+    /// The number of its token.
+    pub token: Option<usize>,
+    /// Where it comes from.
+    pub peer: IpAddr,
+    /// `Mcp-Session-Id`.
+    pub session: Option<String>,
+    /// Whether the client knows events without a message, as those of 2025-11-25 do.
+    pub primes: bool,
+    /// What it wants.
+    pub ask: Ask,
+}
+
+/// What a request wants.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// To bring a message.
+    Post {
+        /// The message, in one line.
+        line: Vec<u8>,
+        /// What it is.
+        post: Post,
+        /// The name of the session that it may begin, from random bytes.
+        new: SessionId,
+    },
+    /// To listen.
+    Get {
+        /// `Last-Event-ID`.
+        last_event: Option<String>,
+    },
+    /// To end its session.
+    Delete,
+}
+
+/// Something that must be done, in the order given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell the hub that a client is there.
+    Joined {
+        /// Which.
+        client: ClientId,
+        /// What it may see and use.
+        access: Access,
+    },
+    /// Tell the hub what it says.
+    Said {
+        /// Which.
+        client: ClientId,
+        /// In one line.
+        line: Vec<u8>,
+    },
+    /// Tell the hub that it is gone.
+    Left {
+        /// Which.
+        client: ClientId,
+    },
+    /// Answer an exchange, which ends it.
+    Answer {
+        /// Which.
+        exchange: Exchange,
+        /// The status of HTTP.
+        status: u16,
+        /// The session that has begun with it.
+        session: Option<SessionId>,
+        /// JSON, if anything.
+        body: Option<Vec<u8>>,
+    },
+    /// Refuse it, which ends it.
+    Refuse {
+        /// Which.
+        exchange: Exchange,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Answer an exchange with a stream of events.
+    Begin {
+        /// Which.
+        exchange: Exchange,
+        /// The session that has begun with it.
+        session: Option<SessionId>,
+    },
+    /// Write an event to its stream.
+    Write {
+        /// Which.
+        exchange: Exchange,
+        /// All of it.
+        event: Arc<[u8]>,
+    },
+    /// End the stream.
+    End {
+        /// Which.
+        exchange: Exchange,
+    },
+    /// Something a person should know.
+    Log(String),
+}

@@ -1,0 +1,271 @@
+//! The way in over streamable HTTP: a port, its connections, and between them and the loop the machine of
+//! `core/src/gateway/http.rs`.
+//!
+//! `server.rs` takes connections, each in a task of its own; `exchange.rs` makes an ask of a request and a
+//! response of what comes back; `body.rs` has the bodies of responses. The machine is driven by `next` and
+//! `tell`, in the loop's own task: a session without a connection is an entry in its maps and nothing else.
+
+mod body;
+mod exchange;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use afresh_core::gateway::ClientId;
+use afresh_core::gateway::access::Access;
+use afresh_core::gateway::http::{
+    Asked, Effect, Exchange, Front, Gate, Input, Refusal, SessionId, Settings, SettingsError,
+};
+use afresh_core::limits::{
+    FRONT_ASKS_MAX, FRONT_BODIES_BYTES_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX,
+};
+use afresh_core::mcp::envelope::Id;
+use afresh_core::time::Time;
+use hyper::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use self::body::{Events, Written};
+use self::server::{Host, Limit};
+use crate::control::{ListenError, listen_on};
+use crate::output::Output;
+
+/// Why clients are not served over HTTP.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HttpFrontError {
+    /// The settings make no sense, or let everybody in.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The port is not to be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// A port that is bound. Nobody is answered yet.
+#[derive(Debug)]
+pub(crate) struct BoundFront {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl BoundFront {
+    /// Takes the address of the settings, if they are good.
+    pub(crate) fn bind(settings: &Settings) -> Result<Self, HttpFrontError> {
+        settings.check()?;
+        let (listener, address) = listen_on(settings.listen)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it is, with its port.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// What clients do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// One is there.
+    Joined { client: ClientId, access: Access },
+    /// It says something, in one line.
+    Said { client: ClientId, line: Vec<u8> },
+    /// It is gone, and nobody waits for its answers.
+    Left { client: ClientId },
+}
+
+/// The clients that come over HTTP.
+pub(crate) struct HttpFront {
+    core: Front,
+    words: VecDeque<Word>,
+    letters: mpsc::Receiver<Letter>,
+    outlets: BTreeMap<Exchange, Outlet>,
+    closing: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    log: Output,
+}
+
+/// What connections tell the loop.
+enum Letter {
+    /// A request, with the place of its body among all, and where its reply goes.
+    Asked { asked: Box<Asked>, _room: Option<OwnedSemaphorePermit>, outlet: Outlet },
+    /// A connection is gone.
+    Gone(Exchange),
+}
+
+/// Where something can be told to a connection.
+struct Outlet {
+    way: Way,
+    /// Ends the connection where it is set to now.
+    limit: Limit,
+}
+
+enum Way {
+    Reply(oneshot::Sender<Reply>),
+    Events(Arc<Written>, mpsc::Sender<Bytes>),
+}
+
+/// What a request gets.
+enum Reply {
+    Whole { status: u16, session: Option<SessionId>, body: Option<Vec<u8>> },
+    Refused(Refusal),
+    Stream { session: Option<SessionId>, events: Events },
+}
+
+impl HttpFront {
+    /// Begins to serve.
+    pub(crate) fn start(bound: BoundFront, settings: &Settings, log: Output) -> io::Result<Self> {
+        let port = tokio::net::TcpListener::from_std(bound.listener)?;
+        // Each exchange holds a place for the word that it is gone, so there is always room for it.
+        let (sender, letters) = mpsc::channel(FRONT_CONNECTIONS_MAX + FRONT_ASKS_MAX);
+        let (closing, watch) = watch::channel(false);
+        let host = Host {
+            gate: Arc::new(Gate::new(settings, bound.address.port())),
+            letters: sender,
+            closing: watch,
+            exchanges: Arc::new(AtomicU64::new(0)),
+            room: Arc::new(Semaphore::new(FRONT_BODIES_BYTES_MAX)),
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(server::serve(port, host));
+        Ok(Self {
+            core: Front::new(settings),
+            words: VecDeque::new(),
+            letters,
+            outlets: BTreeMap::new(),
+            closing,
+            tasks,
+            log,
+        })
+    }
+
+    /// The next that a client does. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Word {
+        loop {
+            if let Some(word) = self.words.pop_front() {
+                return word;
+            }
+            let wakeup = self.core.next_wakeup();
+            tokio::select! {
+                letter = self.letters.recv() => match letter {
+                    Some(letter) => self.take(letter),
+                    // The server has ended, which it does only when we close.
+                    None => pending().await,
+                },
+                () = until(wakeup) => self.handle(Input::Wakeup),
+            }
+        }
+    }
+
+    /// Tells a client something, beside the answer to its request where it is about one. Never waits.
+    pub(crate) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
+        self.handle(Input::Told { client, line, about });
+    }
+
+    /// Tells everybody that it is over.
+    pub(crate) async fn close(mut self) {
+        self.handle(Input::Close);
+        drop((self.letters, self.outlets));
+        self.closing.send_replace(true);
+        let served = async { while self.tasks.join_next().await.is_some() {} };
+        timeout(FRONT_CLOSE_WAIT, served).await.ok();
+        self.tasks.shutdown().await;
+    }
+
+    fn take(&mut self, letter: Letter) {
+        match letter {
+            Letter::Asked { asked, outlet, .. } => {
+                self.outlets.insert(asked.exchange, outlet);
+                self.handle(Input::Asked(*asked));
+            }
+            Letter::Gone(exchange) => {
+                self.outlets.remove(&exchange);
+                self.handle(Input::Gone(exchange));
+            }
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        let now = Time::after_start(crate::monotonic());
+        let mut effects = VecDeque::from(self.core.handle(now, input));
+        while let Some(effect) = effects.pop_front() {
+            if let Some(slow) = self.perform(effect) {
+                effects.extend(self.core.handle(now, Input::Slow(slow)));
+            }
+        }
+    }
+
+    /// Does it; returns whose connection takes no more.
+    fn perform(&mut self, effect: Effect) -> Option<Exchange> {
+        match effect {
+            Effect::Joined { client, access } => {
+                self.words.push_back(Word::Joined { client, access });
+            }
+            Effect::Said { client, line } => self.words.push_back(Word::Said { client, line }),
+            Effect::Left { client } => self.words.push_back(Word::Left { client }),
+            Effect::Answer { exchange, status, session, body } => {
+                self.reply(exchange, Reply::Whole { status, session, body });
+            }
+            Effect::Refuse { exchange, refusal } => self.reply(exchange, Reply::Refused(refusal)),
+            Effect::Begin { exchange, session } => self.begin(exchange, session),
+            Effect::Write { exchange, event } => return self.write(exchange, &event),
+            Effect::End { exchange } => {
+                if let Some(Outlet { way: Way::Events(written, _), .. }) =
+                    self.outlets.remove(&exchange)
+                {
+                    written.note_end();
+                }
+            }
+            Effect::Log(text) => self.log.log(&text),
+        }
+        None
+    }
+
+    fn reply(&mut self, exchange: Exchange, reply: Reply) {
+        if let Some(Outlet { way: Way::Reply(sender), .. }) = self.outlets.remove(&exchange) {
+            // Whoever has gone meanwhile says so itself.
+            sender.send(reply).ok();
+        }
+    }
+
+    fn begin(&mut self, exchange: Exchange, session: Option<SessionId>) {
+        let Some(outlet) = self.outlets.remove(&exchange) else { return };
+        let Way::Reply(reply) = outlet.way else { return };
+        let (sender, written, events) = Events::new();
+        reply.send(Reply::Stream { session, events }).ok();
+        let way = Way::Events(written, sender);
+        self.outlets.insert(exchange, Outlet { way, limit: outlet.limit });
+    }
+
+    fn write(&mut self, exchange: Exchange, event: &Arc<[u8]>) -> Option<Exchange> {
+        let outlet = self.outlets.get(&exchange)?;
+        let Way::Events(written, sender) = &outlet.way else { return None };
+        if written.admits(event.len()) && sender.try_send(Bytes::from_owner(event.clone())).is_ok()
+        {
+            written.note_added(event.len());
+            return None;
+        }
+        // Who has gone is no slow one.
+        if sender.is_closed() {
+            return None;
+        }
+        outlet.limit.end_now();
+        self.outlets.remove(&exchange);
+        Some(exchange)
+    }
+}
+
+/// Waits for a moment.
+async fn until(moment: Option<Time>) {
+    match moment {
+        Some(moment) => sleep(moment.since(Time::after_start(crate::monotonic()))).await,
+        None => pending().await,
+    }
+}

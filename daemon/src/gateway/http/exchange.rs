@@ -1,0 +1,260 @@
+//! One request: what it asks for the loop, and what comes back as a response.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use afresh_core::control::access::Caller;
+use afresh_core::gateway::http::{
+    Admitted, Ask, Asked, Exchange, Gate, Head, ORIGIN_HEADERS, Post, Refusal, SessionId,
+};
+use afresh_core::limits::{
+    FRONT_BODIES_BYTES_MAX, FRONT_BODY_WAIT, FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT,
+};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH,
+    CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, VARY,
+    WWW_AUTHENTICATE,
+};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::body::Answer;
+use super::server::{Host, Limit};
+use super::{Letter, Outlet, Reply, Way};
+use crate::control::{all_bytes, drain, one};
+use crate::os;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const MCP_METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const MCP_NAME: HeaderName = HeaderName::from_static("mcp-name");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The first version whose clients know events without a message.
+const PRIMES_FROM: &str = "2025-11-25";
+
+/// Serves one request.
+pub(super) async fn exchange(
+    request: Request<Incoming>,
+    peer: IpAddr,
+    limit: Limit,
+    host: &Host,
+) -> Response<Answer> {
+    let (parts, mut body) = request.into_parts();
+    let mut response = match ask(&parts, &mut body, peer, limit, host).await {
+        Ok(response) => response,
+        Err(refusal) => {
+            let rest = drain(&mut body, FRONT_REFUSED_BYTES_MAX);
+            timeout(FRONT_REFUSED_WAIT, rest).await.ok();
+            refused(&refusal)
+        }
+    };
+    share(&parts.headers, &mut response, &host.gate);
+    response
+}
+
+async fn ask(
+    parts: &Parts,
+    body: &mut Incoming,
+    peer: IpAddr,
+    limit: Limit,
+    host: &Host,
+) -> Result<Response<Answer>, Refusal> {
+    let accept = every(&parts.headers, &ACCEPT);
+    let head = head_of(parts, accept.as_deref());
+    let mut room = None;
+    let (token, ask) = match host.gate.admit(&head)? {
+        Admitted::Health => return Ok(respond(200, "text/plain", Answer::whole("ok"))),
+        Admitted::Preflight => return Ok(empty(204)),
+        Admitted::Get(token) => {
+            (token, Ask::Get { last_event: head.last_event.map(str::to_owned) })
+        }
+        Admitted::Delete(token) => (token, Ask::Delete),
+        Admitted::Post(token) => {
+            let (mut line, place) = message(&head, body, host).await?;
+            room = Some(place);
+            let post = Post::look(&head, &mut line)?;
+            (token, Ask::Post { new: new_session(&post)?, line, post })
+        }
+    };
+    let exchange = Exchange(host.exchanges.fetch_add(1, Ordering::Relaxed) + 1);
+    let primes = head.version.is_some_and(|version| version >= PRIMES_FROM);
+    let session = head.session.map(str::to_owned);
+    let asked = Box::new(Asked { exchange, token, peer, session, primes, ask });
+    let closing = |_| Refusal::new(503, "the gateway ends");
+    let presence = Presence::new(host, exchange).await.map_err(closing)?;
+    let (sender, reply) = oneshot::channel();
+    let outlet = Outlet { way: Way::Reply(sender), limit };
+    let letter = Letter::Asked { asked, _room: room, outlet };
+    host.letters.send(letter).await.map_err(|_| closing(()))?;
+    let reply = reply.await.map_err(|_| closing(()))?;
+    Ok(answer(reply, presence))
+}
+
+/// The head of a request, for those who decide.
+fn head_of<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
+    let headers = &parts.headers;
+    // A request to a proxy names its host in its target: that is then the one that counts.
+    let host = parts.uri.authority().map(|authority| authority.as_str());
+    Head {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        caller: Caller {
+            host: host.or_else(|| one(headers, &HOST)),
+            origin: headers.contains_key(ORIGIN).then(|| one(headers, &ORIGIN)),
+            authorization: one(headers, &AUTHORIZATION),
+        },
+        content_type: one(headers, &CONTENT_TYPE),
+        content_length: one(headers, &CONTENT_LENGTH).and_then(|text| text.parse().ok()),
+        accept,
+        session: one(headers, &SESSION),
+        version: one(headers, &VERSION),
+        last_event: one(headers, &LAST_EVENT_ID),
+        mcp_method: one(headers, &MCP_METHOD),
+        mcp_name: one(headers, &MCP_NAME),
+    }
+}
+
+/// All values of a header that may be there several times.
+fn every(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let values: Vec<&str> =
+        headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    headers.contains_key(name).then(|| values.join(","))
+}
+
+/// The body of a POST, and its place among all bodies.
+async fn message(
+    head: &Head<'_>,
+    body: &mut Incoming,
+    host: &Host,
+) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
+    let max = host.gate.body_bytes_max();
+    let length = head.content_length.and_then(|length| usize::try_from(length).ok());
+    let length = length.unwrap_or(max).clamp(1, FRONT_BODIES_BYTES_MAX);
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    let reading = async {
+        let room = Arc::clone(&host.room).acquire_many_owned(length).await;
+        (room, all_bytes(body, max).await)
+    };
+    match timeout(FRONT_BODY_WAIT, reading).await {
+        Ok((Ok(room), Ok(Some(bytes)))) => Ok((bytes, room)),
+        Ok((_, Ok(None))) => Err(host.gate.too_long()),
+        Ok((Err(_), _)) => Err(Refusal::new(503, "the gateway ends")),
+        Ok((_, Err(_))) => Err(Refusal::new(400, "the body is broken")),
+        Err(_) => Err(host.gate.too_slow()),
+    }
+}
+
+/// A name for the session that a message opens; any where it opens none.
+fn new_session(post: &Post) -> Result<SessionId, Refusal> {
+    match post {
+        Post::Initialize(_) => {
+            let bytes = os::random_bytes();
+            bytes.map(SessionId).map_err(|error| Refusal::new(500, format!("no session: {error}")))
+        }
+        Post::Modern(_) | Post::Nothing | Post::Session(_) => Ok(SessionId([0; 16])),
+    }
+}
+
+/// Tells the loop when a connection is gone before its exchange is over.
+pub(super) struct Presence {
+    exchange: Exchange,
+    /// A place in the queue for that word.
+    place: Option<mpsc::OwnedPermit<Letter>>,
+}
+
+impl Presence {
+    async fn new(host: &Host, exchange: Exchange) -> Result<Self, ()> {
+        let place = host.letters.clone().reserve_owned().await.map_err(|_| ())?;
+        Ok(Self { exchange, place: Some(place) })
+    }
+
+    /// Nobody needs to be told.
+    pub(super) fn is_over(&mut self) {
+        self.place = None;
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.send(Letter::Gone(self.exchange));
+        }
+    }
+}
+
+fn answer(reply: Reply, mut presence: Presence) -> Response<Answer> {
+    let (session, mut response) = match reply {
+        Reply::Stream { session, events } => {
+            let mut response = respond(200, "text/event-stream", Answer::events(events, presence));
+            let headers = response.headers_mut();
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+            headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+            (session, response)
+        }
+        Reply::Whole { status, session, body } => {
+            presence.is_over();
+            let response = match body {
+                Some(body) => respond(status, "application/json", Answer::whole(body)),
+                None => empty(status),
+            };
+            (session, response)
+        }
+        Reply::Refused(refusal) => {
+            presence.is_over();
+            (None, refused(&refusal))
+        }
+    };
+    if let Some(Ok(session)) = session.map(|name| HeaderValue::from_str(&name.to_string())) {
+        response.headers_mut().insert(SESSION, session);
+    }
+    response
+}
+
+fn refused(refusal: &Refusal) -> Response<Answer> {
+    let body = Answer::whole(refusal.body());
+    let mut response = respond(refusal.status, "application/json", body);
+    let headers = response.headers_mut();
+    if let Some(allow) = refusal.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    if refusal.status == 401 {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if refusal.is_passing() {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Lets a page of another origin read the answer, where it may.
+fn share(headers: &HeaderMap, response: &mut Response<Answer>, gate: &Gate) {
+    let Some(origin) = one(headers, &ORIGIN).filter(|origin| gate.is_allowed_origin(origin)) else {
+        return;
+    };
+    let Ok(origin) = HeaderValue::from_str(origin) else { return };
+    let into = response.headers_mut();
+    into.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    into.insert(VARY, HeaderValue::from_static("Origin"));
+    for (name, value) in ORIGIN_HEADERS {
+        into.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+}
+
+fn respond(status: u16, kind: &'static str, body: Answer) -> Response<Answer> {
+    let mut response = empty(status);
+    *response.body_mut() = body;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn empty(status: u16) -> Response<Answer> {
+    let mut response = Response::new(Answer::whole(""));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    response
+}

@@ -1,0 +1,123 @@
+//! Takes connections, and serves each in a task of its own for as long as it may take.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use afresh_core::gateway::http::Gate;
+use afresh_core::limits::{
+    FRONT_BUFFER_BYTES, FRONT_CONNECTIONS_MAX, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, OUTPUT_RETRY_PAUSE,
+};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Letter;
+use super::exchange::exchange;
+use crate::control::Wire;
+
+/// What a connection is given.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) gate: Arc<Gate>,
+    pub(super) letters: mpsc::Sender<Letter>,
+    /// Turns true when we end.
+    pub(super) closing: watch::Receiver<bool>,
+    /// How many there were.
+    pub(super) exchanges: Arc<AtomicU64>,
+    /// For bodies, in bytes.
+    pub(super) room: Arc<Semaphore>,
+}
+
+/// Until when a connection may be silent; none while it is served.
+#[derive(Clone)]
+pub(super) struct Limit(Arc<watch::Sender<Option<Instant>>>);
+
+impl Limit {
+    /// Ends the connection, whatever it does.
+    pub(super) fn end_now(&self) {
+        self.0.send_replace(Some(Instant::now()));
+    }
+
+    fn busy(&self) -> Busy {
+        self.0.send_replace(None);
+        Busy(self.clone())
+    }
+}
+
+/// A request that is served; when it is over, the next one is waited for.
+pub(super) struct Busy(Limit);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // One that is to be ended stays so.
+        self.0.0.send_if_modified(|until| {
+            let is_served = until.is_none();
+            if is_served {
+                *until = Some(Instant::now() + FRONT_IDLE_WAIT);
+            }
+            is_served
+        });
+    }
+}
+
+/// Takes connections until we end.
+pub(super) async fn serve(port: TcpListener, host: Host) {
+    let mut connections = JoinSet::new();
+    let mut closing = host.closing.clone();
+    loop {
+        tokio::select! {
+            _ = closing.changed() => break,
+            accepted = port.accept(), if connections.len() < FRONT_CONNECTIONS_MAX => match accepted {
+                Ok((stream, peer)) => {
+                    connections.spawn(converse(stream, peer.ip(), host.clone()));
+                }
+                // Out of descriptors, say: it may pass.
+                Err(_) => sleep(OUTPUT_RETRY_PAUSE * 20).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop((port, host));
+    while connections.join_next().await.is_some() {}
+}
+
+/// Serves one connection.
+async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
+    // Answers are short, and somebody waits for each.
+    stream.set_nodelay(true).ok();
+    let (limit, mut changes) = watch::channel(Some(Instant::now() + FRONT_HEAD_WAIT));
+    let limit = Limit(Arc::new(limit));
+    let service = service_fn(|request: Request<Incoming>| {
+        let (busy, limit, host) = (limit.busy(), limit.clone(), &host);
+        async move {
+            let response = exchange(request, peer, limit, host).await;
+            Ok::<_, Infallible>(response.map(|body| body.holding(busy)))
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_buf_size(FRONT_BUFFER_BYTES)
+        .serve_connection(Wire::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let mut closing = host.closing.clone();
+    let mut is_closing = *closing.borrow();
+    loop {
+        if is_closing {
+            connection.as_mut().graceful_shutdown();
+        }
+        let until = *changes.borrow_and_update();
+        tokio::select! {
+            // However it ended: whoever broke it knows.
+            _ = &mut connection => return,
+            _ = changes.changed() => {}
+            _ = closing.changed(), if !is_closing => is_closing = true,
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return,
+        }
+    }
+}

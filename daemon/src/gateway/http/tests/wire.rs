@@ -1,0 +1,336 @@
+//! A hub that answers a few words, and clients that speak HTTP by hand.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use afresh_core::gateway::ClientId;
+use afresh_core::gateway::http::Settings;
+use afresh_core::mcp::envelope::{Id, Message, look};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::super::{BoundFront, HttpFront, Word};
+use crate::output::Output;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) const MODERN: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        allowed_hosts: Vec::new(),
+        allowed_origins: Vec::new(),
+        tokens: Vec::new(),
+        clients_max: 100,
+        body_bytes_max: 4 * 1024 * 1024,
+        requests_per_second: None,
+        session_idle: Duration::from_secs(600),
+    }
+}
+
+pub(super) fn call(id: u32, method: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#)
+}
+
+enum Order {
+    Tell(ClientId, Vec<u8>, Option<Id>),
+    Close,
+}
+
+/// A front with a hub in a thread of its own.
+pub(super) struct Stand {
+    address: SocketAddr,
+    orders: mpsc::Sender<Order>,
+    words: Receiver<Word>,
+    joined: RefCell<u64>,
+    log: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<Duration>>,
+}
+
+impl Stand {
+    pub(super) fn start(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = settings();
+        change(&mut settings);
+        let bound = BoundFront::bind(&settings).unwrap();
+        let address = bound.address();
+        let (orders, mut inbox) = mpsc::channel(10_000);
+        let (said, words) = sync_channel(100_000);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (output, _) = Output::start("log", Shared(Arc::clone(&log)), |_| {}).unwrap();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let mut front = HttpFront::start(bound, &settings, output).unwrap();
+                loop {
+                    tokio::select! {
+                        word = front.next() => hub(&mut front, word, &said),
+                        order = inbox.recv() => match order {
+                            Some(Order::Tell(client, line, about)) => front.tell(client, line, about),
+                            Some(Order::Close) | None => break,
+                        },
+                    }
+                }
+                let begun = Instant::now();
+                front.close().await;
+                begun.elapsed()
+            })
+        });
+        let joined = RefCell::new(0);
+        Self { address, orders, words, joined, log, thread: Some(thread) }
+    }
+
+    pub(super) fn peer(&self) -> Peer {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Peer { stream, host: format!("127.0.0.1:{}", self.address.port()), rest: Vec::new() }
+    }
+
+    pub(super) fn tell(&self, client: ClientId, line: &str, about: Option<u32>) {
+        let about = about.map(|id| Id::new(id.to_string().as_bytes()));
+        let order = Order::Tell(client, line.as_bytes().to_vec(), about);
+        self.orders.blocking_send(order).ok().unwrap();
+    }
+
+    /// The next word of the front.
+    pub(super) fn word(&self) -> Word {
+        self.words.recv_timeout(PATIENCE).expect("a word")
+    }
+
+    /// Whether there is no other; whoever is served after this request would have been heard before it.
+    pub(super) fn is_silent(&self) -> bool {
+        self.peer().ask("GET /health", &[], "");
+        self.words.try_recv().is_err()
+    }
+
+    /// The next that joins.
+    pub(super) fn joined(&self) -> ClientId {
+        loop {
+            if let Word::Joined { client, .. } = self.word() {
+                *self.joined.borrow_mut() = client.0;
+                return client;
+            }
+        }
+    }
+
+    /// Who will join next, where one that was answered and one that was refused by the hub came before.
+    pub(super) fn next_joined(&self) -> ClientId {
+        let mut last = self.joined.borrow_mut();
+        *last += if *last == 1 { 2 } else { 1 };
+        ClientId(*last)
+    }
+
+    /// What a client says first.
+    pub(super) fn wait_joined(&self, wanted: ClientId) -> Word {
+        while self.joined() != wanted {}
+        self.word()
+    }
+
+    /// Waits until it has said so much since it was last looked at.
+    pub(super) fn wait_said(&self, wanted: ClientId, count: usize) {
+        let mut said = 0;
+        while said < count {
+            if matches!(self.word(), Word::Said { client, .. } if client == wanted) {
+                said += 1;
+            }
+        }
+    }
+
+    pub(super) fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
+    }
+
+    /// Ends it, and says how long that took.
+    pub(super) fn close(mut self) -> Duration {
+        self.orders.blocking_send(Order::Close).ok().unwrap();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Answers what is asked, by its method.
+fn hub(front: &mut HttpFront, word: Word, said: &SyncSender<Word>) {
+    if let Word::Said { client, line } = &word {
+        let single = [line.clone()];
+        let lines = match serde_json::from_slice::<Vec<serde_json::Value>>(line) {
+            Ok(batch) => batch.iter().map(|one| one.to_string().into_bytes()).collect(),
+            Err(_) => single.to_vec(),
+        };
+        for line in lines {
+            if let Some(Message::Request { id, method, .. }) = look(&line) {
+                answer(front, *client, &id, &method);
+            }
+        }
+    }
+    said.send(word).ok();
+}
+
+fn answer(front: &mut HttpFront, client: ClientId, id: &Id, method: &str) {
+    let raw = String::from_utf8_lossy(id.raw()).into_owned();
+    let body = match method {
+        "hold" => return,
+        "unknown" => r#""error":{"code":-32601,"message":"?"}"#,
+        _ => r#""result":{}"#,
+    };
+    if method == "notes" {
+        for _ in 0..3 {
+            front.tell(client, super::PROGRESS.as_bytes().to_vec(), Some(id.clone()));
+        }
+    }
+    let line = format!(r#"{{"jsonrpc":"2.0","id":{raw},{body}}}"#);
+    front.tell(client, line.into_bytes(), Some(id.clone()));
+}
+
+/// A client.
+pub(super) struct Peer {
+    pub(super) stream: TcpStream,
+    host: String,
+    /// What was read and not yet looked at.
+    rest: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    head: String,
+    pub(super) body: String,
+}
+
+impl Answer {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+impl Peer {
+    /// Opens a session, and returns its name.
+    pub(super) fn open(&mut self) -> String {
+        let answer = self.ask("POST /mcp", &[], &call(0, "initialize"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.header("mcp-session-id").expect("a session").to_owned()
+    }
+
+    pub(super) fn post(&mut self, session: &str, body: &str) -> Answer {
+        self.send_post(session, body);
+        self.answer()
+    }
+
+    pub(super) fn send_post(&mut self, session: &str, body: &str) {
+        self.send("POST /mcp", &[("mcp-session-id", session)], body);
+    }
+
+    pub(super) fn ask(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        self.send(line, headers, body);
+        self.answer()
+    }
+
+    pub(super) fn send(&mut self, line: &str, headers: &[(&str, &str)], body: &str) {
+        let text = self.request(line, headers, body);
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub(super) fn request(&self, line: &str, headers: &[(&str, &str)], body: &str) -> String {
+        let length = body.len().to_string();
+        let all = [headers, &[("content-length", length.as_str())]].concat();
+        self.head_text(line, &all) + body
+    }
+
+    /// The head of a request: those headers that a good client has, unless they are given.
+    pub(super) fn head_text(&self, line: &str, headers: &[(&str, &str)]) -> String {
+        let usual = [
+            ("host", self.host.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        let is_given = |name: &str| headers.iter().any(|(given, _)| *given == name);
+        let usual = usual.iter().filter(|(name, _)| !is_given(name));
+        let lines: String =
+            usual.chain(headers).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        format!("{line} HTTP/1.1\r\n{lines}\r\n")
+    }
+
+    /// Bytes up to a mark, which goes.
+    fn until(&mut self, mark: &[u8]) -> Vec<u8> {
+        loop {
+            if let Some(at) = self.rest.windows(mark.len()).position(|part| part == mark) {
+                let rest = self.rest.split_off(at + mark.len());
+                let mut found = std::mem::replace(&mut self.rest, rest);
+                found.truncate(at);
+                return found;
+            }
+            self.read();
+        }
+    }
+
+    fn exactly(&mut self, count: usize) -> Vec<u8> {
+        while self.rest.len() < count {
+            self.read();
+        }
+        let rest = self.rest.split_off(count);
+        std::mem::replace(&mut self.rest, rest)
+    }
+
+    fn read(&mut self) {
+        let mut bytes = [0; 64 * 1024];
+        let count = self.stream.read(&mut bytes).expect("an answer");
+        assert!(count > 0, "it ends after {:?}", String::from_utf8_lossy(&self.rest));
+        self.rest.extend_from_slice(&bytes[..count]);
+    }
+
+    /// The head of an answer.
+    pub(super) fn head(&mut self) -> Answer {
+        let head = String::from_utf8(self.until(b"\r\n\r\n")).unwrap();
+        let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).expect("a status");
+        Answer { status, head, body: String::new() }
+    }
+
+    /// The next chunk of a body; nothing at its end.
+    fn chunk(&mut self) -> String {
+        let length = String::from_utf8(self.until(b"\r\n")).unwrap();
+        let bytes = self.exactly(usize::from_str_radix(&length, 16).unwrap());
+        assert_eq!(self.until(b"\r\n"), b"");
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// The next event of a stream; each is a chunk. Nothing at its end.
+    pub(super) fn event(&mut self) -> String {
+        self.chunk().trim_end_matches('\n').to_owned()
+    }
+
+    /// An answer with all of its body.
+    pub(super) fn answer(&mut self) -> Answer {
+        let mut answer = self.head();
+        if let Some(length) = answer.header("content-length") {
+            let length = length.parse().unwrap();
+            answer.body = String::from_utf8(self.exactly(length)).unwrap();
+        } else if answer.header("transfer-encoding").is_some() {
+            loop {
+                match self.chunk() {
+                    end if end.is_empty() => break,
+                    more => answer.body.push_str(&more),
+                }
+            }
+        }
+        answer
+    }
+}
