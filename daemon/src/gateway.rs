@@ -19,7 +19,7 @@ use afresh_core::control::Face;
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Hub, Settings};
-use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TALKERS_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TRAIL_SYNC_WAIT};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -89,7 +89,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let trace = gateway.trace.take().map(|path| Trace::open(&path, complain)).transpose();
     let trace = trace.map_err(KeepError::File)?;
     let front = Front::open(&gateway.wanted, &stderr)?;
-    let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
+    let (talkers, arrivals) = mpsc::unbounded_channel();
     let around = Surroundings {
         talkers: Some(talkers),
         logger: "afresh.gateway",

@@ -24,9 +24,7 @@ use afresh_core::config::HealthSettings;
 use afresh_core::control::Face;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::ServiceId;
-use afresh_core::limits::{
-    CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, QUEUE_WAIT, TALKERS_MAX, TRAIL_SYNC_WAIT,
-};
+use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, QUEUE_WAIT, TRAIL_SYNC_WAIT};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::service::Input as ServiceInput;
 use tokio::sync::{mpsc, oneshot};
@@ -112,7 +110,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     )
     .map_err(|error| KeepError::Watch(Box::new(error)))?;
     let Stdout { writer, abandoned, done } = stdout(&stderr)?;
-    let (talkers, arrivals) = mpsc::channel(TALKERS_MAX);
+    let (talkers, arrivals) = mpsc::unbounded_channel();
     let around = Surroundings {
         talkers: Some(talkers),
         logger: "afresh.mcp",

@@ -85,10 +85,6 @@ pub const GATHER_FOR: Duration = Duration::from_micros(50);
 /// How often in a row the pipes of a conversation are served before everything else is looked at.
 pub const TALK_TURNS_MAX: u32 = 32;
 
-/// New instances whose pipes wait for the conversation, which takes them before it does anything
-/// else: two may be started at once, a candidate and a spare. One more would hold up the loop.
-pub const TALKERS_MAX: usize = 16;
-
 /// How long a server may live on after it has closed its stdin; then it counts as crashed. It may have
 /// answers to write before it exits, with a code that matters; what is new waits for the next one.
 pub const CLOSED_STDIN_MAX: Duration = Duration::from_secs(5);

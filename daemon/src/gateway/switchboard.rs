@@ -73,7 +73,7 @@ impl Switchboard {
     pub(super) async fn drive(
         &mut self,
         mut signals: Signals,
-        mut arrivals: mpsc::Receiver<Talker>,
+        mut arrivals: mpsc::UnboundedReceiver<Talker>,
     ) {
         while !(self.leaving && self.supervise.is_at_rest()) {
             // Who comes is welcomed before it is given anything.

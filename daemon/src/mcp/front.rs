@@ -38,7 +38,7 @@ impl Front {
     pub(super) async fn drive(
         &mut self,
         mut signals: Signals,
-        mut arrivals: mpsc::Receiver<Talker>,
+        mut arrivals: mpsc::UnboundedReceiver<Talker>,
         control: &mut Control,
         mut abandoned: Moment,
     ) {

@@ -36,7 +36,7 @@ impl Supervise {
                 let stdout = stdout.pipe;
                 let talker = Talker { service, generation, stdin, stdout, gone: pumps.gone() };
                 // Whoever talks lives as long as the loop.
-                talkers.send(talker).await.ok();
+                talkers.send(talker).ok();
                 (pumps, None)
             }
             None => {
