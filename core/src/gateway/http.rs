@@ -49,6 +49,9 @@ pub struct Settings {
     pub requests_per_second: Option<u32>,
     /// A session that nobody has used for so long is ended.
     pub session_idle: Duration,
+    /// How often a quiet stream gets a sign of life, for proxies that close what is quiet; none is never, and
+    /// then nothing wakes for those who only listen.
+    pub keep_alive: Option<Duration>,
 }
 
 impl fmt::Debug for Settings {
@@ -64,6 +67,7 @@ impl fmt::Debug for Settings {
             .field("body_bytes_max", &self.body_bytes_max)
             .field("requests_per_second", &self.requests_per_second)
             .field("session_idle", &self.session_idle)
+            .field("keep_alive", &self.keep_alive)
             .finish()
     }
 }

@@ -4,6 +4,7 @@
 //! exchange. `told.rs` has the way from the hub to the connections.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::Settings;
 use super::bucket::Callers;
@@ -26,7 +27,10 @@ pub struct Front {
     accesses: Vec<Access>,
     clients_max: usize,
     requests_per_second: Option<u32>,
-    session_idle: std::time::Duration,
+    session_idle: Duration,
+    keep_alive: Option<Duration>,
+    /// When streams get a sign of life; none where there is no stream.
+    sign_at: Option<Time>,
     clients: BTreeMap<ClientId, Client>,
     last_client: u64,
     sessions: BTreeMap<SessionId, ClientId>,
@@ -50,6 +54,8 @@ impl Front {
             clients_max: settings.clients_max,
             requests_per_second: settings.requests_per_second,
             session_idle: settings.session_idle,
+            keep_alive: settings.keep_alive,
+            sign_at: None,
             clients: BTreeMap::new(),
             last_client: 0,
             sessions: BTreeMap::new(),
@@ -78,6 +84,11 @@ impl Front {
             Input::Wakeup => self.wakeup(now),
             Input::Close => self.close(),
         }
+        let has_begun = |effect: &Effect| matches!(effect, Effect::Begin { .. });
+        if self.sign_at.is_none() && self.keep_alive.is_some() && self.effects.iter().any(has_begun)
+        {
+            self.sign_at = self.keep_alive.map(|interval| now + interval);
+        }
         std::mem::take(&mut self.effects)
     }
 
@@ -86,7 +97,7 @@ impl Front {
         let idle = self.idle.first().map(|(at, _)| *at);
         // Numbers and moments go up together, but for some that overtook others.
         let quiet = self.quiet.values().next().copied();
-        idle.into_iter().chain(quiet).min()
+        idle.into_iter().chain(quiet).chain(self.sign_at).min()
     }
 
     /// How many clients there are.

@@ -232,3 +232,6 @@ fn accepts(accept: Option<&str>, kind: &str) -> bool {
             || range.strip_suffix("/*").is_some_and(|its| its.eq_ignore_ascii_case(family))
     })
 }
+
+#[cfg(test)]
+mod tests;

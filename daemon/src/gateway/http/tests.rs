@@ -394,3 +394,38 @@ fn an_answer_that_takes_long_begins_as_a_stream() {
     assert_eq!(idle.post(&gone, &call(1, "echo")).status, 404);
     assert_eq!(peer.post(&name, &call(2, "echo")).status, 200);
 }
+
+#[test]
+fn garbage_ends_with_its_connection() {
+    let stand = Stand::start(|settings| settings.clients_max = 10_000);
+    let mut peer = stand.peer();
+    let name = peer.open();
+    let session = [("mcp-session-id", name.as_str())];
+    let seeds = [
+        peer.request("POST /mcp", &session, &call(1, "notes")),
+        peer.request("GET /mcp", &session, ""),
+        peer.request("POST /mcp", &[], &call(0, "initialize")),
+        peer.head_text("POST /", &[("transfer-encoding", "chunked")]) + "5\r\n{\"id\"\r\n0\r\n\r\n",
+    ];
+    let mut seed = 3_u64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    for round in 0..1_000 {
+        let mut bytes = seeds[round % seeds.len()].clone().into_bytes();
+        for _ in 0..=random(5) {
+            let at = random(bytes.len());
+            match random(3) {
+                0 => bytes[at] = [b'\r', b'\n', b':', b' ', 0, 0xff, b'9', b'{'][random(8)],
+                1 => bytes.truncate(at.max(1)),
+                _ => bytes.insert(at, [b'\r', b'\n', b':', b' ', 0, 0xff, b'9', b'{'][random(8)]),
+            }
+        }
+        let mut odd = stand.peer();
+        odd.stream.write_all(&bytes).ok();
+        odd.stream.shutdown(std::net::Shutdown::Write).ok();
+        odd.stream.read_to_end(&mut Vec::new()).ok();
+    }
+    assert_eq!(peer.post(&name, &call(2, "echo")).status, 200);
+}

@@ -1,5 +1,7 @@
 //! From the hub to the connections: which message goes over which stream, and what ends.
 
+use std::sync::Arc;
+
 use super::Front;
 use crate::gateway::ClientId;
 use crate::gateway::access::Access;
@@ -227,6 +229,22 @@ impl Front {
                 self.begin(client, number, exchange);
             }
         }
+        if self.sign_at.is_some_and(|at| at <= now) {
+            self.give_sign(now);
+        }
+    }
+
+    /// Writes something to every stream that clients pass over.
+    fn give_sign(&mut self, now: Time) {
+        let event: Arc<[u8]> = Arc::from(&b": still here\n\n"[..]);
+        self.sign_at = None;
+        for (exchange, (client, number)) in &self.exchanges {
+            let stream = self.clients.get(client).and_then(|its| its.streams.get(number));
+            if stream.is_some_and(|stream| stream.has_begun) {
+                self.effects.push(Effect::Write { exchange: *exchange, event: event.clone() });
+                self.sign_at = self.keep_alive.map(|interval| now + interval);
+            }
+        }
     }
 
     /// Everybody is told that we end.
@@ -235,6 +253,7 @@ impl Front {
         for client in all {
             self.remove(client, &Refusal::closing());
         }
+        self.sign_at = None;
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) fn settings() -> Settings {
         body_bytes_max: 4 * 1024 * 1024,
         requests_per_second: None,
         session_idle: Duration::from_secs(600),
+        keep_alive: None,
     }
 }
 
