@@ -77,6 +77,7 @@ impl Front {
             body_bytes_max: usize::try_from(wanted.front.body_bytes_max).unwrap_or(usize::MAX),
             requests_per_second: wanted.front.requests_per_second,
             session_idle: wanted.front.session_idle,
+            keep_alive: None,
         };
         let bound =
             BoundFront::bind(&settings).map_err(|error| KeepError::Front(Box::new(error)))?;
