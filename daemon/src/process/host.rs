@@ -196,9 +196,7 @@ impl Processes {
         let order = Order::Launch(Box::new(launch));
         if let Some(guardian) = self.guardians.get_mut(&key) {
             guardian.current = Some((generation, command.clone()));
-            guardian.post.send(&order, theirs);
-            // The guardian often waits for just the core that we are on, from where it woke us.
-            std::thread::yield_now();
+            guardian.post.send_first(&order, theirs);
         }
         Ok(ours)
     }

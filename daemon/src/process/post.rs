@@ -88,6 +88,13 @@ impl Correspondent {
             self.undelivered.fetch_add(1, Ordering::Relaxed);
         }
     }
+
+    /// Sends without waiting, and lets whoever gets it go first: it often waits for just the core that we
+    /// are on, from where it woke us.
+    pub(super) fn send_first(&self, frame: &impl Frame, fds: Vec<OwnedFd>) {
+        self.send(frame, fds);
+        std::thread::yield_now();
+    }
 }
 
 /// Carries parcels out and words in, until either side has had enough.
