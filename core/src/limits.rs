@@ -3,6 +3,7 @@
 mod control;
 mod conversation;
 mod definitions;
+mod gateway;
 mod health;
 mod hooks;
 mod install;
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub use self::control::*;
 pub use self::conversation::*;
 pub use self::definitions::*;
+pub use self::gateway::*;
 pub use self::health::*;
 pub use self::hooks::*;
 pub use self::install::*;

@@ -4,6 +4,7 @@ pub mod control;
 mod definition;
 mod doctor;
 mod events;
+mod gateway;
 mod health;
 mod hooks;
 mod http;

@@ -1,10 +1,12 @@
 //! Many MCP servers behind one connection.
 //!
-//! `backend.rs` says what a server is to the gateway, `access.rs` who may use which. The hub stands between
+//! `backend.rs` says what a server is to the gateway, `access.rs` who may use which, `remote.rs` how one is
+//! spoken to over HTTP. The hub stands between
 //! the clients and the servers: it knows every client's session, and over which link each message goes.
 
 pub mod access;
 pub mod backend;
+pub mod remote;
 
 use crate::mcp::envelope::Id;
 

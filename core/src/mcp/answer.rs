@@ -130,7 +130,7 @@ pub(super) fn pong(id: &Id) -> Vec<u8> {
 }
 
 /// Tells the client that a request of a server that is gone needs no answer any more.
-pub(super) fn cancelled(request: &str) -> Vec<u8> {
+pub(crate) fn cancelled(request: &str) -> Vec<u8> {
     let params = json!({"requestId": request, "reason": "the server restarted"});
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         .to_string()
@@ -138,13 +138,13 @@ pub(super) fn cancelled(request: &str) -> Vec<u8> {
 }
 
 /// A request of our own to the server.
-pub(super) fn request(id: &str, method: &str, params: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn request(id: &str, method: &str, params: Option<&[u8]>) -> Vec<u8> {
     let head = format!(r#"{{"jsonrpc":"2.0","id":{},"method":{}"#, json!(id), json!(method));
     with_params(head, params)
 }
 
 /// A notification of our own to either side.
-pub(super) fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
+pub(crate) fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
     with_params(format!(r#"{{"jsonrpc":"2.0","method":{}"#, json!(method)), params)
 }
 

@@ -8,15 +8,15 @@
 //! and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a server that
 //! owes an answer is still alive.
 
-mod answer;
+pub(crate) mod answer;
 mod conversation;
 pub mod envelope;
 pub mod frame;
 mod hint;
-mod inflight;
+pub(crate) mod inflight;
 pub mod json;
 mod lists;
-mod memory;
+pub(crate) mod memory;
 mod tools;
 pub mod wedge;
 

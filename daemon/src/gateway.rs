@@ -1,0 +1,3 @@
+//! Many MCP servers behind one connection: what `afresh gateway` does.
+
+mod remote;
