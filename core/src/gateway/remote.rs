@@ -8,6 +8,7 @@
 
 mod headers;
 mod hub;
+mod marked;
 mod message;
 mod place;
 mod replies;
@@ -25,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use self::headers::Header;
+use self::marked::Marked;
 use self::state::{
     Asked, At, Exchange, Owed, Own, Purpose, Session, Standalone, State, Step, Transport, Waiting,
 };
@@ -170,6 +172,7 @@ pub struct Remote {
     url: String,
     transport: Transport,
     memory: Memory,
+    marked: Marked,
     session: Session,
     state: State,
     /// What the hub waits for.
@@ -214,6 +217,7 @@ impl Remote {
             url: http.url.clone(),
             transport,
             memory: Memory::default(),
+            marked: Marked::default(),
             session: Session::default(),
             state: if is_old { State::Closed } else { State::Up },
             owed: BTreeMap::new(),

@@ -74,3 +74,6 @@ pub const HTTP_OPEN_WAIT: Duration = Duration::from_secs(10);
 
 /// What is read of an answer that is none, but may say why.
 pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// Arguments of one tool that are sent as headers; more are not, and the server may say so.
+pub const PARAM_HEADERS_MAX: usize = 32;

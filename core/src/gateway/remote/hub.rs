@@ -56,10 +56,13 @@ impl Remote {
         }
         self.memory.request(&id, &method, params, &line);
         let is_modern = params.version.is_some();
-        let headers = match is_modern {
+        let mut headers = match is_modern {
             true => headers::of_modern(&method, params, &line),
             false => Vec::new(),
         };
+        if is_modern && method == "tools/call" {
+            headers.extend(self.marked.headers(&line));
+        }
         let owed = Owed {
             flight: Flight::new(method, line, class, Place::Ours, now),
             at: At::Waiting { until: Some(self.waits_until(now)) },

@@ -106,6 +106,9 @@ impl Remote {
         if owed.flight.method == "initialize" && !is_error {
             self.version_agreed(now, &line);
         }
+        if owed.flight.method == "tools/list" && owed.is_modern {
+            self.marked.learn(&line);
+        }
         self.tell_answer(id, &owed, line, is_error);
     }
 }
