@@ -8,6 +8,7 @@ mod gateway;
 mod health;
 mod hooks;
 mod install;
+mod remote;
 mod service_log;
 mod up;
 
@@ -21,6 +22,7 @@ pub use self::gateway::*;
 pub use self::health::*;
 pub use self::hooks::*;
 pub use self::install::*;
+pub use self::remote::*;
 pub use self::service_log::*;
 pub use self::up::*;
 

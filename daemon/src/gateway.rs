@@ -7,6 +7,7 @@
 mod front;
 mod http;
 mod links;
+mod remote;
 mod switchboard;
 
 use std::ffi::OsString;

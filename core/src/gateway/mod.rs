@@ -2,7 +2,8 @@
 //!
 //! `backend.rs` says what a server is to the gateway, `access.rs` who may use which, `catalog.rs` what things
 //! are called, `http/` how clients
-//! come over HTTP. The hub stands between the clients and the servers: it knows every client's session, and over
+//! come over HTTP,
+//! `remote/` how servers are reached over HTTP. The hub stands between the clients and the servers: it knows every client's session, and over
 //! which link each message goes.
 
 pub mod access;
@@ -11,6 +12,7 @@ pub mod catalog;
 pub mod http;
 mod hub;
 pub mod import;
+pub mod remote;
 pub mod settings;
 pub(crate) mod variables;
 

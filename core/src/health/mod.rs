@@ -11,7 +11,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-mod login;
+pub(crate) mod login;
 
 use std::time::Duration;
 

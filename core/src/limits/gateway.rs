@@ -49,3 +49,6 @@ pub const CLIENT_SUBSCRIPTIONS_MAX: usize = 1_000;
 
 /// Streams of notifications that one client may have open; one more is answered with an error.
 pub const CLIENT_LISTENS_MAX: usize = 32;
+
+/// Lines of servers over HTTP that wait for the loop; then their links wait, and the servers with them.
+pub const REMOTE_WORDS_MAX: usize = 64;

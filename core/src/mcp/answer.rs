@@ -130,7 +130,7 @@ pub(crate) fn pong(id: &Id) -> Vec<u8> {
 }
 
 /// Tells the client that a request of a server that is gone needs no answer any more.
-pub(super) fn cancelled(request: &str) -> Vec<u8> {
+pub(crate) fn cancelled(request: &str) -> Vec<u8> {
     let params = json!({"requestId": request, "reason": "the server restarted"});
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         .to_string()

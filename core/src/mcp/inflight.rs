@@ -11,27 +11,27 @@ use crate::time::Time;
 
 /// All of them, by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Flights {
+pub(crate) struct Flights {
     all: BTreeMap<Id, Flight>,
     bytes: usize,
 }
 
 impl Flights {
-    pub(super) fn insert(&mut self, id: Id, flight: Flight) {
+    pub(crate) fn insert(&mut self, id: Id, flight: Flight) {
         self.bytes += flight.line.len();
         if let Some(old) = self.all.insert(id, flight) {
             self.bytes -= old.line.len();
         }
     }
 
-    pub(super) fn remove(&mut self, id: &Id) -> Option<Flight> {
+    pub(crate) fn remove(&mut self, id: &Id) -> Option<Flight> {
         let flight = self.all.remove(id)?;
         self.bytes -= flight.line.len();
         Some(flight)
     }
 
     /// Takes one out, if it is what is meant; looks it up once.
-    pub(super) fn remove_if(
+    pub(crate) fn remove_if(
         &mut self,
         id: &Id,
         is_meant: impl FnOnce(&Flight) -> bool,
@@ -43,12 +43,12 @@ impl Flights {
     }
 
     /// To change where one is; its line stays as it is.
-    pub(super) fn get_mut(&mut self, id: &Id) -> Option<&mut Flight> {
+    pub(crate) fn get_mut(&mut self, id: &Id) -> Option<&mut Flight> {
         self.all.get_mut(id)
     }
 
     /// Whether there are more than may be. One alone may have any length.
-    pub(super) fn are_too_many(&self) -> bool {
+    pub(crate) fn are_too_many(&self) -> bool {
         let too_long = self.bytes > FLIGHTS_BYTES_MAX && self.all.len() > 1;
         self.all.len() > FLIGHTS_MAX || too_long
     }
@@ -64,27 +64,27 @@ impl Deref for Flights {
 
 /// A request of the client's that wants an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     /// As it came.
-    pub(super) line: Vec<u8>,
-    pub(super) class: Class,
-    pub(super) method: String,
-    pub(super) place: Place,
+    pub(crate) line: Vec<u8>,
+    pub(crate) class: Class,
+    pub(crate) method: String,
+    pub(crate) place: Place,
     /// It was given to an instance that is gone, and to another one after that.
-    pub(super) was_sent_again: bool,
+    pub(crate) was_sent_again: bool,
     /// The client wants no answer any more.
-    pub(super) cancelled: bool,
+    pub(crate) cancelled: bool,
     /// The raw token by which its progress is told.
-    pub(super) progress_token: Option<Vec<u8>>,
+    pub(crate) progress_token: Option<Vec<u8>>,
     /// When it was given to an instance.
-    pub(super) given_at: Time,
+    pub(crate) given_at: Time,
     /// The order in which requests came.
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// With us, until then at the most.
     Waiting { until: Time },
     /// With this instance, as the line of this number.
@@ -95,7 +95,7 @@ pub(super) enum Place {
 
 /// What may be done with a request whose instance is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// Opens the session: sent again until it is answered.
     Handshake,
     /// Asks whether the server is of the modern era: never sent again.
@@ -110,7 +110,7 @@ pub(super) enum Class {
 
 impl Flight {
     /// One that has just come.
-    pub(super) fn new(
+    pub(crate) fn new(
         method: String,
         line: Vec<u8>,
         class: Class,
@@ -130,25 +130,25 @@ impl Flight {
         }
     }
 
-    pub(super) fn is_with(&self, here: Generation) -> bool {
+    pub(crate) fn is_with(&self, here: Generation) -> bool {
         matches!(self.place, Place::With { generation, .. } if generation == here)
     }
 
     /// When it has waited long enough, if it waits with us.
-    pub(super) fn waits_until(&self) -> Option<Time> {
+    pub(crate) fn waits_until(&self) -> Option<Time> {
         match self.place {
             Place::Waiting { until } => Some(until),
             Place::With { .. } | Place::Ours => None,
         }
     }
 
-    pub(super) fn is_listen(&self) -> bool {
+    pub(crate) fn is_listen(&self) -> bool {
         self.method == "subscriptions/listen"
     }
 }
 
 impl Class {
-    pub(super) fn of(method: &str, has_task: bool) -> Self {
+    pub(crate) fn of(method: &str, has_task: bool) -> Self {
         match method {
             "initialize" => Self::Handshake,
             "server/discover" => Self::Probe,

@@ -21,8 +21,8 @@ pub enum Era {
 
 /// The state of the session, as far as it can be made again.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    pub(super) era: Era,
+pub(crate) struct Memory {
+    pub(crate) era: Era,
     /// The client's own `initialize`: its parameters, with the version that was agreed on.
     session: Option<Vec<u8>>,
     initialized: bool,
@@ -31,16 +31,16 @@ pub(super) struct Memory {
     /// The parameters of each `resources/subscribe` that holds, by its raw URI.
     subscribed: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Listen requests that are open, as they came.
-    pub(super) listening: BTreeMap<Id, Vec<u8>>,
+    pub(crate) listening: BTreeMap<Id, Vec<u8>>,
     /// Those whose acknowledgement the client has.
-    pub(super) acknowledged: BTreeSet<Id>,
+    pub(crate) acknowledged: BTreeSet<Id>,
     /// The `_meta` of the client's last request of the modern era.
     meta: Option<Vec<u8>>,
 }
 
 impl Memory {
     /// A request of the client's passes by.
-    pub(super) fn request(&mut self, id: &Id, method: &str, params: &Params, line: &[u8]) {
+    pub(crate) fn request(&mut self, id: &Id, method: &str, params: &Params, line: &[u8]) {
         let is_modern = params.version.is_some();
         match method {
             "initialize" => self.era = Era::Legacy,
@@ -57,12 +57,12 @@ impl Memory {
     }
 
     /// A notification of the client's passes by.
-    pub(super) fn notification(&mut self, method: &str) {
+    pub(crate) fn notification(&mut self, method: &str) {
         self.initialized |= method == "notifications/initialized";
     }
 
     /// An answer passes by: what was asked for holds now.
-    pub(super) fn answered(&mut self, id: &Id, flight: &Flight, answer: &[u8], is_error: bool) {
+    pub(crate) fn answered(&mut self, id: &Id, flight: &Flight, answer: &[u8], is_error: bool) {
         if flight.is_listen() {
             self.stop_listening(id);
         }
@@ -84,7 +84,7 @@ impl Memory {
 
     /// The request that opens the session anew, with its method; `None` where there is nothing to
     /// open.
-    pub(super) fn opening(&self) -> Option<(&'static str, Vec<u8>)> {
+    pub(crate) fn opening(&self) -> Option<(&'static str, Vec<u8>)> {
         match self.era {
             Era::Unknown => None,
             Era::Legacy => self.session.clone().map(|params| ("initialize", params)),
@@ -98,12 +98,12 @@ impl Memory {
     }
 
     /// The notification that follows the opening in the legacy era, if the client has sent it.
-    pub(super) fn initialized(&self) -> Option<Vec<u8>> {
+    pub(crate) fn initialized(&self) -> Option<Vec<u8>> {
         self.initialized.then(|| notification("notifications/initialized", None))
     }
 
     /// The requests that follow it: method and parameters.
-    pub(super) fn restoring(&self) -> Vec<(&'static str, Vec<u8>)> {
+    pub(crate) fn restoring(&self) -> Vec<(&'static str, Vec<u8>)> {
         let level = self.level.clone().map(|params| ("logging/setLevel", params));
         let subscribed =
             self.subscribed.values().map(|params| ("resources/subscribe", params.clone()));
@@ -111,7 +111,7 @@ impl Memory {
     }
 
     /// The parameters of a request of our own, with more of them after the `_meta` that it must have.
-    pub(super) fn params(&self, more: &[u8]) -> Vec<u8> {
+    pub(crate) fn params(&self, more: &[u8]) -> Vec<u8> {
         match (&self.meta, self.era) {
             (Some(meta), Era::Modern) => {
                 let comma: &[u8] = if more.is_empty() { b"" } else { b"," };
@@ -122,14 +122,14 @@ impl Memory {
     }
 
     /// Nobody listens by this id any more.
-    pub(super) fn stop_listening(&mut self, id: &Id) {
+    pub(crate) fn stop_listening(&mut self, id: &Id) {
         self.listening.remove(id);
         self.acknowledged.remove(id);
     }
 
     /// The parameters of an update for each resource that the client has subscribed to: what
     /// changed while nobody served is lost, and must be looked at again.
-    pub(super) fn updates(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn updates(&self) -> Vec<Vec<u8>> {
         let legacy =
             self.subscribed.keys().map(|uri| [br#"{"uri":"#, uri.as_slice(), b"}"].concat());
         let modern = self.listening.iter().flat_map(|(id, line)| {
@@ -149,7 +149,7 @@ impl Memory {
     }
 
     /// The parameters of each notification that tells the client of a list that changed.
-    pub(super) fn list_listeners(&self, filter: &str) -> Vec<Option<Vec<u8>>> {
+    pub(crate) fn list_listeners(&self, filter: &str) -> Vec<Option<Vec<u8>>> {
         match self.era {
             Era::Legacy if self.session.is_some() => vec![None],
             Era::Legacy | Era::Unknown => Vec::new(),

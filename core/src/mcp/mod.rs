@@ -13,10 +13,10 @@ mod conversation;
 pub mod envelope;
 pub mod frame;
 mod hint;
-mod inflight;
+pub(crate) mod inflight;
 pub mod json;
 mod lists;
-mod memory;
+pub(crate) mod memory;
 mod tools;
 pub mod wedge;
 

@@ -1,4 +1,4 @@
-//! Links to servers: as processes under the restart machines.
+//! Links to servers: programs under the restart machines, and tasks that speak HTTP.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,14 +10,16 @@ use afresh_core::definition::StopSignal;
 use afresh_core::gateway::LinkId;
 use afresh_core::gateway::backend::{Backend, Stdio, Target};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::QUEUE_WAIT;
+use afresh_core::limits::{QUEUE_WAIT, REMOTE_WORDS_MAX};
 use afresh_core::mcp::envelope::{Message, look};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::policy::Policy;
 use afresh_core::service::Input as ServiceInput;
 use serde_json::json;
+use tokio::sync::mpsc;
 
 use super::Gateway;
+use super::remote::{Remote, RemoteWord};
 use crate::control::About;
 use crate::definition::{Definition, Variables};
 use crate::mcp::{Guard, Lane, Server, Servers};
@@ -27,10 +29,19 @@ use crate::store::trace::Trace;
 use crate::supervise::{Supervise, seed};
 use crate::wires::Wires;
 
+/// Where a link leads.
+enum Way {
+    Program(ServiceId),
+    Remote(Remote),
+}
+
 /// All links that are open.
 pub(super) struct Links {
     pub(super) servers: Servers,
-    ways: BTreeMap<LinkId, ServiceId>,
+    /// What is said by servers that are reached over HTTP.
+    pub(super) words: mpsc::Receiver<RemoteWord>,
+    words_sender: mpsc::Sender<RemoteWord>,
+    ways: BTreeMap<LinkId, Way>,
     links: BTreeMap<ServiceId, LinkId>,
     /// Services whose links are closed, until they are down.
     leaving: Vec<ServiceId>,
@@ -49,8 +60,11 @@ impl Links {
         about: About,
         trace: Option<Trace>,
     ) -> io::Result<Self> {
+        let (words_sender, words) = mpsc::channel(REMOTE_WORDS_MAX);
         Ok(Self {
             servers: Servers::start()?,
+            words,
+            words_sender,
             ways: BTreeMap::new(),
             links: BTreeMap::new(),
             leaving: Vec::new(),
@@ -61,6 +75,11 @@ impl Links {
             trace,
             count: 0,
         })
+    }
+
+    /// Whether a link is open.
+    pub(super) fn has(&self, link: LinkId) -> bool {
+        self.ways.contains_key(&link)
     }
 
     /// The link that a service belongs to.
@@ -81,7 +100,13 @@ impl Links {
                 let name = format!("{}{suffix}", backend.name);
                 self.start_program(supervise, link, name, stdio).await
             }
-            Target::Http(_) => Err("servers over HTTP cannot be reached yet".to_owned()),
+            Target::Http(http) => {
+                let (log, name) = (supervise.stderr(), backend.name.clone());
+                let say = move |text: &str| log.log(&format!("{name}: {text}"));
+                let remote = Remote::start(link, http, self.words_sender.clone(), say);
+                self.ways.insert(link, Way::Remote(remote));
+                Ok(())
+            }
         }
     }
 
@@ -143,7 +168,7 @@ impl Links {
         let trace = self.trace.as_ref().map(|trace| trace.of(&name));
         let lane = Lane::new(conversation, Wires::without_client(), trace);
         self.servers.insert(Server::new(lane, service, guard, self.about.clone()));
-        self.ways.insert(link, service);
+        self.ways.insert(link, Way::Program(service));
         self.links.insert(service, link);
         supervise.input_to(service, ServiceInput::Start).await;
         Ok(())
@@ -151,7 +176,13 @@ impl Links {
 
     /// Says a line over a link. Returns what is to be answered at once, where it cannot be said.
     pub(super) fn tell(&mut self, link: LinkId, line: Vec<u8>) -> Option<Vec<u8>> {
-        let service = *self.ways.get(&link)?;
+        let service = match self.ways.get_mut(&link)? {
+            Way::Program(service) => *service,
+            Way::Remote(remote) => {
+                remote.tell(line);
+                return None;
+            }
+        };
         if self.servers.has_room(service) {
             self.servers.say(service, line);
             return None;
@@ -176,7 +207,8 @@ impl Links {
 
     /// The server has not taken the session.
     pub(super) async fn refused(&mut self, supervise: &mut Supervise, link: LinkId, why: String) {
-        let Some(service) = self.ways.get(&link).copied() else { return };
+        let Some(Way::Program(service)) = self.ways.get(&link) else { return };
+        let service = *service;
         let generation = supervise.core().service(service).map(|service| service.generation());
         if let (Some(generation), Some(mut seat)) =
             (generation, self.servers.seat(service, supervise))
@@ -187,7 +219,8 @@ impl Links {
 
     /// Ends the conversation; the server is down within a second.
     pub(super) async fn close(&mut self, supervise: &mut Supervise, link: LinkId) {
-        let Some(service) = self.ways.remove(&link) else { return };
+        // A remote one ends when it is dropped.
+        let Some(Way::Program(service)) = self.ways.remove(&link) else { return };
         self.links.remove(&service);
         self.leaving.push(service);
         if let Some(mut seat) = self.servers.seat(service, supervise) {
@@ -197,6 +230,7 @@ impl Links {
 
     /// Ends all of them; those that are leaving already are hurried.
     pub(super) async fn leave(&mut self, supervise: &mut Supervise) {
+        self.ways.retain(|_, way| matches!(way, Way::Program(_)));
         let all: Vec<ServiceId> = self.links.keys().chain(&self.leaving).copied().collect();
         for service in all {
             if let Some(mut seat) = self.servers.seat(service, supervise) {

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::ReloadServers;
 use super::front::{Front, Word};
 use super::links::Links;
+use super::remote::RemoteWord;
 use crate::control::{Ask, Control, Reloading};
 use crate::definition::Talker;
 use crate::os::{Asked, Signals};
@@ -97,6 +98,12 @@ impl Switchboard {
                 (service, came) = self.links.servers.next(), if has_room => {
                     self.links.servers.deal_with(&mut self.supervise, service, came).await;
                     self.take(service).await;
+                }
+                Some(word) = self.links.words.recv() => {
+                    if self.links.has(word.link) {
+                        let RemoteWord { link, line, about } = word;
+                        self.input(Input::Link { link, line, about }).await;
+                    }
                 }
                 () = until(wakeup) => self.input(Input::Wakeup).await,
             }

@@ -1,8 +1,10 @@
-//! One HTTP request to somebody else: a webhook, or a service that is asked how it is.
+//! HTTP requests to somebody else: a webhook, a service that is asked how it is, an MCP server.
 //!
-//! HTTP/1.1, one connection for each request, no redirects, and a bound on everything. URLs can be
+//! HTTP/1.1, one connection for each request or, with `pool.rs`, some that are kept; no redirects, no
+//! proxies, and a bound on everything. URLs can be
 //! secrets (those of webhooks are), so no error has more of one than host and port.
 
+mod pool;
 mod tls;
 mod wire;
 
@@ -17,6 +19,7 @@ use hyper::{Method, Uri};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
+pub(crate) use self::pool::{NotSent, Pool, Streamed};
 use self::tls::Tls;
 pub(crate) use self::tls::TlsError;
 use self::wire::{Stream, Wire, read_body};
@@ -122,20 +125,10 @@ impl Client {
         target: &Target,
         body_bytes_max: usize,
     ) -> Result<Answer, HttpError> {
-        let place = || target.place.clone();
-        let request = target.request(request)?;
-        let stream = connect(target).await?;
-        let stream: Box<dyn Stream> = match target.is_secure {
-            false => Box::new(stream),
-            true => {
-                let secured = self.tls.secure(&target.host, stream).await;
-                Box::new(secured.map_err(|source| HttpError::Tls { place: place(), source })?)
-            }
-        };
-        let broken = |source| HttpError::Broken { place: place(), source };
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HTTP_HEADER_BYTES_MAX);
-        let (mut sender, connection) = builder.handshake(Wire(stream)).await.map_err(broken)?;
+        let mut request = target.request(request)?;
+        request.headers_mut().insert("connection", HeaderValue::from_static("close"));
+        let (mut sender, connection) = self.open(target).await?;
+        let broken = |source| HttpError::Broken { place: target.place.clone(), source };
         let exchange = async {
             let (head, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
             let body = read_body(body, body_bytes_max).await.map_err(broken)?;
@@ -149,7 +142,27 @@ impl Client {
         }
         exchange.await
     }
+
+    /// A connection, which somebody has to drive.
+    async fn open(&self, target: &Target) -> Result<Opened, HttpError> {
+        let place = || target.place.clone();
+        let stream = connect(target).await?;
+        let stream: Box<dyn Stream> = match target.is_secure {
+            false => Box::new(stream),
+            true => {
+                let secured = self.tls.secure(&target.host, stream).await;
+                Box::new(secured.map_err(|source| HttpError::Tls { place: place(), source })?)
+            }
+        };
+        let mut builder = http1::Builder::new();
+        builder.max_buf_size(HTTP_HEADER_BYTES_MAX);
+        let opened = builder.handshake(Wire(stream)).await;
+        opened.map_err(|source| HttpError::Broken { place: place(), source })
+    }
 }
+
+/// Both ends of a connection: to ask by, and to drive.
+type Opened = (http1::SendRequest<String>, http1::Connection<Wire, String>);
 
 impl Answer {
     /// A header as text; none where it is missing or not ASCII.
@@ -212,7 +225,6 @@ impl Target {
             }
             headers.insert(known, HeaderValue::from_str(value).map_err(|_| bad(name))?);
         }
-        headers.insert("connection", HeaderValue::from_static("close"));
         Ok(built)
     }
 }
@@ -225,7 +237,11 @@ async fn connect(target: &Target) -> Result<TcpStream, HttpError> {
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
         match timeout(HTTP_CONNECT_WAIT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Ok(stream)) => {
+                // Small requests follow each other: none is to wait for the last one's receipt.
+                stream.set_nodelay(true).ok();
+                return Ok(stream);
+            }
             Ok(Err(error)) => failure = error,
             Err(_) => failure = io::ErrorKind::TimedOut.into(),
         }

@@ -1,0 +1,105 @@
+//! Arguments of tools that servers of the modern era want to see in headers too.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::headers::{Header, encoded};
+use crate::limits::PARAM_HEADERS_MAX;
+use crate::mcp::json::get;
+
+/// Which arguments of which tools are marked with `x-mcp-header`.
+#[derive(Debug, Default)]
+pub(super) struct Marked(BTreeMap<String, Vec<Mark>>);
+
+#[derive(Debug)]
+struct Mark {
+    /// The keys that lead to the argument.
+    path: Vec<String>,
+    header: String,
+}
+
+impl Marked {
+    /// A page of the list of tools passes by.
+    pub(super) fn learn(&mut self, answer: &[u8]) {
+        if self.0.is_empty() && memchr::memmem::find(answer, b"\"x-mcp-header\"").is_none() {
+            return;
+        }
+        let tools = get(answer, &["result", "tools"]).unwrap_or(b"[]");
+        let tools: Vec<Value> = serde_json::from_slice(tools).unwrap_or_default();
+        for tool in tools {
+            let Some(name) = tool["name"].as_str() else { continue };
+            let mut marks = Vec::new();
+            find(&tool["inputSchema"], &mut Vec::new(), &mut marks);
+            match marks.is_empty() {
+                true => self.0.remove(name),
+                false => self.0.insert(name.to_owned(), marks),
+            };
+        }
+    }
+
+    /// The headers of a call.
+    pub(super) fn headers(&self, line: &[u8]) -> Vec<Header> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let params: Value = get(line, &["params"])
+            .and_then(|raw| serde_json::from_slice(raw).ok())
+            .unwrap_or_default();
+        let marks = params["name"].as_str().and_then(|name| self.0.get(name));
+        let header = |mark: &Mark| {
+            let value = mark.path.iter().try_fold(&params["arguments"], |at, key| at.get(key))?;
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Bool(_) => value.to_string(),
+                Value::Number(number) if number.is_i64() => value.to_string(),
+                _ => return None,
+            };
+            Some((format!("mcp-param-{}", mark.header).into(), encoded(&text)))
+        };
+        marks.into_iter().flatten().filter_map(header).collect()
+    }
+}
+
+/// Finds the marks that can be reached by keys alone; those elsewhere mean nothing.
+fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<Mark>) {
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        path.push(key.clone());
+        if let Some(header) = property["x-mcp-header"].as_str()
+            && marks.len() < PARAM_HEADERS_MAX
+            && !header.is_empty()
+            && header
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+        {
+            marks.push(Mark { path: path.clone(), header: header.to_owned() });
+        }
+        find(property, path, marks);
+        path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_arguments_become_headers() {
+        let mut marked = Marked::default();
+        let call =
+            br#"{"params":{"name":"t","arguments":{"r":"w 1","o":{"n":7},"b":null,"x":1.5}}}"#;
+        assert_eq!(marked.headers(call), []);
+        let list = br#"{"result":{"tools":[{"name":"u"},{"name":"t","inputSchema":{"properties":{
+            "r":{"x-mcp-header":"Region"},"o":{"properties":{"n":{"x-mcp-header":"N"}}},
+            "b":{"x-mcp-header":"B"},"x":{"x-mcp-header":"X"},"g":{"x-mcp-header":"G"},
+            "bad":{"x-mcp-header":"a: b"}}}}]}}"#;
+        marked.learn(list);
+        let headers = marked.headers(call);
+        let header = |name: &str, value: &str| (name.to_owned().into(), value.to_owned());
+        assert_eq!(headers, [header("mcp-param-Region", "w 1"), header("mcp-param-N", "7")]);
+        assert_eq!(marked.headers(&call.map(|byte| if byte == b't' { b'u' } else { byte })), []);
+        // Another list forgets them.
+        marked.learn(br#"{"result":{"tools":[{"name":"t"}]}}"#);
+        assert_eq!(marked.headers(call), []);
+    }
+}

@@ -1,0 +1,236 @@
+//! A link to a server over HTTP: a task that performs what the machine in core asks for.
+//!
+//! Each exchange is a task too, in the set of the link's: it ends with the link. Where the hub does not
+//! read, the link waits, and its exchanges wait for it, and the server for them.
+
+mod exchange;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use afresh_core::gateway::LinkId;
+use afresh_core::gateway::backend;
+use afresh_core::gateway::remote::{self as core, Effect, ExchangeId, Failure, Input};
+use afresh_core::limits::{
+    FLIGHTS_MAX, LINK_FAREWELL_WAIT, LINK_NEWS_MAX, LINK_QUEUE_BYTES_MAX, LINK_QUEUE_LEN_MAX,
+};
+use afresh_core::mcp::envelope::{Id, Message, look};
+use afresh_core::time::Time;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::http::{Client, Pool};
+use crate::store::chain;
+
+/// What a server says, or what is said in its place.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RemoteWord {
+    pub(crate) link: LinkId,
+    /// Without its end.
+    pub(crate) line: Vec<u8>,
+    /// The request that it belongs to, itself included where it is the answer.
+    pub(crate) about: Option<Id>,
+}
+
+/// A link that runs. It ends when this is dropped; the session is ended then, if that is quick.
+pub(crate) struct Remote {
+    lines: mpsc::Sender<Vec<u8>>,
+    /// Requests that found no place among the lines.
+    refused: mpsc::Sender<(Id, String)>,
+    /// Of the lines.
+    bytes: Arc<AtomicUsize>,
+    _alive: oneshot::Sender<()>,
+    tasks: JoinSet<()>,
+}
+
+impl Remote {
+    pub(crate) fn start(
+        link: LinkId,
+        http: &backend::Http,
+        words: mpsc::Sender<RemoteWord>,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
+        let (lines, lines_told) = mpsc::channel(LINK_QUEUE_LEN_MAX);
+        let (refused, refused_told) = mpsc::channel(FLIGHTS_MAX);
+        let (news, news_told) = mpsc::channel(LINK_NEWS_MAX);
+        let (alive, gone) = oneshot::channel();
+        let bytes = Arc::new(AtomicUsize::new(0));
+        // Links to one server must not all wait equally long.
+        let seed = u64::from(crate::monotonic().subsec_nanos()) ^ link.0.rotate_left(32);
+        let pool = Pool::new(client(), &http.url).map(Arc::new).map_err(|error| chain(&error));
+        let driver = Driver {
+            link,
+            machine: core::Remote::new(http, seed),
+            pool,
+            headers: Arc::new(http.headers.clone()),
+            words,
+            news,
+            exchanges: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            start: Instant::now(),
+            log: Box::new(log),
+        };
+        let heard = Heard { lines: lines_told, refused: refused_told, news: news_told, gone };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(driver.drive(heard, Arc::clone(&bytes)));
+        Self { lines, refused, bytes, _alive: alive, tasks }
+    }
+
+    /// Hands over a line of the hub's; never waits. A request that finds no place is answered with an
+    /// error, and anything else is dropped.
+    pub(crate) fn tell(&mut self, line: Vec<u8>) {
+        let length = line.len();
+        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
+        let line = match before > 0 && before + length > LINK_QUEUE_BYTES_MAX {
+            true => Some(line),
+            false => self.lines.try_send(line).err().map(mpsc::error::TrySendError::into_inner),
+        };
+        let Some(line) = line else { return };
+        self.bytes.fetch_sub(length, Ordering::Relaxed);
+        if let Some(Message::Request { id, method, .. }) = look(&line) {
+            // The hub has no more requests under way than fit here.
+            self.refused.try_send((id, method)).ok();
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // The task ends by itself, soon: it sees that we are gone.
+        self.tasks.detach_all();
+    }
+}
+
+/// One for all links: the certificates of a system take memory.
+fn client() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(|| Client::new(None))
+}
+
+/// What the link's task waits for.
+struct Heard {
+    lines: mpsc::Receiver<Vec<u8>>,
+    refused: mpsc::Receiver<(Id, String)>,
+    news: mpsc::Receiver<Input>,
+    gone: oneshot::Receiver<()>,
+}
+
+struct Driver {
+    link: LinkId,
+    machine: core::Remote,
+    /// Or why there cannot be one.
+    pool: Result<Arc<Pool>, String>,
+    headers: Arc<Vec<(String, String)>>,
+    words: mpsc::Sender<RemoteWord>,
+    news: mpsc::Sender<Input>,
+    exchanges: BTreeMap<ExchangeId, Running>,
+    tasks: JoinSet<()>,
+    start: Instant,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+struct Running {
+    task: AbortHandle,
+    finish: oneshot::Sender<()>,
+}
+
+impl Driver {
+    async fn drive(mut self, mut heard: Heard, bytes: Arc<AtomicUsize>) {
+        loop {
+            let wakeup = self.machine.next_wakeup().map(|at| self.start + at.since_start());
+            let input = tokio::select! {
+                _ = &mut heard.gone => break,
+                Some(input) = heard.news.recv() => input,
+                Some(line) = heard.lines.recv() => {
+                    bytes.fetch_sub(line.len(), Ordering::Relaxed);
+                    Input::Line(line)
+                }
+                Some((id, method)) = heard.refused.recv() => Input::Refused { id, method },
+                () = until(wakeup) => Input::Wakeup,
+                Some(_) = self.tasks.join_next() => continue,
+            };
+            self.note_end(&input);
+            let now = Time::after_start(self.start.elapsed());
+            for effect in self.machine.handle(now, input) {
+                let said = tokio::select! {
+                    biased;
+                    is_heard = self.perform(effect) => is_heard,
+                    _ = &mut heard.gone => false,
+                };
+                if !said {
+                    return self.leave().await;
+                }
+            }
+        }
+        self.leave().await;
+    }
+
+    /// An exchange that has said its last word is none of ours any more.
+    fn note_end(&mut self, input: &Input) {
+        if let Input::Ended { exchange }
+        | Input::Replied { exchange, .. }
+        | Input::Failed { exchange, .. } = input
+        {
+            self.exchanges.remove(exchange);
+        }
+    }
+
+    /// Returns whether somebody still listens.
+    async fn perform(&mut self, effect: Effect) -> bool {
+        match effect {
+            Effect::Ask { exchange, ask } => self.ask(exchange, ask),
+            Effect::Finish(exchange) => {
+                if let Some(running) = self.exchanges.remove(&exchange) {
+                    running.finish.send(()).ok();
+                }
+            }
+            Effect::Drop(exchange) => {
+                if let Some(running) = self.exchanges.remove(&exchange) {
+                    running.task.abort();
+                }
+            }
+            Effect::Tell { line, about } => {
+                let word = RemoteWord { link: self.link, line, about };
+                return self.words.send(word).await.is_ok();
+            }
+            Effect::Log(line) => (self.log)(&line),
+        }
+        true
+    }
+
+    fn ask(&mut self, exchange: ExchangeId, ask: core::Ask) {
+        let (finish, finished) = oneshot::channel();
+        let (news, headers) = (self.news.clone(), Arc::clone(&self.headers));
+        let task = match self.pool.clone() {
+            Ok(pool) => {
+                self.tasks.spawn(exchange::run(pool, headers, exchange, ask, news, finished))
+            }
+            Err(why) => self.tasks.spawn(async move {
+                let failure = Failure { was_sent: false, why };
+                news.send(Input::Failed { exchange, failure }).await.ok();
+            }),
+        };
+        self.exchanges.insert(exchange, Running { task, finish });
+    }
+
+    /// Everything ends; the server hears of it, if it listens now.
+    async fn leave(mut self) {
+        self.tasks.shutdown().await;
+        if let (Some(ask), Ok(pool)) = (self.machine.farewell(), &self.pool) {
+            let farewell = exchange::send(pool, &self.headers, &ask);
+            // Whether it went well changes nothing any more.
+            timeout(LINK_FAREWELL_WAIT, farewell).await.ok();
+        }
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
