@@ -1,6 +1,6 @@
 //! Links to servers: programs under the restart machines, and tasks that speak HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use afresh_core::limits::{QUEUE_WAIT, REMOTE_WORDS_MAX};
 use afresh_core::mcp::envelope::{Message, look};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::policy::Policy;
-use afresh_core::service::Input as ServiceInput;
+use afresh_core::service::{Input as ServiceInput, Service, State};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -43,6 +43,8 @@ pub(super) struct Links {
     words_sender: mpsc::Sender<RemoteWord>,
     ways: BTreeMap<LinkId, Way>,
     links: BTreeMap<ServiceId, LinkId>,
+    /// Those of them that do not serve.
+    down: BTreeSet<ServiceId>,
     /// Services whose links are closed, until they are down.
     leaving: Vec<ServiceId>,
     environment: Arc<[(OsString, OsString)]>,
@@ -67,6 +69,7 @@ impl Links {
             words_sender,
             ways: BTreeMap::new(),
             links: BTreeMap::new(),
+            down: BTreeSet::new(),
             leaving: Vec::new(),
             environment: std::mem::take(&mut gateway.environment).into(),
             base: gateway.base.clone(),
@@ -239,13 +242,35 @@ impl Links {
         }
     }
 
+    /// The links whose servers have begun or ceased to serve since the last time.
+    pub(super) fn changed(&mut self, supervise: &Supervise) -> Vec<(LinkId, bool)> {
+        let mut changed = Vec::new();
+        for (service, link) in &self.links {
+            let state = supervise.snapshot(*service).map(|snapshot| snapshot.state);
+            // One that has never served is starting, which the hub knows.
+            let is_up =
+                matches!(state, Some(State::Ready | State::Running | State::Degraded { .. }));
+            let is_down =
+                !is_up && supervise.core().service(*service).is_some_and(Service::has_run);
+            let is_other = match is_down {
+                true => self.down.insert(*service),
+                false => is_up && self.down.remove(service),
+            };
+            if is_other {
+                changed.push((*link, is_up));
+            }
+        }
+        changed
+    }
+
     /// Forgets those that are down.
     pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
-        let servers = &mut self.servers;
+        let (servers, down) = (&mut self.servers, &mut self.down);
         self.leaving.retain(|service| {
             let is_gone = supervise.forget(*service);
             if is_gone {
                 servers.remove(*service);
+                down.remove(service);
             }
             !is_gone
         });

@@ -93,11 +93,16 @@ impl Switchboard {
                 Some(talker) = arrivals.recv() => self.links.servers.welcome(talker),
                 happened = self.supervise.wait() => {
                     self.links.servers.react(&mut self.supervise, happened).await;
+                    self.note_states().await;
                 }
                 word = self.front.next() => self.hear(word).await,
                 (service, came) = self.links.servers.next(), if has_room => {
+                    let is_message = came.is_message();
                     self.links.servers.deal_with(&mut self.supervise, service, came).await;
                     self.take(service).await;
+                    if !is_message {
+                        self.note_states().await;
+                    }
                 }
                 Some(word) = self.links.words.recv() => {
                     if self.links.has(word.link) {
@@ -148,6 +153,13 @@ impl Switchboard {
             }
             Word::Left { client } => self.input(Input::Left { client }).await,
             Word::Over => self.leave().await,
+        }
+    }
+
+    /// Tells the hub which servers have begun or ceased to serve.
+    async fn note_states(&mut self) {
+        for (link, is_up) in self.links.changed(&self.supervise) {
+            self.input(Input::Serves { link, is_up }).await;
         }
     }
 

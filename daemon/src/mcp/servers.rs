@@ -64,6 +64,13 @@ pub(crate) enum Came {
     Lines,
 }
 
+impl Came {
+    /// Whether it is nothing more than messages on their way.
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self, Self::Lines)
+    }
+}
+
 impl Servers {
     pub(crate) fn start() -> io::Result<Self> {
         let rung = Rung::new();

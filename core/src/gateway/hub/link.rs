@@ -138,9 +138,7 @@ impl Hub {
         for link in links {
             self.close(link, why);
         }
-        for kind in Kind::ALL {
-            self.tell_list_changed(kind, slot);
-        }
+        self.tell_lists_changed(slot);
     }
 
     /// Ends a link; whoever waits for something over it is told.
@@ -406,9 +404,7 @@ impl Hub {
             return self.open_session(link);
         }
         if self.servers[slot].backend.hide_when_down {
-            for kind in Kind::ALL {
-                self.tell_list_changed(kind, slot);
-            }
+            self.tell_lists_changed(slot);
         }
     }
 

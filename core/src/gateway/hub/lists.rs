@@ -1,6 +1,6 @@
 //! The lists that clients see: all that their servers have, under one roof.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::ClientId;
 use super::super::backend::Expose;
@@ -140,6 +140,21 @@ impl Hub {
         answer.extend_from_slice(&page);
         answer.extend_from_slice(format!("]{next}{more}}}}}").as_bytes());
         self.answer(client, id, answer);
+    }
+
+    /// Tells those who use a server that all it has has come or gone.
+    pub(super) fn tell_lists_changed(&mut self, slot: usize) {
+        let has = |kind: &Kind| {
+            self.servers[slot].known.get(kind).is_some_and(|entries| !entries.is_empty())
+        };
+        // Resources and their templates are told of together.
+        let kinds: BTreeSet<&str> =
+            Kind::ALL.into_iter().filter(has).map(Kind::notification).collect();
+        for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
+            if kinds.contains(kind.notification()) {
+                self.tell_list_changed(kind, slot);
+            }
+        }
     }
 
     /// Tells those who use a server that one of its lists has changed.

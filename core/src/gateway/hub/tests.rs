@@ -531,6 +531,24 @@ fn servers_come_and_go_with_the_configuration() {
 }
 
 #[test]
+fn what_is_down_can_be_hidden() {
+    let hidden = Backend { hide_when_down: true, ..backend("a") };
+    let mut world = World::new(settings(), &[(hidden, &["get"]), (backend("b"), &["get"])]);
+    world.legacy(1);
+    let (a, b) = (world.link("a"), world.link("b"));
+    world.input(Input::Serves { link: b, is_up: false });
+    assert_eq!(world.notifications(1), Vec::<String>::new());
+    world.input(Input::Serves { link: a, is_up: false });
+    let told = ["notifications/tools/list_changed", "notifications/resources/list_changed"];
+    assert_eq!(world.notifications(1), told);
+    let list = world.ask(1, "tools/list", json!({}));
+    assert_eq!(names(&list), ["b__get"]);
+    world.input(Input::Serves { link: a, is_up: true });
+    let list = world.ask(1, "tools/list", json!({}));
+    assert_eq!(names(&list), ["a__get", "b__get"]);
+}
+
+#[test]
 fn subscriptions_and_levels_are_held_together() {
     let mut world = two();
     world.legacy(1);
