@@ -118,9 +118,8 @@ pub(crate) struct Surroundings {
     pub(crate) marker_file: PathBuf,
     /// Which part of afresh speaks in the trail.
     pub(crate) logger: &'static str,
-    /// Gets the pipes of each new instance, where they are not simply passed on: a conversation's. There are
-    /// no more of them than instances, and whoever takes them is the one that starts those.
-    pub(crate) talkers: Option<mpsc::UnboundedSender<Talker>>,
+    /// The pipes of each new instance are a conversation's, and not simply passed on.
+    pub(crate) has_talkers: bool,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
     pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
     /// Where nobody feeds it, the stdin of instances stays open, for what is typed to them.
@@ -156,7 +155,7 @@ impl Surroundings {
             trail,
             marker_file: files.marker,
             logger: "afresh",
-            talkers: None,
+            has_talkers: false,
             stdin: None,
             holds_stdin: false,
         }

@@ -21,7 +21,6 @@ use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Hub, Settings};
 use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TRAIL_SYNC_WAIT};
-use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use self::front::Front;
@@ -90,9 +89,8 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let trace = gateway.trace.take().map(|path| Trace::open(&path, complain)).transpose();
     let trace = trace.map_err(KeepError::File)?;
     let front = Front::open(&gateway.wanted, &stderr)?;
-    let (talkers, arrivals) = mpsc::unbounded_channel();
     let around = Surroundings {
-        talkers: Some(talkers),
+        has_talkers: true,
         logger: "afresh.gateway",
         ..Surroundings::new(&mut gateway.workspace, &gateway.trail, stderr.clone(), stderr)
     };
@@ -110,7 +108,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let servers = std::mem::take(&mut gateway.wanted.servers);
     let mut switchboard = Switchboard::new(hub, supervise, links, front, control, gateway.reload);
     switchboard.configure(servers).await;
-    switchboard.drive(signals, arrivals).await;
+    switchboard.drive(signals).await;
 
     let (mut supervise, control, front, trace) = switchboard.end();
     supervise.finish().await;

@@ -27,7 +27,7 @@ use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, QUEUE_WAIT, TRAIL_SYNC_WAIT};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::service::Input as ServiceInput;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -110,9 +110,8 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     )
     .map_err(|error| KeepError::Watch(Box::new(error)))?;
     let Stdout { writer, abandoned, done } = stdout(&stderr)?;
-    let (talkers, arrivals) = mpsc::unbounded_channel();
     let around = Surroundings {
-        talkers: Some(talkers),
+        has_talkers: true,
         logger: "afresh.mcp",
         // Only the conversation writes to our stdout.
         ..keep::surroundings(&mut keep, stderr.clone(), stderr, &mut JoinSet::new())
@@ -127,7 +126,7 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let server = Server::new(lane, service, guard, about.clone());
     let mut front = Front::new(server, supervise, vigil);
     let mut control = Control::start(keep.control.take(), None, about, &front.supervise);
-    front.drive(signals, arrivals, &mut control, abandoned).await;
+    front.drive(signals, &mut control, abandoned).await;
     let was_left = front.server.leaving;
     let (mut supervise, mut wires, trace) = front.end();
     supervise.finish().await;

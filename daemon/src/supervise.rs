@@ -29,7 +29,7 @@ pub(crate) use self::look::Past;
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
 use self::weigh::{Scales, Weight};
-use crate::definition::{Definition, Surroundings};
+use crate::definition::{Definition, Surroundings, Talker};
 use crate::events::Events;
 use crate::health::{Checks, Found};
 use crate::logs::Logs;
@@ -59,6 +59,8 @@ pub(crate) struct Supervise {
     unsaid: Option<Event>,
     /// What conversations have to be told, where there are any.
     turns: VecDeque<Turn>,
+    /// New instances whose pipes a conversation has not taken yet.
+    talkers: VecDeque<Talker>,
     /// How many services share the room for their last lines.
     sharers: Arc<AtomicUsize>,
     /// Counts what was told.
@@ -95,7 +97,7 @@ struct Instance {
 
 impl Supervise {
     pub(crate) fn new(mut processes: Processes, around: Surroundings) -> Self {
-        if around.talkers.is_some() || around.stdin.is_some() || around.holds_stdin {
+        if around.has_talkers || around.stdin.is_some() || around.holds_stdin {
             processes.hold_stdin();
         }
         let start = Instant::now();
@@ -113,6 +115,7 @@ impl Supervise {
             follow_ups: VecDeque::new(),
             unsaid: None,
             turns: VecDeque::new(),
+            talkers: VecDeque::new(),
             sharers: Arc::default(),
             changes: watch::Sender::new(0),
             checks: Checks::new(start, beside.briefs.runner()),

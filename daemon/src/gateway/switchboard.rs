@@ -11,7 +11,6 @@ use afresh_core::mcp::envelope::look_at_ends;
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::time::Time;
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::ReloadServers;
@@ -19,7 +18,6 @@ use super::front::{Front, Word};
 use super::links::Links;
 use super::remote::RemoteWord;
 use crate::control::{Ask, Control, Reloading};
-use crate::definition::Talker;
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
 use crate::supervise::Supervise;
@@ -71,14 +69,10 @@ impl Switchboard {
         self.input(Input::Configured(servers)).await;
     }
 
-    pub(super) async fn drive(
-        &mut self,
-        mut signals: Signals,
-        mut arrivals: mpsc::UnboundedReceiver<Talker>,
-    ) {
+    pub(super) async fn drive(&mut self, mut signals: Signals) {
         while !(self.leaving && self.supervise.is_at_rest()) {
             // Who comes is welcomed before it is given anything.
-            while let Ok(talker) = arrivals.try_recv() {
+            while let Some(talker) = self.supervise.next_talker() {
                 self.links.servers.welcome(talker);
             }
             while let Some(turn) = self.supervise.next_turn() {
@@ -90,7 +84,6 @@ impl Switchboard {
             tokio::select! {
                 asked = signals.next() => self.asked(asked).await,
                 ask = self.control.next() => self.answer(ask).await,
-                Some(talker) = arrivals.recv() => self.links.servers.welcome(talker),
                 happened = self.supervise.wait() => {
                     self.links.servers.react(&mut self.supervise, happened).await;
                     self.note_states().await;

@@ -2,13 +2,11 @@
 
 use afresh_core::mcp::Input;
 use afresh_core::service::Input as ServiceInput;
-use tokio::sync::mpsc;
 
 use super::guard::Found;
 use super::server::{Seat, Server};
 use super::vigil::{Came, Vigil};
 use crate::control::{Ask, Control};
-use crate::definition::Talker;
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
 use crate::supervise::{Happened, Supervise};
@@ -38,13 +36,12 @@ impl Front {
     pub(super) async fn drive(
         &mut self,
         mut signals: Signals,
-        mut arrivals: mpsc::UnboundedReceiver<Talker>,
         control: &mut Control,
         mut abandoned: Moment,
     ) {
         while !self.seat().is_over() {
             // Who comes is welcomed before it is given anything.
-            while let Ok(talker) = arrivals.try_recv() {
+            while let Some(talker) = self.supervise.next_talker() {
                 self.server.lane.wires.welcome(talker);
             }
             while let Some(turn) = self.supervise.next_turn() {
@@ -57,8 +54,6 @@ impl Front {
                     asked = signals.next() => Other::Asked(asked),
                     () = &mut abandoned, if !self.server.leaving => Other::Abandoned,
                     ask = control.next() => Other::Ask(ask),
-                    // Its pipes come before the news that it runs.
-                    Some(talker) = arrivals.recv() => Other::Arrived(talker),
                     happened = self.supervise.wait() => Other::Happened(happened),
                     found = self.server.guard.next(), if !self.server.leaving => Other::Found(found),
                 }
@@ -73,7 +68,6 @@ impl Front {
                 }
                 Came::Other(Other::Asked(_) | Other::Abandoned) => self.seat().leave().await,
                 Came::Other(Other::Ask(ask)) => control.answer(&mut self.supervise, ask).await,
-                Came::Other(Other::Arrived(talker)) => self.server.lane.wires.welcome(talker),
                 Came::Other(Other::Happened(happened)) => self.seat().react(happened).await,
                 Came::Other(Other::Found(found)) => self.seat().found(found).await,
             }
@@ -92,7 +86,6 @@ enum Other {
     /// Nobody reads our stdout any more.
     Abandoned,
     Ask(Ask),
-    Arrived(Talker),
     Happened(Happened),
     Found(Found),
 }

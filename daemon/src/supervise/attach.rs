@@ -30,16 +30,15 @@ impl Supervise {
         let [out_taps, err_taps] = kept.taps(generation);
         let mut pumped = vec![(stderr, self.around.stderr.clone(), err_taps)];
         let form = &kept.definition.form;
-        let (pumps, stdin) = match &self.around.talkers {
-            Some(talkers) => {
+        let (pumps, stdin) = match self.around.has_talkers {
+            true => {
                 let pumps = Pumps::start(pumped, form, earlier);
                 let stdout = stdout.pipe;
                 let talker = Talker { service, generation, stdin, stdout, gone: pumps.gone() };
-                // Whoever talks lives as long as the loop.
-                talkers.send(talker).ok();
+                self.talkers.push_back(talker);
                 (pumps, None)
             }
-            None => {
+            false => {
                 pumped.push((stdout, self.around.stdout.clone(), out_taps));
                 let stdin = match &self.around.stdin {
                     // The feeder lives as long as the loop.
@@ -54,9 +53,14 @@ impl Supervise {
 
     /// Nobody would take it where there is no conversation.
     pub(super) fn take_turn(&mut self, turn: Turn) {
-        if self.around.talkers.is_some() {
+        if self.around.has_talkers {
             self.turns.push_back(turn);
         }
+    }
+
+    /// The next new instance, with its pipes. It is asked before every turn is taken.
+    pub(crate) fn next_talker(&mut self) -> Option<Talker> {
+        self.talkers.pop_front()
     }
 
     /// The next thing that a conversation has to be told. It is asked after every call, so that

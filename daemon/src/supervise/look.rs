@@ -173,7 +173,7 @@ impl Supervise {
     /// runs.
     pub(crate) fn says_ready(&self, service: ServiceId) -> bool {
         let definition = self.services.get(&service).map(|kept| &kept.definition);
-        self.around.talkers.is_some()
+        self.around.has_talkers
             || definition.is_some_and(|its| its.health.is_some() || its.ready_at_start)
     }
 
