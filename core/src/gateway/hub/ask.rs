@@ -121,7 +121,7 @@ impl Hub {
             return self.answer_error(client, id, -32602, "`name` is missing: the tool to call");
         };
         let request = Request::new(id, "tools/call", params, line);
-        if let Some(own) = self.own_tool(&name) {
+        if let Some(own) = self.own_tool(client, &name) {
             return self.call_own(client, own, request, is_late);
         }
         match self.route(client, Kind::Tools, &name) {

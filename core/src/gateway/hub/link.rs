@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::backend::{Backend, Share, Target};
 use super::super::catalog::Entry;
 use super::super::{ClientId, Effect, LinkId};
-use super::session::{NEWEST_LEGACY, generic_meta};
+use super::session::{Client, NEWEST_LEGACY, generic_meta};
 use super::{Flight, Hub, What};
 use crate::limits::{HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY};
 use crate::mcp::{Era, Kind, answer, json as raw};
@@ -199,10 +199,21 @@ impl Hub {
     pub(super) fn current_link(&self, client: ClientId, slot: usize) -> Option<LinkId> {
         let its = self.clients.get(&client)?;
         let server = &self.servers[slot];
-        match server.backend.share {
-            Share::PerClient { .. } => its.links.get(&slot).copied(),
-            Share::All if its.is_modern() && !server.is_legacy_only => server.modern,
-            Share::All => server.legacy,
+        match self.own_instances(its, slot) {
+            Some(_) => its.links.get(&slot).copied(),
+            None if its.is_modern() && !server.is_legacy_only => server.modern,
+            None => server.legacy,
+        }
+    }
+
+    /// How many instances there may be of a server of which the client has its own; none where it shares
+    /// one. Over HTTP the newer protocol has no sessions: whoever speaks it cannot be told from others.
+    fn own_instances(&self, client: &Client, slot: usize) -> Option<usize> {
+        match self.servers[slot].backend.share {
+            Share::PerClient { instances_max, .. } => {
+                (!client.is_modern() || self.settings.is_single).then_some(instances_max)
+            }
+            Share::All => None,
         }
     }
 
@@ -221,8 +232,8 @@ impl Hub {
         }
         let Some(its) = self.clients.get(&client) else { return Err("nobody asks".to_owned()) };
         let is_modern = its.is_modern() && !self.servers[slot].is_legacy_only;
-        let link = match self.servers[slot].backend.share {
-            Share::PerClient { instances_max, .. } => {
+        let link = match self.own_instances(its, slot) {
+            Some(instances_max) => {
                 let count = self.links.values().filter(|link| link.slot == slot).count();
                 if count >= instances_max {
                     return Err(format!(
@@ -236,7 +247,7 @@ impl Hub {
                 }
                 link
             }
-            Share::All => {
+            None => {
                 let server = &self.servers[slot];
                 let has_other = server.legacy.or(server.modern).is_some();
                 let fresh = self.servers[slot].fresh.take();

@@ -37,17 +37,23 @@ impl Hub {
         }
     }
 
-    pub(super) fn own_tool(&self, name: &str) -> Option<Own> {
+    /// The one of our tools that a client means by a name, if it may use it. The search is for everybody: it
+    /// finds only what they may use.
+    pub(super) fn own_tool(&self, client: ClientId, name: &str) -> Option<Own> {
         let plain = name.strip_prefix("afresh_").unwrap_or(name);
         let own = match plain {
             FIND if self.settings.expose == Expose::Search => Own::Find,
             CALL if self.settings.expose == Expose::Search => Own::Call,
-            _ if self.settings.admin_tools => {
+            _ if self.settings.admin_tools && self.may_use(client, name) => {
                 Own::Admin(ADMIN.into_iter().find(|admin| *admin == plain)?)
             }
             _ => return None,
         };
         (self.own_name(plain) == name).then_some(own)
+    }
+
+    fn may_use(&self, client: ClientId, tool: &str) -> bool {
+        self.clients.get(&client).is_some_and(|client| client.access.has_tool(tool))
     }
 
     /// The tools that a conversation has added to its server's are not the server's.
@@ -137,6 +143,9 @@ impl Hub {
         let required: [&[&str]; 4] =
             [&["server"], &["server", "since_timestamp"], &[], &["server"]];
         for (at, name) in ADMIN.into_iter().enumerate() {
+            if !self.may_use(client, &self.own_name(name)) {
+                continue;
+            }
             all.push(self.definition(name, texts[at], &properties[at], required[at], at > 0));
         }
         all
@@ -292,7 +301,8 @@ impl Hub {
         else {
             return self.say(client, id, "`name` must be a text: the tool to call", None, true);
         };
-        let is_own = raw::text(name).is_none_or(|name| self.own_tool(&name) == Some(Own::Call));
+        let is_own =
+            raw::text(name).is_none_or(|name| self.own_tool(client, &name) == Some(Own::Call));
         let Some(arguments) = param(line, &["arguments"]).filter(|_| !is_own) else {
             return self.say(client, id, "`name` must be the name of another tool", None, true);
         };

@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::access::Access;
-use super::super::backend::{Backend, Expose, Http, Prefix, Share, Target};
+use super::super::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
 use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
+use crate::config::HealthSettings;
+use crate::policy::Policy;
 use crate::time::Time;
 
 pub(super) fn backend(name: &str) -> Backend {
@@ -25,6 +27,20 @@ pub(super) fn backend(name: &str) -> Backend {
         hide_when_down: false,
         call_timeout: None,
         in_flight_max: 256,
+    }
+}
+
+fn program() -> Stdio {
+    Stdio {
+        command: vec!["server".to_owned()],
+        cwd: None,
+        env: Vec::new(),
+        env_file: None,
+        policy: Policy::default(),
+        health: HealthSettings { memory_bytes_max: None, wedge_timeout: None },
+        spare: false,
+        watch: Vec::new(),
+        watch_debounce: Duration::ZERO,
     }
 }
 
@@ -528,6 +544,46 @@ fn servers_come_and_go_with_the_configuration() {
     let list = world.ask(1, "tools/list", json!({}));
     assert_eq!(names(&list), ["a__get", "a__set", "c__new"]);
     assert!(!world.links.values().any(|name| name == "b"));
+}
+
+#[test]
+fn our_own_tools_are_for_those_who_may() {
+    let admin = Settings { admin_tools: true, ..settings() };
+    let stdio = Backend { target: Target::Stdio(Box::new(program())), ..backend("a") };
+    let mut world = World::new(admin, &[(stdio, &["get", "restart_server"])]);
+    world.legacy(1);
+    let list = world.ask(1, "tools/list", json!({}));
+    // The conversation's own tools come last in its list, and are not the server's.
+    let ours = ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
+    assert_eq!(names(&list), [&["a__get"][..], &ours[..]].concat());
+    let restart = json!({"name": "restart_server", "arguments": {"server": "a"}});
+    assert_eq!(text(&world.ask(1, "tools/call", restart.clone())), "a did restart_server");
+    let other = json!({"name": "restart_server", "arguments": {"server": "b"}});
+    assert!(text(&world.ask(1, "tools/call", other)).contains("must be one of: a"));
+    let tools = vec!["a__*".to_owned(), "server_status".to_owned()];
+    world.join(2, Access { tools, ..Access::default() });
+    world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
+    let list = world.ask(2, "tools/list", json!({}));
+    assert_eq!(names(&list), ["a__get", "server_status"]);
+    assert_eq!(world.ask(2, "tools/call", restart)["error"]["code"], -32602);
+}
+
+#[test]
+fn without_sessions_an_instance_is_shared() {
+    let share = Share::PerClient { instances_max: 2, idle_after: Duration::from_secs(60) };
+    let mut world = World::new(settings(), &[(Backend { share, ..backend("a") }, &["get"])]);
+    world.modern.push("a");
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    for client in 1..=5 {
+        world.join(client, Access::default());
+        let call = world.ask(client, "tools/call", json!({"_meta": meta, "name": "a__get"}));
+        assert_eq!(text(&call), "a did get");
+        world.input(Input::Left { client: ClientId(client) });
+    }
+    assert_eq!(world.opened, ["a"]);
 }
 
 #[test]
