@@ -104,9 +104,10 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
         expose: gateway.wanted.expose,
         admin_tools: gateway.wanted.admin_tools,
     });
-    let links = Links::start(&mut gateway, about, trace).map_err(KeepError::Runtime)?;
+    let links = Links::start(&mut gateway, about.clone(), trace).map_err(KeepError::Runtime)?;
     let servers = std::mem::take(&mut gateway.wanted.servers);
-    let mut switchboard = Switchboard::new(hub, supervise, links, front, control, gateway.reload);
+    let mut switchboard =
+        Switchboard::new(hub, supervise, links, front, control, about, gateway.reload);
     switchboard.configure(servers).await;
     switchboard.drive(signals).await;
 

@@ -33,11 +33,12 @@ use serde_json::{Value, json};
 use self::ask::Request;
 use self::link::{Link, Server, Stage};
 use self::session::Client;
-use super::backend::{Backend, Expose};
+use super::backend::{Expose, Target};
 use super::{ClientId, Effect, Input, LinkId};
 use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Message, look};
 use crate::mcp::{Kind, json as raw};
+use crate::service::State;
 use crate::time::Time;
 
 /// How a hub behaves.
@@ -181,10 +182,22 @@ impl Hub {
         self.flights.values().filter(is_clients).count()
     }
 
-    /// The server that a link leads to.
-    pub fn backend_of(&self, link: LinkId) -> Option<&Backend> {
-        let link = self.links.get(&link)?;
-        Some(&self.servers[link.slot].backend)
+    /// The servers that are reached over HTTP, each with its address and how its newest link does.
+    pub fn remotes(&self) -> Vec<(String, String, State)> {
+        let mut all = Vec::new();
+        for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
+            if let Target::Http(_) = &server.backend.target {
+                let link = self.links.values().rev().find(|link| link.slot == slot);
+                let state = match link.map(|link| &link.stage) {
+                    None => State::Stopped,
+                    Some(Stage::Fresh | Stage::Opening) => State::Starting,
+                    Some(Stage::Open) => State::Ready,
+                    Some(Stage::Failed(why)) => State::Failed { why: why.clone() },
+                };
+                all.push((server.backend.name.clone(), server.backend.target.to_string(), state));
+            }
+        }
+        all
     }
 
     fn wake(&mut self) {

@@ -245,6 +245,35 @@ impl About {
         })
     }
 
+    /// All that is told about a server that is not ours to run.
+    pub(crate) fn remote(&self, name: String, address: String, state: State) -> ServiceStatus {
+        ServiceStatus {
+            name,
+            group: None,
+            face: self.face,
+            state,
+            says_ready: true,
+            pid: None,
+            supervisor_pid: std::process::id(),
+            generation: 0,
+            started_at: None,
+            uptime_ms: None,
+            candidate_pid: None,
+            spare_pid: None,
+            swap_failed: None,
+            waits_for: Vec::new(),
+            depends_on: Vec::new(),
+            restarts: Restarts::default(),
+            last_exit: None,
+            health: None,
+            usage: None,
+            workspace: self.workspace.clone(),
+            command: address,
+            mechanism: "none: it is reached over HTTP".to_owned(),
+            version: self.version.to_owned(),
+        }
+    }
+
     async fn change(
         &self,
         supervise: &mut Supervise,

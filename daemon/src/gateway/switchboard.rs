@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use afresh_core::control::{Refusal, ReloadAnswer, ShutdownAnswer};
+use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer};
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
@@ -17,7 +17,7 @@ use super::ReloadServers;
 use super::front::{Front, Word};
 use super::links::Links;
 use super::remote::RemoteWord;
-use crate::control::{Ask, Control, Reloading};
+use crate::control::{About, Ask, Control, Reloading};
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
 use crate::supervise::Supervise;
@@ -30,6 +30,7 @@ pub(super) struct Switchboard {
     links: Links,
     front: Front,
     control: Control,
+    about: About,
     backends: BTreeMap<String, Backend>,
     reload: ReloadServers,
     leaving: bool,
@@ -42,6 +43,7 @@ impl Switchboard {
         links: Links,
         front: Front,
         control: Control,
+        about: About,
         reload: ReloadServers,
     ) -> Self {
         Self {
@@ -51,6 +53,7 @@ impl Switchboard {
             links,
             front,
             control,
+            about,
             backends: BTreeMap::new(),
             reload,
             leaving: false,
@@ -213,6 +216,17 @@ impl Switchboard {
                 let stopping = self.backends.keys().cloned().collect();
                 self.leave().await;
                 answer.send(Ok(ShutdownAnswer { stopping })).ok();
+            }
+            Ask::Status { name, answer } => {
+                let ids: Vec<ServiceId> =
+                    self.supervise.core().services().map(|(id, _)| id).collect();
+                let ours = ids.into_iter().filter_map(|id| self.about.status(&self.supervise, id));
+                let remotes = self.hub.remotes().into_iter();
+                let remotes =
+                    remotes.map(|(name, address, state)| self.about.remote(name, address, state));
+                let is_asked =
+                    |status: &ServiceStatus| name.as_ref().is_none_or(|name| status.name == *name);
+                answer.send(ours.chain(remotes).filter(is_asked).collect()).ok();
             }
             ask => self.control.answer(&mut self.supervise, ask).await,
         }
