@@ -13,9 +13,11 @@
 //! ```
 
 mod ask;
+mod between;
 mod circuit;
 mod heard;
 mod link;
+mod listen;
 mod lists;
 mod own;
 mod reading;
@@ -99,6 +101,8 @@ enum What {
         token: Option<Vec<u8>>,
         /// The resource that it is about.
         uri: Option<String>,
+        /// The least of the log that it asks for, where the server does not know that of its own.
+        level: Option<usize>,
     },
     /// Opens the session.
     Opens,
