@@ -23,6 +23,7 @@ mod session;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -34,6 +35,7 @@ use self::ask::Request;
 use self::link::{Link, Server, Stage};
 use self::session::Client;
 use super::backend::{Backend, Expose};
+use super::span::Span;
 use super::{ClientId, Effect, Input, LinkId};
 use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Message, look};
@@ -51,6 +53,8 @@ pub struct Settings {
     pub expose: Expose,
     /// Whether tools of our own stand beside the servers'.
     pub admin_tools: bool,
+    /// Whether a span is wanted of each call.
+    pub is_traced: bool,
 }
 
 /// All of it.
@@ -84,6 +88,8 @@ pub struct Hub {
 struct Flight {
     link: LinkId,
     what: What,
+    /// Only of a client's, and only where calls are traced.
+    span: Option<Box<Span>>,
 }
 
 /// Whose request it is, or what for.
@@ -288,7 +294,7 @@ impl Hub {
     fn request(&mut self, link: LinkId, method: &str, params: &[u8], what: What) -> u64 {
         let number = self.number();
         let line = answer::request(&format!("g{number}"), method, Some(params));
-        self.flights.insert(number, Flight { link, what });
+        self.flights.insert(number, Flight { link, what, span: None });
         self.tell_link(link, line);
         number
     }

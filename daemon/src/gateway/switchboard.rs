@@ -18,6 +18,7 @@ use super::ReloadServers;
 use super::front::{Front, Word};
 use super::links::Links;
 use super::remote::RemoteWord;
+use super::spans::Spans;
 use crate::control::{Ask, Control, Reloading};
 use crate::definition::Talker;
 use crate::os::{Asked, Signals};
@@ -32,6 +33,7 @@ pub(super) struct Switchboard {
     links: Links,
     front: Front,
     control: Control,
+    spans: Spans,
     backends: BTreeMap<String, Backend>,
     reload: ReloadServers,
     leaving: bool,
@@ -44,6 +46,7 @@ impl Switchboard {
         links: Links,
         front: Front,
         control: Control,
+        spans: Spans,
         reload: ReloadServers,
     ) -> Self {
         Self {
@@ -53,6 +56,7 @@ impl Switchboard {
             links,
             front,
             control,
+            spans,
             backends: BTreeMap::new(),
             reload,
             leaving: false,
@@ -60,8 +64,8 @@ impl Switchboard {
     }
 
     /// What has to be ended in order.
-    pub(super) fn end(self) -> (Supervise, Control, Front, Option<Trace>) {
-        (self.supervise, self.control, self.front, self.links.end())
+    pub(super) fn end(self) -> (Supervise, Control, Front, Spans, Option<Trace>) {
+        (self.supervise, self.control, self.front, self.spans, self.links.end())
     }
 
     /// The servers are these now.
@@ -126,6 +130,11 @@ impl Switchboard {
     async fn leave(&mut self) {
         self.leaving = true;
         self.front.leave();
+        for span in self.hub.end_spans() {
+            self.spans.take(span);
+        }
+        // They are sent while the servers go.
+        self.spans.close();
         self.links.leave(&mut self.supervise).await;
     }
 
@@ -192,6 +201,7 @@ impl Switchboard {
             Effect::Refused { link, why } => self.links.refused(supervise, link, why).await,
             Effect::Close { link } => self.links.close(supervise, link).await,
             Effect::Log(text) => supervise.log(&text),
+            Effect::Span(span) => self.spans.take(span),
         }
         None
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::backend::{Backend, Share, Target};
 use super::super::catalog::Entry;
+use super::super::span::Outcome;
 use super::super::{ClientId, Effect, LinkId};
 use super::session::{NEWEST_LEGACY, generic_meta};
 use super::{Flight, Hub, What};
@@ -156,7 +157,8 @@ impl Hub {
         }
         let name = self.servers[its.slot].backend.name.clone();
         for (client, line) in its.waiting {
-            self.fail_line(client, &line, &format!("the server `{name}` is not there: {why}"));
+            let why = format!("the server `{name}` is not there: {why}");
+            self.fail_line(client, its.slot, &line, &why);
         }
         self.asked.retain(|_, asked| asked.link != link);
         self.effects.push(Effect::Close { link });
@@ -378,7 +380,8 @@ impl Hub {
         let (slot, waiting) = (its.slot, std::mem::take(&mut its.waiting));
         let name = self.servers[slot].backend.name.clone();
         for (client, line) in waiting {
-            self.fail_line(client, &line, &format!("the server `{name}` is not running: {why}"));
+            let why = format!("the server `{name}` is not running: {why}");
+            self.fail_line(client, slot, &line, &why);
         }
         if is_news {
             self.log(format!("no session with the server `{name}`: {why}"));
@@ -473,6 +476,7 @@ impl Hub {
                 if let Some(its) = self.clients.get_mut(&client) {
                     its.flights.remove(&id);
                 }
+                self.end_span(flight.span, Outcome::Failed("server_lost"));
                 let text = format!(
                     "the server `{name}` is gone while this ran; its outcome is unknown: {why}"
                 );

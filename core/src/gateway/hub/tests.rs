@@ -1,6 +1,7 @@
 //! The hub between clients and servers that are played here.
 
 mod histories;
+mod traced;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::access::Access;
 use super::super::backend::{Backend, Expose, Http, Prefix, Share, Target};
+use super::super::span::Span;
 use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
 use crate::time::Time;
@@ -45,6 +47,7 @@ pub(super) struct World {
     /// Methods that are not answered.
     pub(super) silent: Vec<&'static str>,
     pub(super) log: Vec<String>,
+    pub(super) spans: Vec<Span>,
     todo: VecDeque<Effect>,
 }
 
@@ -62,6 +65,7 @@ impl World {
             modern: Vec::new(),
             silent: Vec::new(),
             log: Vec::new(),
+            spans: Vec::new(),
             todo: VecDeque::new(),
         };
         world.input(Input::Configured(backends.iter().map(|(b, _)| b.clone()).collect()));
@@ -84,6 +88,7 @@ impl World {
             }
             Effect::Close { link } => drop(self.links.remove(&link)),
             Effect::Log(text) => self.log.push(text),
+            Effect::Span(span) => self.spans.push(*span),
             Effect::Refused { .. } => {}
             Effect::ToClient { client, line, about } => {
                 let line = serde_json::from_slice(&line).expect("JSON");
@@ -226,7 +231,13 @@ impl World {
 }
 
 pub(super) fn settings() -> Settings {
-    Settings { version: "1".to_owned(), is_single: false, expose: Expose::All, admin_tools: false }
+    Settings {
+        version: "1".to_owned(),
+        is_single: false,
+        expose: Expose::All,
+        admin_tools: false,
+        is_traced: false,
+    }
 }
 
 fn two() -> World {
