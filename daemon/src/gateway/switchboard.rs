@@ -106,7 +106,7 @@ impl Switchboard {
     async fn leave(&mut self) {
         self.leaving = true;
         self.front.leave();
-        for span in self.hub.end_spans() {
+        for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
             self.spans.take(span);
         }
         // They are sent while the servers go.

@@ -277,7 +277,7 @@ impl Hub {
         request: Request<'_>,
         timeout: Option<Duration>,
     ) {
-        let span = self.slot_of(link).and_then(|slot| self.begin_span(client, slot, &request));
+        let span = self.begin_span_over(client, link, &request);
         let Request { id, method, params, line, mut edits, uri } = request;
         let Some(id_part) = member(line, "id") else { return };
         let number = self.number();

@@ -6,6 +6,7 @@ use super::ask::Request;
 use super::session::{Client, MODERN};
 use super::{Hub, raw};
 use crate::mcp::envelope::{Message, look, param};
+use crate::time::Time;
 
 impl Hub {
     /// A request of a client's is for the server in a slot. None where nobody wants to know.
@@ -44,6 +45,20 @@ impl Hub {
             ended: self.now,
             outcome: Outcome::Cancelled,
         }))
+    }
+
+    /// The same, over a link.
+    pub(super) fn begin_span_over(
+        &self,
+        client: ClientId,
+        link: LinkId,
+        request: &Request<'_>,
+    ) -> Option<Box<Span>> {
+        // Nothing is looked up for nobody.
+        match self.settings.is_traced {
+            true => self.begin_span(client, self.links.get(&link)?.slot, request),
+            false => None,
+        }
     }
 
     /// The request is over.
@@ -98,14 +113,8 @@ impl Hub {
         }
     }
 
-    /// The slot of the server that a link leads to.
-    pub(super) fn slot_of(&self, link: LinkId) -> Option<usize> {
-        self.links.get(&link).map(|its| its.slot)
-    }
-
     /// Ends the spans of all requests that have no answer: the gateway goes.
-    pub fn end_spans(&mut self) -> Vec<Box<Span>> {
-        let now = self.now;
+    pub fn end_spans(&mut self, now: Time) -> Vec<Box<Span>> {
         let spans = self.flights.values_mut().filter_map(|flight| flight.span.take());
         spans.map(|span| Box::new(Span { ended: now, ..*span })).collect()
     }

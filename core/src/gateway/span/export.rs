@@ -147,6 +147,7 @@ impl Export {
         let due = match &self.batch {
             Some(batch) if batch.is_under_way => return None,
             Some(_) => Time::ZERO,
+            None if self.waiting.len() >= SPAN_BATCH_MAX => Time::ZERO,
             None => self.waiting.front()?.0 + SPAN_BATCH_WAIT,
         };
         Some(self.not_before.map_or(due, |at| at.max(due)))

@@ -115,10 +115,11 @@ fn the_end_of_a_client_or_of_the_gateway_ends_spans_too() {
     world.input(Input::Left { client: ClientId(2) });
     assert_eq!(one(&mut world).outcome, Outcome::Cancelled);
     world.send(1, "tools/call", json!({"name": "a__get"}));
-    let ended = world.hub.end_spans();
+    let ended = world.hub.end_spans(world.now + Duration::from_secs(3));
     assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].ended.since(ended[0].began), Duration::from_secs(3));
     assert_eq!(ended[0].outcome, Outcome::Cancelled);
-    assert!(world.hub.end_spans().is_empty());
+    assert!(world.hub.end_spans(world.now).is_empty());
 }
 
 #[test]
