@@ -13,9 +13,12 @@
 //! ```
 
 mod ask;
+mod between;
+mod bytes;
 mod circuit;
 mod heard;
 mod link;
+mod listen;
 mod lists;
 mod own;
 mod reading;
@@ -25,12 +28,12 @@ mod tell;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use self::ask::Request;
+use self::bytes::{edit, member, number_in, own_id, place};
 use self::link::{Link, Server, Stage};
 use self::session::Client;
 use super::backend::{Expose, Target};
@@ -99,6 +102,8 @@ enum What {
         token: Option<Vec<u8>>,
         /// The resource that it is about.
         uri: Option<String>,
+        /// The least of the log that it asks for, where the server does not know that of its own.
+        level: Option<usize>,
     },
     /// Opens the session.
     Opens,
@@ -364,40 +369,4 @@ impl Hub {
             None => self.clients.keys().copied().filter(uses).collect(),
         }
     }
-}
-
-/// The line with parts replaced, all in one go. They do not overlap.
-fn edit(line: &[u8], mut edits: Vec<(Range<usize>, Vec<u8>)>) -> Vec<u8> {
-    edits.sort_by_key(|(part, _)| part.start);
-    let more: usize = edits.iter().map(|(_, by)| by.len()).sum();
-    let mut edited = Vec::with_capacity(line.len() + more);
-    let mut at = 0;
-    for (part, by) in edits {
-        edited.extend_from_slice(&line[at..part.start]);
-        edited.extend_from_slice(&by);
-        at = part.end;
-    }
-    edited.extend_from_slice(&line[at..]);
-    edited
-}
-
-/// Where a part of a line stands in it.
-fn place(line: &[u8], part: &[u8]) -> Range<usize> {
-    let start = part.as_ptr() as usize - line.as_ptr() as usize;
-    start..start + part.len()
-}
-
-/// Where the value of a member of the message itself stands.
-fn member(line: &[u8], key: &str) -> Option<Range<usize>> {
-    raw::get(line, &[key]).map(|value| place(line, value))
-}
-
-/// The number in an id of ours, such as `"g12"`.
-fn number_in(id: &[u8], letter: u8) -> Option<u64> {
-    let inside = id.strip_prefix(b"\"")?.strip_suffix(b"\"")?.strip_prefix(&[letter])?;
-    std::str::from_utf8(inside).ok()?.parse().ok()
-}
-
-fn own_id(letter: char, number: u64) -> Vec<u8> {
-    format!("\"{letter}{number}\"").into_bytes()
 }

@@ -8,13 +8,17 @@ use serde_json::{Value, json};
 use super::super::ClientId;
 use super::super::LinkId;
 use super::super::catalog;
+use super::between::log_level;
 use super::link::Stage;
-use super::session::Filter;
 use super::tell::LEVELS;
 use super::{Flight, Hub, What, edit, member, own_id, place, raw};
-use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
+use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
 use crate::mcp::envelope::{Id, Params, param};
-use crate::mcp::{Era, Kind, answer};
+use crate::mcp::{Kind, answer};
+
+/// Methods of the older protocol only.
+const SESSION_METHODS: [&str; 5] =
+    ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// A request of a client's on its way.
 pub(super) struct Request<'a> {
@@ -56,6 +60,11 @@ impl Hub {
         }
         if !self.note_era(client, id, params, line) {
             return;
+        }
+        let is_modern = self.clients.get(&client).is_some_and(|client| client.is_modern());
+        if params.version.is_some() && is_modern && SESSION_METHODS.contains(&method) {
+            let why = "method not found: this version of the protocol does not have it";
+            return self.answer_error(client, id, -32601, why);
         }
         let request = Request::new(id, method, params, line);
         match method {
@@ -102,6 +111,15 @@ impl Hub {
             && may_use(*slot)
         {
             return Some((*slot, own.clone()));
+        }
+        // A server may have something for one client and not for another: for that of another era, say.
+        let its_own = |slot: usize| {
+            let mut entries = self.entries_of(client, slot, kind).iter();
+            let entry = entries.find(|entry| entry.exposed == name)?;
+            may_use(slot).then(|| (slot, entry.own.clone()))
+        };
+        if let Some(found) = (0..self.servers.len()).find_map(its_own) {
+            return Some(found);
         }
         // Not in any list: but it may be of a server that has not said yet what it has.
         let of = |slot: usize| {
@@ -267,12 +285,13 @@ impl Hub {
         let own_token = token.clone().map(|part| line[part].to_vec());
         edits.push((id_part, own_id('g', number)));
         edits.extend(token.map(|part| (part, own_id('g', number))));
+        let level = self.is_between(client, link).then(|| log_level(line)).flatten();
         let line = edit(line, edits);
         if let Some(its) = self.clients.get_mut(&client) {
             its.flights.insert(id.clone(), number);
         }
         let (id, method) = (id.clone(), method.to_owned());
-        let what = What::Client { client, id, method, token: own_token, uri };
+        let what = What::Client { client, id, method, token: own_token, uri, level };
         self.flights.insert(number, Flight { link, what });
         if let Some(timeout) = timeout {
             self.deadlines.insert((self.now + timeout, number));
@@ -307,101 +326,8 @@ impl Hub {
         }
         self.answer_result(client, id, json!({}));
     }
-
-    /// A client of the newer protocol wants to hear what changes.
-    fn listen(&mut self, client: ClientId, id: &Id, line: &[u8]) {
-        let asked: Value = param(line, &["notifications"])
-            .and_then(|raw| serde_json::from_slice(raw).ok())
-            .unwrap_or(Value::Null);
-        let lists = [Kind::Tools, Kind::Prompts, Kind::Resources].map(Kind::filter);
-        let uris = asked["resourceSubscriptions"].as_array();
-        let filter = Filter {
-            lists: lists.into_iter().filter(|name| asked[*name] == true).collect(),
-            uris: uris
-                .into_iter()
-                .flatten()
-                .filter_map(|uri| uri.as_str().map(str::to_owned))
-                .collect(),
-        };
-        let Some(its) = self.clients.get_mut(&client) else { return };
-        if its.listens.len() >= CLIENT_LISTENS_MAX || filter.uris.len() > CLIENT_SUBSCRIPTIONS_MAX {
-            let why = format!(
-                "no more than {CLIENT_LISTENS_MAX} streams and {CLIENT_SUBSCRIPTIONS_MAX} resources"
-            );
-            return self.answer_error(client, id, -32603, &why);
-        }
-        its.listens.insert(id.clone(), filter);
-        self.use_servers(client);
-        let granted = if asked.is_object() { asked } else { json!({}) };
-        let more = format!(r#","notifications":{granted}"#);
-        let line = to_listener("notifications/subscriptions/acknowledged", id, more.as_bytes());
-        self.answer(client, id, line);
-        for link in self.links_of(client) {
-            self.sync_subscriptions(link);
-        }
-    }
-
-    /// Tells a server which resources are wanted, where that has changed.
-    pub(super) fn sync_subscriptions(&mut self, link: LinkId) {
-        let Some(its) = self.links.get(&link) else { return };
-        if its.stage != Stage::Open {
-            return;
-        }
-        let (slot, is_modern) = (its.slot, its.era == Era::Modern);
-        let mut wanted = std::collections::BTreeSet::new();
-        for user in self.users_of(link) {
-            let Some(client) = self.clients.get(&user) else { continue };
-            for uri in client.uris() {
-                if self.slot_of_uri(user, uri) == Some(slot) {
-                    wanted.insert(uri.clone());
-                }
-            }
-        }
-        let Some(its) = self.links.get_mut(&link) else { return };
-        let known = std::mem::replace(&mut its.subscribed, wanted.clone());
-        if is_modern {
-            if known == wanted && its.listens.is_some() {
-                return;
-            }
-            let old = its.listens.take();
-            let meta = String::from_utf8_lossy(&its.meta).into_owned();
-            let uris: Vec<&String> = wanted.iter().collect();
-            let filter = json!({
-                "toolsListChanged": true,
-                "promptsListChanged": true,
-                "resourcesListChanged": true,
-                "resourceSubscriptions": uris,
-            });
-            let params = format!(r#"{{"_meta":{meta},"notifications":{filter}}}"#);
-            if let Some(old) = old {
-                self.withdraw(old, "other resources are wanted");
-            }
-            let number =
-                self.request(link, "subscriptions/listen", params.as_bytes(), What::Listens);
-            if let Some(its) = self.links.get_mut(&link) {
-                its.listens = Some(number);
-            }
-            return;
-        }
-        let has_subscribe = its.capabilities["resources"]["subscribe"] == true;
-        for (method, uris) in [
-            ("resources/subscribe", wanted.difference(&known)),
-            ("resources/unsubscribe", known.difference(&wanted)),
-        ] {
-            for uri in uris.filter(|_| has_subscribe) {
-                let params = json!({"uri": uri}).to_string();
-                self.request(link, method, params.as_bytes(), What::Ignored);
-            }
-        }
-    }
 }
 
 fn quoted(text: &str) -> Vec<u8> {
     Value::from(text).to_string().into_bytes()
-}
-
-/// A notification for one listener, with more of its parameters.
-pub(super) fn to_listener(method: &str, id: &Id, more: &[u8]) -> Vec<u8> {
-    let meta = br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"#;
-    answer::notification(method, Some(&[meta, id.raw(), b"}", more, b"}"].concat()))
 }

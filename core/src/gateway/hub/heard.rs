@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::super::{ClientId, Effect, LinkId};
-use super::ask::to_listener;
+use super::between::modern_answer;
+use super::listen::to_listener;
 use super::session::Client;
 use super::tell::LEVELS;
 use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place, raw};
@@ -39,6 +40,10 @@ impl Hub {
                     }
                 }
                 if let Some(line) = with_id(&line, id.raw()) {
+                    let line = match self.is_between(client, link) {
+                        true => modern_answer(line, &method),
+                        false => line,
+                    };
                     self.answer(client, &id, line);
                 }
             }
@@ -169,7 +174,7 @@ impl Hub {
             |client: &Client| client.level.is_none_or(|least| level.is_none_or(|l| l >= least));
         let whose = self.whose(link, about);
         if let Some((client, id)) = whose.clone().filter(|_| about.is_some()) {
-            if self.clients.get(&client).is_some_and(wants) {
+            if self.clients.get(&client).is_some_and(wants) && self.wants_log(client, &id, level) {
                 self.tell_client(client, line.to_vec(), Some(id));
             }
             return;
@@ -178,7 +183,9 @@ impl Hub {
             let Some(its) = self.clients.get(&client) else { continue };
             let own = whose.clone().filter(|(whose, _)| *whose == client).map(|(_, id)| id);
             // Without a session nothing comes but what belongs to a request.
-            if its.is_open && wants(its) && (!its.is_modern() || own.is_some()) {
+            let is_asked = |id: &Id| self.wants_log(client, id, level);
+            if its.is_open && wants(its) && (!its.is_modern() || own.as_ref().is_some_and(is_asked))
+            {
                 self.tell_client(client, line.to_vec(), own);
             }
         }

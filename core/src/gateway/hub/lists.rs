@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::ClientId;
 use super::super::backend::Expose;
 use super::super::catalog::Entry;
-use super::ask::to_listener;
+use super::super::{ClientId, LinkId};
+use super::listen::to_listener;
 use super::{Hub, raw};
 use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
@@ -168,6 +168,15 @@ impl Hub {
             .collect();
         for client in concerned {
             self.tell_client_list_changed(client, kind);
+        }
+    }
+
+    /// The same for those who use one link: other links may have other lists.
+    pub(super) fn tell_users_list_changed(&mut self, kind: Kind, link: LinkId) {
+        for client in self.users_of(link) {
+            if self.clients.get(&client).is_some_and(|client| client.is_open) {
+                self.tell_client_list_changed(client, kind);
+            }
         }
     }
 

@@ -83,16 +83,19 @@ impl Hub {
             self.take_own_tools(link, &mut entries);
         }
         let Some(its) = self.links.get_mut(&link) else { return };
-        let (slot, is_first) = (its.slot, !its.lists.contains_key(&kind));
+        let slot = its.slot;
         // Where a list cannot be read, what was known of it stays.
         let is_changed = !has_failed && its.lists.get(&kind) != Some(&entries);
         if is_changed {
-            let was_empty = is_first && entries.is_empty();
+            // What its clients have been shown so far.
+            let known = self.servers[slot].known.get(&kind);
+            let shown = its.lists.get(&kind).or(known).map_or(&[][..], Vec::as_slice);
+            let is_news = shown != entries;
             self.servers[slot].known.insert(kind, entries.clone());
             its.lists.insert(kind, entries);
             self.make_routes();
-            if !was_empty {
-                self.tell_list_changed(kind, slot);
+            if is_news {
+                self.tell_users_list_changed(kind, link);
             }
         }
         self.settle();

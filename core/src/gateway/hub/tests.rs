@@ -1,5 +1,6 @@
 //! The hub between clients and servers that are played here.
 
+mod eras;
 mod histories;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -58,6 +59,8 @@ pub(super) struct World {
     pub(super) heard: Vec<(String, Value)>,
     /// Servers that know the newer protocol.
     pub(super) modern: Vec<&'static str>,
+    /// What servers have for clients of the newer protocol, where that is something else.
+    pub(super) modern_tools: Option<Vec<&'static str>>,
     /// Methods that are not answered.
     pub(super) silent: Vec<&'static str>,
     pub(super) log: Vec<String>,
@@ -76,6 +79,7 @@ impl World {
             told: BTreeMap::new(),
             heard: Vec::new(),
             modern: Vec::new(),
+            modern_tools: None,
             silent: Vec::new(),
             log: Vec::new(),
             todo: VecDeque::new(),
@@ -142,7 +146,11 @@ impl World {
                 "supportedVersions": ["2026-07-28"],
                 "capabilities": {"tools": {}},
             }}),
-            "tools/list" => json!({"result": {"tools": entries(&self.tools[name])}}),
+            "tools/list" => {
+                let is_modern = line["params"]["_meta"].is_object();
+                let modern = self.modern_tools.as_ref().filter(|_| is_modern);
+                json!({"result": {"tools": entries(modern.unwrap_or(&self.tools[name]))}})
+            }
             "resources/list" => {
                 json!({"result": {"resources": [{"uri": format!("x://{name}/a"), "name": "a"}]}})
             }
