@@ -299,11 +299,7 @@ impl Client {
     }
 
     /// Starts the calls, kills the victim, and waits until all are answered.
-    async fn settle(
-        &mut self,
-        calls: Vec<(String, Value)>,
-        victim: Option<i32>,
-    ) -> Result<()> {
+    async fn settle(&mut self, calls: Vec<(String, Value)>, victim: Option<i32>) -> Result<()> {
         let mut started = JoinSet::new();
         for (index, (name, arguments)) in calls.into_iter().enumerate() {
             let call = outcome(self.running.peer().clone(), name, arguments);
@@ -336,7 +332,8 @@ impl Client {
 
     async fn exit(&mut self, code: i32) -> Result<()> {
         let before = self.pid().await?;
-        let calls = vec![self.slow(3000), self.slow(4000), ("exit".to_owned(), json!({ "code": code }))];
+        let calls =
+            vec![self.slow(3000), self.slow(4000), ("exit".to_owned(), json!({ "code": code }))];
         self.settle(calls, None).await?;
         self.served_anew(before).await
     }
