@@ -1,6 +1,8 @@
 """What the runners of this suite have in common: where things are, the end of processes, tables."""
 
+import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -12,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("INTEROP_CACHE", HERE.parent.parent / "target" / "interop")).resolve()
 NODE = str(CACHE / "bin" / "node")
 
+START_SECONDS = 20  # until a gateway says where it listens; it does within milliseconds
 STOP_SECONDS = 5  # an SDK gives its server 2 s, then SIGTERM, 2 s more, then SIGKILL
 
 
@@ -46,6 +49,54 @@ def end_marked(mark, seconds=STOP_SECONDS):
         except ProcessLookupError:
             pass
     return left
+
+
+class Front:
+    """Whatever serves MCP over HTTP, started and ended."""
+
+    def __init__(self, command, folder, mark, variables=None, stdout=subprocess.DEVNULL):
+        # All paths of this run are its own: nobody else's settings or sockets count.
+        own = {"HOME": folder, "XDG_RUNTIME_DIR": folder, "XDG_CONFIG_HOME": folder, **(variables or {})}
+        self.mark, self.stderr = mark, Path(folder, "front.stderr")
+        with open(self.stderr, "w") as stderr:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **own, "INTEROP_CACHE": str(CACHE), "INTEROP_MARK": mark},
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                text=True,
+            )
+
+    def end(self):
+        """Ends it and gives what it left alive and what it and its servers said."""
+        self.process.terminate()
+        left = end_marked(self.mark)
+        self.process.communicate()
+        return left, self.stderr.read_text()
+
+
+class Gateway(Front):
+    """A gateway over HTTP, with the servers that the folder's `afresh.toml` names."""
+
+    def __init__(self, command, folder, mark, variables=None):
+        super().__init__([*command, "--http", "127.0.0.1:0"], folder, mark, variables)
+        self.url = "http://127.0.0.1:9/mcp"  # where nobody is
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if found := re.search(r"http://127\.0\.0\.1:\d+/mcp", self.stderr.read_text()):
+                self.url = found[0]
+                break
+            time.sleep(0.05)
+
+
+def write_servers(folder, servers, settings=""):
+    """Writes the `afresh.toml` of a gateway. A server's name of its tools begins with its own, or with none."""
+    for name, (command, prefix) in servers.items():
+        words = ", ".join(json.dumps(word) for word in command)
+        settings += f"[server.{name}]\ncommand = [{words}]\n" + (f'prefix = "{prefix}"\n' if prefix else "")
+    Path(folder, "afresh.toml").write_text(settings)
 
 
 def words_of(through, parser):

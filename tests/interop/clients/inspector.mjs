@@ -1,22 +1,26 @@
-// The command line of the MCP inspector. Each request is a process of its own, so it can only connect,
-// list and call.
-import { spawnSync } from 'node:child_process';
+// The command line of the MCP inspector. Each request is a process of its own, so on stdio it can only
+// connect, list and call.
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { packages } from '../packages.mjs';
-import { STEP_MS, environment, main } from './scenarios.mjs';
+import { STEP_MS, environment, is_url, main } from './scenarios.mjs';
 
 const INSPECTOR = `${packages}/@modelcontextprotocol/inspector/clients/launcher/build/index.js`;
 
+const run = promisify(execFile);
+
 main(async (mode, command, args) => {
-    const request = (...words) => {
+    const request = async (...words) => {
         const variables = Object.entries(environment()).flatMap(([name, value]) => ['-e', `${name}=${value}`]);
         const era = ['--protocol-era', mode ?? 'legacy', '--format', 'json'];
         // All after the first `--` is the server's own.
-        const all = [INSPECTOR, '--cli', ...variables, ...era, ...words, '--', command, ...args];
-        const ended = spawnSync(process.execPath, all, { encoding: 'utf8', timeout: STEP_MS });
-        if (ended.status !== 0) throw new Error(`inspector ended with ${ended.status ?? ended.signal}: ${ended.stderr}`);
+        const server = is_url(command) ? ['--server-url', command] : [...variables, '--', command, ...args];
+        const all = [INSPECTOR, '--cli', ...era, ...words, ...server];
+        const ended = await run(process.execPath, all, { timeout: STEP_MS, maxBuffer: 1 << 24 }).catch(error => error);
+        if (ended instanceof Error) throw new Error(`inspector ended with ${ended.code ?? ended.signal}: ${ended.stderr}`);
         return JSON.parse(ended.stdout).result;
     };
-    const { tools } = request('--method', 'tools/list');
+    const { tools } = await request('--method', 'tools/list');
     return {
         list: async () => tools.map(tool => tool.name),
         call: async (name, input) =>

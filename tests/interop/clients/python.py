@@ -1,6 +1,6 @@
 """A client on the Python SDK. Modes: `auto` (its default), `legacy`.
 
-`python.py --mode MODE SCENARIO -- COMMAND…`. What is done and what has to hold is the same as in
+`python.py --mode MODE SCENARIO -- COMMAND…|URL`. What is done and what has to hold is the same as in
 scenarios.mjs.
 """
 
@@ -22,6 +22,8 @@ from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost, ToolsLis
 from mcp.shared.exceptions import MCPError
 
 URI = "interop://counter"
+# Which server of a gateway is meant; without one there is nothing to say.
+WHICH = {"server": os.environ["INTEROP_SERVER"]} if os.environ.get("INTEROP_SERVER") else {}
 STEP = float(os.environ.get("INTEROP_STEP_SECONDS", "15"))
 MODERN = "2026-07-28"
 
@@ -150,7 +152,9 @@ class Connection:
             self.events.end("lost")
 
 
-async def settle(connection: Connection, calls: list[tuple[str, dict]], report: dict, victim: int | None = None) -> None:
+async def settle(
+    connection: Connection, calls: list[tuple[str, dict]], report: dict, victim: int | None = None, meanwhile=None
+) -> None:
     """Starts the calls, kills the victim, and waits until all are answered."""
     outcomes: list[str] = [""] * len(calls)
 
@@ -165,6 +169,8 @@ async def settle(connection: Connection, calls: list[tuple[str, dict]], report: 
             # The server reads in order: when this is answered, it has the calls too.
             await connection.echo()
             os.kill(victim, signal.SIGKILL)
+            if meanwhile:
+                await meanwhile()
     report["in_flight"] = outcomes
     bad = [how for how in outcomes if how in ("lost", "hung")]
     check(not bad, f"of the calls in flight, {len(bad)} were {', '.join(bad)}")
@@ -191,12 +197,46 @@ async def kill(connection: Connection, report: dict) -> None:
     await served_anew(connection, before, report)
 
 
+class Other(Connection):
+    """The other server of a gateway, whose name stands in front of its tools."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.client, connection.events, connection.tasks)
+        names = (name for name in connection.tools if name.startswith("other__"))
+        self.tools = [name.removeprefix("other__") for name in names]
+
+    async def call(self, name: str, arguments: dict | None = None):
+        return await super().call(f"other__{name}", arguments)
+
+
+async def both(connection: Connection, report: dict) -> None:
+    """Both servers of a gateway are listed and answer."""
+    report["tools"] = connection.tools
+    for server in (connection, Other(connection)):
+        check("echo" in server.tools, "`echo` is not in the list")
+        await server.echo()
+    check(await connection.pid() != await Other(connection).pid(), "one process answers for both")
+
+
+async def one_dies(connection: Connection, report: dict) -> None:
+    """Kills a server of a gateway in the middle of calls to both: nothing happens to the other."""
+    other = Other(connection)
+    spared, before = await other.pid(), await connection.pid()
+    name, arguments = other.slow(1500)
+    calls = [connection.slow(1500), (f"other__{name}", arguments)]
+    await settle(connection, calls, report, victim=before, meanwhile=other.echo)
+    how = report["in_flight"][1]
+    check(how == "result", f"the call of the other server ended with {how}")
+    await served_anew(connection, before, report)
+    check(await other.pid() == spared, "the other server was restarted too")
+
+
 async def restart(connection: Connection, report: dict) -> None:
     """Restarts the server by the tool, which a client sees among the server's own."""
     check("restart_server" in connection.tools, "`restart_server` is not in the list")
     # In whole milliseconds: the marker has no more.
     before, since = await connection.pid(), int(time.time() * 1000) / 1000
-    await connection.succeed("restart_server", {"reason": "interop"})
+    await connection.succeed("restart_server", {"reason": "interop", **WHICH})
     # The answer may come before the old instance goes. No call may fail meanwhile.
     deadline, now = time.monotonic() + STEP, before
     while now == before and time.monotonic() < deadline:
@@ -207,7 +247,7 @@ async def restart(connection: Connection, report: dict) -> None:
     await connection.echo()
     if "verify_server_restarted" not in connection.tools:
         return
-    verdict = value(await connection.call("verify_server_restarted", {"since_timestamp": since}))
+    verdict = value(await connection.call("verify_server_restarted", {"since_timestamp": since, **WHICH}))
     report["verified"] = verdict.get("restarted")
     check(report["verified"] is True, f"`verify_server_restarted` denies it: {verdict.get('error')}")
 
@@ -267,6 +307,8 @@ SCENARIOS = {
     "subscription": lambda connection, report: subscription(connection, report, kill),
     "subscription-tool": lambda connection, report: subscription(connection, report, restart),
     "list-change": list_change,
+    "both": both,
+    "one-dies": one_dies,
 }
 
 
@@ -282,7 +324,8 @@ async def converse(mode: str, name: str, command: list[str], report: dict) -> No
             events.push("tools")
 
     env = {key: value for key, value in os.environ.items() if key.startswith(("INTEROP_", "AFRESH_"))}
-    server = StdioServerParameters(command=command[0], args=command[1:], env=env)
+    is_url = command[0].startswith("http:")
+    server = command[0] if is_url else StdioServerParameters(command=command[0], args=command[1:], env=env)
     async with Client(server, mode=mode, message_handler=told) as client:
         async with anyio.create_task_group() as tasks:
             report["protocol"] = client.protocol_version
@@ -305,7 +348,7 @@ def reason(error: BaseException) -> str:
 def main() -> int:
     words = sys.argv[1:]
     if len(words) < 5 or words[0] != "--mode" or words[2] not in SCENARIOS or words[3] != "--":
-        print(f"usage: --mode auto|legacy {'|'.join(SCENARIOS)} -- COMMAND…", file=sys.stderr)
+        print(f"usage: --mode auto|legacy {'|'.join(SCENARIOS)} -- COMMAND…|URL", file=sys.stderr)
         return 2
     mode, name, command = words[1], words[2], words[4:]
     warnings.simplefilter("ignore")

@@ -5,9 +5,15 @@ import { writeFileSync } from 'node:fs';
 export const URI = 'interop://counter';
 export const STEP_MS = Number(process.env.INTEROP_STEP_SECONDS ?? 15) * 1000;
 
+/** Which server of a gateway is meant; without one there is nothing to say. */
+const WHICH = process.env.INTEROP_SERVER ? { server: process.env.INTEROP_SERVER } : {};
+
 /** What a server must be given: the SDKs hand on only a few names by themselves. */
 export const environment = () =>
     Object.fromEntries(Object.entries(process.env).filter(([name]) => /^(INTEROP|AFRESH)_/.test(name)));
+
+/** Whether a server is reached over HTTP: there is an address where its command would stand. */
+export const is_url = command => /^https?:/.test(command);
 
 class Failed extends Error {}
 
@@ -133,12 +139,43 @@ async function kill(client, report) {
     await served_anew(client, before, report);
 }
 
+/** The other server of a gateway, whose name stands in front of its tools. */
+function other(client) {
+    const prefix = 'other__';
+    const tools = client.tools.filter(name => name.startsWith(prefix)).map(name => name.slice(prefix.length));
+    return { tools, call: (name, args) => client.call(prefix + name, args) };
+}
+
+/** Both servers of a gateway are listed and answer. */
+async function both(client, report) {
+    report.tools = client.tools;
+    for (const server of [client, other(client)]) {
+        check(server.tools.includes('echo'), '`echo` is not in the list');
+        await echo(server);
+    }
+    check((await pid(client)) !== (await pid(other(client))), 'one process answers for both');
+}
+
+/** Kills a server of a gateway in the middle of calls to both: nothing happens to the other. */
+async function one_dies(client, report) {
+    const spared = await pid(other(client));
+    const before = await pid(client);
+    const calls = [slow(client, 1500), slow(other(client), 1500)].map(outcome);
+    await echo(client);
+    process.kill(before, 'SIGKILL');
+    await echo(other(client));
+    await settle(calls, report);
+    check(report.in_flight[1] === 'result', `the call of the other server ended with ${report.in_flight[1]}`);
+    await served_anew(client, before, report);
+    check((await pid(other(client))) === spared, 'the other server was restarted too');
+}
+
 /** Restarts the server by the tool, which a client sees among the server's own. */
 async function restart(client, report) {
     check(client.tools.includes('restart_server'), '`restart_server` is not in the list');
     const before = await pid(client);
     const since = Date.now() / 1000;
-    await succeed(client, 'restart_server', { reason: 'interop' });
+    await succeed(client, 'restart_server', { reason: 'interop', ...WHICH });
     // The answer may come before the old instance goes. No call may fail meanwhile.
     const deadline = Date.now() + STEP_MS;
     let now = before;
@@ -150,7 +187,7 @@ async function restart(client, report) {
     check(now !== before, `process ${before} still answers`);
     await echo(client);
     if (!client.tools.includes('verify_server_restarted')) return;
-    const verdict = value(await client.call('verify_server_restarted', { since_timestamp: since }));
+    const verdict = value(await client.call('verify_server_restarted', { since_timestamp: since, ...WHICH }));
     report.verified = verdict.restarted ?? null;
     check(report.verified === true, `\`verify_server_restarted\` denies it: ${verdict.error}`);
 }
@@ -204,11 +241,13 @@ const SCENARIOS = {
     'restart-tool': restart,
     subscription: (client, report) => subscription(client, report, kill),
     'subscription-tool': (client, report) => subscription(client, report, restart),
-    'list-change': list_change
+    'list-change': list_change,
+    both,
+    'one-dies': one_dies
 };
 
 /**
- * Runs the scenario that the command line names: `[--mode MODE] SCENARIO -- COMMAND…`.
+ * Runs the scenario that the command line names: `[--mode MODE] SCENARIO -- COMMAND…|URL`.
  *
  * `connect(mode, command, args)` gives `{ protocol, server, list(), call(name, args), subscribe(what), close() }`.
  */
@@ -218,7 +257,7 @@ export async function main(connect) {
     const [name, dashes, command, ...args] = words;
     const scenario = SCENARIOS[name];
     if (!scenario || dashes !== '--' || !command) {
-        console.error(`usage: [--mode MODE] ${Object.keys(SCENARIOS).join('|')} -- COMMAND…`);
+        console.error(`usage: [--mode MODE] ${Object.keys(SCENARIOS).join('|')} -- COMMAND…|URL`);
         process.exit(2);
     }
     const report = { scenario: name, ok: false };

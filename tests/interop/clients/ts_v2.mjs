@@ -1,8 +1,8 @@
 // A client on the TypeScript SDK v2. Modes: `legacy`, `auto` (which starts the command twice), `pinned`.
 import { load } from '../packages.mjs';
-import { Events, STEP_MS, URI, environment, main } from './scenarios.mjs';
+import { Events, STEP_MS, URI, environment, is_url, main } from './scenarios.mjs';
 
-const { Client } = load('@modelcontextprotocol/client');
+const { Client, StreamableHTTPClientTransport } = load('@modelcontextprotocol/client');
 const { StdioClientTransport, getDefaultEnvironment } = load('@modelcontextprotocol/client/stdio');
 
 const MODES = { legacy: 'legacy', auto: 'auto', pinned: { pin: '2026-07-28' } };
@@ -14,7 +14,10 @@ main(async (mode, command, args) => {
         { name: `interop-ts-v2-${mode}`, version: '1' },
         { versionNegotiation: { mode: MODES[mode] } }
     );
-    const transport = new StdioClientTransport({ command, args, env: { ...getDefaultEnvironment(), ...environment() } });
+    const env = { ...getDefaultEnvironment(), ...environment() };
+    const transport = is_url(command)
+        ? new StreamableHTTPClientTransport(new URL(command))
+        : new StdioClientTransport({ command, args, env });
     // The id of a subscription is that of its request, which the client keeps to itself.
     let listening;
     const send = transport.send.bind(transport);

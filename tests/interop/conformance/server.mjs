@@ -214,15 +214,21 @@ function schema_tool(server) {
     server.registerTool('json_schema_2020_12_tool', { description, inputSchema }, values => text(JSON.stringify(values)));
 }
 
-/** Tools that change the lists, so that their subscribers are told. */
+/** Tools that change the lists, so that their subscribers are told. What one call adds, the next takes away. */
 function changing_tools(server, tool) {
     const description = 'comes and goes';
+    let added_tool, added_prompt;
+    const toggled = (added, add) => {
+        if (!added) return add();
+        added.remove();
+    };
     tool('test_trigger_tool_change', {}, () => {
-        server.registerTool('test_temporary', { description }, () => text('here')).remove();
+        added_tool = toggled(added_tool, () => server.registerTool('test_temporary', { description }, () => text('here')));
         return text('changed');
     });
     tool('test_trigger_prompt_change', {}, () => {
-        server.registerPrompt('test_temporary', { description }, () => ({ messages: [] })).remove();
+        const get = () => ({ messages: [] });
+        added_prompt = toggled(added_prompt, () => server.registerPrompt('test_temporary', { description }, get));
         return text('changed');
     });
 }

@@ -1,6 +1,6 @@
 //! A client on rmcp. Modes: `initialize` (its default), `auto`.
 //!
-//! `client --mode MODE SCENARIO -- COMMAND…`. What is done and what has to hold is the same as in
+//! `client --mode MODE SCENARIO -- COMMAND…|URL`. What is done and what has to hold is the same as in
 //! `clients/scenarios.mjs`.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use rmcp::model::{
 use rmcp::service::{
     NotificationContext, Peer, RoleClient, RunningService, ServiceError, Subscription,
 };
-use rmcp::transport::TokioChildProcess;
+use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -28,7 +28,9 @@ use tokio::time::Instant;
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const URI: &str = "interop://counter";
-const SCENARIOS: [&str; 10] = [
+/// What stands in front of the tools of the other server of a gateway.
+const OTHER: &str = "other__";
+const SCENARIOS: [&str; 12] = [
     "connect",
     "list",
     "call",
@@ -39,11 +41,21 @@ const SCENARIOS: [&str; 10] = [
     "subscription",
     "subscription-tool",
     "list-change",
+    "both",
+    "one-dies",
 ];
 
 fn step() -> Duration {
     let seconds = std::env::var("INTEROP_STEP_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(seconds.unwrap_or(15.0))
+}
+
+/// Says which server of a gateway is meant; without one there is nothing to say.
+fn which(mut arguments: Value) -> Value {
+    if let Ok(server) = std::env::var("INTEROP_SERVER") {
+        arguments["server"] = server.into();
+    }
+    arguments
 }
 
 fn check(holds: bool, message: impl FnOnce() -> String) -> Result<()> {
@@ -188,8 +200,6 @@ struct Client {
 
 impl Client {
     async fn connect(mode: &str, command: &[String]) -> Result<Self> {
-        let mut child = tokio::process::Command::new(&command[0]);
-        child.args(&command[1..]);
         let lifecycle = match mode {
             "initialize" => ClientLifecycleMode::Initialize,
             _ => ClientLifecycleMode::Auto {
@@ -198,9 +208,17 @@ impl Client {
             },
         };
         let events = Events(watch::Sender::default());
-        let serving =
-            events.clone().serve_with_lifecycle(TokioChildProcess::new(child)?, lifecycle);
-        let running = tokio::time::timeout(step(), serving).await??;
+        let client = events.clone();
+        let running = if command[0].starts_with("http:") {
+            let transport = StreamableHttpClientTransport::from_uri(command[0].as_str());
+            let serving = client.serve_with_lifecycle(transport, lifecycle);
+            tokio::time::timeout(step(), serving).await??
+        } else {
+            let mut child = tokio::process::Command::new(&command[0]);
+            child.args(&command[1..]);
+            let serving = client.serve_with_lifecycle(TokioChildProcess::new(child)?, lifecycle);
+            tokio::time::timeout(step(), serving).await??
+        };
         let info = running.peer_info().ok_or("the server says nothing about itself")?;
         let server = info.server_info.as_ref().map(|server| server.name.clone());
         let report = json!({ "protocol": info.protocol_version.as_str(), "server": server });
@@ -225,16 +243,27 @@ impl Client {
     }
 
     async fn echo(&self) -> Result<()> {
+        self.echo_of("").await
+    }
+
+    /// The same of one of a gateway's servers.
+    async fn echo_of(&self, prefix: &str) -> Result<()> {
         let message = format!("hello {:?}", Instant::now());
-        let answer = text(&self.succeed("echo", json!({ "message": message })).await?);
-        check(answer.contains(&message), || format!("`echo` answered {answer}"))
+        let name = format!("{prefix}echo");
+        let answer = text(&self.succeed(&name, json!({ "message": message })).await?);
+        check(answer.contains(&message), || format!("`{name}` answered {answer}"))
     }
 
     async fn pid(&self) -> Result<i32> {
-        let told: i32 = if self.has("pid") {
-            text(&self.succeed("pid", json!({})).await?).parse()?
+        self.pid_of("").await
+    }
+
+    async fn pid_of(&self, prefix: &str) -> Result<i32> {
+        let name = format!("{prefix}pid");
+        let told: i32 = if self.has(&name) {
+            text(&self.succeed(&name, json!({})).await?).parse()?
         } else {
-            let all = text(&self.succeed("get-env", json!({})).await?);
+            let all = text(&self.succeed(&format!("{prefix}get-env"), json!({})).await?);
             let all: Value = serde_json::from_str(&all)?;
             all["INTEROP_SERVER_PID"].as_str().ok_or("no pid in its environment")?.parse()?
         };
@@ -243,12 +272,18 @@ impl Client {
         Ok(told)
     }
 
-    fn slow(&self, ms: u64) -> (&'static str, Value) {
-        if self.has("slow") {
-            return ("slow", json!({ "ms": ms }));
+    fn slow(&self, ms: u64) -> (String, Value) {
+        self.slow_of("", ms)
+    }
+
+    fn slow_of(&self, prefix: &str, ms: u64) -> (String, Value) {
+        let name = format!("{prefix}slow");
+        if self.has(&name) {
+            return (name, json!({ "ms": ms }));
         }
         let seconds = Duration::from_millis(ms).as_secs_f64();
-        ("trigger-long-running-operation", json!({ "duration": seconds, "steps": 1 }))
+        let name = format!("{prefix}trigger-long-running-operation");
+        (name, json!({ "duration": seconds, "steps": 1 }))
     }
 
     async fn subscribe(&mut self, filter: SubscriptionFilter) -> Result<()> {
@@ -264,14 +299,10 @@ impl Client {
     }
 
     /// Starts the calls, kills the victim, and waits until all are answered.
-    async fn settle(
-        &mut self,
-        calls: Vec<(&'static str, Value)>,
-        victim: Option<i32>,
-    ) -> Result<()> {
+    async fn settle(&mut self, calls: Vec<(String, Value)>, victim: Option<i32>) -> Result<()> {
         let mut started = JoinSet::new();
         for (index, (name, arguments)) in calls.into_iter().enumerate() {
-            let call = outcome(self.running.peer().clone(), name.to_owned(), arguments);
+            let call = outcome(self.running.peer().clone(), name, arguments);
             started.spawn(async move { (index, call.await) });
         }
         tokio::task::yield_now().await;
@@ -279,6 +310,9 @@ impl Client {
             // The server reads in order: when this is answered, it has the calls too.
             self.echo().await?;
             kill(Pid::from_raw(victim), Signal::SIGKILL)?;
+            if self.has("other__echo") {
+                self.echo_of(OTHER).await?;
+            }
         }
         let mut outcomes = started.join_all().await;
         outcomes.sort();
@@ -298,7 +332,8 @@ impl Client {
 
     async fn exit(&mut self, code: i32) -> Result<()> {
         let before = self.pid().await?;
-        let calls = vec![self.slow(3000), self.slow(4000), ("exit", json!({ "code": code }))];
+        let calls =
+            vec![self.slow(3000), self.slow(4000), ("exit".to_owned(), json!({ "code": code }))];
         self.settle(calls, None).await?;
         self.served_anew(before).await
     }
@@ -310,13 +345,38 @@ impl Client {
         self.served_anew(before).await
     }
 
+    /// Both servers of a gateway are listed and answer.
+    async fn both(&mut self) -> Result<()> {
+        self.report["tools"] = json!(self.tools);
+        for prefix in ["", OTHER] {
+            let name = format!("{prefix}echo");
+            check(self.has(&name), || format!("`{name}` is not in the list"))?;
+            self.echo_of(prefix).await?;
+        }
+        let is_one = self.pid().await? == self.pid_of(OTHER).await?;
+        check(!is_one, || "one process answers for both".to_owned())
+    }
+
+    /// Kills a server of a gateway in the middle of calls to both: nothing happens to the other.
+    async fn one_dies(&mut self) -> Result<()> {
+        let spared = self.pid_of(OTHER).await?;
+        let before = self.pid().await?;
+        let calls = vec![self.slow(1500), self.slow_of(OTHER, 1500)];
+        self.settle(calls, Some(before)).await?;
+        let how = self.report["in_flight"][1].clone();
+        check(how == "result", || format!("the call of the other server ended with {how}"))?;
+        self.served_anew(before).await?;
+        let is_spared = self.pid_of(OTHER).await? == spared;
+        check(is_spared, || "the other server was restarted too".to_owned())
+    }
+
     /// Restarts the server by the tool, which a client sees among the server's own.
     async fn restart(&mut self) -> Result<()> {
         check(self.has("restart_server"), || "`restart_server` is not in the list".to_owned())?;
         let before = self.pid().await?;
         // In whole milliseconds: the marker has no more.
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as f64 / 1000.0;
-        self.succeed("restart_server", json!({ "reason": "interop" })).await?;
+        self.succeed("restart_server", which(json!({ "reason": "interop" }))).await?;
         // The answer may come before the old instance goes. No call may fail meanwhile.
         let started = Instant::now();
         let mut ticks = tokio::time::interval(Duration::from_millis(50));
@@ -331,7 +391,7 @@ impl Client {
         if !self.has("verify_server_restarted") {
             return Ok(());
         }
-        let since = json!({ "since_timestamp": since });
+        let since = which(json!({ "since_timestamp": since }));
         let verdict = value(&call(self.running.peer(), "verify_server_restarted", since).await?);
         self.report["verified"] = verdict["restarted"].clone();
         check(verdict["restarted"] == true, || {
@@ -406,6 +466,8 @@ impl Client {
             "restart-tool" => self.restart().await,
             "subscription" => self.subscription(false).await,
             "subscription-tool" => self.subscription(true).await,
+            "both" => self.both().await,
+            "one-dies" => self.one_dies().await,
             _ => self.list_change().await,
         }
     }
@@ -424,7 +486,7 @@ async fn main() -> ExitCode {
             (mode, scenario, command)
         }
         _ => {
-            eprintln!("usage: --mode initialize|auto {} -- COMMAND…", SCENARIOS.join("|"));
+            eprintln!("usage: --mode initialize|auto {} -- COMMAND…|URL", SCENARIOS.join("|"));
             return ExitCode::from(2);
         }
     };
