@@ -26,7 +26,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -35,6 +34,7 @@ use self::link::{Link, Server, Stage};
 use self::session::Client;
 use super::backend::{Backend, Expose};
 use super::{ClientId, Effect, Input, LinkId};
+use crate::limits::GATEWAY_START_WAIT;
 use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Message, look};
 use crate::mcp::{Kind, json as raw};
@@ -311,8 +311,7 @@ impl Hub {
         }
     }
 
-    fn hold(&mut self, client: ClientId, line: Vec<u8>, wait: Duration) {
-        let until = self.now + wait;
+    fn hold(&mut self, client: ClientId, line: Vec<u8>, until: Time) {
         self.held.push_back(Held { client, line, until });
     }
 
@@ -333,13 +332,20 @@ impl Hub {
 
     /// Whether none of a client's servers is still being asked what it has.
     fn is_settled(&self, client: ClientId) -> bool {
-        self.links_of(client).iter().all(|link| {
-            self.links.get(link).is_none_or(|link| match &link.stage {
-                Stage::Fresh | Stage::Opening => false,
-                Stage::Open => link.reading.is_empty(),
-                Stage::Failed(_) => true,
-            })
-        })
+        self.settles_at(client).is_none()
+    }
+
+    /// Until when a client's questions wait for servers that are still being asked what they have; none
+    /// where there is none. One that was waited for in vain is not waited for again.
+    fn settles_at(&self, client: ClientId) -> Option<Time> {
+        let links = self.links_of(client);
+        let links = links.iter().filter_map(|link| self.links.get(link));
+        let unsettled = links.filter(|link| match &link.stage {
+            Stage::Fresh | Stage::Opening => true,
+            Stage::Open => !link.reading.is_empty(),
+            Stage::Failed(_) => false,
+        });
+        unsettled.map(|link| link.begun_at + GATEWAY_START_WAIT).filter(|at| *at > self.now).max()
     }
 
     /// Clients that use a link.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::definition::StopSignal;
+use afresh_core::definition::{StopSignal, Until};
 use afresh_core::gateway::LinkId;
 use afresh_core::gateway::backend::{Backend, Stdio, Target};
 use afresh_core::id::ServiceId;
@@ -33,6 +33,8 @@ use crate::wires::Wires;
 enum Way {
     Program(ServiceId),
     Remote(Remote),
+    /// Nowhere, and why.
+    Blocked(String),
 }
 
 /// All links that are open.
@@ -43,6 +45,8 @@ pub(super) struct Links {
     words_sender: mpsc::Sender<RemoteWord>,
     ways: BTreeMap<LinkId, Way>,
     links: BTreeMap<ServiceId, LinkId>,
+    /// Programs whose tools leave the list while they are down, and whether they were up when last looked at.
+    hiding: BTreeMap<ServiceId, bool>,
     /// Services whose links are closed, until they are down.
     leaving: Vec<ServiceId>,
     environment: Arc<[(OsString, OsString)]>,
@@ -67,6 +71,7 @@ impl Links {
             words_sender,
             ways: BTreeMap::new(),
             links: BTreeMap::new(),
+            hiding: BTreeMap::new(),
             leaving: Vec::new(),
             environment: std::mem::take(&mut gateway.environment).into(),
             base: gateway.base.clone(),
@@ -98,7 +103,15 @@ impl Links {
         match &backend.target {
             Target::Stdio(stdio) => {
                 let name = format!("{}{suffix}", backend.name);
-                self.start_program(supervise, link, name, stdio).await
+                let started = self.start_program(supervise, link, name, stdio).await;
+                match &started {
+                    Ok(service) if backend.hide_when_down => {
+                        self.hiding.insert(*service, true);
+                    }
+                    Ok(_) => {}
+                    Err(why) => drop(self.ways.insert(link, Way::Blocked(why.clone()))),
+                }
+                started.map(drop)
             }
             Target::Http(http) => {
                 let (log, name) = (supervise.stderr(), backend.name.clone());
@@ -116,7 +129,7 @@ impl Links {
         link: LinkId,
         name: String,
         stdio: &Stdio,
-    ) -> Result<(), String> {
+    ) -> Result<ServiceId, String> {
         let cwd = match &stdio.cwd {
             Some(cwd) => self.base.join(cwd),
             None => self.base.clone(),
@@ -171,7 +184,20 @@ impl Links {
         self.ways.insert(link, Way::Program(service));
         self.links.insert(service, link);
         supervise.input_to(service, ServiceInput::Start).await;
-        Ok(())
+        Ok(service)
+    }
+
+    /// Those that have come up or gone down since the last time, among those of whom it matters.
+    pub(super) fn turned(&mut self, supervise: &Supervise) -> Vec<(LinkId, bool)> {
+        let mut turned = Vec::new();
+        for (service, was_up) in &mut self.hiding {
+            let its = supervise.core().service(*service);
+            let is_up = its.is_some_and(|service| service.has_reached(Until::Ready));
+            if std::mem::replace(was_up, is_up) != is_up {
+                turned.extend(self.links.get(service).map(|link| (*link, is_up)));
+            }
+        }
+        turned
     }
 
     /// Says a line over a link. Returns what is to be answered at once, where it cannot be said.
@@ -182,27 +208,20 @@ impl Links {
                 remote.tell(line);
                 return None;
             }
+            Way::Blocked(why) => return refusal(&line, "server_down", why),
         };
         if self.servers.has_room(service) {
             self.servers.say(service, line);
             return None;
         }
-        match look(&line) {
-            Some(Message::Request { id, .. }) => {
-                let why = "nothing was done: the server does not read what it is sent, and too much \
-                           waits for it";
-                let id: serde_json::Value = serde_json::from_slice(id.raw()).ok()?;
-                let data = json!({"reason": "server_busy", "retryable": true});
-                let error = json!({"code": -32603, "message": why, "data": data});
-                let line = json!({"jsonrpc": "2.0", "id": id, "error": error});
-                Some(line.to_string().into_bytes())
-            }
+        let why =
+            "nothing was done: the server does not read what it is sent, and too much waits for it";
+        let refusal = refusal(&line, "server_busy", why);
+        if refusal.is_none() {
             // Answers and cancellations are short, and there are no more of them than of requests.
-            _ => {
-                self.servers.say(service, line);
-                None
-            }
+            self.servers.say(service, line);
         }
+        refusal
     }
 
     /// The server has not taken the session.
@@ -222,6 +241,7 @@ impl Links {
         // A remote one ends when it is dropped.
         let Some(Way::Program(service)) = self.ways.remove(&link) else { return };
         self.links.remove(&service);
+        self.hiding.remove(&service);
         self.leaving.push(service);
         if let Some(mut seat) = self.servers.seat(service, supervise) {
             seat.leave().await;
@@ -254,4 +274,13 @@ impl Links {
     pub(super) fn end(self) -> Option<Trace> {
         self.trace
     }
+}
+
+/// What is answered to a request in a server's place; none where the line is none.
+fn refusal(line: &[u8], reason: &str, why: &str) -> Option<Vec<u8>> {
+    let Some(Message::Request { id, .. }) = look(line) else { return None };
+    let id: serde_json::Value = serde_json::from_slice(id.raw()).ok()?;
+    let data = json!({"reason": reason, "retryable": true});
+    let error = json!({"code": -32603, "message": why, "data": data});
+    Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes())
 }

@@ -65,6 +65,8 @@ pub(super) struct Link {
     /// The parameters of `initialize`, raw.
     opening: Vec<u8>,
     pub(super) used_at: Time,
+    /// When somebody first spoke over it.
+    pub(super) begun_at: Time,
     pub(super) is_up: bool,
 }
 
@@ -190,6 +192,7 @@ impl Hub {
                 meta: Vec::new(),
                 opening: Vec::new(),
                 used_at: self.now,
+                begun_at: self.now,
                 is_up: true,
             },
         );
@@ -275,6 +278,7 @@ impl Hub {
         };
         let Some(its) = self.links.get_mut(&link) else { return };
         (its.meta, its.opening, its.era) = (meta, opening, era);
+        its.begun_at = self.now;
         self.open_session(link);
     }
 
@@ -407,7 +411,11 @@ impl Hub {
         }
         if self.servers[slot].backend.hide_when_down {
             for kind in Kind::ALL {
-                self.tell_list_changed(kind, slot);
+                let has_any =
+                    |link: &Link| link.lists.get(&kind).is_some_and(|its| !its.is_empty());
+                if self.links.get(&link).is_some_and(has_any) {
+                    self.tell_list_changed(kind, slot);
+                }
             }
         }
     }
@@ -419,6 +427,13 @@ impl Hub {
             && its.retry_at.is_none_or(|at| at <= self.now)
         {
             self.open_session(link);
+        }
+    }
+
+    /// Somebody has the server started again: what it said before does not count.
+    pub(super) fn retry_now(&mut self, link: LinkId) {
+        if let Some(its) = self.links.get_mut(&link) {
+            its.retry_at = its.retry_at.map(|_| self.now);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The hub between clients and servers that are played here.
 
 mod histories;
+mod limits;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
