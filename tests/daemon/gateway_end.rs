@@ -2,6 +2,8 @@
 //! here is wider, for machines with too much to do; what is looked at is that nothing waits for its own
 //! deadline.
 
+#![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
+
 use std::time::{Duration, Instant};
 
 use afresh_tests::connection::Connection;

@@ -4,6 +4,8 @@
 //!
 //! `AFRESH_TEST_LONG=1` makes 100,000 calls of it.
 
+#![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
