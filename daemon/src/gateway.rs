@@ -137,10 +137,8 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let (mut supervise, control, front, spans, trace) = switchboard.end();
     supervise.finish().await;
     supervise.note(stopped());
-    control.close().await;
     let written = async {
-        front.close().await;
-        spans.finish().await;
+        tokio::join!(control.close(), front.close(), spans.finish());
         let (around, _) = supervise.shutdown().await;
         if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
             around.stderr.log(&chain(&error));

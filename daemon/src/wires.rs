@@ -133,11 +133,10 @@ impl Wires {
         self.client.is_some()
     }
 
-    /// What the client was told since the last time, where it has no pipe. Instances are not read from
-    /// while there is too much of it, so that the wires have to be polled after that.
-    pub(crate) fn take_outbox(&mut self) -> VecDeque<Vec<u8>> {
-        self.outbox.bytes = 0;
-        std::mem::take(&mut self.outbox.lines)
+    /// What the client was told since the last time, where it has no pipe, up to so many lines. Instances
+    /// are not read from while there is too much of it, so that the wires have to be polled after that.
+    pub(crate) fn take_outbox(&mut self, lines_max: usize) -> VecDeque<Vec<u8>> {
+        self.outbox.take(lines_max)
     }
 
     /// How much waits for the client.

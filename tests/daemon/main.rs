@@ -6,8 +6,14 @@ mod api_refusals;
 mod attach;
 mod control;
 mod descriptors;
+mod gateway;
+mod gateway_end;
+mod gateway_http;
+mod gateway_isolation;
 #[cfg(feature = "otel")]
 mod gateway_otel;
+mod gateway_reload;
+mod gateway_storm;
 mod health;
 mod hooks;
 mod keep;

@@ -26,7 +26,12 @@ pub struct Connection {
 impl Connection {
     /// Starts `afresh mcp FLAGS -- SERVER`; nothing is said yet.
     pub fn start(env: &TestEnv, flags: &[&str], server: &[&str]) -> Self {
-        let (mut connection, stdout) = Self::start_deaf(env, flags, server);
+        Self::start_as(env, &[&["mcp"], flags, &["--"], server].concat())
+    }
+
+    /// Starts `afresh` with these arguments; nothing is said yet.
+    pub fn start_as(env: &TestEnv, arguments: &[&str]) -> Self {
+        let (mut connection, stdout) = Self::start_deaf_as(env, arguments);
         let (sender, heard) = sync_channel(1_000_000);
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
@@ -42,7 +47,11 @@ impl Connection {
 
     /// The same, with an output that is not read.
     pub fn start_deaf(env: &TestEnv, flags: &[&str], server: &[&str]) -> (Self, ChildStdout) {
-        let mut command: Command = env.afresh(&[&["mcp"], flags, &["--"], server].concat());
+        Self::start_deaf_as(env, &[&["mcp"], flags, &["--"], server].concat())
+    }
+
+    fn start_deaf_as(env: &TestEnv, arguments: &[&str]) -> (Self, ChildStdout) {
+        let mut command: Command = env.afresh(arguments);
         let log = env.work().join("log");
         let file = std::fs::File::create(&log).expect("the workspace is writable");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);

@@ -1,7 +1,7 @@
 //! `afresh reload`.
 
 use afresh_core::config::harmless;
-use afresh_core::control::{ChangeAnswer, ChangeOutcome, ReloadAnswer};
+use afresh_core::control::{ChangeAnswer, ChangeOutcome, Face, ReloadAnswer};
 use afresh_daemon::control;
 use clap::Args;
 
@@ -10,12 +10,13 @@ use crate::error::{CommandError, Exit};
 use crate::output;
 use crate::running::{failed, harmless_lines};
 
-/// Let `afresh up` read its configuration again
+/// Let `afresh up` and `afresh gateway` read their configuration again
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Lets the `afresh up` of this workspace read its configuration again.\n\nServices \
-                  that are new are started, those that are gone are stopped, those that are defined \
-                  otherwise are restarted, and all others are left alone. A configuration with an error \
+    long_about = "Lets the `afresh up` of this workspace, and each `afresh gateway`, read their \
+                  configuration again.\n\nServices and servers that are new are started, those that are \
+                  gone are stopped, those that are defined otherwise are restarted, and all others are \
+                  left alone, with their connections. A configuration with an error \
                   changes nothing; `afresh config check` finds such errors before.\n\nIt waits until all \
                   of that is done, a minute at most, and exits with 1 where something of it has failed.",
     after_help = "Examples:\n  \
@@ -33,19 +34,36 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
-    let Some(daemon) = super::up::daemon(environment)? else {
+    let daemons = super::up::daemons(environment, &[Face::Up, Face::Gateway])?;
+    if daemons.is_empty() {
         let mut workspace = environment.workspace();
         workspace.locate();
         return Err(super::down::not_there(workspace.state()));
-    };
-    let answer = control::reload(&daemon.socket, &arguments.reason, !arguments.no_wait);
-    let answer = answer.map_err(failed)?;
-    let mut lines = told(&answer);
-    let not_done: Vec<String> = answer.outcomes.iter().filter_map(not_done).collect();
-    let exit = if not_done.is_empty() { Exit::Success } else { Exit::Failed };
-    lines.extend(not_done);
-    output::print(&format!("{}\n", lines.join("\n")))?;
-    Ok(exit)
+    }
+    let (mut exit, mut wrong) = (Exit::Success, None);
+    for daemon in &daemons {
+        let answer = control::reload(&daemon.socket, &arguments.reason, !arguments.no_wait);
+        let answer = match answer {
+            Ok(answer) => answer,
+            // The others are asked nevertheless.
+            Err(error) => {
+                wrong.get_or_insert(error);
+                continue;
+            }
+        };
+        let mut lines = told(&answer);
+        let not_done: Vec<String> = answer.outcomes.iter().filter_map(not_done).collect();
+        if !not_done.is_empty() {
+            exit = Exit::Failed;
+        }
+        lines.extend(not_done);
+        if daemons.len() > 1 {
+            let version = &daemon.version;
+            lines.insert(0, format!("`afresh {}` (pid {}):", version.face.name(), version.pid));
+        }
+        output::print(&format!("{}\n", lines.join("\n")))?;
+    }
+    wrong.map_or(Ok(exit), |error| Err(failed(error)))
 }
 
 /// What is wrong with a service that is not as the configuration has it.

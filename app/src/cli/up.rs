@@ -147,11 +147,18 @@ fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings
 
 /// The `afresh up` of this workspace, where there is one.
 pub(crate) fn daemon(environment: &Environment) -> Result<Option<Daemon>, CommandError> {
+    Ok(daemons(environment, &[Face::Up])?.into_iter().next())
+}
+
+/// All of some kinds in this workspace.
+pub(crate) fn daemons(
+    environment: &Environment,
+    faces: &[Face],
+) -> Result<Vec<Daemon>, CommandError> {
     let here = running::workspace(environment);
-    let all = control::daemons(&environment.runtime_folders()).map_err(running::failed)?;
-    let is_ours =
-        |daemon: &Daemon| daemon.version.face == Face::Up && daemon.version.workspace == here;
-    Ok(all.into_iter().find(is_ours))
+    let mut all = control::daemons(&environment.runtime_folders()).map_err(running::failed)?;
+    all.retain(|daemon| faces.contains(&daemon.version.face) && daemon.version.workspace == here);
+    Ok(all)
 }
 
 fn parse_wait(text: &str) -> Result<Duration, String> {

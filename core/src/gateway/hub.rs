@@ -31,7 +31,6 @@ mod tests;
 mod traced;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -318,8 +317,7 @@ impl Hub {
         }
     }
 
-    fn hold(&mut self, client: ClientId, line: Vec<u8>, wait: Duration) {
-        let until = self.now + wait;
+    fn hold(&mut self, client: ClientId, line: Vec<u8>, until: Time) {
         self.held.push_back(Held { client, line, until });
     }
 }

@@ -32,8 +32,13 @@ pub const FRONT_BUFFER_BYTES: usize = 32 * 1024;
 /// What is read of a body that is refused, so that whoever sends it gets to read the refusal.
 pub const FRONT_REFUSED_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long requests and streams get at the end to be told so.
+/// How long requests and streams get at the end to be told so, from when we are told to go: servers end
+/// meanwhile…
 pub const FRONT_CLOSE_WAIT: Duration = Duration::from_millis(500);
+
+/// …and however long these take, for what is said last. A connection without a request, or with half of one,
+/// gets no more from the beginning.
+pub const FRONT_LAST_WAIT: Duration = Duration::from_millis(100);
 
 /// Messages that wait for one connection; one more, and the client counts as one that does not read: its
 /// connection is closed, and it can go on where it was.
@@ -74,6 +79,7 @@ pub const FRONT_ENDED_MAX: usize = 1_024;
 pub const FRONT_CALLERS_MAX: usize = 4_096;
 
 const _: () = assert!(FRONT_HEAD_WAIT.as_millis() <= FRONT_IDLE_WAIT.as_millis());
-const _: () = assert!(FRONT_CLOSE_WAIT.as_millis() < 1_000);
+const _: () = assert!(FRONT_CLOSE_WAIT.as_millis() + FRONT_LAST_WAIT.as_millis() < 1_000);
 const _: () = assert!(FRONT_KEPT_BYTES_MAX <= FRONT_UNREAD_BYTES_MAX);
 const _: () = assert!(FRONT_KEPT_MAX < FRONT_UNREAD_MAX);
+const _: () = assert!(2 * super::LINES_IN_A_ROW_MAX <= FRONT_UNREAD_MAX);

@@ -17,8 +17,8 @@ pub const PAGE_ENTRIES_MAX: usize = 500;
 /// The same in bytes, which one entry alone may pass.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a client's first questions wait for servers that are still starting. Then they are answered
-/// with what is there, and the client is told when more comes.
+/// How long a client's first questions wait for servers that are still starting, from when these were first
+/// spoken to. Then they are answered with what is there, and the client is told when more comes.
 pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(10);
 
 /// How long the gateway waits before it opens a session again that a server refused.
@@ -52,3 +52,7 @@ pub const CLIENT_LISTENS_MAX: usize = 32;
 
 /// Lines of servers over HTTP that wait for the loop; then their links wait, and the servers with them.
 pub const REMOTE_WORDS_MAX: usize = 64;
+
+/// Lines of one server that are passed on before others have their turn, and connections of clients get to
+/// write what they were given: who reads all the time is then not taken for one that does not.
+pub const LINES_IN_A_ROW_MAX: usize = 256;

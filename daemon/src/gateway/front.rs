@@ -140,8 +140,8 @@ impl Front {
                 stdio.is_over = true;
                 stdio.wires.leave();
             }
-            // They are told when it is closed.
-            Self::Http(_) => {}
+            // What they still wait for is answered when it is closed, at the latest.
+            Self::Http(front) => front.leave(),
         }
     }
 

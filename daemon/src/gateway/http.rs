@@ -25,13 +25,14 @@ use afresh_core::gateway::http::{
 };
 use afresh_core::limits::{
     FRONT_ASKS_MAX, FRONT_BODIES_BYTES_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX,
+    FRONT_LAST_WAIT,
 };
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::body::{Events, Written};
 use self::server::{Host, Limit};
@@ -89,6 +90,8 @@ pub(crate) struct HttpFront {
     outlets: BTreeMap<Exchange, Outlet>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    /// When we were told to go.
+    left_at: Option<Instant>,
     log: Output,
 }
 
@@ -142,6 +145,7 @@ impl HttpFront {
             outlets: BTreeMap::new(),
             closing,
             tasks,
+            left_at: None,
             log,
         })
     }
@@ -169,13 +173,21 @@ impl HttpFront {
         self.handle(Input::Told { client, line, about });
     }
 
+    /// Lets nobody in any more; what was asked can still be answered.
+    pub(crate) fn leave(&mut self) {
+        self.left_at.get_or_insert_with(Instant::now);
+        self.closing.send_replace(true);
+    }
+
     /// Tells everybody that it is over.
     pub(crate) async fn close(mut self) {
+        self.leave();
         self.handle(Input::Close);
         drop((self.letters, self.outlets));
-        self.closing.send_replace(true);
+        let now = Instant::now();
+        let until = self.left_at.unwrap_or(now) + FRONT_CLOSE_WAIT;
         let served = async { while self.tasks.join_next().await.is_some() {} };
-        timeout(FRONT_CLOSE_WAIT, served).await.ok();
+        timeout_at(until.max(now + FRONT_LAST_WAIT), served).await.ok();
         self.tasks.shutdown().await;
     }
 

@@ -33,6 +33,8 @@ use crate::wires::Wires;
 enum Way {
     Program(ServiceId),
     Remote(Remote),
+    /// Nowhere, and why.
+    Blocked(String),
 }
 
 /// All links that are open.
@@ -101,7 +103,11 @@ impl Links {
         match &backend.target {
             Target::Stdio(stdio) => {
                 let name = format!("{}{suffix}", backend.name);
-                self.start_program(supervise, link, name, stdio).await
+                let started = self.start_program(supervise, link, name, stdio).await;
+                if let Err(why) = &started {
+                    self.ways.insert(link, Way::Blocked(why.clone()));
+                }
+                started
             }
             Target::Http(http) => {
                 let (log, name) = (supervise.stderr(), backend.name.clone());
@@ -185,27 +191,20 @@ impl Links {
                 remote.tell(line);
                 return None;
             }
+            Way::Blocked(why) => return refusal(&line, "server_down", why),
         };
         if self.servers.has_room(service) {
             self.servers.say(service, line);
             return None;
         }
-        match look(&line) {
-            Some(Message::Request { id, .. }) => {
-                let why = "nothing was done: the server does not read what it is sent, and too much \
-                           waits for it";
-                let id: serde_json::Value = serde_json::from_slice(id.raw()).ok()?;
-                let data = json!({"reason": "server_busy", "retryable": true});
-                let error = json!({"code": -32603, "message": why, "data": data});
-                let line = json!({"jsonrpc": "2.0", "id": id, "error": error});
-                Some(line.to_string().into_bytes())
-            }
+        let why =
+            "nothing was done: the server does not read what it is sent, and too much waits for it";
+        let refusal = refusal(&line, "server_busy", why);
+        if refusal.is_none() {
             // Answers and cancellations are short, and there are no more of them than of requests.
-            _ => {
-                self.servers.say(service, line);
-                None
-            }
+            self.servers.say(service, line);
         }
+        refusal
     }
 
     /// The server has not taken the session.
@@ -279,4 +278,13 @@ impl Links {
     pub(super) fn end(self) -> Option<Trace> {
         self.trace
     }
+}
+
+/// What is answered to a request in a server's place; none where the line is none.
+fn refusal(line: &[u8], reason: &str, why: &str) -> Option<Vec<u8>> {
+    let Some(Message::Request { id, .. }) = look(line) else { return None };
+    let id: serde_json::Value = serde_json::from_slice(id.raw()).ok()?;
+    let data = json!({"reason": reason, "retryable": true});
+    let error = json!({"code": -32603, "message": why, "data": data});
+    Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes())
 }

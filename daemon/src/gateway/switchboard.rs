@@ -6,11 +6,12 @@ use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer}
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::MESSAGE_BYTES_MAX;
+use afresh_core::limits::{LINES_IN_A_ROW_MAX, MESSAGE_BYTES_MAX};
 use afresh_core::mcp::envelope::look_at_ends;
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::time::Time;
 use serde_json::json;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::ReloadServers;
@@ -147,8 +148,13 @@ impl Switchboard {
     async fn take(&mut self, service: ServiceId) {
         let lines = self.links.servers.take_outbox(service);
         let Some(link) = self.links.of(service) else { return };
+        let is_flood = lines.len() == LINES_IN_A_ROW_MAX;
         for line in lines {
             self.input(Input::Link { link, line, about: None }).await;
+        }
+        if is_flood {
+            // Connections get to write what they were given.
+            yield_now().await;
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use afresh_core::id::ServiceId;
-use afresh_core::limits::OUTBOX_BYTES_MAX;
+use afresh_core::limits::{LINES_IN_A_ROW_MAX, OUTBOX_BYTES_MAX};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
@@ -135,17 +135,20 @@ impl Servers {
         self.members.get(&service).is_some_and(|member| member.server.lane.wires.have_room())
     }
 
-    /// What the client was told since the last time.
+    /// What the client was told since the last time. Of a flood it is only the beginning: others have their
+    /// turn before the next part.
     pub(crate) fn take_outbox(&mut self, service: ServiceId) -> VecDeque<Vec<u8>> {
         let Some(Member { server, bell, .. }) = self.members.get_mut(&service) else {
             return VecDeque::new();
         };
         let wires = &mut server.lane.wires;
-        if wires.client_waiting() >= OUTBOX_BYTES_MAX {
-            // Its instances were not read from.
+        let was_full = wires.client_waiting() >= OUTBOX_BYTES_MAX;
+        let lines = wires.take_outbox(LINES_IN_A_ROW_MAX);
+        if was_full || wires.client_waiting() > 0 {
+            // Its instances were not read from, or there is more.
             bell.ring();
         }
-        wires.take_outbox()
+        lines
     }
 
     /// The pipes of a new instance.

@@ -109,6 +109,16 @@ impl Outbox {
         self.bytes += line.len() + 1;
         self.lines.push_back(line);
     }
+
+    pub(super) fn take(&mut self, lines_max: usize) -> VecDeque<Vec<u8>> {
+        if self.lines.len() <= lines_max {
+            self.bytes = 0;
+            return std::mem::take(&mut self.lines);
+        }
+        let taken: VecDeque<Vec<u8>> = self.lines.drain(..lines_max).collect();
+        self.bytes -= taken.iter().map(|line| line.len() + 1).sum::<usize>();
+        taken
+    }
 }
 
 #[cfg(test)]

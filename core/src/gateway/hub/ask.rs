@@ -53,7 +53,11 @@ impl Hub {
             // Two requests with one id cannot be answered apart: the first one is.
             return;
         }
-        if its.flights.len() >= CLIENT_FLIGHTS_MAX {
+        let mut open = its.flights.len();
+        if open + self.held.len() >= CLIENT_FLIGHTS_MAX {
+            open += self.held.iter().filter(|held| held.client == client).count();
+        }
+        if open >= CLIENT_FLIGHTS_MAX {
             let why =
                 "too many requests have no answer yet; nothing was done; wait for some of them";
             return self.answer_failure(client, id, method, "too_many_requests", why);
@@ -256,10 +260,16 @@ impl Hub {
                 return self.refuse_call(client, slot, &request, "server_down", &why);
             }
             Stage::Fresh | Stage::Opening => {
-                if its.waiting.len() < self.servers[slot].backend.in_flight_max {
+                let count = its.waiting.len();
+                if count < self.servers[slot].backend.in_flight_max {
                     its.waiting.push_back((client, request.line.to_vec()));
                     return;
                 }
+                let why = format!(
+                    "nothing was done: {count} calls wait for the server `{name}`, which is still \
+                     starting, as many as `in_flight_max` allows; try again later"
+                );
+                return self.refuse_call(client, slot, &request, "server_busy", &why);
             }
         }
         if let Some((reason, why)) = self.why_not(link) {

@@ -23,7 +23,7 @@ impl Hub {
         }
         match its.closed_until {
             Some(until) if until > now => {
-                let seconds = until.since(now).as_secs() + 1;
+                let seconds = until.since(now).as_millis().div_ceil(1_000);
                 Some((
                     "circuit_open",
                     format!(

@@ -66,6 +66,8 @@ pub(super) struct Link {
     /// The parameters of `initialize`, raw.
     pub(super) opening: Vec<u8>,
     pub(super) used_at: Time,
+    /// When somebody first spoke over it.
+    pub(super) begun_at: Time,
     pub(super) is_up: bool,
 }
 
@@ -190,6 +192,7 @@ impl Hub {
                 meta: Vec::new(),
                 opening: Vec::new(),
                 used_at: self.now,
+                begun_at: self.now,
                 is_up: true,
             },
         );
@@ -315,6 +318,13 @@ impl Hub {
             && its.retry_at.is_none_or(|at| at <= self.now)
         {
             self.open_session(link);
+        }
+    }
+
+    /// Somebody has the server started again: what it said before does not count.
+    pub(super) fn retry_now(&mut self, link: LinkId) {
+        if let Some(its) = self.links.get_mut(&link) {
+            its.retry_at = its.retry_at.map(|_| self.now);
         }
     }
 

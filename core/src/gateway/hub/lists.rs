@@ -7,7 +7,7 @@ use super::super::catalog::Entry;
 use super::super::{ClientId, LinkId};
 use super::listen::to_listener;
 use super::{Hub, raw};
-use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::{Kind, answer};
 
@@ -96,8 +96,8 @@ impl Hub {
         is_late: bool,
     ) {
         self.use_servers(client);
-        if !is_late && !self.is_settled(client) {
-            return self.hold(client, line.to_vec(), GATEWAY_START_WAIT);
+        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
+            return self.hold(client, line.to_vec(), until);
         }
         let cursor = param(line, &["cursor"]).filter(|raw| *raw != b"null").map(raw::text);
         let begin = match cursor {

@@ -6,7 +6,9 @@ use super::super::backend::Target;
 use super::super::{ClientId, LinkId};
 use super::Hub;
 use super::link::{Server, Stage};
+use crate::limits::GATEWAY_START_WAIT;
 use crate::service::State;
+use crate::time::Time;
 
 impl Hub {
     /// The servers that are reached over HTTP, each with its address and how its newest link does.
@@ -44,13 +46,20 @@ impl Hub {
 
     /// Whether none of a client's servers is still being asked what it has.
     pub(super) fn is_settled(&self, client: ClientId) -> bool {
-        self.links_of(client).iter().all(|link| {
-            self.links.get(link).is_none_or(|link| match &link.stage {
-                Stage::Fresh | Stage::Opening => false,
-                Stage::Open => link.reading.is_empty(),
-                Stage::Failed(_) => true,
-            })
-        })
+        self.settles_at(client).is_none()
+    }
+
+    /// Until when a client's questions wait for servers that are still being asked what they have; none
+    /// where there is none. One that was waited for in vain is not waited for again.
+    pub(super) fn settles_at(&self, client: ClientId) -> Option<Time> {
+        let links = self.links_of(client);
+        let links = links.iter().filter_map(|link| self.links.get(link));
+        let unsettled = links.filter(|link| match &link.stage {
+            Stage::Fresh | Stage::Opening => true,
+            Stage::Open => !link.reading.is_empty(),
+            Stage::Failed(_) => false,
+        });
+        unsettled.map(|link| link.begun_at + GATEWAY_START_WAIT).filter(|at| *at > self.now).max()
     }
 
     /// Clients that use a link.

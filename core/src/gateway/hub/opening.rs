@@ -32,6 +32,7 @@ impl Hub {
         };
         let Some(its) = self.links.get_mut(&link) else { return };
         (its.meta, its.opening, its.era) = (meta, opening, era);
+        its.begun_at = self.now;
         self.open_session(link);
     }
 

@@ -216,6 +216,9 @@ impl Hub {
                 request.edits.extend(params.name.clone().map(|at| (at, called.into_bytes())));
                 // The conversation answers it, in whatever state the server is.
                 self.send(client, link, request, None);
+                if name == "restart_server" {
+                    self.retry_now(link);
+                }
             }
         }
     }

@@ -8,7 +8,6 @@ use super::super::access::Access;
 use super::super::{ClientId, LinkId};
 use super::link::Stage;
 use super::{Hub, raw};
-use crate::limits::GATEWAY_START_WAIT;
 use crate::mcp::Era;
 use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Params};
@@ -149,8 +148,8 @@ impl Hub {
         opening.entry("capabilities").or_insert_with(|| json!({}));
         its.opening = Some(Value::Object(opening).to_string().into_bytes());
         self.use_servers(client);
-        if !is_late && !self.is_settled(client) {
-            return self.hold(client, line.to_vec(), GATEWAY_START_WAIT);
+        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
+            return self.hold(client, line.to_vec(), until);
         }
         if let Some(its) = self.clients.get_mut(&client) {
             its.is_open = true;
@@ -169,8 +168,8 @@ impl Hub {
     /// A client of the newer protocol asks what there is.
     pub(super) fn discover(&mut self, client: ClientId, id: &Id, line: &[u8], is_late: bool) {
         self.use_servers(client);
-        if !is_late && !self.is_settled(client) {
-            return self.hold(client, line.to_vec(), GATEWAY_START_WAIT);
+        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
+            return self.hold(client, line.to_vec(), until);
         }
         let versions: Vec<&str> = [MODERN].into_iter().chain(LEGACY.into_iter().rev()).collect();
         let mut result = json!({

@@ -2,6 +2,7 @@
 
 mod eras;
 mod histories;
+mod limits;
 mod traced;
 
 use std::collections::{BTreeMap, VecDeque};

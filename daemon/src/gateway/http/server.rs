@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 
 use afresh_core::gateway::http::Gate;
 use afresh_core::limits::{
-    FRONT_BUFFER_BYTES, FRONT_CONNECTIONS_MAX, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, OUTPUT_RETRY_PAUSE,
+    FRONT_BUFFER_BYTES, FRONT_CONNECTIONS_MAX, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, FRONT_LAST_WAIT,
+    OUTPUT_RETRY_PAUSE,
 };
 use hyper::Request;
 use hyper::body::Incoming;
@@ -111,7 +112,11 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
         if is_closing {
             connection.as_mut().graceful_shutdown();
         }
-        let until = *changes.borrow_and_update();
+        let mut until = *changes.borrow_and_update();
+        // Who asks nothing is not waited for; what was answered last is still written.
+        if is_closing {
+            until = until.map(|until| until.min(Instant::now() + FRONT_LAST_WAIT));
+        }
         tokio::select! {
             // However it ended: whoever broke it knows.
             _ = &mut connection => return,

@@ -1,0 +1,353 @@
+//! Each bound, where it is reached.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::super::backend::{Backend, Expose};
+use super::super::super::{Effect, Input, LinkId};
+use super::super::{Hub, Settings};
+use super::{World, backend, names, settings, text, two};
+use crate::limits::{
+    CATALOG_ENTRIES_MAX, CATALOG_NAME_CHARS_MAX, CATALOG_PAGES_MAX, CIRCUIT_OPEN_FOR,
+    CLIENT_FLIGHTS_MAX, CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX, FOUND_TOOLS, FOUND_TOOLS_MAX,
+    GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PROBE_MAX, SESSION_RETRY,
+    TIMEOUTS_IN_A_ROW_MAX,
+};
+use crate::mcp::envelope::Id;
+use crate::time::Time;
+
+const A_MOMENT: Duration = Duration::from_millis(1);
+
+/// A hub with one client and a server that is played line by line.
+struct Alone {
+    hub: Hub,
+    now: Time,
+    link: LinkId,
+    to_server: Vec<Value>,
+    to_client: Vec<Value>,
+    log: Vec<String>,
+}
+
+impl Alone {
+    fn new() -> Self {
+        let (hub, now) = (Hub::new(settings()), Time::ZERO);
+        let (to_server, to_client, log) = (Vec::new(), Vec::new(), Vec::new());
+        let mut alone = Self { hub, now, link: LinkId(1), to_server, to_client, log };
+        alone.input(Input::Configured(vec![backend("a")]));
+        let access = super::Access::default();
+        alone.input(Input::Joined { client: super::ClientId(1), access });
+        alone
+    }
+
+    fn input(&mut self, input: Input) {
+        for effect in self.hub.handle(self.now, input) {
+            match effect {
+                Effect::ToLink { line, .. } => {
+                    self.to_server.push(serde_json::from_slice(&line).expect("JSON"));
+                }
+                Effect::ToClient { line, .. } => {
+                    self.to_client.push(serde_json::from_slice(&line).expect("JSON"));
+                }
+                Effect::Log(text) => self.log.push(text),
+                Effect::Open { .. }
+                | Effect::Close { .. }
+                | Effect::Refused { .. }
+                | Effect::Span(_) => {}
+            }
+        }
+    }
+
+    fn says(&mut self, id: u64, method: &str, params: Value) {
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        let line = line.to_string().into_bytes();
+        self.input(Input::Client { client: super::ClientId(1), line });
+    }
+
+    /// Answers what the server was asked last.
+    fn answers(&mut self, result: &str) {
+        let id = Id::new(self.to_server.last().expect("asked")["id"].to_string().as_bytes());
+        let id = String::from_utf8_lossy(id.raw()).into_owned();
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes();
+        self.input(Input::Link { link: self.link, line, about: None });
+    }
+
+    fn begin(&mut self) {
+        self.says(0, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+        self.answers(r#"{"capabilities":{"tools":{}}}"#);
+    }
+
+    fn tools(&mut self) -> usize {
+        self.says(1, "tools/list", json!({}));
+        let answer = self.to_client.last().expect("an answer");
+        answer["result"]["tools"].as_array().expect("tools").len()
+    }
+}
+
+/// The same in a form that a server would write.
+fn listed(from: usize, to: usize) -> String {
+    let mut tools = String::new();
+    for n in from..to {
+        write!(tools, r#"{}{{"name":"t{n}"}}"#, if n > from { "," } else { "" }).expect("text");
+    }
+    tools
+}
+
+#[test]
+fn a_list_without_end_is_cut_off() {
+    let mut alone = Alone::new();
+    alone.begin();
+    for _ in 0..CATALOG_PAGES_MAX {
+        assert_eq!(alone.to_server.last().expect("asked")["method"], "tools/list");
+        alone.answers(r#"{"tools":[{"name":"x"}],"nextCursor":"more"}"#);
+    }
+    let asked = alone.to_server.iter().filter(|line| line["method"] == "tools/list").count();
+    assert_eq!(asked, CATALOG_PAGES_MAX);
+    assert!(alone.log.iter().any(|text| text.contains("the rest is left out")), "{:?}", alone.log);
+    assert!(alone.tools() > 0);
+}
+
+#[test]
+fn a_list_that_is_too_long_is_cut_off() {
+    let mut alone = Alone::new();
+    alone.begin();
+    let (half, all) = (CATALOG_ENTRIES_MAX / 2, CATALOG_ENTRIES_MAX + 2);
+    alone.answers(&format!(r#"{{"tools":[{}],"nextCursor":"more"}}"#, listed(0, half)));
+    alone.answers(&format!(r#"{{"tools":[{}],"nextCursor":"more"}}"#, listed(half, all)));
+    let asked = alone.to_server.iter().filter(|line| line["method"] == "tools/list").count();
+    assert_eq!(asked, 2);
+    assert!(alone.log.iter().any(|text| text.contains("the rest is left out")), "{:?}", alone.log);
+    // What comes to the client comes page by page, and it is all that is kept.
+    let (mut count, mut cursor) = (0, json!({}));
+    loop {
+        alone.says(1, "tools/list", cursor);
+        let answer = alone.to_client.last().expect("an answer");
+        let page = answer["result"]["tools"].as_array().expect("tools").len();
+        assert!(page <= PAGE_ENTRIES_MAX);
+        count += page;
+        match answer["result"]["nextCursor"].as_str() {
+            Some(next) => cursor = json!({"cursor": next}),
+            None => break,
+        }
+    }
+    assert_eq!(count, CATALOG_ENTRIES_MAX);
+}
+
+#[test]
+fn entries_with_names_too_long_are_left_out_and_pages_are_bounded_in_bytes() {
+    let mut alone = Alone::new();
+    alone.begin();
+    let fits = "x".repeat(CATALOG_NAME_CHARS_MAX);
+    let long = "y".repeat(PAGE_BYTES_MAX / 2);
+    alone.answers(&format!(
+        r#"{{"tools":[{{"name":"{fits}"}},{{"name":"{fits}x"}},{{"name":"a","description":"{long}"}},
+            {{"name":"b","description":"{long}"}},{{"name":"c","description":"{long}{long}"}}]}}"#
+    ));
+    // The first page has the first two that are left: the next does not fit.
+    assert_eq!(alone.tools(), 2);
+    let mut next = alone.to_client.last().expect("an answer")["result"]["nextCursor"].clone();
+    for name in ["a__b", "a__c"] {
+        alone.says(1, "tools/list", json!({"cursor": next}));
+        let answer = alone.to_client.last().expect("an answer");
+        assert_eq!(names(answer), [name]);
+        next = answer["result"]["nextCursor"].clone();
+    }
+    assert_eq!(next, Value::Null);
+    for wrong in ["", "p", "x7", "p-1"] {
+        alone.says(1, "tools/list", json!({"cursor": wrong}));
+        assert_eq!(alone.to_client.last().expect("an answer")["error"]["code"], -32602);
+    }
+    alone.says(1, "tools/list", json!({"cursor": "p999999"}));
+    assert_eq!(names(alone.to_client.last().expect("an answer")), [""; 0]);
+}
+
+#[test]
+fn first_questions_wait_for_servers_that_start_but_not_for_ever() {
+    let mut alone = Alone::new();
+    alone.says(0, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+    assert_eq!(alone.to_client.len(), 0);
+    assert_eq!(alone.hub.next_wakeup(), Some(Time::ZERO + GATEWAY_START_WAIT));
+    alone.now = Time::ZERO + GATEWAY_START_WAIT;
+    alone.input(Input::Wakeup);
+    assert_eq!(alone.to_client[0]["id"], 0);
+    // The server comes later, and the client hears of it.
+    alone.answers(r#"{"capabilities":{"tools":{}}}"#);
+    alone.answers(r#"{"tools":[{"name":"x"}]}"#);
+    assert_eq!(alone.to_client[1]["method"], "notifications/tools/list_changed");
+}
+
+#[test]
+fn a_server_that_never_says_what_it_has_is_waited_for_once() {
+    for silent in ["initialize", "tools/list"] {
+        let mut world = World::new(settings(), &[(backend("a"), &["get"])]);
+        world.silent.push(silent);
+        world.join(1, super::Access::default());
+        let first = world.send(1, "initialize", json!({"protocolVersion": "2025-11-25"}));
+        world.wait(GATEWAY_START_WAIT - A_MOMENT);
+        assert_eq!(world.answer_to(1, &first), None);
+        world.wait(A_MOMENT);
+        assert!(world.answer_to(1, &first).is_some());
+        // Whoever comes later waits for nothing.
+        assert_eq!(names(&world.ask(1, "tools/list", json!({}))), [""; 0]);
+        world.legacy(2);
+        assert_eq!(names(&world.ask(2, "tools/list", json!({}))), [""; 0]);
+    }
+}
+
+#[test]
+fn a_client_that_asks_without_end_is_told_so() {
+    // While a server starts, its questions are held…
+    let mut alone = Alone::new();
+    let count = CLIENT_FLIGHTS_MAX as u64;
+    for id in 0..count + 5 {
+        alone.says(id, "tools/list", json!({}));
+    }
+    assert_eq!(alone.to_client.len(), 5);
+    assert_eq!(alone.to_client[0]["error"]["data"]["reason"], "too_many_requests");
+    alone.now = Time::ZERO + GATEWAY_START_WAIT;
+    alone.input(Input::Wakeup);
+    assert_eq!(alone.to_client.len() as u64, count + 5);
+    // …and calls wait, up to as many as the server may have at once. Each has an answer in the end, and
+    // none goes to a server that has not shaken hands.
+    let max = backend("a").in_flight_max as u64;
+    let before = alone.to_client.len();
+    for id in 0..max + 5 {
+        alone.says(10_000 + id, "tools/call", json!({"name": "a__x"}));
+    }
+    assert_eq!(alone.to_client.len(), before + 5);
+    assert!(text(&alone.to_client[before]).contains("nothing was done"));
+    assert!(alone.to_server.iter().all(|line| line["method"] == "initialize"));
+    alone.answers(r#"{"capabilities":{"tools":{}}}"#);
+    let calls = |line: &&Value| line["method"] == "tools/call";
+    assert_eq!(alone.to_server.iter().filter(calls).count() as u64, max);
+    // One more than the server may have.
+    alone.says(20_000, "tools/call", json!({"name": "a__x"}));
+    assert!(text(alone.to_client.last().expect("an answer")).contains("in_flight_max"));
+}
+
+#[test]
+fn a_client_has_so_many_calls_at_once() {
+    let wide = Backend { in_flight_max: 65_536, ..backend("a") };
+    let mut world = World::new(settings(), &[(wide, &["get"]), (backend("b"), &["get"])]);
+    world.legacy(1);
+    world.legacy(2);
+    world.silent.push("tools/call");
+    for _ in 0..CLIENT_FLIGHTS_MAX {
+        let id = world.send(1, "tools/call", json!({"name": "a__get"}));
+        assert_eq!(world.answer_to(1, &id), None);
+    }
+    for tool in ["a__get", "b__get"] {
+        let answer = world.call(1, tool);
+        assert!(text(&answer).contains("too many requests"), "{answer}");
+    }
+    // Another client has its own.
+    let id = world.send(2, "tools/call", json!({"name": "a__get"}));
+    assert_eq!(world.answer_to(2, &id), None);
+}
+
+#[test]
+fn a_client_has_so_many_subscriptions_and_streams() {
+    let mut world = two();
+    world.modern.push("a");
+    world.legacy(1);
+    for n in 0..CLIENT_SUBSCRIPTIONS_MAX {
+        let answer = world.ask(1, "resources/subscribe", json!({"uri": format!("x://a/{n}/b")}));
+        assert!(answer["result"].is_object(), "{n}: {answer}");
+    }
+    let answer = world.ask(1, "resources/subscribe", json!({"uri": "x://a/last/b"}));
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    world.ask(1, "resources/unsubscribe", json!({"uri": "x://a/0/b"}));
+    let answer = world.ask(1, "resources/subscribe", json!({"uri": "x://a/last/b"}));
+    assert!(answer["result"].is_object(), "{answer}");
+
+    world.join(2, super::Access::default());
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    let listen = |uris: usize| {
+        let uris: Vec<String> = (0..uris).map(|n| format!("x://a/{n}/b")).collect();
+        let notifications = json!({"toolsListChanged": true, "resourceSubscriptions": uris});
+        json!({"_meta": meta, "notifications": notifications})
+    };
+    let answer = world.ask(2, "subscriptions/listen", listen(CLIENT_SUBSCRIPTIONS_MAX + 1));
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    for _ in 0..CLIENT_LISTENS_MAX {
+        let id = world.send(2, "subscriptions/listen", listen(0));
+        assert_eq!(world.answer_to(2, &id), None);
+    }
+    let answer = world.ask(2, "subscriptions/listen", listen(0));
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+}
+
+#[test]
+fn a_server_that_leaves_calls_unanswered_is_left_alone_for_a_while() {
+    let call_timeout = Some(Duration::from_secs(1));
+    let slow = Backend { call_timeout, ..backend("a") };
+    let mut world = World::new(settings(), &[(slow, &["get"])]);
+    world.legacy(1);
+    world.silent.push("tools/call");
+    for _ in 0..TIMEOUTS_IN_A_ROW_MAX {
+        world.send(1, "tools/call", json!({"name": "a__get"}));
+        world.wait(Duration::from_secs(1));
+    }
+    let asked = |world: &World| {
+        world.heard.iter().filter(|(_, line)| line["method"] == "tools/call").count()
+    };
+    let before = asked(&world);
+    assert!(text(&world.call(1, "a__get")).contains("it is tried again in 30 s"));
+    world.wait(CIRCUIT_OPEN_FOR - A_MOMENT);
+    world.call(1, "a__get");
+    assert_eq!(asked(&world), before);
+    world.wait(A_MOMENT);
+    // One to see, and no more than one.
+    world.send(1, "tools/call", json!({"name": "a__get"}));
+    world.call(1, "a__get");
+    assert_eq!(asked(&world), before + 1);
+}
+
+#[test]
+fn a_session_that_was_lost_is_tried_again_after_a_while() {
+    let mut world = two();
+    world.legacy(1);
+    let link = world.link("a");
+    world.silent.push("initialize");
+    world.input(Input::LinkLost { link, why: "it fell over".to_owned() });
+    assert!(text(&world.call(1, "a__get")).contains("it fell over"));
+    let asked = |world: &World| {
+        world.heard.iter().filter(|(_, line)| line["method"] == "initialize").count()
+    };
+    world.wait(SESSION_RETRY - A_MOMENT);
+    assert_eq!(asked(&world), 0);
+    world.wait(A_MOMENT);
+    assert_eq!(asked(&world), 1);
+}
+
+#[test]
+fn a_server_that_does_not_answer_a_probe_is_spoken_to_as_before() {
+    let mut world = two();
+    world.silent.push("server/discover");
+    world.join(1, super::Access::default());
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"});
+    let id = world.send(1, "tools/call", json!({"_meta": meta, "name": "a__get"}));
+    world.wait(PROBE_MAX - A_MOMENT);
+    assert_eq!(world.answer_to(1, &id), None);
+    world.wait(A_MOMENT);
+    assert_eq!(text(&world.answer_to(1, &id).expect("an answer")), "a did get");
+}
+
+#[test]
+fn a_search_finds_so_many() {
+    let tools: Vec<&'static str> = vec!["get"; FOUND_TOOLS_MAX + 10];
+    let settings = Settings { expose: Expose::Search, ..settings() };
+    let mut world = World::new(settings, &[(backend("a"), &tools)]);
+    world.legacy(1);
+    let mut find = |limit: Value| {
+        let arguments = json!({"query": "get", "limit": limit});
+        let answer =
+            world.ask(1, "tools/call", json!({"name": "find_tools", "arguments": arguments}));
+        text(&answer).lines().count() - 1
+    };
+    assert_eq!(find(Value::Null), FOUND_TOOLS);
+    assert_eq!(find(json!(3)), 3);
+    assert_eq!(find(json!(1_000_000)), FOUND_TOOLS_MAX);
+    assert_eq!(find(json!(0)), 1);
+}
