@@ -10,6 +10,7 @@ mod hooks;
 mod install;
 mod remote;
 mod service_log;
+mod spans;
 mod up;
 
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub use self::hooks::*;
 pub use self::install::*;
 pub use self::remote::*;
 pub use self::service_log::*;
+pub use self::spans::*;
 pub use self::up::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.

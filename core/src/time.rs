@@ -62,6 +62,11 @@ impl Stamp {
         self.0.as_secs_f64()
     }
 
+    /// Nanoseconds since 1970-01-01 UTC.
+    pub fn unix_nanos(self) -> u128 {
+        self.0.as_nanos()
+    }
+
     /// The stamp that much earlier; 1970 at the earliest.
     pub fn earlier_by(self, by: Duration) -> Self {
         Self(self.0.saturating_sub(by))

@@ -8,8 +8,11 @@ mod front;
 mod http;
 mod links;
 mod remote;
+#[cfg_attr(not(feature = "otel"), path = "gateway/no_spans.rs")]
+mod spans;
 mod switchboard;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -19,12 +22,14 @@ use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
+use afresh_core::gateway::span::Destination;
 use afresh_core::gateway::{Hub, Settings};
 use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TRAIL_SYNC_WAIT};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::front::Front;
 use self::links::Links;
+use self::spans::Spans;
 use self::switchboard::Switchboard;
 use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::Surroundings;
@@ -56,6 +61,10 @@ pub struct Gateway {
     pub base: PathBuf,
     /// Where all traffic with the servers is recorded.
     pub trace: Option<PathBuf>,
+    /// Where a span of each call is sent; only in a build with the feature `otel`.
+    pub otlp: Option<Destination>,
+    /// A file of root certificates for it, in place of the system's: `SSL_CERT_FILE`.
+    pub certificates: Option<PathBuf>,
     /// Where the log goes besides stderr.
     pub log_file: Option<PathBuf>,
     /// Reads the configuration again.
@@ -89,6 +98,8 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let trace = gateway.trace.take().map(|path| Trace::open(&path, complain)).transpose();
     let trace = trace.map_err(KeepError::File)?;
     let front = Front::open(&gateway.wanted, &stderr)?;
+    let spans =
+        Spans::start(gateway.otlp.take(), gateway.version, gateway.certificates.take(), &stderr);
     let around = Surroundings {
         has_talkers: true,
         logger: "afresh.gateway",
@@ -103,20 +114,33 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
         is_single: front.is_single(),
         expose: gateway.wanted.expose,
         admin_tools: gateway.wanted.admin_tools,
+        is_traced: spans.is_on(),
     });
     let links = Links::start(&mut gateway, about.clone(), trace).map_err(KeepError::Runtime)?;
     let servers = std::mem::take(&mut gateway.wanted.servers);
-    let mut switchboard =
-        Switchboard::new(hub, supervise, links, front, control, about, gateway.reload);
+    let mut switchboard = Switchboard {
+        hub,
+        start: Instant::now(),
+        supervise,
+        links,
+        front,
+        control,
+        about,
+        spans,
+        backends: BTreeMap::new(),
+        reload: gateway.reload,
+        leaving: false,
+    };
     switchboard.configure(servers).await;
     switchboard.drive(signals).await;
 
-    let (mut supervise, control, front, trace) = switchboard.end();
+    let (mut supervise, control, front, spans, trace) = switchboard.end();
     supervise.finish().await;
     supervise.note(stopped());
     control.close().await;
     let written = async {
         front.close().await;
+        spans.finish().await;
         let (around, _) = supervise.shutdown().await;
         if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
             around.stderr.log(&chain(&error));

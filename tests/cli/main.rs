@@ -8,6 +8,7 @@
 mod adopt;
 mod config;
 mod doctor;
+mod gateway;
 mod help;
 mod history;
 mod install;

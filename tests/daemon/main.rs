@@ -6,6 +6,8 @@ mod api_refusals;
 mod attach;
 mod control;
 mod descriptors;
+#[cfg(feature = "otel")]
+mod gateway_otel;
 mod health;
 mod hooks;
 mod keep;

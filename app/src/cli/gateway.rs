@@ -7,6 +7,7 @@ use afresh_core::config::{Config, Outside};
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
+use afresh_core::gateway::span::Destination;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{Gateway, KeepError, ReloadServers};
 use clap::Args;
@@ -51,6 +52,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Send a span of each call to this OpenTelemetry receiver, such as http://127.0.0.1:4318; else where
+    /// OTEL_EXPORTER_OTLP_ENDPOINT says. Needs a build with the feature `otel`
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+
     /// Write the log to this file too
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
@@ -70,6 +76,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         output::print(&wanted.servers.iter().map(line).collect::<String>())?;
         return Ok(Exit::Success);
     }
+    let otlp = destination(arguments.otlp.as_deref(), environment)?;
     wanted.front.http = arguments.http.or(wanted.front.http);
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
     let place = |path: PathBuf| environment.cwd.join(path);
@@ -81,12 +88,35 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         environment: environment.variables.clone(),
         base,
         trace: arguments.trace.map(place),
+        otlp,
+        certificates: environment.folder("SSL_CERT_FILE"),
         log_file: arguments.log_file.map(place),
         reload: reload(environment.clone(), workspace.clone(), from),
         workspace,
     };
     let code = afresh_daemon::gateway(gateway).map_err(failed)?;
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
+}
+
+/// Where spans go. Without the feature the variables do not count: they may well be there for others.
+fn destination(
+    given: Option<&str>,
+    environment: &Environment,
+) -> Result<Option<Destination>, CommandError> {
+    if cfg!(not(feature = "otel")) {
+        return match given {
+            None => Ok(None),
+            Some(_) => Err(CommandError::new(
+                Exit::Usage,
+                "this afresh was built without OpenTelemetry: `--otlp` cannot be used",
+            )
+            .hint("build it with the feature: `cargo install --path app --features otel`")
+            .hint("`--trace FILE` records all messages, in every build")),
+        };
+    }
+    let variable = |name: &str| environment.variable(name).and_then(|value| value.to_str());
+    Destination::of(given, variable, env!("CARGO_PKG_VERSION"))
+        .map_err(|error| CommandError::new(Exit::Usage, error))
 }
 
 /// What the configuration says, and what a person should know of it.

@@ -20,12 +20,15 @@ mod heard;
 mod link;
 mod listen;
 mod lists;
+mod look;
+mod opening;
 mod own;
 mod reading;
 mod session;
 mod tell;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -34,14 +37,14 @@ use serde_json::{Value, json};
 
 use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
-use self::link::{Link, Server, Stage};
+use self::link::{Link, Server};
 use self::session::Client;
-use super::backend::{Expose, Target};
+use super::backend::Expose;
+use super::span::Span;
 use super::{ClientId, Effect, Input, LinkId};
 use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Message, look};
 use crate::mcp::{Kind, json as raw};
-use crate::service::State;
 use crate::time::Time;
 
 /// How a hub behaves.
@@ -55,6 +58,8 @@ pub struct Settings {
     pub expose: Expose,
     /// Whether tools of our own stand beside the servers'.
     pub admin_tools: bool,
+    /// Whether a span is wanted of each call.
+    pub is_traced: bool,
 }
 
 /// All of it.
@@ -88,6 +93,8 @@ pub struct Hub {
 struct Flight {
     link: LinkId,
     what: What,
+    /// Only of a client's, and only where calls are traced.
+    span: Option<Box<Span>>,
 }
 
 /// Whose request it is, or what for.
@@ -185,24 +192,6 @@ impl Hub {
     pub fn in_flight(&self) -> usize {
         let is_clients = |flight: &&Flight| matches!(flight.what, What::Client { .. });
         self.flights.values().filter(is_clients).count()
-    }
-
-    /// The servers that are reached over HTTP, each with its address and how its newest link does.
-    pub fn remotes(&self) -> Vec<(String, String, State)> {
-        let mut all = Vec::new();
-        for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
-            if let Target::Http(_) = &server.backend.target {
-                let link = self.links.values().rev().find(|link| link.slot == slot);
-                let state = match link.map(|link| &link.stage) {
-                    None => State::Stopped,
-                    Some(Stage::Fresh | Stage::Opening) => State::Starting,
-                    Some(Stage::Open) => State::Ready,
-                    Some(Stage::Failed(why)) => State::Failed { why: why.clone() },
-                };
-                all.push((server.backend.name.clone(), server.backend.target.to_string(), state));
-            }
-        }
-        all
     }
 
     fn wake(&mut self) {
@@ -306,7 +295,7 @@ impl Hub {
     fn request(&mut self, link: LinkId, method: &str, params: &[u8], what: What) -> u64 {
         let number = self.number();
         let line = answer::request(&format!("g{number}"), method, Some(params));
-        self.flights.insert(number, Flight { link, what });
+        self.flights.insert(number, Flight { link, what, span: None });
         self.tell_link(link, line);
         number
     }
@@ -332,41 +321,5 @@ impl Hub {
     fn hold(&mut self, client: ClientId, line: Vec<u8>, wait: Duration) {
         let until = self.now + wait;
         self.held.push_back(Held { client, line, until });
-    }
-
-    /// The servers that a client may use.
-    fn slots_of(&self, client: ClientId) -> Vec<usize> {
-        let Some(client) = self.clients.get(&client) else { return Vec::new() };
-        let may_use = |(_, server): &(usize, &Server)| {
-            !server.is_gone && client.access.has_server(&server.backend.name)
-        };
-        self.servers.iter().enumerate().filter(may_use).map(|(slot, _)| slot).collect()
-    }
-
-    /// The links that a client uses now.
-    fn links_of(&self, client: ClientId) -> Vec<LinkId> {
-        let slots = self.slots_of(client);
-        slots.into_iter().filter_map(|slot| self.current_link(client, slot)).collect()
-    }
-
-    /// Whether none of a client's servers is still being asked what it has.
-    fn is_settled(&self, client: ClientId) -> bool {
-        self.links_of(client).iter().all(|link| {
-            self.links.get(link).is_none_or(|link| match &link.stage {
-                Stage::Fresh | Stage::Opening => false,
-                Stage::Open => link.reading.is_empty(),
-                Stage::Failed(_) => true,
-            })
-        })
-    }
-
-    /// Clients that use a link.
-    fn users_of(&self, link: LinkId) -> BTreeSet<ClientId> {
-        let Some(its) = self.links.get(&link) else { return BTreeSet::new() };
-        let uses = |client: &ClientId| self.current_link(*client, its.slot) == Some(link);
-        match its.owner {
-            Some(owner) => BTreeSet::from([owner]),
-            None => self.clients.keys().copied().filter(uses).collect(),
-        }
     }
 }

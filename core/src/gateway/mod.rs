@@ -3,7 +3,7 @@
 //! `backend.rs` says what a server is to the gateway, `access.rs` who may use which, `catalog.rs` what things
 //! are called, `http/` how clients
 //! come over HTTP,
-//! `remote/` how servers are reached over HTTP. The hub stands between the clients and the servers: it knows every client's session, and over
+//! `remote/` how servers are reached over HTTP, `span.rs` what is said of each call where calls are traced. The hub stands between the clients and the servers: it knows every client's session, and over
 //! which link each message goes.
 
 pub mod access;
@@ -14,6 +14,7 @@ mod hub;
 pub mod import;
 pub mod remote;
 pub mod settings;
+pub mod span;
 pub(crate) mod variables;
 
 pub use self::hub::{Hub, Settings};
@@ -128,4 +129,6 @@ pub enum Effect {
     },
     /// Something a person should know.
     Log(String),
+    /// A call is over; only where calls are traced.
+    Span(Box<span::Span>),
 }

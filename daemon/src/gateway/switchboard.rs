@@ -17,6 +17,7 @@ use super::ReloadServers;
 use super::front::{Front, Word};
 use super::links::Links;
 use super::remote::RemoteWord;
+use super::spans::Spans;
 use crate::control::{About, Ask, Control, Reloading};
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
@@ -24,45 +25,23 @@ use crate::supervise::Supervise;
 
 /// The hub, and all that it speaks to.
 pub(super) struct Switchboard {
-    hub: Hub,
-    start: Instant,
-    supervise: Supervise,
-    links: Links,
-    front: Front,
-    control: Control,
-    about: About,
-    backends: BTreeMap<String, Backend>,
-    reload: ReloadServers,
-    leaving: bool,
+    pub(super) hub: Hub,
+    pub(super) start: Instant,
+    pub(super) supervise: Supervise,
+    pub(super) links: Links,
+    pub(super) front: Front,
+    pub(super) control: Control,
+    pub(super) about: About,
+    pub(super) spans: Spans,
+    pub(super) backends: BTreeMap<String, Backend>,
+    pub(super) reload: ReloadServers,
+    pub(super) leaving: bool,
 }
 
 impl Switchboard {
-    pub(super) fn new(
-        hub: Hub,
-        supervise: Supervise,
-        links: Links,
-        front: Front,
-        control: Control,
-        about: About,
-        reload: ReloadServers,
-    ) -> Self {
-        Self {
-            hub,
-            start: Instant::now(),
-            supervise,
-            links,
-            front,
-            control,
-            about,
-            backends: BTreeMap::new(),
-            reload,
-            leaving: false,
-        }
-    }
-
     /// What has to be ended in order.
-    pub(super) fn end(self) -> (Supervise, Control, Front, Option<Trace>) {
-        (self.supervise, self.control, self.front, self.links.end())
+    pub(super) fn end(self) -> (Supervise, Control, Front, Spans, Option<Trace>) {
+        (self.supervise, self.control, self.front, self.spans, self.links.end())
     }
 
     /// The servers are these now.
@@ -127,6 +106,11 @@ impl Switchboard {
     async fn leave(&mut self) {
         self.leaving = true;
         self.front.leave();
+        for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
+            self.spans.take(span);
+        }
+        // They are sent while the servers go.
+        self.spans.close();
         self.links.leave(&mut self.supervise).await;
     }
 
@@ -200,6 +184,7 @@ impl Switchboard {
             Effect::Refused { link, why } => self.links.refused(supervise, link, why).await,
             Effect::Close { link } => self.links.close(supervise, link).await,
             Effect::Log(text) => supervise.log(&text),
+            Effect::Span(span) => self.spans.take(span),
         }
         None
     }

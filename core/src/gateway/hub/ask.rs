@@ -239,12 +239,11 @@ impl Hub {
     /// Passes a request on to a server, as soon as there is a session with it.
     fn pass(&mut self, client: ClientId, slot: usize, request: Request<'_>) {
         let name = self.servers[slot].backend.name.clone();
-        let Request { id, method, line, .. } = &request;
         let link = match self.link_for(client, slot) {
             Ok(link) => link,
             Err(why) => {
                 let why = format!("nothing was done, the server `{name}` cannot be used: {why}");
-                return self.answer_failure(client, id, method, "server_down", &why);
+                return self.refuse_call(client, slot, &request, "server_down", &why);
             }
         };
         self.retry(link);
@@ -254,17 +253,17 @@ impl Hub {
             Stage::Open => {}
             Stage::Failed(why) => {
                 let why = format!("nothing was done, the server `{name}` is not running: {why}");
-                return self.answer_failure(client, id, method, "server_down", &why);
+                return self.refuse_call(client, slot, &request, "server_down", &why);
             }
             Stage::Fresh | Stage::Opening => {
                 if its.waiting.len() < self.servers[slot].backend.in_flight_max {
-                    its.waiting.push_back((client, line.to_vec()));
+                    its.waiting.push_back((client, request.line.to_vec()));
                     return;
                 }
             }
         }
         if let Some((reason, why)) = self.why_not(link) {
-            return self.answer_failure(client, id, method, reason, &why);
+            return self.refuse_call(client, slot, &request, reason, &why);
         }
         let timeout = self.servers[slot].backend.call_timeout;
         self.send(client, link, request, timeout);
@@ -278,6 +277,7 @@ impl Hub {
         request: Request<'_>,
         timeout: Option<Duration>,
     ) {
+        let span = self.begin_span_over(client, link, &request);
         let Request { id, method, params, line, mut edits, uri } = request;
         let Some(id_part) = member(line, "id") else { return };
         let number = self.number();
@@ -292,7 +292,7 @@ impl Hub {
         }
         let (id, method) = (id.clone(), method.to_owned());
         let what = What::Client { client, id, method, token: own_token, uri, level };
-        self.flights.insert(number, Flight { link, what });
+        self.flights.insert(number, Flight { link, what, span });
         if let Some(timeout) = timeout {
             self.deadlines.insert((self.now + timeout, number));
         }
@@ -300,15 +300,6 @@ impl Hub {
             its.in_flight += 1;
         }
         self.tell_link(link, line);
-    }
-
-    /// Answers a request that has waited in vain.
-    pub(super) fn fail_line(&mut self, client: ClientId, line: &[u8], why: &str) {
-        if let Some(crate::mcp::envelope::Message::Request { id, method, .. }) =
-            crate::mcp::envelope::look(line)
-        {
-            self.answer_failure(client, &id, &method, "server_down", why);
-        }
     }
 
     fn level(&mut self, client: ClientId, id: &Id, line: &[u8]) {

@@ -18,7 +18,7 @@ impl Hub {
     pub(super) fn wants_log(&self, client: ClientId, id: &Id, level: Option<usize>) -> bool {
         let flight = self.clients.get(&client).and_then(|its| its.flights.get(id));
         match flight.and_then(|number| self.flights.get(number)) {
-            Some(Flight { link, what: What::Client { level: least, .. } }) => {
+            Some(Flight { link, what: What::Client { level: least, .. }, .. }) => {
                 !self.is_between(client, *link)
                     || least.is_some_and(|least| level.is_none_or(|level| level >= least))
             }

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::span::Outcome;
 use super::super::{ClientId, Effect, LinkId};
 use super::between::modern_answer;
 use super::listen::to_listener;
@@ -20,13 +21,14 @@ impl Hub {
         if self.flights.get(&number).is_none_or(|flight| flight.link != link) {
             return;
         }
-        let Some(Flight { what, .. }) = self.flights.remove(&number) else { return };
+        let Some(Flight { what, span, .. }) = self.flights.remove(&number) else { return };
         match what {
             What::Client { client, id, method, uri, .. } => {
                 if let Some(its) = self.links.get_mut(&link) {
                     its.in_flight = its.in_flight.saturating_sub(1);
                 }
                 self.was_in_time(link);
+                self.end_span_with(span, &line, is_error);
                 if let Some(its) = self.clients.get_mut(&client) {
                     its.flights.remove(&id);
                     if let Some(uri) = uri
@@ -241,7 +243,7 @@ impl Hub {
                 return;
             }
             self.deadlines.pop_first();
-            if let Some(Flight { link, what: What::Opens }) = self.flights.get(&number) {
+            if let Some(Flight { link, what: What::Opens, .. }) = self.flights.get(&number) {
                 self.opens_late(*link, number);
                 continue;
             }
@@ -255,6 +257,8 @@ impl Hub {
                 Some(its) => self.servers[its.slot].backend.name.clone(),
                 None => String::new(),
             };
+            let span = self.flights.get_mut(&number).and_then(|flight| flight.span.take());
+            self.end_span(span, Outcome::Failed("timed_out"));
             self.withdraw(number, "it took too long");
             if let Some(its) = self.clients.get_mut(&client) {
                 its.flights.remove(&id);

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::super::span::Outcome;
 use super::super::{ClientId, LinkId};
 use super::link::Stage;
 use super::{Asked, Hub, What, edit, number_in, place, raw};
@@ -73,6 +74,7 @@ impl Hub {
         {
             link.in_flight = link.in_flight.saturating_sub(1);
         }
+        self.end_span(flight.span, Outcome::Cancelled);
         let params = json!({"requestId": format!("g{number}"), "reason": reason}).to_string();
         let line = answer::notification("notifications/cancelled", Some(params.as_bytes()));
         self.tell_link(flight.link, line);

@@ -2,6 +2,7 @@
 
 mod eras;
 mod histories;
+mod traced;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::access::Access;
 use super::super::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
+use super::super::span::Span;
 use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
 use crate::config::HealthSettings;
@@ -64,6 +66,7 @@ pub(super) struct World {
     /// Methods that are not answered.
     pub(super) silent: Vec<&'static str>,
     pub(super) log: Vec<String>,
+    pub(super) spans: Vec<Span>,
     todo: VecDeque<Effect>,
 }
 
@@ -82,6 +85,7 @@ impl World {
             modern_tools: None,
             silent: Vec::new(),
             log: Vec::new(),
+            spans: Vec::new(),
             todo: VecDeque::new(),
         };
         world.input(Input::Configured(backends.iter().map(|(b, _)| b.clone()).collect()));
@@ -104,6 +108,7 @@ impl World {
             }
             Effect::Close { link } => drop(self.links.remove(&link)),
             Effect::Log(text) => self.log.push(text),
+            Effect::Span(span) => self.spans.push(*span),
             Effect::Refused { .. } => {}
             Effect::ToClient { client, line, about } => {
                 let line = serde_json::from_slice(&line).expect("JSON");
@@ -250,7 +255,13 @@ impl World {
 }
 
 pub(super) fn settings() -> Settings {
-    Settings { version: "1".to_owned(), is_single: false, expose: Expose::All, admin_tools: false }
+    Settings {
+        version: "1".to_owned(),
+        is_single: false,
+        expose: Expose::All,
+        admin_tools: false,
+        is_traced: false,
+    }
 }
 
 fn two() -> World {

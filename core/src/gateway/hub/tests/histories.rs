@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::super::super::access::Access;
 use super::super::super::backend::{Backend, Share};
+use super::super::super::span::Outcome;
 use super::super::super::{ClientId, Effect, Input, LinkId};
-use super::super::Hub;
+use super::super::{Hub, Settings};
 use super::{backend, settings};
 use crate::random::Random;
 use crate::time::Time;
@@ -26,6 +27,10 @@ struct History {
     answered: BTreeMap<(u64, String), usize>,
     gone: BTreeSet<(u64, String)>,
     executed: BTreeMap<String, usize>,
+    /// Requests that had a span.
+    spans: BTreeSet<String>,
+    /// Those among them that went to a server.
+    traced: usize,
     next: u64,
 }
 
@@ -56,6 +61,13 @@ impl History {
                     if !line["id"].is_null() && !line["method"].is_null() {
                         self.owed.push((link, line));
                     }
+                }
+                Effect::Span(span) => {
+                    let id = String::from_utf8_lossy(span.request.raw()).into_owned();
+                    assert!(self.spans.insert(id), "two spans of one request: {span:?}");
+                    let refused =
+                        ["server_down", "server_busy", "circuit_open"].map(Outcome::Failed);
+                    self.traced += usize::from(!refused.contains(&span.outcome));
                 }
                 Effect::Refused { .. } | Effect::Log(_) => {}
             }
@@ -183,7 +195,7 @@ fn backend_of(name: &str) -> Backend {
 
 fn play(seed: u64) {
     let mut history = History {
-        hub: Hub::new(settings()),
+        hub: Hub::new(Settings { is_traced: true, ..settings() }),
         random: Random::new(seed),
         now: Time::ZERO,
         owed: Vec::new(),
@@ -193,6 +205,8 @@ fn play(seed: u64) {
         answered: BTreeMap::new(),
         gone: BTreeSet::new(),
         executed: BTreeMap::new(),
+        spans: BTreeSet::new(),
+        traced: 0,
         next: 0,
     };
     history.input(Input::Configured(["a", "b", "c"].map(backend_of).to_vec()));
@@ -220,6 +234,7 @@ fn play(seed: u64) {
         assert_eq!(*count, 1, "seed {seed}: {mark} was done {count} times");
     }
     assert_eq!(history.hub.in_flight(), 0, "seed {seed}");
+    assert_eq!(history.traced, history.executed.len(), "seed {seed}: a span for each call");
 }
 
 #[test]

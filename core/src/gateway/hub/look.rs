@@ -1,0 +1,65 @@
+//! Who uses what, and how it does.
+
+use std::collections::BTreeSet;
+
+use super::super::backend::Target;
+use super::super::{ClientId, LinkId};
+use super::Hub;
+use super::link::{Server, Stage};
+use crate::service::State;
+
+impl Hub {
+    /// The servers that are reached over HTTP, each with its address and how its newest link does.
+    pub fn remotes(&self) -> Vec<(String, String, State)> {
+        let mut all = Vec::new();
+        for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
+            if let Target::Http(_) = &server.backend.target {
+                let link = self.links.values().rev().find(|link| link.slot == slot);
+                let state = match link.map(|link| &link.stage) {
+                    None => State::Stopped,
+                    Some(Stage::Fresh | Stage::Opening) => State::Starting,
+                    Some(Stage::Open) => State::Ready,
+                    Some(Stage::Failed(why)) => State::Failed { why: why.clone() },
+                };
+                all.push((server.backend.name.clone(), server.backend.target.to_string(), state));
+            }
+        }
+        all
+    }
+
+    /// The servers that a client may use.
+    pub(super) fn slots_of(&self, client: ClientId) -> Vec<usize> {
+        let Some(client) = self.clients.get(&client) else { return Vec::new() };
+        let may_use = |(_, server): &(usize, &Server)| {
+            !server.is_gone && client.access.has_server(&server.backend.name)
+        };
+        self.servers.iter().enumerate().filter(may_use).map(|(slot, _)| slot).collect()
+    }
+
+    /// The links that a client uses now.
+    pub(super) fn links_of(&self, client: ClientId) -> Vec<LinkId> {
+        let slots = self.slots_of(client);
+        slots.into_iter().filter_map(|slot| self.current_link(client, slot)).collect()
+    }
+
+    /// Whether none of a client's servers is still being asked what it has.
+    pub(super) fn is_settled(&self, client: ClientId) -> bool {
+        self.links_of(client).iter().all(|link| {
+            self.links.get(link).is_none_or(|link| match &link.stage {
+                Stage::Fresh | Stage::Opening => false,
+                Stage::Open => link.reading.is_empty(),
+                Stage::Failed(_) => true,
+            })
+        })
+    }
+
+    /// Clients that use a link.
+    pub(super) fn users_of(&self, link: LinkId) -> BTreeSet<ClientId> {
+        let Some(its) = self.links.get(&link) else { return BTreeSet::new() };
+        let uses = |client: &ClientId| self.current_link(*client, its.slot) == Some(link);
+        match its.owner {
+            Some(owner) => BTreeSet::from([owner]),
+            None => self.clients.keys().copied().filter(uses).collect(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What is said of a call where calls are traced, for whoever collects it by OpenTelemetry.
+//!
+//! A span is a request of a client's, from the moment that it goes to a server until it is answered. The hub
+//! makes it; `otlp.rs` has its words, `export.rs` says when which of them are sent, `context.rs` reads which
+//! trace it belongs to, `destination.rs` where it goes. Arguments and results are in none of it.
+
+mod context;
+mod destination;
+mod export;
+mod otlp;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use self::context::Parent;
+pub use self::destination::{Destination, DestinationError};
+pub use self::export::{Answer, Effect, Export, Input};
+use crate::mcp::envelope::Id;
+use crate::time::Time;
+
+/// One request of a client's that was for a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// What it is a part of, as the client says.
+    pub parent: Option<Parent>,
+    /// What was asked.
+    pub method: String,
+    /// What it was about.
+    pub target: Target,
+    /// The server's name.
+    pub server: String,
+    /// The name of the client's token; empty without one.
+    pub client: String,
+    /// The client's id of the request.
+    pub request: Id,
+    /// The version of the protocol that the client speaks.
+    pub version: Option<String>,
+    /// Whether the client comes over stdio, and not over HTTP.
+    pub is_stdio: bool,
+    /// When it went to the server.
+    pub began: Time,
+    /// When it was over.
+    pub ended: Time,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A tool, by its name in the list.
+    Tool(String),
+    /// A prompt, by its name in the list.
+    Prompt(String),
+    /// A resource, by its URI.
+    Resource(String),
+    /// Nothing that has a name.
+    Nothing,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// With a result.
+    Answered,
+    /// With a result that says that the tool failed.
+    ToolFailed,
+    /// With an error of the server's.
+    Error {
+        /// Its code.
+        code: Option<i64>,
+        /// Its text.
+        message: String,
+    },
+    /// Without an answer of the server's.
+    Failed(&'static str),
+    /// Nobody wanted the answer any more.
+    Cancelled,
+}
+
+impl Span {
+    fn lasted(&self) -> Duration {
+        self.ended.since(self.began)
+    }
+
+    /// What it is called: few names, however many calls there are.
+    fn name(&self) -> String {
+        match &self.target {
+            Target::Tool(name) | Target::Prompt(name) => format!("{} {name}", self.method),
+            // There may be as many as there are calls.
+            Target::Resource(_) | Target::Nothing => self.method.clone(),
+        }
+    }
+}
