@@ -78,6 +78,11 @@ impl Server {
         Some(Self { name: "TypeScript SDK", command })
     }
 
+    /// Its program and arguments.
+    pub fn words(&self) -> Vec<&str> {
+        self.command.iter().map(|word| word.to_str().expect("text")).collect()
+    }
+
     /// Real servers on Node, as far as they are installed. Says so where they are not.
     pub fn real(report: &Report) -> Vec<Self> {
         let servers: Vec<Self> = [Self::everything(), Self::sdk()].into_iter().flatten().collect();
@@ -131,6 +136,11 @@ impl Peer {
             Way::Pump => command.args(server),
             Way::Afresh => command.args(AFRESH_WORDS).args(options).arg("--").args(server),
         };
+        Self::spawn(env, command)
+    }
+
+    /// Starts anything that speaks MCP on its stdin and stdout; nothing is said yet.
+    pub fn spawn(env: &TestEnv, mut command: Command) -> Self {
         env.furnish(&mut command);
         command.envs(std::env::var_os("INTEROP_CACHE").map(|cache| ("INTEROP_CACHE", cache)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -173,7 +183,8 @@ impl Peer {
         self.request("tools/call", &format!(r#"{{"name":"{name}","arguments":{arguments}}}"#))
     }
 
-    fn request(&mut self, method: &str, params: &str) -> Vec<u8> {
+    /// A request as a line.
+    pub fn request(&mut self, method: &str, params: &str) -> Vec<u8> {
         let id = self.next_id;
         self.next_id += 1;
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n")
