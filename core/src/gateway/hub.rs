@@ -31,6 +31,7 @@ mod tests;
 mod traced;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -79,7 +80,7 @@ pub struct Hub {
     routes: BTreeMap<(Kind, String), (usize, String)>,
     /// Names that two servers have, and that this was said of.
     told_clashes: BTreeSet<(Kind, String)>,
-    /// When requests have taken too long. Some are answered already.
+    /// When requests have taken too long.
     deadlines: BTreeSet<(Time, u64)>,
     next_number: u64,
     next_link: u64,
@@ -92,6 +93,8 @@ pub struct Hub {
 struct Flight {
     link: LinkId,
     what: What,
+    /// When it has taken too long, as it stands in `deadlines`.
+    until: Option<Time>,
     /// Only of a client's, and only where calls are traced.
     span: Option<Box<Span>>,
 }
@@ -294,9 +297,27 @@ impl Hub {
     fn request(&mut self, link: LinkId, method: &str, params: &[u8], what: What) -> u64 {
         let number = self.number();
         let line = answer::request(&format!("g{number}"), method, Some(params));
-        self.flights.insert(number, Flight { link, what, span: None });
+        self.flights.insert(number, Flight { link, what, until: None, span: None });
         self.tell_link(link, line);
         number
+    }
+
+    /// The request is to be answered within this time.
+    fn expect(&mut self, number: u64, within: Duration) {
+        if let Some(flight) = self.flights.get_mut(&number) {
+            let until = self.now + within;
+            flight.until = Some(until);
+            self.deadlines.insert((until, number));
+        }
+    }
+
+    /// Takes a request out, together with its deadline.
+    fn take_flight(&mut self, number: u64) -> Option<Flight> {
+        let flight = self.flights.remove(&number)?;
+        if let Some(until) = flight.until {
+            self.deadlines.remove(&(until, number));
+        }
+        Some(flight)
     }
 
     fn number(&mut self) -> u64 {

@@ -49,7 +49,8 @@ impl Hub {
     pub(super) fn ask(&mut self, client: ClientId, request: Request<'_>, is_late: bool) {
         let Request { id, method, params, line, .. } = request;
         let Some(its) = self.clients.get(&client) else { return };
-        if its.flights.contains_key(id) || its.listens.contains_key(id) {
+        let is_open = its.flights.contains_key(id) || its.listens.contains_key(id);
+        if is_open || !is_late && self.is_waiting(client, id) {
             // Two requests with one id cannot be answered apart: the first one is.
             return;
         }
@@ -302,9 +303,9 @@ impl Hub {
         }
         let (id, method) = (id.clone(), method.to_owned());
         let what = What::Client { client, id, method, token: own_token, uri, level };
-        self.flights.insert(number, Flight { link, what, span });
+        self.flights.insert(number, Flight { link, what, until: None, span });
         if let Some(timeout) = timeout {
-            self.deadlines.insert((self.now + timeout, number));
+            self.expect(number, timeout);
         }
         if let Some(its) = self.links.get_mut(&link) {
             its.in_flight += 1;

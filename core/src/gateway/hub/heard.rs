@@ -21,7 +21,7 @@ impl Hub {
         if self.flights.get(&number).is_none_or(|flight| flight.link != link) {
             return;
         }
-        let Some(Flight { what, span, .. }) = self.flights.remove(&number) else { return };
+        let Some(Flight { what, span, .. }) = self.take_flight(number) else { return };
         match what {
             What::Client { client, id, method, uri, .. } => {
                 if let Some(its) = self.links.get_mut(&link) {

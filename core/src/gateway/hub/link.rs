@@ -9,7 +9,7 @@ use super::super::catalog::Entry;
 use super::super::span::Outcome;
 use super::super::{ClientId, Effect, LinkId};
 use super::session::Client;
-use super::{Flight, Hub, What};
+use super::{Hub, What};
 use crate::limits::SESSION_RETRY;
 use crate::mcp::{Era, Kind};
 use crate::time::Time;
@@ -368,13 +368,12 @@ impl Hub {
 
     /// Each request over the link that has no answer is answered with an error.
     fn fail_flights(&mut self, link: LinkId, why: &str) {
-        let lost: Vec<(u64, Flight)> =
-            self.flights.extract_if(.., |_, flight| flight.link == link).collect();
-        let name = match self.links.get(&link) {
-            Some(its) => self.servers[its.slot].backend.name.clone(),
-            None => return,
-        };
-        for (_, flight) in lost {
+        let lost = self.flights.iter().filter(|(_, flight)| flight.link == link);
+        let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
+        let Some(its) = self.links.get(&link) else { return };
+        let name = self.servers[its.slot].backend.name.clone();
+        for number in lost {
+            let Some(flight) = self.take_flight(number) else { continue };
             if let What::Client { client, id, method, .. } = flight.what {
                 if let Some(its) = self.clients.get_mut(&client) {
                     its.flights.remove(&id);

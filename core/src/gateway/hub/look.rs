@@ -7,6 +7,8 @@ use super::super::{ClientId, LinkId};
 use super::Hub;
 use super::link::{Server, Stage};
 use crate::limits::GATEWAY_START_WAIT;
+use crate::mcp::envelope::Id;
+use crate::mcp::json;
 use crate::service::State;
 use crate::time::Time;
 
@@ -60,6 +62,19 @@ impl Hub {
             Stage::Failed(_) => false,
         });
         unsettled.map(|link| link.begun_at + GATEWAY_START_WAIT).filter(|at| *at > self.now).max()
+    }
+
+    /// Whether a request of this id already waits for a server.
+    pub(super) fn is_waiting(&self, client: ClientId, id: &Id) -> bool {
+        let is_it = |whose: ClientId, line: &[u8]| {
+            whose == client && json::get(line, &["id"]).is_some_and(|raw| Id::new(raw) == *id)
+        };
+        self.held.iter().any(|held| is_it(held.client, &held.line))
+            || self
+                .links
+                .values()
+                .flat_map(|link| &link.waiting)
+                .any(|(whose, line)| is_it(*whose, line))
     }
 
     /// Clients that use a link.

@@ -48,12 +48,12 @@ impl Hub {
         };
         let within = if its.era == Era::Modern { PROBE_MAX } else { HANDSHAKE_MAX };
         let number = self.request(link, method, &params, What::Opens);
-        self.deadlines.insert((self.now + within, number));
+        self.expect(number, within);
     }
 
     /// The first words were not answered in time.
     pub(super) fn opens_late(&mut self, link: LinkId, number: u64) {
-        self.flights.remove(&number);
+        self.take_flight(number);
         match self.links.get(&link).map(|its| its.era) {
             Some(Era::Modern) => self.fall_back(link),
             Some(_) => self.refused(link, "it did not answer the handshake in time"),

@@ -69,7 +69,7 @@ impl Hub {
 
     /// A request of ours is not wanted any more: its answer will not matter.
     pub(super) fn withdraw(&mut self, number: u64, reason: &str) {
-        let Some(flight) = self.flights.remove(&number) else { return };
+        let Some(flight) = self.take_flight(number) else { return };
         if let (What::Client { .. }, Some(link)) = (&flight.what, self.links.get_mut(&flight.link))
         {
             link.in_flight = link.in_flight.saturating_sub(1);

@@ -607,6 +607,35 @@ fn without_sessions_an_instance_is_shared() {
 }
 
 #[test]
+fn an_id_that_waits_is_not_answered_twice() {
+    let mut world = two();
+    world.silent.push("initialize");
+    world.join(1, Access::default());
+    world.send(1, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
+    let list = json!({"jsonrpc": "2.0", "id": "l", "method": "tools/list"});
+    let call =
+        json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": "a__get"}});
+    for line in [&list, &list, &call, &call] {
+        world.says(1, line);
+    }
+    world.wait(Duration::from_secs(11));
+    assert!(world.answer_to(1, &json!("l")).is_some());
+    world.wait(Duration::from_secs(30));
+    assert!(text(&world.answer_to(1, &json!("c")).expect("an answer")).contains("not running"));
+}
+
+#[test]
+fn what_is_answered_is_not_waited_for() {
+    let slow = Backend { call_timeout: Some(Duration::from_secs(60)), ..backend("a") };
+    let mut world = World::new(settings(), &[(slow, &["get"])]);
+    world.legacy(1);
+    for _ in 0..10 {
+        world.call(1, "a__get");
+    }
+    assert_eq!(world.hub.next_wakeup(), None);
+}
+
+#[test]
 fn what_is_down_can_be_hidden() {
     let hidden = Backend { hide_when_down: true, ..backend("a") };
     let mut world = World::new(settings(), &[(hidden, &["get"]), (backend("b"), &["get"])]);
