@@ -173,8 +173,12 @@ impl Hub {
                 self.clients.insert(client, Client::new(access));
             }
             Input::Client { client, line } => self.client(client, line, false),
+            Input::ClientTooLong { client, beginning, ending } => {
+                self.client_too_long(client, &beginning, &ending);
+            }
             Input::Left { client } => self.left(client),
             Input::Link { link, line, about } => self.link(link, line, about.as_ref()),
+            Input::NotTaken { link, line, why } => self.not_taken(link, &line, &why),
             Input::Serves { link, is_up } => self.serves(link, is_up),
             Input::LinkLost { link, why } => self.lost(link, &why),
             Input::Wakeup => self.wake(),

@@ -52,6 +52,15 @@ pub enum Input {
         /// Without its end.
         line: Vec<u8>,
     },
+    /// A client sent a line that is too long; these are its two ends.
+    ClientTooLong {
+        /// Whose.
+        client: ClientId,
+        /// How it began.
+        beginning: Vec<u8>,
+        /// How it ended.
+        ending: Vec<u8>,
+    },
     /// A client is gone: nobody waits for its answers.
     Left {
         /// Which.
@@ -66,6 +75,15 @@ pub enum Input {
         /// The request of ours that it belongs to, where the way that it came says so: over HTTP, what a
         /// server says while it answers comes beside that answer.
         about: Option<Id>,
+    },
+    /// A request that was to go over a link did not.
+    NotTaken {
+        /// Over which link.
+        link: LinkId,
+        /// The request.
+        line: Vec<u8>,
+        /// Why not.
+        why: NotTaken,
     },
     /// Whether the server behind a link serves now; it does where nothing else was said.
     Serves {
@@ -84,6 +102,15 @@ pub enum Input {
     },
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
+}
+
+/// Why a request does not get to its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The server does not read what it is sent, and too much waits for it.
+    Full,
+    /// It cannot be started, in words.
+    Blocked(String),
 }
 
 /// Something that must be done, in the order given.

@@ -7,15 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use afresh_core::definition::StopSignal;
-use afresh_core::gateway::LinkId;
 use afresh_core::gateway::backend::{Backend, Stdio, Target};
+use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{QUEUE_WAIT, REMOTE_WORDS_MAX};
 use afresh_core::mcp::envelope::{Message, look};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input as ServiceInput, Service, State};
-use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::Gateway;
@@ -183,28 +182,26 @@ impl Links {
         Ok(())
     }
 
-    /// Says a line over a link. Returns what is to be answered at once, where it cannot be said.
-    pub(super) fn tell(&mut self, link: LinkId, line: Vec<u8>) -> Option<Vec<u8>> {
+    /// Says a line over a link. Returns what the hub has to know where it cannot be said.
+    pub(super) fn tell(&mut self, link: LinkId, line: Vec<u8>) -> Option<Input> {
         let service = match self.ways.get_mut(&link)? {
             Way::Program(service) => *service,
             Way::Remote(remote) => {
                 remote.tell(line);
                 return None;
             }
-            Way::Blocked(why) => return refusal(&line, "server_down", why),
+            Way::Blocked(why) => {
+                let why = NotTaken::Blocked(why.clone());
+                return Some(Input::NotTaken { link, line, why });
+            }
         };
-        if self.servers.has_room(service) {
+        // Answers and cancellations are short, and there are no more of them than of requests.
+        let is_short = || !matches!(look(&line), Some(Message::Request { .. }));
+        if self.servers.has_room(service) || is_short() {
             self.servers.say(service, line);
             return None;
         }
-        let why =
-            "nothing was done: the server does not read what it is sent, and too much waits for it";
-        let refusal = refusal(&line, "server_busy", why);
-        if refusal.is_none() {
-            // Answers and cancellations are short, and there are no more of them than of requests.
-            self.servers.say(service, line);
-        }
-        refusal
+        Some(Input::NotTaken { link, line, why: NotTaken::Full })
     }
 
     /// The server has not taken the session.
@@ -278,13 +275,4 @@ impl Links {
     pub(super) fn end(self) -> Option<Trace> {
         self.trace
     }
-}
-
-/// What is answered to a request in a server's place; none where the line is none.
-fn refusal(line: &[u8], reason: &str, why: &str) -> Option<Vec<u8>> {
-    let Some(Message::Request { id, .. }) = look(line) else { return None };
-    let id: serde_json::Value = serde_json::from_slice(id.raw()).ok()?;
-    let data = json!({"reason": reason, "retryable": true});
-    let error = json!({"code": -32603, "message": why, "data": data});
-    Some(json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string().into_bytes())
 }

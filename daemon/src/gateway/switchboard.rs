@@ -6,11 +6,9 @@ use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer}
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::{LINES_IN_A_ROW_MAX, MESSAGE_BYTES_MAX};
-use afresh_core::mcp::envelope::look_at_ends;
+use afresh_core::limits::LINES_IN_A_ROW_MAX;
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::time::Time;
-use serde_json::json;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -120,17 +118,7 @@ impl Switchboard {
             Word::Joined { client, access } => self.input(Input::Joined { client, access }).await,
             Word::Said { client, line } => self.input(Input::Client { client, line }).await,
             Word::SaidTooMuch { client, beginning, ending } => {
-                if let Some((id, _)) = look_at_ends(&beginning, &ending)
-                    && let Ok(raw) = serde_json::from_slice::<serde_json::Value>(id.raw())
-                {
-                    let why = format!(
-                        "the request is longer than the limit of {MESSAGE_BYTES_MAX} bytes; nothing was \
-                         done; send less"
-                    );
-                    let error = json!({"code": -32600, "message": why});
-                    let line = json!({"jsonrpc": "2.0", "id": raw, "error": error});
-                    self.front.tell(client, line.to_string().into_bytes(), Some(id));
-                }
+                self.input(Input::ClientTooLong { client, beginning, ending }).await;
             }
             Word::Left { client } => self.input(Input::Left { client }).await,
             Word::Over => self.leave().await,
@@ -176,10 +164,7 @@ impl Switchboard {
             Effect::ToClient { client, line, about } => {
                 self.front.tell(client, line, about);
             }
-            Effect::ToLink { link, line } => {
-                let line = self.links.tell(link, line)?;
-                return Some(Input::Link { link, line, about: None });
-            }
+            Effect::ToLink { link, line } => return self.links.tell(link, line),
             Effect::Open { link, backend, suffix } => {
                 let server = self.backends.get(&backend)?;
                 if let Err(why) = self.links.open(supervise, link, server, &suffix).await {

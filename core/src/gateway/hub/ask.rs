@@ -12,8 +12,8 @@ use super::between::log_level;
 use super::link::Stage;
 use super::tell::LEVELS;
 use super::{Flight, Hub, What, edit, member, own_id, place, raw};
-use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
-use crate::mcp::envelope::{Id, Params, param};
+use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, MESSAGE_BYTES_MAX};
+use crate::mcp::envelope::{Id, Params, look_at_ends, param};
 use crate::mcp::{Kind, answer};
 
 /// Methods of the older protocol only.
@@ -100,6 +100,17 @@ impl Hub {
                     _ => self.answer_error(client, id, -32601, "method not found"),
                 },
             },
+        }
+    }
+
+    /// A message of a client's that is longer than allowed: a request is answered, nothing else can be.
+    pub(super) fn client_too_long(&mut self, client: ClientId, beginning: &[u8], ending: &[u8]) {
+        if let Some((id, _)) = look_at_ends(beginning, ending) {
+            let why = format!(
+                "the request is longer than the limit of {MESSAGE_BYTES_MAX} bytes; nothing was done; \
+                 send less"
+            );
+            self.answer_error(client, &id, -32600, &why);
         }
     }
 

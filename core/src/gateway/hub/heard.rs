@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use super::super::span::Outcome;
-use super::super::{ClientId, Effect, LinkId};
+use super::super::{ClientId, Effect, LinkId, NotTaken};
 use super::between::modern_answer;
 use super::listen::to_listener;
 use super::session::Client;
 use super::tell::LEVELS;
 use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place, raw};
 use crate::limits::ASKED_MAX;
-use crate::mcp::envelope::{Id, Params, param, with_id};
+use crate::mcp::envelope::{Id, Message, Params, look, param, with_id};
 use crate::mcp::{Kind, answer};
 
 impl Hub {
@@ -58,6 +58,21 @@ impl Hub {
             }
             What::Ignored => {}
         }
+    }
+
+    /// A request of ours did not get to its server: it is answered in its place.
+    pub(super) fn not_taken(&mut self, link: LinkId, line: &[u8], why: &NotTaken) {
+        let Some(Message::Request { id, .. }) = look(line) else { return };
+        let (reason, why) = match why {
+            NotTaken::Full => (
+                "server_busy",
+                "nothing was done: the server does not read what it is sent, and too much waits for it",
+            ),
+            NotTaken::Blocked(why) => ("server_down", why.as_str()),
+        };
+        let data = json!({"reason": reason, "retryable": true});
+        let error = json!({"code": -32603, "message": why, "data": data});
+        self.answered(link, &id, answer::line(&id, "error", &error), true);
     }
 
     /// Whose request a server speaks of: as the way that it came says, or the newest that it has.

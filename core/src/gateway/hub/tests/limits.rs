@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::super::backend::{Backend, Expose};
-use super::super::super::{Effect, Input, LinkId};
+use super::super::super::{Effect, Input, LinkId, NotTaken};
 use super::super::{Hub, Settings};
 use super::{World, backend, names, settings, text, two};
 use crate::limits::{
@@ -350,4 +350,29 @@ fn a_search_finds_so_many() {
     assert_eq!(find(json!(3)), 3);
     assert_eq!(find(json!(1_000_000)), FOUND_TOOLS_MAX);
     assert_eq!(find(json!(0)), 1);
+}
+
+#[test]
+fn what_is_too_long_or_not_taken_is_answered_in_its_place() {
+    let mut world = two();
+    world.legacy(1);
+    world.silent.push("tools/call");
+    let client = super::ClientId(1);
+    let beginning =
+        br#"{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"x":"aaa"#.to_vec();
+    world.input(Input::ClientTooLong { client, beginning, ending: b"aaa\"}}".to_vec() });
+    let answer = world.answer_to(1, &json!("long")).expect("an answer");
+    assert_eq!(answer["error"]["code"], -32600);
+    assert!(answer.to_string().contains("longer than the limit of 67108864 bytes"), "{answer}");
+    for (why, said) in [
+        (NotTaken::Full, "does not read what it is sent"),
+        (NotTaken::Blocked("no such folder".to_owned()), "no such folder"),
+    ] {
+        let id = world.send(1, "tools/call", json!({"name": "a__get"}));
+        let (link, line) = (world.link("a"), world.heard.last().expect("a call").1.clone());
+        world.input(Input::NotTaken { link, line: line.to_string().into_bytes(), why });
+        let answer = world.answer_to(1, &id).expect("an answer");
+        assert!(answer["error"]["message"].to_string().contains(said), "{answer}");
+    }
+    assert_eq!(world.hub.in_flight(), 0);
 }
