@@ -6,7 +6,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use afresh_core::config::{harmless, harmless_but_colours};
 use afresh_core::control::{Face, LogLine, Stream};
 use afresh_core::limits::INPUT_BYTES_MAX;
-use afresh_daemon::control::{self, AtEnd, ControlError, Parted, Reached, Target};
+use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Parted, Reached, Target};
 use clap::Args;
 
 use crate::environment::Environment;
@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let reached = one(&running, &arguments.name)?;
     let (target, name) = (reached.target(), harmless(&reached.status.name));
     let page = control::logs(&target, Some(arguments.lines)).map_err(failed)?;
+    let follower = Follower::new().map_err(failed)?;
     let mut printer = Printer { lines: Lines::new(), paint: Paint::stdout(), last: page.newest };
     let is_typed = io::stdin().is_terminal();
     if is_typed {
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     printer.lines.flush()?;
     let (sender, news) = sync_channel(64);
     let (typed, following) = (sender.clone(), target.clone());
-    std::thread::spawn(move || follow(following, page.newest, &sender));
+    std::thread::spawn(move || follow(follower, following, page.newest, &sender));
     std::thread::spawn(move || pass_typed(&target, &typed));
     for news in news {
         match news {
@@ -114,8 +115,8 @@ fn one<'a>(running: &'a Running, name: &str) -> Result<&'a Reached, CommandError
 }
 
 /// Hands on new lines.
-fn follow(target: Target, since: u64, news: &SyncSender<News>) {
-    let ended = control::follow(vec![(target, since)], AtEnd::Leave, |_, line| {
+fn follow(follower: Follower, target: Target, since: u64, news: &SyncSender<News>) {
+    let ended = follower.lines(vec![(target, since)], AtEnd::Leave, |_, line| {
         // Whoever prints has gone, and we go with it.
         news.send(News::Line(line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     });

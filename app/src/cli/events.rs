@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use afresh_core::config::harmless;
 use afresh_core::control::{EventPage, Gap, Position, ToldEvent};
 use afresh_core::time::Stamp;
-use afresh_daemon::control::{self, Followed};
+use afresh_daemon::control::{self, Followed, Follower};
 use clap::Args;
 
 use super::history::{Since, parse_since};
@@ -100,14 +100,15 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     past.sort_by(|(_, one), (_, other)| one.timestamp.cmp(&other.timestamp));
     let last = arguments.follow && arguments.since.is_none();
     let skipped = if last { past.len().saturating_sub(10) } else { 0 };
+    let follower = arguments.follow.then(Follower::new).transpose().map_err(failed)?;
     for (_, event) in past.split_off(skipped) {
         printer.print(&event)?;
     }
     printer.lines.flush()?;
-    if !arguments.follow {
+    let Some(follower) = follower else {
         return Ok(Exit::Success);
-    }
-    let ended = control::follow_events(from, |at, followed| {
+    };
+    let ended = follower.events(from, |at, followed| {
         match followed {
             Followed::Gap(gap) => tell_gap(gap),
             Followed::Event(event) if printer.wants(at, &event) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use afresh_core::control::{LogLine, Stream};
 use afresh_core::limits::LOGS_LINES_MAX;
-use afresh_daemon::control::{self, AtEnd, ControlError, Target};
+use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Target};
 use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine, Query};
 use clap::{Args, ValueEnum};
 
@@ -223,9 +223,11 @@ fn go_on(
 
 fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSender<News>) {
     let at_end = if has_files { AtEnd::Stay } else { AtEnd::Leave };
-    let ended = control::follow(from, at_end, |at, line| {
-        // Whoever prints has gone, and we go with it.
-        news.send(News::Remembered(at, line)).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+    let ended = Follower::new().and_then(|follower| {
+        follower.lines(from, at_end, |at, line| {
+            // Whoever prints has gone, and we go with it.
+            news.send(News::Remembered(at, line)).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+        })
     });
     let ended = match ended {
         Err(ControlError::Print(_)) => Ok(()),

@@ -8,11 +8,12 @@ use afresh_core::limits::{
     CONTROL_ANSWER_BYTES_MAX, CONTROL_ASKS_MAX, FOLLOW_POLL_INTERVAL, FOLLOW_TRIES_MAX,
 };
 use serde::de::DeserializeOwned;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::client::{ControlError, Target, block_on, broken, is_gone, refused, request, strange};
+use super::client::{ControlError, Target, broken, is_gone, refused, request, strange};
 use super::wire::next_bytes;
 use crate::os::{Asked, Signals, Sink};
 
@@ -46,47 +47,71 @@ pub enum Parted {
     Told,
 }
 
-/// Follows the lines of services, each from a number on, until all of them have ended, the reader of
-/// our stdout has gone, or somebody wants us to end.
-pub fn follow(
-    targets: Vec<(Target, u64)>,
-    at_end: AtEnd,
-    print: impl FnMut(usize, LogLine) -> io::Result<()>,
-) -> Result<Parted, ControlError> {
-    block_on(async {
-        let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
-        let mut followers = JoinSet::new();
-        for (at, (target, since)) in targets.into_iter().enumerate() {
-            let sender = sender.clone();
-            followers.spawn(async move {
-                let ended = follow_lines(at, &target, since, &sender).await;
-                tell_end(at, ended, &sender).await;
-            });
-        }
-        drop(sender);
-        pass_on(found, at_end, print).await
-    })
+/// Follows running afresh processes. A signal that comes before it has begun to follow is not lost.
+pub struct Follower {
+    // Before the runtime that it belongs to.
+    signals: Signals,
+    runtime: Runtime,
 }
 
-/// Follows what happens in afresh processes, each from a position on. A connection that breaks is made
-/// again, and goes on where it was, for as long as somebody listens.
-pub fn follow_events(
-    from: Vec<(PathBuf, Position)>,
-    print: impl FnMut(usize, Followed) -> io::Result<()>,
-) -> Result<(), ControlError> {
-    block_on(async {
-        let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
-        let mut followers = JoinSet::new();
-        for (at, (socket, position)) in from.into_iter().enumerate() {
-            let sender = sender.clone();
-            followers.spawn(async move {
-                let ended = follow_told(at, &socket, position, &sender).await;
-                tell_end(at, ended, &sender).await;
-            });
-        }
-        drop(sender);
-        pass_on(found, AtEnd::Leave, print).await.map(|_| ())
-    })
+impl Follower {
+    /// One that follows nobody yet, and takes the signals that tell us to end from now on.
+    pub fn new() -> Result<Self, ControlError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ControlError::Runtime)?;
+        let signals = {
+            let _entered = runtime.enter();
+            Signals::listen().map_err(ControlError::Runtime)?
+        };
+        Ok(Self { signals, runtime })
+    }
+
+    /// Follows the lines of services, each from a number on, until all of them have ended, the reader
+    /// of our stdout has gone, or somebody wants us to end.
+    pub fn lines(
+        mut self,
+        targets: Vec<(Target, u64)>,
+        at_end: AtEnd,
+        print: impl FnMut(usize, LogLine) -> io::Result<()>,
+    ) -> Result<Parted, ControlError> {
+        self.runtime.block_on(async {
+            let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
+            let mut followers = JoinSet::new();
+            for (at, (target, since)) in targets.into_iter().enumerate() {
+                let sender = sender.clone();
+                followers.spawn(async move {
+                    let ended = follow_lines(at, &target, since, &sender).await;
+                    tell_end(at, ended, &sender).await;
+                });
+            }
+            drop(sender);
+            pass_on(&mut self.signals, found, at_end, print).await
+        })
+    }
+
+    /// Follows what happens in afresh processes, each from a position on. A connection that breaks is
+    /// made again, and goes on where it was, for as long as somebody listens.
+    pub fn events(
+        mut self,
+        from: Vec<(PathBuf, Position)>,
+        print: impl FnMut(usize, Followed) -> io::Result<()>,
+    ) -> Result<(), ControlError> {
+        self.runtime.block_on(async {
+            let (sender, found) = mpsc::channel(CONTROL_ASKS_MAX);
+            let mut followers = JoinSet::new();
+            for (at, (socket, position)) in from.into_iter().enumerate() {
+                let sender = sender.clone();
+                followers.spawn(async move {
+                    let ended = follow_told(at, &socket, position, &sender).await;
+                    tell_end(at, ended, &sender).await;
+                });
+            }
+            drop(sender);
+            pass_on(&mut self.signals, found, AtEnd::Leave, print).await.map(|_| ())
+        })
+    }
 }
 
 async fn follow_lines(
@@ -136,17 +161,19 @@ async fn follow_told(
 async fn tell_end<T>(at: usize, ended: Result<(), ControlError>, found: &mpsc::Sender<Found<T>>) {
     match ended {
         Ok(()) | Err(ControlError::Broken { .. }) => {}
+        // It was there when it was found.
+        Err(ControlError::Connect { source, .. }) if is_gone(&source) => {}
         Err(error) => drop(found.send((at, Err(error))).await),
     }
 }
 
 /// Hands on what comes.
 async fn pass_on<T>(
+    signals: &mut Signals,
     mut found: mpsc::Receiver<Found<T>>,
     at_end: AtEnd,
     mut print: impl FnMut(usize, T) -> io::Result<()>,
 ) -> Result<Parted, ControlError> {
-    let mut signals = Signals::listen().map_err(ControlError::Runtime)?;
     let sink = Sink::stdout();
     let mut goes_on = true;
     loop {

@@ -24,7 +24,7 @@ pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
     reload, shutdown,
 };
-pub use self::follower::{AtEnd, Followed, Parted, follow, follow_events};
+pub use self::follower::{AtEnd, Followed, Follower, Parted};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen, listen_on};
 pub use self::place::RuntimeFolders;
