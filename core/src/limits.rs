@@ -53,6 +53,10 @@ pub const TRAIL_SYNC_WAIT: Duration = Duration::from_secs(2);
 /// a restart loop must not exhaust the machine.
 pub const CRASH_LOOP_DELAY_MIN: Duration = Duration::from_secs(1);
 
+/// How long everything else waits for a guardian that was told to start the next instance. It takes a
+/// quarter of this; one that hangs costs no more, and is dealt with as any that hangs.
+pub const START_COURTESY: Duration = Duration::from_millis(1);
+
 /// How long after SIGKILL a tree may take to vanish. Then its guardian is replaced, and what it
 /// left is swept by the warden; this repeats until the tree is gone.
 pub const KILL_PATIENCE: Duration = Duration::from_secs(2);

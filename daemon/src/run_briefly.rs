@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use self::beside::{BriefRunner, BriefStep, Briefs};
 use crate::os::{PipeReader, PipeWriter};
 use crate::pipe::read_chunk;
-use crate::process::{Command, Processes, Remains, Report, Stdio};
+use crate::process::{Command, OutputEnd, Processes, Remains, Report, Stdio};
 
 /// A command, and how much of our time and memory it may have.
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl Runs {
                 took: Duration::ZERO,
             },
         };
-        match processes.spawn(BRIEFS, generation, &brief.command) {
+        match processes.spawn(BRIEFS, generation, &brief.command, OutputEnd::WhenClosed) {
             Ok(Stdio { stdin, stdout, stderr }) => {
                 let max = brief.output_bytes_max;
                 for (stream, pipe) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {

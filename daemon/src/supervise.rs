@@ -35,7 +35,7 @@ use crate::health::{Checks, Found};
 use crate::logs::Logs;
 use crate::os::{PipeWriter, settle_memory};
 use crate::pipe::Pumps;
-use crate::process::{Command, Processes, Report, Stdio};
+use crate::process::{Command, OutputEnd, Processes, Report, Stdio};
 use crate::run_briefly::{BriefStep, Briefs};
 
 /// The supervisor of all services of one afresh process.
@@ -310,7 +310,11 @@ impl Supervise {
         }
         let Some(kept) = self.services.get_mut(&service) else { return };
         let spawned = kept.definition.command_of(generation).and_then(|command| {
-            let stdio = self.processes.spawn(service, generation, &command)?;
+            let output = match self.around.has_talkers {
+                true => OutputEnd::WhenClosed,
+                false => OutputEnd::WithTheInstance,
+            };
+            let stdio = self.processes.spawn(service, generation, &command, output)?;
             Ok((stdio, kept.definition.health.is_some().then_some(command)))
         });
         match spawned {

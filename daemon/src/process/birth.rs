@@ -53,6 +53,7 @@ pub(super) fn start(launch: &Launch, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
         stdio: stdio.each_ref().map(AsRawFd::as_raw_fd),
         guardian: getpid(),
         open_files: launch.open_files,
+        ignored: dispositions::ignored(),
         failure: None,
     };
     // Of 16 bytes each, as a stack is aligned; never touched by us, so it costs what the child uses.
@@ -87,6 +88,7 @@ struct Birth<'a> {
     stdio: [RawFd; 3],
     guardian: Pid,
     open_files: Option<(u64, u64)>,
+    ignored: &'static [i32],
     /// Written by the child where it could not become the program.
     failure: Option<Errno>,
 }
@@ -117,7 +119,7 @@ impl Birth<'_> {
         }
         setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
         die_with(self.guardian)
-            .and_then(|()| dispositions::reset())
+            .and_then(|()| dispositions::reset(self.ignored))
             .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
         if let Some((soft, hard)) = self.open_files {
             setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
@@ -154,7 +156,8 @@ impl Strings {
 }
 
 fn c_string(parts: &[&OsStr]) -> io::Result<CString> {
-    let bytes: Vec<u8> = parts.iter().flat_map(|part| part.as_bytes()).copied().collect();
+    let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+    let bytes = parts.concat();
     CString::new(bytes).map_err(|_nul| Errno::EINVAL.into())
 }
 

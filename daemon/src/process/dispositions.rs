@@ -1,6 +1,7 @@
 //! Which signals we ignore, and how our children get rid of that.
 
 use std::io;
+use std::sync::OnceLock;
 
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal};
@@ -15,11 +16,15 @@ pub(crate) fn ignore_in_supervisor() -> io::Result<()> {
 
 /// Whether we were started under `nohup`.
 pub(crate) fn ignores_hangup() -> bool {
+    is_ignored(libc::SIGHUP)
+}
+
+fn is_ignored(number: i32) -> bool {
     // SAFETY: all zero is a valid value of this plain struct, and nothing is set.
     #[expect(unsafe_code, reason = "nix cannot ask without setting")]
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(libc::SIGHUP, std::ptr::null(), &raw mut now) == 0
+        libc::sigaction(number, std::ptr::null(), &raw mut now) == 0
             && now.sa_sigaction == libc::SIG_IGN
     }
 }
@@ -28,12 +33,19 @@ pub(super) fn ignore(signals: &[Signal]) -> io::Result<()> {
     signals.iter().try_for_each(|number| set(*number as i32, libc::SIG_IGN))
 }
 
-/// Gives every signal its default back and blocks none: what we ignore or block, our children
-/// must not.
-pub(super) fn reset() -> io::Result<()> {
-    for number in 1..=SIGNALS_MAX {
-        // SIGKILL and SIGSTOP cannot be set, and some belong to libc: then there is nothing to do.
-        set(number, libc::SIG_DFL).ok();
+/// The signals that we ignore, and that every program we start would ignore too. Asked for once: a
+/// guardian ignores no others later.
+pub(super) fn ignored() -> &'static [i32] {
+    static IGNORED: OnceLock<Vec<i32>> = OnceLock::new();
+    IGNORED.get_or_init(|| (1..=SIGNALS_MAX).filter(|number| is_ignored(*number)).collect())
+}
+
+/// Gives these signals their default back and blocks none: what we ignore or block, our children must
+/// not. What we handle has its default again in every program.
+pub(super) fn reset(ignored: &[i32]) -> io::Result<()> {
+    for number in ignored {
+        // Some belong to libc: then there is nothing to do.
+        set(*number, libc::SIG_DFL).ok();
     }
     Ok(SigSet::empty().thread_set_mask()?)
 }

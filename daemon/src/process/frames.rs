@@ -22,6 +22,8 @@ pub(crate) struct Launch {
     pub(crate) cwd: Option<PathBuf>,
     /// The limit of open files that it must have: ours is raised.
     pub(crate) open_files: Option<(u64, u64)>,
+    /// Nobody wants to hear that it closed its output before its end was told.
+    pub(crate) holds_output: bool,
     /// It outlives its supervisor; our own ends of its pipes come as descriptors too.
     pub(crate) kept: Option<Kept>,
 }
@@ -184,6 +186,7 @@ impl Frame for Launch {
             out.u64(soft);
             out.u64(hard);
         }
+        out.bool(self.holds_output);
         out.bool(self.kept.is_some());
         if let Some(kept) = &self.kept {
             kept.write(out);
@@ -203,6 +206,7 @@ impl Frame for Launch {
                 0 => None,
                 _ => Some((input.u64()?, input.u64()?)),
             },
+            holds_output: input.bool()?,
             kept: match input.bool()? {
                 false => None,
                 true => Some(Kept::read(input)?),
@@ -359,6 +363,7 @@ mod tests {
             env: vec![("K".into(), OsString::from_vec(vec![0x80]))],
             cwd: Some("/tmp".into()),
             open_files: Some((1024, 4096)),
+            holds_output: true,
             kept: Some(kept()),
         }
     }

@@ -97,6 +97,9 @@ struct Tree {
     /// Processes that the leader left behind.
     leftovers: u32,
     pressure: Pressure,
+    /// Its ends of its output. Each that closes wakes the supervisor, just when the next instance is
+    /// to be started: they close after the end was told.
+    _output: Vec<OwnedFd>,
 }
 
 /// What has been done to end the tree.
@@ -250,6 +253,10 @@ impl Guardian {
             return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBUSY });
         }
         self.holding = None;
+        let output = match launch.holds_output {
+            true => [&stdout, &stderr].into_iter().filter_map(|fd| fd.try_clone().ok()).collect(),
+            false => Vec::new(),
+        };
         match os::start(launch, [stdin, stdout, stderr]) {
             Ok(leader) => {
                 self.tree = Some(Tree {
@@ -258,6 +265,7 @@ impl Guardian {
                     end: None,
                     leftovers: 0,
                     pressure: Pressure::Not,
+                    _output: output,
                 });
                 let pid = leader.as_raw().cast_unsigned();
                 self.hold(launch, pid, ours);
@@ -353,12 +361,12 @@ impl Guardian {
         let survivors =
             if remaining == Remaining::Some { tree::survivors(&[]) } else { Vec::new() };
         let (generation, leftovers) = (tree.generation, tree.leftovers);
-        self.tree = None;
+        let gone_tree = self.tree.take();
         let gone = Ended { end, leftovers, survivors };
         if let Some(holding) = &mut self.holding {
             holding.ended(gone.clone());
         }
-        self.report(&Report::Ended { generation, gone })
+        self.report(&Report::Ended { generation, gone }).inspect(|()| drop(gone_tree))
     }
 
     /// The leader is gone, its children are not. In a stop they get the rest of its time;

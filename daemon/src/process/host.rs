@@ -19,7 +19,6 @@ use afresh_core::service::SpawnFailure;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid};
-use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -30,9 +29,10 @@ use super::explain::explain;
 use super::frames::{self, Launch, Order, WardenReport};
 use super::keeping::Keep;
 use super::post::Correspondent;
+use super::stdio::{Stdio, pipes};
 use super::tree::{self, Change, Remaining};
 use super::wire::Inbox;
-use super::{AdoptError, Command, PlaceError, Report, os};
+use super::{AdoptError, Command, OutputEnd, PlaceError, Report, os};
 
 /// Why the process layer could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -67,14 +67,6 @@ pub(crate) enum StartError {
     /// The path of this binary is not known.
     #[error("cannot find out the path of this binary")]
     Executable(#[source] io::Error),
-}
-
-/// Our ends of an instance's pipes.
-#[derive(Debug)]
-pub(crate) struct Stdio {
-    pub(crate) stdin: pipe::Sender,
-    pub(crate) stdout: pipe::Receiver,
-    pub(crate) stderr: pipe::Receiver,
 }
 
 /// All processes that afresh has started.
@@ -179,6 +171,7 @@ impl Processes {
         service: ServiceId,
         generation: Generation,
         command: &Command,
+        output: OutputEnd,
     ) -> Result<Stdio, SpawnFailure> {
         let failed = |error: io::Error| explain(command, &error);
         let (ours, mut theirs) = pipes().map_err(failed)?;
@@ -191,12 +184,17 @@ impl Processes {
             env: command.env.clone(),
             cwd: command.cwd.clone().or_else(|| std::env::current_dir().ok()),
             open_files: self.open_files,
+            holds_output: output == OutputEnd::WithTheInstance,
             kept,
         };
         let order = Order::Launch(Box::new(launch));
         if let Some(guardian) = self.guardians.get_mut(&key) {
             guardian.current = Some((generation, command.clone()));
-            guardian.post.send_first(&order, theirs);
+            match guardian.pid {
+                Some(_) => guardian.post.send_first(&order, theirs),
+                // It is yet to be born, and that takes longer.
+                None => guardian.post.send(&order, theirs),
+            }
         }
         Ok(ours)
     }
@@ -377,19 +375,6 @@ impl Processes {
         self.ready.push_back(ready);
         self.let_surplus_go(service);
     }
-}
-
-/// Our ends, and theirs in the order stdin, stdout, stderr.
-fn pipes() -> io::Result<(Stdio, Vec<OwnedFd>)> {
-    let (their_stdin, our_stdin) = os::pipe()?;
-    let (our_stdout, their_stdout) = os::pipe()?;
-    let (our_stderr, their_stderr) = os::pipe()?;
-    let ours = Stdio {
-        stdin: pipe::Sender::from_owned_fd(our_stdin)?,
-        stdout: pipe::Receiver::from_owned_fd(our_stdout)?,
-        stderr: pipe::Receiver::from_owned_fd(our_stderr)?,
-    };
-    Ok((ours, vec![their_stdin, their_stdout, their_stderr]))
 }
 
 /// A thousand services need four descriptors each. Returns the limit that was there before.

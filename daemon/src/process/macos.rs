@@ -108,9 +108,10 @@ pub(super) fn start(launch: &Launch, [stdin, stdout, stderr]: [OwnedFd; 3]) -> i
     }
     let guardian = getpid();
     let open_files = launch.open_files;
+    let ignored = dispositions::ignored();
     let prepare = move || {
         die_with(guardian)?;
-        dispositions::reset()?;
+        dispositions::reset(ignored)?;
         if let Some((soft, hard)) = open_files {
             setrlimit(Resource::RLIMIT_NOFILE, soft, hard)?;
         }

@@ -65,6 +65,8 @@ mod post;
 #[cfg(unix)]
 mod spill;
 #[cfg(unix)]
+mod stdio;
+#[cfg(unix)]
 mod tree;
 #[cfg(unix)]
 mod visit;
@@ -102,7 +104,7 @@ pub(crate) use self::adoption::{AdoptedInstance, AdoptedStdio, Entered};
 #[cfg(unix)]
 pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
 #[cfg(unix)]
-pub(crate) use self::host::{Processes, StartError, Stdio};
+pub(crate) use self::host::{Processes, StartError};
 #[cfg(windows)]
 pub(crate) use self::no_adoption::{
     AdoptedInstance, AdoptedStdio, Earlier, Entered, abandoned_warden,
@@ -114,6 +116,8 @@ pub(crate) use self::place::abandoned_warden;
 #[cfg(unix)]
 pub(crate) use self::spill::Earlier;
 #[cfg(unix)]
+pub(crate) use self::stdio::Stdio;
+#[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one};
 pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
 #[cfg(unix)]
@@ -123,6 +127,15 @@ pub(crate) use self::windows::{
     MECHANISM, Processes, StartError, Stdio, ignore_in_supervisor, is_alive, kill_one, own_cgroup,
     own_executable, run_warden,
 };
+
+/// When the output of an instance is at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputEnd {
+    /// When nobody has it open any more.
+    WhenClosed,
+    /// Not before the end of the instance was told, though it may close it itself.
+    WithTheInstance,
+}
 
 /// The hidden subcommand that runs the warden.
 pub(crate) const WARDEN_COMMAND: &str = "__warden";

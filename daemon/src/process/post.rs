@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use afresh_core::limits::START_COURTESY;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::Interest;
@@ -89,11 +91,14 @@ impl Correspondent {
         }
     }
 
-    /// Sends without waiting, and lets whoever gets it go first: it often waits for just the core that we
-    /// are on, from where it woke us.
+    /// Sends, and lets whoever gets it go first, until it has answered or a moment is over: it often waits
+    /// for just the core that we are on, from where it woke us.
     pub(super) fn send_first(&self, frame: &impl Frame, fds: Vec<OwnedFd>) {
         self.send(frame, fds);
-        std::thread::yield_now();
+        let moment = PollTimeout::try_from(START_COURTESY).unwrap_or(PollTimeout::ZERO);
+        let mut answer = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        // However it ends, we go on; the answer is taken where all are.
+        poll(&mut answer, moment).ok();
     }
 }
 

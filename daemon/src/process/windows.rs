@@ -41,7 +41,7 @@ use windows_sys::Win32::System::Threading::{
 
 use super::explain::explain;
 use super::usage::Usage;
-use super::{Command, Remains, Report};
+use super::{Command, OutputEnd, Remains, Report};
 
 /// What keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "job object: all that a service starts ends with afresh";
@@ -103,6 +103,7 @@ impl Processes {
         service: ServiceId,
         generation: Generation,
         command: &Command,
+        _output: OutputEnd,
     ) -> Result<Stdio, SpawnFailure> {
         let (ours, child, leader, job) =
             launch(command).map_err(|error| explain(command, &error))?;
