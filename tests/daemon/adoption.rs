@@ -176,6 +176,7 @@ fn an_end_while_nobody_was_there_is_told_with_its_code_and_the_policy_follows() 
     let second = supervisor(&env, "keep", &[&service]);
     second.wait_stdout("mortal | last words", 1);
     second.wait_stdout("mortal | ready", 1);
+    wait_for("its end is told", || !env.events("server_crashed").is_empty());
     let crashed = env.events("server_crashed");
     assert_eq!(crashed.len(), 1);
     assert_eq!(crashed[0]["props"]["exit_code"], 7);

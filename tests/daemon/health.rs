@@ -114,6 +114,7 @@ fn it_is_ready_with_the_first_good_answer_and_not_before() {
     let status = web.wait_state("ready");
     assert_eq!(status["health"]["state"], "healthy");
     assert!(status["health"]["latency_ms"].is_u64() && status["health"]["checked_at"].is_string());
+    web.wait_event("health_ready", 1);
     assert_eq!(web.env.events("health_ready").len(), 1);
     assert_eq!(web.env.events("health_check_failed").len(), 0, "before it is ready, nothing fails");
     assert_eq!(web.starts(), 1);

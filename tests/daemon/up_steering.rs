@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use afresh_tests::api::Api;
-use afresh_tests::{TestEnv, wait_for};
+use afresh_tests::{TestEnv, reaches, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -17,6 +17,13 @@ fn missing(name: &str) -> String {
 }
 
 /// What the trail says of the ends of services: of instances, and for good.
+/// Waits until these, and no others, are on record both as ends and as stops.
+#[track_caller]
+fn wait_endings(env: &TestEnv, wanted: &[&str]) {
+    reaches(|| endings(env).iter().all(|all| all.len() >= wanted.len()));
+    assert_eq!(endings(env), [wanted; 2]);
+}
+
 fn endings(env: &TestEnv) -> [Vec<Value>; 2] {
     [("server_exited", "ending"), ("server_stopped", "reason")].map(|(event_type, key)| {
         env.events(event_type).iter().map(|record| record["props"][key].clone()).collect()
@@ -93,15 +100,15 @@ fn services_that_afresh_ends_are_not_said_to_be_stopped_by_the_user() {
     define(&env, &[idle("a", ""), idle("b", "")]);
     assert_eq!(env.run(&["reload"]).code, Some(0));
     afresh.wait_stderr("c stopped, the configuration does not have it any more", 1);
-    assert_eq!(endings(&env), [["retired"], ["retired"]]);
+    wait_endings(&env, &["retired"]);
     assert_eq!(env.run(&["stop", "b"]).code, Some(0));
-    assert_eq!(endings(&env), [["retired", "stopped_by_user"]; 2]);
+    wait_endings(&env, &["retired", "stopped_by_user"]);
     let restarted = env.run(&["restart", "b"]);
     assert!(restarted.stdout.starts_with("b: started (pid "), "{restarted:?}");
     assert!(restarted.stdout.ends_with("); it was down\n"), "{restarted:?}");
     assert_eq!(env.run(&["down"]).code, Some(0));
     assert_eq!(afresh.wait().code(), Some(0));
-    assert_eq!(endings(&env), [["retired", "stopped_by_user", "shutdown", "shutdown"]; 2]);
+    wait_endings(&env, &["retired", "stopped_by_user", "shutdown", "shutdown"]);
     assert_eq!(afresh.stderr().matches("stopped by user").count(), 2, "{}", afresh.stderr());
     env.assert_nothing_left();
 }
