@@ -3,9 +3,11 @@
 //!
 //! `gate.rs` looks at the head of a request, `post.rs` at its body; both know nothing of other requests.
 //! `front.rs` is the machine that knows all sessions (`input.rs`: what it hears and does), with `client.rs` and `stream.rs` (one session, one
-//! stream of messages) and `bucket.rs` (how often somebody may ask). `refusal.rs` has the words of a no.
+//! stream of messages) and `bucket.rs` (how often somebody may ask). `bodies.rs` says how much of the bodies
+//! there may be at once, `refusal.rs` has the words of a no.
 //! Nothing here listens or writes: connections are numbers, and bytes are handed over.
 
+mod bodies;
 mod bucket;
 mod client;
 mod front;
@@ -21,6 +23,7 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::bodies::{Bodies, BodyId, Room};
 pub use self::client::SessionId;
 pub use self::front::Front;
 pub use self::gate::{Admitted, Gate, Head, ORIGIN_HEADERS};

@@ -2,11 +2,13 @@
 //! `core/src/gateway/http.rs`.
 //!
 //! `server.rs` takes connections, each in a task of its own; `exchange.rs` makes an ask of a request and a
-//! response of what comes back; `body.rs` has the bodies of responses. The machine is driven by `next` and
-//! `tell`, in the loop's own task: a session without a connection is an entry in its maps and nothing else.
+//! response of what comes back; `room.rs` receives its body, as far as there is room; `body.rs` has the bodies of
+//! responses. The machine is driven by `next` and `tell`, in the loop's own task: a session without a connection
+//! is an entry in its maps and nothing else.
 
 mod body;
 mod exchange;
+mod room;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -24,17 +26,17 @@ use afresh_core::gateway::http::{
     Asked, Effect, Exchange, Front, Gate, Input, Refusal, SessionId, Settings, SettingsError,
 };
 use afresh_core::limits::{
-    FRONT_ASKS_MAX, FRONT_BODIES_BYTES_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX,
-    FRONT_LAST_WAIT,
+    FRONT_ASKS_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX, FRONT_LAST_WAIT,
 };
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::body::{Events, Written};
+use self::room::{Place, Rooms};
 use self::server::{Host, Limit};
 use crate::control::{ListenError, listen_on};
 use crate::output::Output;
@@ -98,7 +100,7 @@ pub(crate) struct HttpFront {
 /// What connections tell the loop.
 enum Letter {
     /// A request, with the place of its body among all, and where its reply goes.
-    Asked { asked: Box<Asked>, _room: Option<OwnedSemaphorePermit>, outlet: Outlet },
+    Asked { asked: Box<Asked>, _place: Option<Place>, outlet: Outlet },
     /// A connection is gone.
     Gone(Exchange),
 }
@@ -134,7 +136,7 @@ impl HttpFront {
             letters: sender,
             closing: watch,
             exchanges: Arc::new(AtomicU64::new(0)),
-            room: Arc::new(Semaphore::new(FRONT_BODIES_BYTES_MAX)),
+            rooms: Rooms::default(),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(server::serve(port, host));

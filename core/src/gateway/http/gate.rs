@@ -124,6 +124,12 @@ impl Gate {
         Refusal::new(408, "the message did not come in time")
     }
 
+    /// What somebody is told for whose body there is no room.
+    pub fn no_room(&self) -> Refusal {
+        let what = "there is no room for the message: too much comes at once; send it again later";
+        Refusal::new(503, what)
+    }
+
     /// Whether a page of another origin may read the answer.
     pub fn is_allowed_origin(&self, origin: &str) -> bool {
         self.allowed_origins.contains(&origin.to_ascii_lowercase())

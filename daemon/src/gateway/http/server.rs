@@ -15,12 +15,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Letter;
 use super::exchange::exchange;
+use super::room::Rooms;
 use crate::control::Wire;
 
 /// What a connection is given.
@@ -32,8 +33,8 @@ pub(super) struct Host {
     pub(super) closing: watch::Receiver<bool>,
     /// How many there were.
     pub(super) exchanges: Arc<AtomicU64>,
-    /// For bodies, in bytes.
-    pub(super) room: Arc<Semaphore>,
+    /// For bodies.
+    pub(super) rooms: Rooms,
 }
 
 /// Until when a connection may be silent; none while it is served.
