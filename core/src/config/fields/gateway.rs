@@ -97,13 +97,13 @@ pub(super) static TOKEN: [Field; 5] = [
         Form::Patterns,
         "all of them",
         r#"["git*"]"#,
-        "The servers that it opens; a `*` stands for any text.",
+        "The servers that it opens; a `*` stands for any text, and `[]` is none.",
     ),
     field(
         "tools",
         Form::Patterns,
         "all of them",
         r#"["*__get_*"]"#,
-        "The tools that it opens, by their names in the list; a `*` stands for any text.",
+        "The tools that it opens, by their names in the list; a `*` stands for any text, and `[]` is none.",
     ),
 ];

@@ -143,7 +143,7 @@ fn make_tokens(tables: &[Table], outside: &Outside<'_>, errors: &mut Errors<'_>)
     let mut made: Vec<Token> = Vec::new();
     for table in tokens(tables) {
         let Some(entry) = secret_entry(table) else { continue };
-        let list = |path: &str| table.list(path).unwrap_or_default().to_vec();
+        let list = |path: &str| table.list(path).map(<[String]>::to_vec);
         let access =
             Access { name: table.name.clone(), servers: list("servers"), tools: list("tools") };
         let secret = match secret(table, entry, outside) {

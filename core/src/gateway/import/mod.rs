@@ -190,7 +190,8 @@ impl Reader<'_> {
             target,
             prefix: Prefix::Name,
             allow: self.list(&mut entry, &["enabled_tools", "includeTools"]),
-            deny: self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]),
+            deny: (self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]))
+                .unwrap_or_default(),
             share: Share::All,
             hide_when_down: false,
             call_timeout: self.seconds(&mut entry, "tool_timeout_sec"),

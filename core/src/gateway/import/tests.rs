@@ -203,7 +203,10 @@ env_http_headers = { Z = "INPUT_key" }
     assert_eq!(stdio(&import.servers[0]).command, ["npx", "-y", "${TOKEN}"]);
     assert_eq!(stdio(&import.servers[0]).env, pairs(&[("K", "v")]));
     assert_eq!(import.servers[0].call_timeout, Some(Duration::from_millis(1500)));
-    assert_eq!(import.servers[0].allow, ["one", "two"]);
+    assert_eq!(import.servers[0].allow, Some(vec!["one".to_owned(), "two".to_owned()]));
+    assert_eq!(import.servers[1].allow, None);
+    let none = "[mcp_servers.a]\ncommand = 'x'\nenabled_tools = []";
+    assert_eq!(good("config.toml", none).servers[0].allow, Some(Vec::new()));
     assert_eq!(import.servers[0].deny, ["two"]);
     let headers = pairs(&[("X", "y"), ("Z", "k0"), ("Authorization", "Bearer t0")]);
     assert_eq!(http(&import.servers[1]).headers, headers);
