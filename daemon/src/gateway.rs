@@ -20,7 +20,6 @@ use std::pin::pin;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
-use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::span::Destination;
 use afresh_core::gateway::{Hub, Settings};
@@ -68,12 +67,11 @@ pub struct Gateway {
     /// Where the log goes besides stderr.
     pub log_file: Option<PathBuf>,
     /// Reads the configuration again.
-    pub reload: ReloadServers,
+    pub reload: ReloadGateway,
 }
 
-/// Reads the configuration again: the servers, and what people should know. What is wrong with it comes as
-/// text.
-pub type ReloadServers = Box<dyn FnMut() -> Result<(Vec<Backend>, Vec<String>), String> + Send>;
+/// Reads the configuration again: all of it, and what people should know. What is wrong with it comes as text.
+pub type ReloadGateway = Box<dyn FnMut() -> Result<(Wanted, Vec<String>), String> + Send>;
 
 /// Serves until the client is gone or somebody wants it to end. Returns the exit code.
 pub fn gateway(gateway: Gateway) -> Result<i32, KeepError> {
@@ -128,6 +126,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
         about,
         spans,
         backends: BTreeMap::new(),
+        wanted: gateway.wanted,
         reload: gateway.reload,
         leaving: false,
     };

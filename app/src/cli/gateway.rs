@@ -9,7 +9,7 @@ use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::span::Destination;
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Gateway, KeepError, ReloadServers};
+use afresh_daemon::{Gateway, KeepError, ReloadGateway};
 use clap::Args;
 
 use crate::environment::{Environment, config_error, read_config};
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         otlp,
         certificates: environment.folder("SSL_CERT_FILE"),
         log_file: arguments.log_file.map(place),
-        reload: reload(environment.clone(), workspace.clone(), from),
+        reload: reload(environment.clone(), workspace.clone(), from, arguments.http),
         workspace,
     };
     let code = afresh_daemon::gateway(gateway).map_err(failed)?;
@@ -179,16 +179,22 @@ fn found(
 }
 
 /// Reads the configuration again. One without servers is more likely a mistake than a wish.
-fn reload(environment: Environment, workspace: Workspace, from: Option<PathBuf>) -> ReloadServers {
+fn reload(
+    environment: Environment,
+    workspace: Workspace,
+    from: Option<PathBuf>,
+    http: Option<SocketAddr>,
+) -> ReloadGateway {
     Box::new(move || {
         let read = || -> Result<(Wanted, Vec<String>), CommandError> {
             let config = environment.quiet_config(&workspace, &[])?;
             wanted(&environment, &workspace, &config, from.as_deref())
         };
-        let (wanted, notes) = read().map_err(|error| error.to_string())?;
+        let (mut wanted, notes) = read().map_err(|error| error.to_string())?;
+        wanted.front.http = http.or(wanted.front.http);
         match wanted.servers.is_empty() {
             true => Err("error: there are no servers in it".to_owned()),
-            false => Ok((wanted.servers, notes)),
+            false => Ok((wanted, notes)),
         }
     })
 }

@@ -62,6 +62,9 @@ pub const FRONT_UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// a connection over which nothing comes, and a stream can be resumed.
 pub const FRONT_QUIET_MAX: Duration = Duration::from_secs(5);
 
+/// Quiet streams get no sign of life more often than this, whatever is wanted: each wakes us and all who listen.
+pub const FRONT_SIGN_MIN: Duration = Duration::from_secs(1);
+
 /// How long a client should wait before it connects again to go on with a stream.
 pub const FRONT_RETRY: Duration = Duration::from_secs(1);
 

@@ -90,6 +90,7 @@ pub(crate) struct HttpFront {
     words: VecDeque<Word>,
     letters: mpsc::Receiver<Letter>,
     outlets: BTreeMap<Exchange, Outlet>,
+    gate: watch::Sender<Arc<Gate>>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
     /// When we were told to go.
@@ -131,8 +132,9 @@ impl HttpFront {
         // Each exchange holds a place for the word that it is gone, so there is always room for it.
         let (sender, letters) = mpsc::channel(FRONT_CONNECTIONS_MAX + FRONT_ASKS_MAX);
         let (closing, watch) = watch::channel(false);
+        let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, bound.address.port())));
         let host = Host {
-            gate: Arc::new(Gate::new(settings, bound.address.port())),
+            gate: gates,
             letters: sender,
             closing: watch,
             exchanges: Arc::new(AtomicU64::new(0)),
@@ -145,6 +147,7 @@ impl HttpFront {
             words: VecDeque::new(),
             letters,
             outlets: BTreeMap::new(),
+            gate,
             closing,
             tasks,
             left_at: None,
@@ -173,6 +176,12 @@ impl HttpFront {
     /// Tells a client something, beside the answer to its request where it is about one. Never waits.
     pub(crate) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
         self.handle(Input::Told { client, line, about });
+    }
+
+    /// The settings are these now, all but the address: they are good, and hold from the next request on.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.gate.send_modify(|gate| *gate = Arc::new(gate.renewed(settings)));
+        self.handle(Input::Configured(Box::new(settings.clone())));
     }
 
     /// Lets nobody in any more; what was asked can still be answered.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer};
 use afresh_core::gateway::backend::Backend;
+use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::LINES_IN_A_ROW_MAX;
@@ -12,12 +13,12 @@ use afresh_core::time::Time;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::ReloadServers;
+use super::ReloadGateway;
 use super::front::{Front, Word};
 use super::links::Links;
 use super::remote::RemoteWord;
 use super::spans::Spans;
-use crate::control::{About, Ask, Control, Reloading};
+use crate::control::{About, Ask, Control, Reloading, reloaded};
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
 use crate::supervise::Supervise;
@@ -33,7 +34,9 @@ pub(super) struct Switchboard {
     pub(super) about: About,
     pub(super) spans: Spans,
     pub(super) backends: BTreeMap<String, Backend>,
-    pub(super) reload: ReloadServers,
+    /// As it holds now, without the servers.
+    pub(super) wanted: Wanted,
+    pub(super) reload: ReloadGateway,
     pub(super) leaving: bool,
 }
 
@@ -213,10 +216,22 @@ impl Switchboard {
         if self.leaving {
             return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
         }
-        match (self.reload)() {
-            Ok((servers, notes)) => {
-                notes.iter().for_each(|note| self.supervise.log(note));
+        // An address that is bound stays.
+        let listen = self.wanted.front.http;
+        let read = (self.reload)().and_then(|(wanted, notes)| {
+            self.front.check(&wanted, listen).map(|()| (wanted, notes))
+        });
+        match read {
+            Ok((mut wanted, mut notes)) => {
                 self.supervise.log(&format!("{why}: reading the configuration again"));
+                notes.extend(self.wanted.changes(&wanted));
+                notes.iter().for_each(|note| self.supervise.log(note));
+                let servers = std::mem::take(&mut wanted.servers);
+                self.front.configure(&wanted, listen);
+                // What needs a restart is as it was, and is said again the next time.
+                wanted.front.http = listen;
+                (wanted.expose, wanted.admin_tools) = (self.wanted.expose, self.wanted.admin_tools);
+                self.wanted = wanted;
                 let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
                 for server in &servers {
                     let list = match self.backends.get(&server.name) {
@@ -228,6 +243,10 @@ impl Switchboard {
                 }
                 let is_gone = |name: &&String| !servers.iter().any(|server| server.name == **name);
                 answer.removed = self.backends.keys().filter(is_gone).cloned().collect();
+                let ReloadAnswer { added, changed, removed, notes, .. } = &answer;
+                let mut record = reloaded("afresh.gateway", added, changed, removed);
+                record.props.push(("notes", notes.clone().into()));
+                self.supervise.note(record);
                 self.configure(servers).await;
                 Ok(Reloading { answer, begun: Vec::new() })
             }

@@ -4,7 +4,7 @@ use super::super::kind::Kind;
 use super::{Field, Form, field};
 use crate::limits::MESSAGE_BYTES_MAX;
 
-pub(super) static GATEWAY: [Field; 9] = [
+pub(super) static GATEWAY: [Field; 10] = [
     field(
         "expose",
         Form::One(Kind::Word(&["all", "search"])),
@@ -59,7 +59,7 @@ pub(super) static GATEWAY: [Field; 9] = [
         Form::One(Kind::Integer { min: 0, max: 1_000_000 }),
         "0",
         "100",
-        "Requests of one client in a second; more are refused. 0 is any number.",
+        "Requests of one client in a second, each message of a batch being one; more are refused. 0 is any number.",
     ),
     field(
         "session_idle",
@@ -67,6 +67,13 @@ pub(super) static GATEWAY: [Field; 9] = [
         r#""30m""#,
         r#""30m""#,
         "A client over HTTP that is silent for this long is forgotten.",
+    ),
+    field(
+        "keep_alive",
+        Form::One(Kind::Duration),
+        r#""0""#,
+        r#""30s""#,
+        "How often a quiet stream over HTTP gets a sign of life, for proxies that close what is quiet; at least 1s, and 0 is never.",
     ),
 ];
 

@@ -13,7 +13,7 @@ use crate::gateway::access::{Access, fits_one};
 use crate::gateway::backend::Expose;
 use crate::gateway::settings::{Front, Gateway, Token};
 use crate::gateway::variables::Scope;
-use crate::limits::{CONFIG_ERRORS_MAX, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
+use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
 
 /// What the files do not say themselves.
 #[derive(Clone, Copy)]
@@ -101,6 +101,10 @@ fn front(table: &Table) -> Front {
         session_idle: match table.value("session_idle") {
             Some(Value::Duration(time)) => *time,
             _ => usual.session_idle,
+        },
+        keep_alive: match table.value("keep_alive") {
+            Some(Value::Duration(time)) if !time.is_zero() => Some((*time).max(FRONT_SIGN_MIN)),
+            _ => usual.keep_alive,
         },
     }
 }

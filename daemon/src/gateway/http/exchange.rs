@@ -1,6 +1,7 @@
 //! One request: what it asks for the loop, and what comes back as a response.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use afresh_core::control::access::Caller;
@@ -43,7 +44,8 @@ pub(super) async fn exchange(
     host: &Host,
 ) -> Response<Answer> {
     let (parts, mut body) = request.into_parts();
-    let mut response = match ask(&parts, &mut body, peer, limit, host).await {
+    let gate = Arc::clone(&host.gate.borrow());
+    let mut response = match ask(&parts, &mut body, (peer, limit), host, &gate).await {
         Ok(response) => response,
         Err(refusal) => {
             let rest = drain(&mut body, FRONT_REFUSED_BYTES_MAX);
@@ -51,21 +53,21 @@ pub(super) async fn exchange(
             refused(&refusal)
         }
     };
-    share(&parts.headers, &mut response, &host.gate);
+    share(&parts.headers, &mut response, &gate);
     response
 }
 
 async fn ask(
     parts: &Parts,
     body: &mut Incoming,
-    peer: IpAddr,
-    limit: Limit,
+    (peer, limit): (IpAddr, Limit),
     host: &Host,
+    gate: &Gate,
 ) -> Result<Response<Answer>, Refusal> {
     let accept = every(&parts.headers, &ACCEPT);
     let head = head_of(parts, accept.as_deref());
     let mut place = None;
-    let (token, ask) = match host.gate.admit(&head)? {
+    let (token, ask) = match gate.admit(&head)? {
         Admitted::Health => return Ok(respond(200, "text/plain", Answer::whole("ok"))),
         Admitted::Preflight => return Ok(empty(204)),
         Admitted::Get(token) => {
@@ -73,7 +75,7 @@ async fn ask(
         }
         Admitted::Delete(token) => (token, Ask::Delete),
         Admitted::Post(token) => {
-            let (mut line, its) = host.rooms.receive(body, &host.gate).await?;
+            let (mut line, its) = host.rooms.receive(body, gate).await?;
             place = Some(its);
             let post = Post::look(&head, &mut line)?;
             (token, Ask::Post { new: new_session(&post)?, line, post })
@@ -131,7 +133,7 @@ fn new_session(post: &Post) -> Result<SessionId, Refusal> {
             let bytes = os::random_bytes();
             bytes.map(SessionId).map_err(|error| Refusal::new(500, format!("no session: {error}")))
         }
-        Post::Modern(_) | Post::Nothing | Post::Session(_) => Ok(SessionId([0; 16])),
+        Post::Modern(_) | Post::Nothing | Post::Session { .. } => Ok(SessionId([0; 16])),
     }
 }
 

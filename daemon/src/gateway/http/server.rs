@@ -27,7 +27,8 @@ use crate::control::Wire;
 /// What a connection is given.
 #[derive(Clone)]
 pub(super) struct Host {
-    pub(super) gate: Arc<Gate>,
+    /// Changes when the configuration is read again.
+    pub(super) gate: watch::Receiver<Arc<Gate>>,
     pub(super) letters: mpsc::Sender<Letter>,
     /// Turns true when we end.
     pub(super) closing: watch::Receiver<bool>,

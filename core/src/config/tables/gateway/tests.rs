@@ -122,6 +122,7 @@ clients_max = 5
 body_max = "1MiB"
 requests_per_second = 50
 session_idle = "1h"
+keep_alive = "30s"
 
 [gateway.token.ci]
 token_env = "LONG"
@@ -186,6 +187,7 @@ fn every_key_reaches_its_place() {
         body_bytes_max: 1 << 20,
         requests_per_second: Some(50),
         session_idle: Duration::from_secs(3600),
+        keep_alive: Some(Duration::from_secs(30)),
     };
     assert_eq!(gateway.front, front);
     let ci = Token {
@@ -240,6 +242,10 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
     assert_eq!(stdio.policy.stdin_timeout, Duration::from_secs(9));
     assert_eq!(stdio.policy.restart_mode, RestartMode::Replace);
     assert_eq!(good("").front, Front::default());
+    for (text, wanted) in [("0", None), ("10ms", Some(1)), ("1m", Some(60))] {
+        let gateway = good(&format!("[gateway]\nkeep_alive = '{text}'"));
+        assert_eq!(gateway.front.keep_alive, wanted.map(Duration::from_secs), "{text}");
+    }
     assert_eq!(
         good("[server.a]\ncommand = ['x']\nshare = 'per-client'").servers[0].share,
         Share::PerClient { instances_max: 16, idle_after: Duration::from_secs(300) }
