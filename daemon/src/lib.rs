@@ -1,5 +1,6 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+mod beginning;
 pub mod control;
 mod definition;
 mod doctor;

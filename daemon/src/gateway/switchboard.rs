@@ -7,7 +7,7 @@ use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::LINES_IN_A_ROW_MAX;
+use afresh_core::limits::{CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX};
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::time::Time;
 use tokio::task::yield_now;
@@ -37,13 +37,20 @@ pub(super) struct Switchboard {
     /// As it holds now, without the servers.
     pub(super) wanted: Wanted,
     pub(super) reload: ReloadGateway,
-    pub(super) leaving: bool,
+    /// When we were told to go.
+    pub(super) left_at: Option<Instant>,
 }
 
 impl Switchboard {
     /// What has to be ended in order.
     pub(super) fn end(self) -> (Supervise, Control, Front, Spans, Option<Trace>) {
         (self.supervise, self.control, self.front, self.spans, self.links.end())
+    }
+
+    /// Until when others are waited for, so that all of it ends in time.
+    pub(super) fn left_by(&self) -> Instant {
+        let left_at = self.left_at.unwrap_or_else(Instant::now);
+        left_at + CLIENT_GONE_WITHIN - 4 * GATEWAY_LAST_WAIT
     }
 
     /// The servers are these now.
@@ -54,7 +61,7 @@ impl Switchboard {
     }
 
     pub(super) async fn drive(&mut self, mut signals: Signals) {
-        while !(self.leaving && self.supervise.is_at_rest()) {
+        while !(self.left_at.is_some() && self.supervise.is_at_rest()) {
             // Who comes is welcomed before it is given anything.
             while let Some(talker) = self.supervise.next_talker() {
                 self.links.servers.welcome(talker);
@@ -64,7 +71,7 @@ impl Switchboard {
             }
             self.links.tidy(&mut self.supervise);
             let wakeup = self.hub.next_wakeup().map(|at| self.start + at.since_start());
-            let has_room = self.front.has_room() || self.leaving;
+            let has_room = self.front.has_room() || self.left_at.is_some();
             tokio::select! {
                 asked = signals.next() => self.asked(asked).await,
                 ask = self.control.next() => self.answer(ask).await,
@@ -94,7 +101,7 @@ impl Switchboard {
 
     async fn asked(&mut self, asked: Asked) {
         match asked {
-            Asked::Restart(reason) if !self.leaving => {
+            Asked::Restart(reason) if self.left_at.is_none() => {
                 self.supervise.input(&ServiceInput::Restart { reason: reason.to_owned() }).await;
             }
             Asked::Stop("SIGHUP") if !self.front.is_single() => {
@@ -106,7 +113,8 @@ impl Switchboard {
 
     /// The client is gone, or we were told to go: all of it within a second.
     async fn leave(&mut self) {
-        self.leaving = true;
+        self.left_at.get_or_insert_with(Instant::now);
+        self.supervise.hurry();
         self.front.leave();
         for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
             self.spans.take(span);
@@ -213,7 +221,7 @@ impl Switchboard {
 
     /// Reads the configuration again; a bad one changes nothing.
     async fn read_again(&mut self, why: &str) -> Result<Reloading, Refusal> {
-        if self.leaving {
+        if self.left_at.is_some() {
             return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
         }
         // An address that is bound stays.
