@@ -17,13 +17,11 @@ pub(super) struct Entry<'a> {
 }
 
 /// Keys that change nothing here: they are about how a client shows or asks.
-const SILENT: [&str; 12] = [
+const SILENT: [&str; 10] = [
     "type",
     "enabled",
     "disabled",
     "description",
-    "dev",
-    "gallery",
     "version",
     "autoApprove",
     "alwaysAllow",
