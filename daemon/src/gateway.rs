@@ -20,26 +20,21 @@ use std::pin::pin;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
-use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::span::Destination;
 use afresh_core::gateway::{Hub, Settings};
-use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::limits::GATEWAY_LAST_WAIT;
 use tokio::time::{Instant, timeout};
 
 use self::front::Front;
 use self::links::Links;
 use self::spans::Spans;
 use self::switchboard::Switchboard;
+use crate::beginning::Beginning;
 use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::keep::{self, KeepError};
-use crate::os::{self, Signals};
-use crate::output::Output;
-use crate::process::{Processes, ignore_in_supervisor};
 use crate::store::chain;
-use crate::store::rotating::{RotatingFile, Tee};
-use crate::store::trace::Trace;
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervise;
 
@@ -68,12 +63,11 @@ pub struct Gateway {
     /// Where the log goes besides stderr.
     pub log_file: Option<PathBuf>,
     /// Reads the configuration again.
-    pub reload: ReloadServers,
+    pub reload: ReloadGateway,
 }
 
-/// Reads the configuration again: the servers, and what people should know. What is wrong with it comes as
-/// text.
-pub type ReloadServers = Box<dyn FnMut() -> Result<(Vec<Backend>, Vec<String>), String> + Send>;
+/// Reads the configuration again: all of it, and what people should know. What is wrong with it comes as text.
+pub type ReloadGateway = Box<dyn FnMut() -> Result<(Wanted, Vec<String>), String> + Send>;
 
 /// Serves until the client is gone or somebody wants it to end. Returns the exit code.
 pub fn gateway(gateway: Gateway) -> Result<i32, KeepError> {
@@ -81,22 +75,8 @@ pub fn gateway(gateway: Gateway) -> Result<i32, KeepError> {
 }
 
 async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
-    let log_file =
-        gateway.log_file.take().map(|path| RotatingFile::open(&path, LOG_FILE_BYTES_MAX));
-    let log_file = log_file.transpose().map_err(KeepError::File)?;
-    let signals = Signals::listen().map_err(KeepError::Signals)?;
-    ignore_in_supervisor().map_err(KeepError::Signals)?;
-    os::keep_freed_memory();
-    let processes = Processes::start()?;
-    let stderr = os::stderr().map_err(KeepError::Output)?;
-    let (stderr, stderr_thread) =
-        Output::start("stderr", Tee::new(stderr, log_file), |_| {}).map_err(KeepError::Output)?;
-    let complain = {
-        let stderr = stderr.clone();
-        move |text: &str| stderr.log(text)
-    };
-    let trace = gateway.trace.take().map(|path| Trace::open(&path, complain)).transpose();
-    let trace = trace.map_err(KeepError::File)?;
+    let Beginning { signals, processes, stderr, stderr_thread, trace } =
+        Beginning::new(gateway.log_file.take(), gateway.trace.take())?;
     let front = Front::open(&gateway.wanted, &stderr)?;
     let spans =
         Spans::start(gateway.otlp.take(), gateway.version, gateway.certificates.take(), &stderr);
@@ -128,28 +108,33 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
         about,
         spans,
         backends: BTreeMap::new(),
+        wanted: gateway.wanted,
         reload: gateway.reload,
-        leaving: false,
+        left_at: None,
     };
     switchboard.configure(servers).await;
     switchboard.drive(signals).await;
 
+    let until = switchboard.left_by();
+    let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
     let (mut supervise, control, front, spans, trace) = switchboard.end();
     supervise.finish().await;
     supervise.note(stopped());
+    let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
+    // Whoever does not take what is for him is not waited for, and holds up none of the others.
+    timeout(rest(), pin!(clients)).await.ok();
+    let (around, _) = supervise.shutdown().await;
+    if let Err(error) = around.trail.close(rest()) {
+        around.stderr.log(&chain(&error));
+    }
+    drop(around);
     let written = async {
-        tokio::join!(control.close(), front.close(), spans.finish());
-        let (around, _) = supervise.shutdown().await;
-        if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
-            around.stderr.log(&chain(&error));
-        }
-        drop(around);
         if let Some(trace) = trace {
             trace.close().await;
         }
         stderr_thread.done.await.ok();
     };
-    timeout(CLIENT_GONE_WITHIN * 2, pin!(written)).await.ok();
+    timeout(rest(), pin!(written)).await.ok();
     Ok(0)
 }
 

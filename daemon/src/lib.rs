@@ -1,5 +1,6 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+mod beginning;
 pub mod control;
 mod definition;
 mod doctor;
@@ -27,7 +28,7 @@ mod watch;
 mod wires;
 
 pub use self::doctor::{Check, Examined, Verdict, examine};
-pub use self::gateway::{Gateway, ReloadServers, gateway};
+pub use self::gateway::{Gateway, ReloadGateway, gateway};
 pub use self::hooks::{HookSetup, TryHookError, try_hook};
 pub use self::install::{
     Home, InstallFileError, read_installed, remove_installed, run_steps, write_installed,

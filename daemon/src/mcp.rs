@@ -24,7 +24,7 @@ use afresh_core::config::HealthSettings;
 use afresh_core::control::Face;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::ServiceId;
-use afresh_core::limits::{CLIENT_GONE_WITHIN, LOG_FILE_BYTES_MAX, QUEUE_WAIT, TRAIL_SYNC_WAIT};
+use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, TRAIL_SYNC_WAIT};
 use afresh_core::mcp::{Conversation, Settings};
 use afresh_core::service::Input as ServiceInput;
 use tokio::sync::oneshot;
@@ -37,16 +37,16 @@ pub(crate) use self::lane::Lane;
 pub(crate) use self::server::Server;
 pub(crate) use self::servers::Servers;
 use self::vigil::Vigil;
+use crate::beginning::Beginning;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep, KeepError};
-use crate::os::{self, Signals};
+use crate::os;
 use crate::output::Output;
 use crate::pipe::{Form, read_stdin_in_thread};
-use crate::process::{Processes, ignore_in_supervisor};
+use crate::process::Processes;
 use crate::store::chain;
-use crate::store::rotating::{RotatingFile, Tee, rotated};
-use crate::store::trace::Trace;
+use crate::store::rotating::rotated;
 use crate::supervise::{Supervise, seed};
 use crate::wires::{Moment, Reader, Wires, Writer};
 
@@ -78,21 +78,8 @@ pub fn mcp(mcp: Mcp) -> Result<i32, KeepError> {
 async fn run(mcp: Mcp) -> Result<i32, KeepError> {
     let Mcp { mut keep, tools, trace, log_file, watched, watch_debounce, health } = mcp;
     let ours = own_files([&trace, &log_file]);
-    let log_file = log_file.map(|path| RotatingFile::open(&path, LOG_FILE_BYTES_MAX));
-    let log_file = log_file.transpose().map_err(KeepError::File)?;
-    let signals = Signals::listen().map_err(KeepError::Signals)?;
-    ignore_in_supervisor().map_err(KeepError::Signals)?;
-    os::keep_freed_memory();
-    let processes = Processes::start()?;
-    let stderr = os::stderr().map_err(KeepError::Output)?;
-    let (stderr, stderr_thread) =
-        Output::start("stderr", Tee::new(stderr, log_file), |_| {}).map_err(KeepError::Output)?;
-    let complain = {
-        let stderr = stderr.clone();
-        move |text: &str| stderr.log(text)
-    };
-    let trace = trace.map(|path| Trace::open(&path, complain)).transpose();
-    let trace = trace.map_err(KeepError::File)?;
+    let Beginning { signals, processes, stderr, stderr_thread, trace } =
+        Beginning::new(log_file, trace)?;
     let base = keep.command.cwd.clone().unwrap_or_default();
     let say = {
         let stderr = stderr.clone();

@@ -12,6 +12,7 @@ mod weigh;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
@@ -72,6 +73,10 @@ pub(crate) struct Supervise {
     scales: Scales,
     /// When the beginning is over.
     settle_at: Option<Instant>,
+    /// All of it has to end soon.
+    is_hurried: bool,
+    /// Nobody has read the last output of an instance in time.
+    is_unread: bool,
 }
 
 struct Kept {
@@ -112,6 +117,8 @@ impl Supervise {
             queue: VecDeque::new(),
             writing: None,
             waiting: Vec::new(),
+            is_hurried: false,
+            is_unread: false,
             follow_ups: VecDeque::new(),
             unsaid: None,
             turns: VecDeque::new(),
@@ -222,6 +229,11 @@ impl Supervise {
                 self.input_to(service, Input::Exited { generation, exit }).await;
             }
         }
+    }
+
+    /// From now on output of instances is not waited for again and again where nobody reads it.
+    pub(crate) fn hurry(&mut self) {
+        self.is_hurried = true;
     }
 
     /// Does what is still to be done, in order.
@@ -346,7 +358,10 @@ impl Supervise {
         let kept = self.services.get_mut(&service);
         let instance = kept.and_then(|kept| kept.instances.remove(&generation));
         let Some(mut instance) = instance else { return };
-        if timeout(DRAIN_MAX, instance.pumps.drain()).await.is_ok() {
+        // While we hurry, the reader is waited for once for all.
+        let wait = if self.is_hurried && self.is_unread { Duration::ZERO } else { DRAIN_MAX };
+        self.is_unread = timeout(wait, instance.pumps.drain()).await.is_err();
+        if !self.is_unread {
             return;
         }
         // Our own reader is slow: the rest follows when it reads on.

@@ -229,10 +229,19 @@ fn which_servers_there_are_is_said_without_starting_any() {
     assert_eq!(none.code, Some(3), "{none:?}");
     assert!(none.stderr.contains("there are no servers to stand in front of"), "{none:?}");
     assert!(none.stderr.contains("hint: ") && none.stderr.contains("[server.files]"), "{none:?}");
-    let imported = json!({"mcpServers": {"notes": {"command": SERVER, "args": ["x"]}}});
+    // One that cannot be taken is left out, and the others work.
+    let imported = json!({"mcpServers": {
+        "notes": {"command": SERVER, "args": ["x"]},
+        "broken": {"command": "x", "args": ["${IS_NOT_SET}"]},
+    }});
     env.write(".mcp.json", &imported.to_string());
     let list = env.run(&["gateway", "--list"]);
-    assert_eq!((list.code, list.stdout.as_str()), (Some(0), &*format!("notes  {SERVER} …\n")));
+    let left = "broken  left out: `args` of server `broken` needs the variable `IS_NOT_SET`, which is \
+                not set; set `IS_NOT_SET` where `afresh gateway` is started";
+    let mut lines: Vec<&str> = list.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!((list.code, lines), (Some(0), vec![left, &*format!("notes  {SERVER} …")]));
+    assert!(list.stderr.contains("server `broken` is left out: "), "{list:?}");
     assert!(list.stderr.contains("the servers are those of `.mcp.json`"), "{list:?}");
     // The file is used as it is.
     let mut client = Connection::start_as(&env, &["gateway"]);

@@ -83,3 +83,82 @@ fn a_bad_file_changes_nothing_and_says_why() {
     assert_eq!(["a", "b"].map(|name| gateway_http::pid(&mut client, name)), pids);
     stop(&env, &mut gateway);
 }
+
+/// A token that opens this.
+fn token(name: &str, secret: &str, opens: &str) -> String {
+    format!("[gateway.token.{name}]\ntoken = \"{secret}-0123456789abcdef\"\n{opens}\n")
+}
+
+#[test]
+fn tokens_are_given_changed_and_taken_away_while_clients_are_there() {
+    let env = TestEnv::new();
+    let a = server(&env, "a", "", "");
+    let entries =
+        [a.clone(), token("kept", "k", ""), token("other", "o", ""), token("gone", "g", "")];
+    let (mut gateway, port) = start(&env, &entries);
+    let client = |secret: &str| {
+        let mut client = HttpClient::new(port);
+        client.token = Some(format!("{secret}-0123456789abcdef"));
+        client.open();
+        client
+    };
+    let (mut kept, mut other, mut gone) = (client("k"), client("o"), client("g"));
+    let mut heard = [gone.listen(), other.listen()];
+    env.write(
+        "afresh.toml",
+        &[
+            a,
+            token("other", "o", "tools = [\"a__echo\"]"),
+            token("kept", "k", ""),
+            token("new", "n", ""),
+            "[gateway]\nhttp = \"127.0.0.1:1\"\nexpose = \"search\"\nrequests_per_second = 1000\n"
+                .to_owned(),
+        ]
+        .concat(),
+    );
+    let reloaded = env.run(&["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{reloaded:?}");
+    let says = [
+        "token `new` is new",
+        "token `other` has changed: its sessions have ended",
+        "token `gone` is gone: its sessions have ended",
+        "`[gateway]` is otherwise from now on: requests_per_second",
+        "`expose` of `[gateway]` has changed, which needs a restart of the gateway",
+    ];
+    for words in says {
+        assert!(reloaded.stdout.contains(words), "{words}: {reloaded:?}");
+        gateway.wait_stderr(words, 1);
+    }
+    // The address is the command's own, whatever the file says.
+    assert!(!reloaded.stdout.contains("`http`"), "{reloaded:?}");
+    for told in &mut heard {
+        assert_eq!(told.next(), None, "its stream ends");
+    }
+    assert_eq!(gone.ask("1", "tools/list", &json!({})).status, 401);
+    assert_eq!(other.ask("1", "tools/list", &json!({})).status, 404);
+    other.session = None;
+    other.open();
+    assert_eq!(names(other.ask("2", "tools/list", &json!({})).answer()), ["a__echo"]);
+    assert_eq!(kept.call("1", "a__echo", &json!({"text": "still"})).text(), "still");
+    assert_eq!(client("n").call("1", "a__echo", &json!({"text": "new"})).text(), "new");
+    assert_eq!(env.events("configuration_reloaded").len(), 1);
+    stop(&env, &mut gateway);
+}
+
+#[test]
+fn an_address_that_is_another_is_said_to_need_a_restart() {
+    let env = TestEnv::new();
+    let entries = [server(&env, "a", "", ""), "[gateway]\nhttp = \"127.0.0.1:0\"\n".to_owned()];
+    env.write("afresh.toml", &entries.concat());
+    let mut gateway = env.start(&["gateway"]);
+    let mut client = HttpClient::connect(afresh_tests::http_client::port_of(&gateway));
+    env.write("afresh.toml", &entries.concat().replace(":0", ":1"));
+    let words = "`http` of `[gateway]` has changed, which needs a restart";
+    for count in 1..3 {
+        let reloaded = env.run(&["reload"]);
+        assert!(reloaded.stdout.contains(words), "{reloaded:?}");
+        gateway.wait_stderr(words, count);
+    }
+    assert_eq!(client.call("1", "a__echo", &json!({"text": "here"})).text(), "here");
+    stop(&env, &mut gateway);
+}

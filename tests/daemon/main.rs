@@ -14,6 +14,7 @@ mod gateway_isolation;
 mod gateway_otel;
 mod gateway_reload;
 mod gateway_storm;
+mod gateway_unread;
 mod health;
 mod hooks;
 mod keep;

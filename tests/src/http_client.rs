@@ -205,6 +205,10 @@ impl Iterator for Told {
             if self.0.read_line(&mut line).ok()? == 0 {
                 return None;
             }
+            // The chunk that ends it; the connection may stay.
+            if line == "0\r\n" {
+                return None;
+            }
             // Each event is a chunk of its own: whatever else there is are lengths and empty lines.
             let message = line.strip_prefix("data: ").map(serde_json::from_str);
             if let Some(Ok(message)) = message {

@@ -9,7 +9,7 @@ use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::span::Destination;
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Gateway, KeepError, ReloadServers};
+use afresh_daemon::{Gateway, KeepError, ReloadGateway};
 use clap::Args;
 
 use crate::environment::{Environment, config_error, read_config};
@@ -66,14 +66,16 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
     let from = arguments.from.map(|path| environment.cwd.join(path));
-    let (mut wanted, notes) = wanted(environment, &workspace, &config, from.as_deref())?;
-    notes.iter().for_each(|note| output::warn(&format!("note: {note}")));
+    let (mut wanted, import) = wanted(environment, &workspace, &config, from.as_deref())?;
+    import.notes.iter().for_each(|note| output::warn(&format!("note: {note}")));
     if wanted.servers.is_empty() {
         return Err(none(environment, &workspace));
     }
     if arguments.list {
         let line = |server: &Backend| format!("{}  {}\n", server.name, server.target);
-        output::print(&wanted.servers.iter().map(line).collect::<String>())?;
+        let left = |(name, why): &(String, String)| format!("{name}  left out: {why}\n");
+        let lines = wanted.servers.iter().map(line).chain(import.left_out.iter().map(left));
+        output::print(&lines.collect::<String>())?;
         return Ok(Exit::Success);
     }
     let otlp = destination(arguments.otlp.as_deref(), environment)?;
@@ -91,7 +93,7 @@ pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exi
         otlp,
         certificates: environment.folder("SSL_CERT_FILE"),
         log_file: arguments.log_file.map(place),
-        reload: reload(environment.clone(), workspace.clone(), from),
+        reload: reload(environment.clone(), workspace.clone(), from, arguments.http),
         workspace,
     };
     let code = afresh_daemon::gateway(gateway).map_err(failed)?;
@@ -125,7 +127,7 @@ fn wanted(
     workspace: &Workspace,
     config: &Config,
     from: Option<&Path>,
-) -> Result<(Wanted, Vec<String>), CommandError> {
+) -> Result<(Wanted, Import), CommandError> {
     let variables = environment.config_variables();
     let files: Vec<_> = config
         .token_files()
@@ -141,7 +143,7 @@ fn wanted(
     let usual = config.stdio_server();
     let name = root.display().to_string();
     let context = Context { env: &variables, workspace: &name, usual: &usual };
-    let import = match from {
+    let mut import = match from {
         Some(path) => {
             let shown = environment.shown(path);
             let bytes = read_config(path)?.ok_or_else(|| {
@@ -153,9 +155,9 @@ fn wanted(
         None => Import::default(),
     };
     if !import.servers.is_empty() {
-        wanted.servers = import.servers;
+        wanted.servers = std::mem::take(&mut import.servers);
     }
-    Ok((wanted, import.notes))
+    Ok((wanted, import))
 }
 
 /// The servers of a client's file that is already there.
@@ -179,16 +181,22 @@ fn found(
 }
 
 /// Reads the configuration again. One without servers is more likely a mistake than a wish.
-fn reload(environment: Environment, workspace: Workspace, from: Option<PathBuf>) -> ReloadServers {
+fn reload(
+    environment: Environment,
+    workspace: Workspace,
+    from: Option<PathBuf>,
+    http: Option<SocketAddr>,
+) -> ReloadGateway {
     Box::new(move || {
-        let read = || -> Result<(Wanted, Vec<String>), CommandError> {
+        let read = || -> Result<(Wanted, Import), CommandError> {
             let config = environment.quiet_config(&workspace, &[])?;
             wanted(&environment, &workspace, &config, from.as_deref())
         };
-        let (wanted, notes) = read().map_err(|error| error.to_string())?;
+        let (mut wanted, import) = read().map_err(|error| error.to_string())?;
+        wanted.front.http = http.or(wanted.front.http);
         match wanted.servers.is_empty() {
             true => Err("error: there are no servers in it".to_owned()),
-            false => Ok((wanted.servers, notes)),
+            false => Ok((wanted, import.notes)),
         }
     })
 }

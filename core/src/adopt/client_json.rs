@@ -65,12 +65,12 @@ fn visit(
 
 fn server(text: &str, place: &[&str], keys: &[String], entry: &Range<usize>) -> Option<Server> {
     let (name, above) = keys.split_last()?;
-    // Whatever is no object is no server, but a setting beside them.
-    if !text[entry.clone()].starts_with('{') {
-        return None;
-    }
+    let is_object = text[entry.clone()].starts_with('{');
     let fields = Fields { text, members: jsonc::members(text, entry) };
-    let launch = fields.launch();
+    let launch = match is_object {
+        true => fields.launch(),
+        false => Launch::Odd("it is no object"),
+    };
     // Beside opencode's servers are other things.
     let is_server = !matches!(launch, Launch::Odd(_)) || fields.is_started();
     let disabled = fields.is("disabled", "true") || fields.is("enabled", "false");

@@ -22,20 +22,25 @@ pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
     })?;
     let all = document.get("mcp_servers").and_then(Item::as_table_like);
     let server = |(name, item): (&str, &Item)| {
-        let entry = item.as_table_like()?;
-        let launch = launch(text, entry, item.is_inline_table());
-        Some(Server {
+        let entry = item.as_table_like();
+        let launch = match entry {
+            Some(entry) => launch(text, entry, item.is_inline_table())
+                .unwrap_or(Launch::Odd("its place cannot be told")),
+            None => Launch::Odd("it is no table"),
+        };
+        let enabled = entry.and_then(|entry| entry.get("enabled"));
+        Server {
             name: name.to_owned(),
             project: None,
-            disabled: entry.get("enabled").and_then(Item::as_bool) == Some(false),
+            disabled: enabled.and_then(Item::as_bool) == Some(false),
             client: Client::Codex,
             at: all.and_then(|all| all.key(name)?.span()).unwrap_or(0..0),
-            given: given::of_toml(entry),
+            given: entry.map(given::of_toml).unwrap_or_default(),
             debugged: false,
-            launch: launch.unwrap_or(Launch::Odd("its place cannot be told")),
-        })
+            launch,
+        }
     };
-    Ok(all.map(|all| all.iter().filter_map(server).collect()).unwrap_or_default())
+    Ok(all.map(|all| all.iter().map(server).collect()).unwrap_or_default())
 }
 
 /// None where the parser says no place, which it does for all that stands in a file.

@@ -234,8 +234,10 @@ fn what_is_odd_is_left_alone() {
     assert_eq!(states("a.json", path)[0].1, State::Plain);
     assert_eq!(states("a.json", "[]"), []);
     assert_eq!(states("a.json", "// nothing\n"), []);
-    assert_eq!(states("a.json", r#"{"mcpServers": {"a": 1}, "servers": []}"#), []);
+    assert_eq!(odd("1"), "it is no object");
+    assert_eq!(states("a.json", r#"{"mcpServers": 1, "servers": [], "mcp": {"a": 1}}"#), []);
     assert_eq!(states("a.toml", "mcp_servers = 1\n"), []);
+    assert_eq!(states("a.toml", "mcp_servers.a = 1\n")[0].1, State::Odd("it is no table"));
 }
 
 #[test]

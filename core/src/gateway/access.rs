@@ -5,15 +5,16 @@
 pub struct Access {
     /// A name for the log; of the token, where there is one.
     pub name: String,
-    /// Its servers; all where there is none. A `*` stands for any text.
-    pub servers: Vec<String>,
-    /// Its tools, by the names in the list; all where there is none. A `*` stands for any text.
-    pub tools: Vec<String>,
+    /// Its servers; all where there is no list, none where that is empty. A `*` stands for any text.
+    pub servers: Option<Vec<String>>,
+    /// Its tools, by the names in the list; the same holds for them.
+    pub tools: Option<Vec<String>>,
 }
 
-/// Whether a name fits one of the patterns; any does where there is none. A `*` stands for any text.
-pub fn fits(patterns: &[String], name: &str) -> bool {
-    patterns.is_empty() || patterns.iter().any(|pattern| fits_one(pattern, name))
+/// Whether a name fits one of the patterns, in which a `*` stands for any text: any does where there is no list,
+/// none where that is empty.
+pub fn fits(patterns: Option<&[String]>, name: &str) -> bool {
+    patterns.is_none_or(|patterns| patterns.iter().any(|pattern| fits_one(pattern, name)))
 }
 
 /// Whether a name fits a pattern, in which a `*` stands for any text.
@@ -39,12 +40,12 @@ pub fn fits_one(pattern: &str, name: &str) -> bool {
 impl Access {
     /// Whether it may use a server.
     pub fn has_server(&self, name: &str) -> bool {
-        fits(&self.servers, name)
+        fits(self.servers.as_deref(), name)
     }
 
     /// Whether it may use a tool, by its name in the list.
     pub fn has_tool(&self, name: &str) -> bool {
-        fits(&self.tools, name)
+        fits(self.tools.as_deref(), name)
     }
 }
 
@@ -62,6 +63,21 @@ mod tests {
         let others = [("a", "ab"), ("", "a"), ("a*a", "a"), ("*b*c", "acb"), ("git*", "gi")];
         for (pattern, name) in others {
             assert!(!fits_one(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn an_empty_list_opens_nothing() {
+        let [all, none, some] = [None, Some(Vec::new()), Some(vec!["a*".to_owned()])];
+        let access = |list: &Option<Vec<String>>| Access {
+            servers: list.clone(),
+            tools: list.clone(),
+            ..Access::default()
+        };
+        for (list, opens) in [(all, [true, true]), (none, [false, false]), (some, [true, false])] {
+            let access = access(&list);
+            assert_eq!(["ab", "b"].map(|name| access.has_server(name)), opens, "{list:?}");
+            assert_eq!(["ab", "b"].map(|name| access.has_tool(name)), opens, "{list:?}");
         }
     }
 }

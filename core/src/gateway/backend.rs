@@ -16,8 +16,9 @@ pub struct Backend {
     pub target: Target,
     /// What its tools and prompts are called.
     pub prefix: Prefix,
-    /// Which of its tools there are; all where it is empty. A `*` stands for any text.
-    pub allow: Vec<String>,
+    /// Which of its tools there are; all where there is no list, none where that is empty. A `*` stands for any
+    /// text.
+    pub allow: Option<Vec<String>>,
     /// Which of these there are not.
     pub deny: Vec<String>,
     /// Who shares one conversation with it.

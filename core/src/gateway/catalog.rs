@@ -46,7 +46,7 @@ pub fn read(backend: &Backend, kind: Kind, answer: &[u8]) -> Option<Vec<Entry>> 
         let value = json::get(raw, &[key])?;
         let own = json::text(value)?;
         let is_allowed = kind != Kind::Tools
-            || fits(&backend.allow, &own)
+            || fits(backend.allow.as_deref(), &own)
                 && !backend.deny.iter().any(|pattern| fits_one(pattern, &own));
         if !is_allowed || own.is_empty() || own.chars().count() > CATALOG_NAME_CHARS_MAX {
             return None;

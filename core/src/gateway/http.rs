@@ -2,10 +2,12 @@
 //! goes over which connection.
 //!
 //! `gate.rs` looks at the head of a request, `post.rs` at its body; both know nothing of other requests.
-//! `front.rs` is the machine that knows all sessions (`input.rs`: what it hears and does), with `client.rs` and `stream.rs` (one session, one
-//! stream of messages) and `bucket.rs` (how often somebody may ask). `refusal.rs` has the words of a no.
+//! `front.rs` is the machine that knows all sessions (`input.rs`: what it hears and does), with `client.rs` and
+//! `stream.rs` (one session, one stream of messages) and `bucket.rs` (how often somebody may ask). `tokens.rs` has
+//! the tokens, `bodies.rs` says how much of the bodies there may be at once, `refusal.rs` has the words of a no.
 //! Nothing here listens or writes: connections are numbers, and bytes are handed over.
 
+mod bodies;
 mod bucket;
 mod client;
 mod front;
@@ -16,11 +18,13 @@ mod refusal;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use core::net::SocketAddr;
 use std::fmt;
 use std::time::Duration;
 
+pub use self::bodies::{Bodies, BodyId, Room};
 pub use self::client::SessionId;
 pub use self::front::Front;
 pub use self::gate::{Admitted, Gate, Head, ORIGIN_HEADERS};

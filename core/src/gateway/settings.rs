@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::access::Access;
 use super::backend::{Backend, Expose};
+use super::http;
 use crate::limits::{GATEWAY_BODY_BYTES_MAX, GATEWAY_CLIENTS_MAX, GATEWAY_SESSION_IDLE};
 
 /// What `afresh gateway` is told.
@@ -40,6 +41,8 @@ pub struct Front {
     pub requests_per_second: Option<u32>,
     /// A client that is silent for this long is forgotten.
     pub session_idle: Duration,
+    /// How often a quiet stream gets a sign of life; none is never.
+    pub keep_alive: Option<Duration>,
 }
 
 /// A bearer token.
@@ -49,6 +52,91 @@ pub struct Token {
     pub secret: String,
     /// What it opens; the name is that of the token.
     pub access: Access,
+}
+
+impl Gateway {
+    /// How clients are served over HTTP at this address.
+    pub fn http(&self, listen: SocketAddr) -> http::Settings {
+        let tokens = self.tokens.iter();
+        http::Settings {
+            listen,
+            allowed_hosts: self.front.allowed_hosts.clone(),
+            allowed_origins: self.front.allowed_origins.clone(),
+            tokens: tokens.map(|token| (token.secret.clone(), token.access.clone())).collect(),
+            clients_max: self.front.clients_max,
+            body_bytes_max: usize::try_from(self.front.body_bytes_max).unwrap_or(usize::MAX),
+            requests_per_second: self.front.requests_per_second,
+            session_idle: self.front.session_idle,
+            keep_alive: self.front.keep_alive,
+        }
+    }
+
+    /// What is otherwise in a configuration that was read again, beside the servers: a sentence each, for people.
+    /// It holds from now on, but where a restart is spoken of.
+    pub fn changes(&self, new: &Self) -> Vec<String> {
+        let mut notes = Vec::new();
+        // Without HTTP nobody needs any of it.
+        if self.front.http.is_some() {
+            notes.extend(self.token_changes(new));
+            let keys = self.front.changes(&new.front);
+            if !keys.is_empty() {
+                notes.push(format!("`[gateway]` is otherwise from now on: {}", keys.join(", ")));
+            }
+        }
+        let fixed = [
+            ("http", self.front.http != new.front.http),
+            ("expose", self.expose != new.expose),
+            ("tools", self.admin_tools != new.admin_tools),
+        ];
+        let fixed = fixed.iter().filter(|(_, is_other)| *is_other);
+        notes.extend(fixed.map(|(key, _)| {
+            format!("`{key}` of `[gateway]` has changed, which needs a restart of the gateway")
+        }));
+        notes
+    }
+
+    fn token_changes(&self, new: &Self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for token in &new.tokens {
+            let name = &token.access.name;
+            match self.tokens.iter().find(|old| old.access.name == *name) {
+                None => notes.push(format!("token `{name}` is new")),
+                Some(old) if old == token => {}
+                Some(_) => {
+                    notes.push(format!("token `{name}` has changed: its sessions have ended"));
+                }
+            }
+        }
+        let is_gone = |old: &&Token| !new.tokens.iter().any(|t| t.access.name == old.access.name);
+        notes.extend(self.tokens.iter().filter(is_gone).map(|old| {
+            let name = &old.access.name;
+            format!("token `{name}` is gone: its sessions have ended")
+        }));
+        match (self.tokens.is_empty(), new.tokens.is_empty()) {
+            (true, false) => {
+                notes.push("clients need a token now: sessions without one have ended".to_owned())
+            }
+            (false, true) => notes.push("clients need no token any more".to_owned()),
+            _ => {}
+        }
+        notes
+    }
+}
+
+impl Front {
+    /// The keys that are otherwise, but for the address.
+    fn changes(&self, new: &Self) -> Vec<&'static str> {
+        let all = [
+            ("allowed_hosts", self.allowed_hosts != new.allowed_hosts),
+            ("allowed_origins", self.allowed_origins != new.allowed_origins),
+            ("clients_max", self.clients_max != new.clients_max),
+            ("body_max", self.body_bytes_max != new.body_bytes_max),
+            ("requests_per_second", self.requests_per_second != new.requests_per_second),
+            ("session_idle", self.session_idle != new.session_idle),
+            ("keep_alive", self.keep_alive != new.keep_alive),
+        ];
+        all.into_iter().filter(|(_, is_other)| *is_other).map(|(key, _)| key).collect()
+    }
 }
 
 impl Default for Front {
@@ -61,6 +149,7 @@ impl Default for Front {
             body_bytes_max: GATEWAY_BODY_BYTES_MAX,
             requests_per_second: None,
             session_idle: GATEWAY_SESSION_IDLE,
+            keep_alive: None,
         }
     }
 }
@@ -82,5 +171,59 @@ impl fmt::Debug for Gateway {
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateway(http: Option<&str>, tokens: &[(&str, &str)]) -> Gateway {
+        let token = |(name, secret): &(&str, &str)| Token {
+            secret: (*secret).to_owned(),
+            access: Access { name: (*name).to_owned(), ..Access::default() },
+        };
+        Gateway {
+            servers: Vec::new(),
+            expose: Expose::All,
+            admin_tools: true,
+            front: Front { http: http.map(|at| at.parse().unwrap()), ..Front::default() },
+            tokens: tokens.iter().map(token).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_otherwise_is_said() {
+        let old = gateway(Some("127.0.0.1:1"), &[("a", "1"), ("b", "2"), ("c", "3")]);
+        assert_eq!(old.changes(&old), [""; 0]);
+        let mut new = gateway(Some("127.0.0.1:2"), &[("a", "1"), ("b", "4"), ("d", "5")]);
+        new.front.requests_per_second = Some(3);
+        new.front.keep_alive = Some(Duration::from_secs(1));
+        new.expose = Expose::Search;
+        new.admin_tools = false;
+        let needs = |key| {
+            format!("`{key}` of `[gateway]` has changed, which needs a restart of the gateway")
+        };
+        assert_eq!(
+            old.changes(&new),
+            [
+                "token `b` has changed: its sessions have ended".to_owned(),
+                "token `d` is new".to_owned(),
+                "token `c` is gone: its sessions have ended".to_owned(),
+                "`[gateway]` is otherwise from now on: requests_per_second, keep_alive".to_owned(),
+                needs("http"),
+                needs("expose"),
+                needs("tools"),
+            ]
+        );
+        let open = gateway(Some("127.0.0.1:1"), &[]);
+        assert!(
+            open.changes(&old)
+                .contains(&"clients need a token now: sessions without one have ended".to_owned())
+        );
+        assert!(old.changes(&open).contains(&"clients need no token any more".to_owned()));
+        // On stdio there are neither tokens nor limits.
+        let stdio = gateway(None, &[]);
+        assert_eq!(stdio.changes(&new), [needs("http"), needs("expose"), needs("tools")]);
     }
 }

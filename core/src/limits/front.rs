@@ -22,9 +22,20 @@ pub const FRONT_BODY_WAIT: Duration = Duration::from_secs(15);
 /// How long the rest of a body is read that is refused.
 pub const FRONT_REFUSED_WAIT: Duration = Duration::from_secs(2);
 
-/// Bodies that are being read, or wait for the loop, in bytes; who brings more waits as long as a body may take,
-/// and is refused then.
+/// What each body of a request has for itself, so that small ones never wait for room: no more than what is read
+/// from each connection anyway.
+pub const FRONT_BODY_OWN_BYTES: usize = 16 * 1024;
+
+/// What bodies have besides, all together, while they come or wait for the loop; in bytes that have come. Who
+/// brings more is not read until there is room, for as long as a body may take, and is refused then.
 pub const FRONT_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How much of that a body takes at once.
+pub const FRONT_BODY_STEP_BYTES: usize = 64 * 1024;
+
+/// Where there is no room, a body that did not bring another step within this time is refused, and others get
+/// its place. Anybody who really sends is faster.
+pub const FRONT_BODY_STALLED: Duration = Duration::from_secs(1);
 
 /// What is read from a connection, or waits to be written to it, at once: a head has to fit in.
 pub const FRONT_BUFFER_BYTES: usize = 32 * 1024;
@@ -50,6 +61,9 @@ pub const FRONT_UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A request that has no answer after this time gets the beginning of a stream: clients and proxies give up on
 /// a connection over which nothing comes, and a stream can be resumed.
 pub const FRONT_QUIET_MAX: Duration = Duration::from_secs(5);
+
+/// Quiet streams get no sign of life more often than this, whatever is wanted: each wakes us and all who listen.
+pub const FRONT_SIGN_MIN: Duration = Duration::from_secs(1);
 
 /// How long a client should wait before it connects again to go on with a stream.
 pub const FRONT_RETRY: Duration = Duration::from_secs(1);
@@ -79,6 +93,11 @@ pub const FRONT_ENDED_MAX: usize = 1_024;
 pub const FRONT_CALLERS_MAX: usize = 4_096;
 
 const _: () = assert!(FRONT_HEAD_WAIT.as_millis() <= FRONT_IDLE_WAIT.as_millis());
+const _: () = assert!(FRONT_BODY_OWN_BYTES <= FRONT_BUFFER_BYTES);
+// The largest message fits, if it is alone.
+const _: () = assert!(super::MESSAGE_BYTES_MAX <= FRONT_BODIES_BYTES_MAX);
+const _: () = assert!(FRONT_BODIES_BYTES_MAX.is_multiple_of(FRONT_BODY_STEP_BYTES));
+const _: () = assert!(FRONT_BODY_STALLED.as_millis() < FRONT_BODY_WAIT.as_millis());
 const _: () = assert!(FRONT_CLOSE_WAIT.as_millis() + FRONT_LAST_WAIT.as_millis() < 1_000);
 const _: () = assert!(FRONT_KEPT_BYTES_MAX <= FRONT_UNREAD_BYTES_MAX);
 const _: () = assert!(FRONT_KEPT_MAX < FRONT_UNREAD_MAX);

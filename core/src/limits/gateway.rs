@@ -56,3 +56,7 @@ pub const REMOTE_WORDS_MAX: usize = 64;
 /// Lines of one server that are passed on before others have their turn, and connections of clients get to
 /// write what they were given: who reads all the time is then not taken for one that does not.
 pub const LINES_IN_A_ROW_MAX: usize = 256;
+
+/// What clients, trail and log get each at the end to take what is for them, however late it is; they have more
+/// where servers end sooner. All of it has to end within [`CLIENT_GONE_WITHIN`](super::CLIENT_GONE_WITHIN).
+pub const GATEWAY_LAST_WAIT: Duration = Duration::from_millis(50);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use afresh_core::audit::{Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
     API_VERSION, Change, Face, LastExit, Refusal, ReloadAnswer, RestartNote, Restarts,
@@ -72,6 +73,31 @@ pub(crate) struct Reloading {
     pub(crate) answer: ReloadAnswer,
     /// The services that are started, stopped or restarted, by name.
     pub(crate) begun: Vec<(String, Change, Before)>,
+}
+
+/// That the configuration was read again, for the trail.
+pub(crate) fn reloaded(
+    logger: &str,
+    added: &[String],
+    changed: &[String],
+    removed: &[String],
+) -> Record {
+    Record {
+        level: Level::Info,
+        logger: logger.to_owned(),
+        message: format!(
+            "the configuration was read again: {} new, {} changed, {} gone",
+            added.len(),
+            changed.len(),
+            removed.len()
+        ),
+        event_type: "configuration_reloaded",
+        props: vec![
+            ("added", added.into()),
+            ("changed", changed.into()),
+            ("removed", removed.into()),
+        ],
+    }
 }
 
 /// A change that is under way.

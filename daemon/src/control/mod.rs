@@ -19,7 +19,7 @@ mod server;
 mod watcher;
 mod wire;
 
-pub(crate) use self::answer::{About, Ask, Before, Reloading};
+pub(crate) use self::answer::{About, Ask, Before, Reloading, reloaded};
 pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
     reload, shutdown,

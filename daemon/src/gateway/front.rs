@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::task::Poll;
 
 use afresh_core::gateway::ClientId;
 use afresh_core::gateway::access::Access;
-use afresh_core::gateway::http::Settings;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::limits::OUTBOX_BYTES_MAX;
 use afresh_core::mcp::envelope::Id;
@@ -67,18 +67,7 @@ impl Front {
     /// As the configuration says.
     pub(super) fn open(wanted: &Wanted, stderr: &Output) -> Result<Self, KeepError> {
         let Some(listen) = wanted.front.http else { return Self::stdio(stderr) };
-        let tokens = wanted.tokens.iter();
-        let settings = Settings {
-            listen,
-            allowed_hosts: wanted.front.allowed_hosts.clone(),
-            allowed_origins: wanted.front.allowed_origins.clone(),
-            tokens: tokens.map(|token| (token.secret.clone(), token.access.clone())).collect(),
-            clients_max: wanted.front.clients_max,
-            body_bytes_max: usize::try_from(wanted.front.body_bytes_max).unwrap_or(usize::MAX),
-            requests_per_second: wanted.front.requests_per_second,
-            session_idle: wanted.front.session_idle,
-            keep_alive: None,
-        };
+        let settings = wanted.http(listen);
         let bound =
             BoundFront::bind(&settings).map_err(|error| KeepError::Front(Box::new(error)))?;
         stderr.log(&format!("clients are served at http://{}/mcp", bound.address()));
@@ -101,6 +90,23 @@ impl Front {
         match self {
             Self::Stdio(_) => true,
             Self::Http(_) => false,
+        }
+    }
+
+    /// Whether a configuration can be applied; there is no other address for it than the one that is bound.
+    pub(super) fn check(&self, wanted: &Wanted, listen: Option<SocketAddr>) -> Result<(), String> {
+        match (self, listen) {
+            (Self::Http(_), Some(listen)) => {
+                wanted.http(listen).check().map_err(|error| format!("error: {error}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies a configuration that was checked.
+    pub(super) fn configure(&mut self, wanted: &Wanted, listen: Option<SocketAddr>) {
+        if let (Self::Http(front), Some(listen)) = (self, listen) {
+            front.configure(&wanted.http(listen));
         }
     }
 

@@ -2,11 +2,13 @@
 //! `core/src/gateway/http.rs`.
 //!
 //! `server.rs` takes connections, each in a task of its own; `exchange.rs` makes an ask of a request and a
-//! response of what comes back; `body.rs` has the bodies of responses. The machine is driven by `next` and
-//! `tell`, in the loop's own task: a session without a connection is an entry in its maps and nothing else.
+//! response of what comes back; `room.rs` receives its body, as far as there is room; `body.rs` has the bodies of
+//! responses. The machine is driven by `next` and `tell`, in the loop's own task: a session without a connection
+//! is an entry in its maps and nothing else.
 
 mod body;
 mod exchange;
+mod room;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -24,17 +26,17 @@ use afresh_core::gateway::http::{
     Asked, Effect, Exchange, Front, Gate, Input, Refusal, SessionId, Settings, SettingsError,
 };
 use afresh_core::limits::{
-    FRONT_ASKS_MAX, FRONT_BODIES_BYTES_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX,
-    FRONT_LAST_WAIT,
+    FRONT_ASKS_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX, FRONT_LAST_WAIT,
 };
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::body::{Events, Written};
+use self::room::{Place, Rooms};
 use self::server::{Host, Limit};
 use crate::control::{ListenError, listen_on};
 use crate::output::Output;
@@ -88,6 +90,7 @@ pub(crate) struct HttpFront {
     words: VecDeque<Word>,
     letters: mpsc::Receiver<Letter>,
     outlets: BTreeMap<Exchange, Outlet>,
+    gate: watch::Sender<Arc<Gate>>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
     /// When we were told to go.
@@ -98,7 +101,7 @@ pub(crate) struct HttpFront {
 /// What connections tell the loop.
 enum Letter {
     /// A request, with the place of its body among all, and where its reply goes.
-    Asked { asked: Box<Asked>, _room: Option<OwnedSemaphorePermit>, outlet: Outlet },
+    Asked { asked: Box<Asked>, _place: Option<Place>, outlet: Outlet },
     /// A connection is gone.
     Gone(Exchange),
 }
@@ -129,12 +132,13 @@ impl HttpFront {
         // Each exchange holds a place for the word that it is gone, so there is always room for it.
         let (sender, letters) = mpsc::channel(FRONT_CONNECTIONS_MAX + FRONT_ASKS_MAX);
         let (closing, watch) = watch::channel(false);
+        let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, bound.address.port())));
         let host = Host {
-            gate: Arc::new(Gate::new(settings, bound.address.port())),
+            gate: gates,
             letters: sender,
             closing: watch,
             exchanges: Arc::new(AtomicU64::new(0)),
-            room: Arc::new(Semaphore::new(FRONT_BODIES_BYTES_MAX)),
+            rooms: Rooms::default(),
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(server::serve(port, host));
@@ -143,6 +147,7 @@ impl HttpFront {
             words: VecDeque::new(),
             letters,
             outlets: BTreeMap::new(),
+            gate,
             closing,
             tasks,
             left_at: None,
@@ -171,6 +176,12 @@ impl HttpFront {
     /// Tells a client something, beside the answer to its request where it is about one. Never waits.
     pub(crate) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
         self.handle(Input::Told { client, line, about });
+    }
+
+    /// The settings are these now, all but the address: they are good, and hold from the next request on.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.gate.send_modify(|gate| *gate = Arc::new(gate.renewed(settings)));
+        self.handle(Input::Configured(Box::new(settings.clone())));
     }
 
     /// Lets nobody in any more; what was asked can still be answered.

@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 
 use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer};
 use afresh_core::gateway::backend::Backend;
+use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
-use afresh_core::limits::LINES_IN_A_ROW_MAX;
+use afresh_core::limits::{CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX};
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::time::Time;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::ReloadServers;
+use super::ReloadGateway;
 use super::front::{Front, Word};
 use super::links::Links;
 use super::remote::RemoteWord;
 use super::spans::Spans;
-use crate::control::{About, Ask, Control, Reloading};
+use crate::control::{About, Ask, Control, Reloading, reloaded};
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
 use crate::supervise::Supervise;
@@ -33,14 +34,23 @@ pub(super) struct Switchboard {
     pub(super) about: About,
     pub(super) spans: Spans,
     pub(super) backends: BTreeMap<String, Backend>,
-    pub(super) reload: ReloadServers,
-    pub(super) leaving: bool,
+    /// As it holds now, without the servers.
+    pub(super) wanted: Wanted,
+    pub(super) reload: ReloadGateway,
+    /// When we were told to go.
+    pub(super) left_at: Option<Instant>,
 }
 
 impl Switchboard {
     /// What has to be ended in order.
     pub(super) fn end(self) -> (Supervise, Control, Front, Spans, Option<Trace>) {
         (self.supervise, self.control, self.front, self.spans, self.links.end())
+    }
+
+    /// Until when others are waited for, so that all of it ends in time.
+    pub(super) fn left_by(&self) -> Instant {
+        let left_at = self.left_at.unwrap_or_else(Instant::now);
+        left_at + CLIENT_GONE_WITHIN - 4 * GATEWAY_LAST_WAIT
     }
 
     /// The servers are these now.
@@ -51,7 +61,7 @@ impl Switchboard {
     }
 
     pub(super) async fn drive(&mut self, mut signals: Signals) {
-        while !(self.leaving && self.supervise.is_at_rest()) {
+        while !(self.left_at.is_some() && self.supervise.is_at_rest()) {
             // Who comes is welcomed before it is given anything.
             while let Some(talker) = self.supervise.next_talker() {
                 self.links.servers.welcome(talker);
@@ -61,7 +71,7 @@ impl Switchboard {
             }
             self.links.tidy(&mut self.supervise);
             let wakeup = self.hub.next_wakeup().map(|at| self.start + at.since_start());
-            let has_room = self.front.has_room() || self.leaving;
+            let has_room = self.front.has_room() || self.left_at.is_some();
             tokio::select! {
                 asked = signals.next() => self.asked(asked).await,
                 ask = self.control.next() => self.answer(ask).await,
@@ -91,7 +101,7 @@ impl Switchboard {
 
     async fn asked(&mut self, asked: Asked) {
         match asked {
-            Asked::Restart(reason) if !self.leaving => {
+            Asked::Restart(reason) if self.left_at.is_none() => {
                 self.supervise.input(&ServiceInput::Restart { reason: reason.to_owned() }).await;
             }
             Asked::Stop("SIGHUP") if !self.front.is_single() => {
@@ -103,7 +113,8 @@ impl Switchboard {
 
     /// The client is gone, or we were told to go: all of it within a second.
     async fn leave(&mut self) {
-        self.leaving = true;
+        self.left_at.get_or_insert_with(Instant::now);
+        self.supervise.hurry();
         self.front.leave();
         for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
             self.spans.take(span);
@@ -210,13 +221,25 @@ impl Switchboard {
 
     /// Reads the configuration again; a bad one changes nothing.
     async fn read_again(&mut self, why: &str) -> Result<Reloading, Refusal> {
-        if self.leaving {
+        if self.left_at.is_some() {
             return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
         }
-        match (self.reload)() {
-            Ok((servers, notes)) => {
-                notes.iter().for_each(|note| self.supervise.log(note));
+        // An address that is bound stays.
+        let listen = self.wanted.front.http;
+        let read = (self.reload)().and_then(|(wanted, notes)| {
+            self.front.check(&wanted, listen).map(|()| (wanted, notes))
+        });
+        match read {
+            Ok((mut wanted, mut notes)) => {
                 self.supervise.log(&format!("{why}: reading the configuration again"));
+                notes.extend(self.wanted.changes(&wanted));
+                notes.iter().for_each(|note| self.supervise.log(note));
+                let servers = std::mem::take(&mut wanted.servers);
+                self.front.configure(&wanted, listen);
+                // What needs a restart is as it was, and is said again the next time.
+                wanted.front.http = listen;
+                (wanted.expose, wanted.admin_tools) = (self.wanted.expose, self.wanted.admin_tools);
+                self.wanted = wanted;
                 let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
                 for server in &servers {
                     let list = match self.backends.get(&server.name) {
@@ -228,6 +251,10 @@ impl Switchboard {
                 }
                 let is_gone = |name: &&String| !servers.iter().any(|server| server.name == **name);
                 answer.removed = self.backends.keys().filter(is_gone).cloned().collect();
+                let ReloadAnswer { added, changed, removed, notes, .. } = &answer;
+                let mut record = reloaded("afresh.gateway", added, changed, removed);
+                record.props.push(("notes", notes.clone().into()));
+                self.supervise.note(record);
                 self.configure(servers).await;
                 Ok(Reloading { answer, begun: Vec::new() })
             }

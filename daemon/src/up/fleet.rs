@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use afresh_core::audit::past::{Past, ServicePast, Wanted};
-use afresh_core::audit::{Level, Record};
 use afresh_core::config::harmless;
 use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
@@ -17,7 +16,7 @@ use afresh_core::policy::Policy;
 use afresh_core::service::{Input, Rest};
 
 use super::{Lines, Up};
-use crate::control::{Before, Reloading};
+use crate::control::{Before, Reloading, reloaded};
 use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
 use crate::process::{AdoptedInstance, Command};
@@ -117,7 +116,7 @@ impl Fleet {
         let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
         if !gone.is_empty() {
             let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();
-            supervise.note(reloaded(&[], &[], &gone));
+            supervise.note(reloaded("afresh.up", &[], &[], &gone));
         }
         let leaving = supervise.adopt(instances, unknown).await;
         self.leaving.extend(leaving);
@@ -178,7 +177,7 @@ impl Fleet {
             supervise.redefine(member.id, self.made(member, width));
         }
         self.order(supervise);
-        supervise.note(reloaded(&added, &changed, &removed));
+        supervise.note(reloaded("afresh.up", &added, &changed, &removed));
         let leaving: Vec<ServiceId> =
             removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
         self.leaving.extend(leaving.iter().copied());
@@ -310,24 +309,5 @@ impl Fleet {
     fn width(&self, services: &[ServiceDefinition]) -> usize {
         let widths = services.iter().map(|service| service.name.chars().count());
         if self.is_drawn { widths.max().unwrap_or(0) } else { 0 }
-    }
-}
-
-fn reloaded(added: &[String], changed: &[String], removed: &[String]) -> Record {
-    Record {
-        level: Level::Info,
-        logger: "afresh.up".to_owned(),
-        message: format!(
-            "the configuration was read again: {} new, {} changed, {} gone",
-            added.len(),
-            changed.len(),
-            removed.len()
-        ),
-        event_type: "configuration_reloaded",
-        props: vec![
-            ("added", added.into()),
-            ("changed", changed.into()),
-            ("removed", removed.into()),
-        ],
     }
 }

@@ -4,7 +4,7 @@ use super::super::kind::Kind;
 use super::{Field, Form, field};
 use crate::limits::MESSAGE_BYTES_MAX;
 
-pub(super) static GATEWAY: [Field; 9] = [
+pub(super) static GATEWAY: [Field; 10] = [
     field(
         "expose",
         Form::One(Kind::Word(&["all", "search"])),
@@ -59,7 +59,7 @@ pub(super) static GATEWAY: [Field; 9] = [
         Form::One(Kind::Integer { min: 0, max: 1_000_000 }),
         "0",
         "100",
-        "Requests of one client in a second; more are refused. 0 is any number.",
+        "Requests of one client in a second, each message of a batch being one; more are refused. 0 is any number.",
     ),
     field(
         "session_idle",
@@ -67,6 +67,13 @@ pub(super) static GATEWAY: [Field; 9] = [
         r#""30m""#,
         r#""30m""#,
         "A client over HTTP that is silent for this long is forgotten.",
+    ),
+    field(
+        "keep_alive",
+        Form::One(Kind::Duration),
+        r#""0""#,
+        r#""30s""#,
+        "How often a quiet stream over HTTP gets a sign of life, for proxies that close what is quiet; at least 1s, and 0 is never.",
     ),
 ];
 
@@ -97,13 +104,13 @@ pub(super) static TOKEN: [Field; 5] = [
         Form::Patterns,
         "all of them",
         r#"["git*"]"#,
-        "The servers that it opens; a `*` stands for any text.",
+        "The servers that it opens; a `*` stands for any text, and `[]` is none.",
     ),
     field(
         "tools",
         Form::Patterns,
         "all of them",
         r#"["*__get_*"]"#,
-        "The tools that it opens, by their names in the list; a `*` stands for any text.",
+        "The tools that it opens, by their names in the list; a `*` stands for any text, and `[]` is none.",
     ),
 ];

@@ -76,7 +76,7 @@ pub(super) static SERVER: [Field; 19] = [
         Form::Patterns,
         "all of them",
         r#"["get_*", "search"]"#,
-        "Which of its tools there are, by their own names; a `*` stands for any text.",
+        "Which of its tools there are, by their own names; a `*` stands for any text, and `[]` is none.",
     ),
     field("deny", Form::Patterns, "", r#"["delete_*"]"#, "Which of these there are not."),
     field(

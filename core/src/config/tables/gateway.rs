@@ -13,7 +13,7 @@ use crate::gateway::access::{Access, fits_one};
 use crate::gateway::backend::Expose;
 use crate::gateway::settings::{Front, Gateway, Token};
 use crate::gateway::variables::Scope;
-use crate::limits::{CONFIG_ERRORS_MAX, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
+use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
 
 /// What the files do not say themselves.
 #[derive(Clone, Copy)]
@@ -102,6 +102,10 @@ fn front(table: &Table) -> Front {
             Some(Value::Duration(time)) => *time,
             _ => usual.session_idle,
         },
+        keep_alive: match table.value("keep_alive") {
+            Some(Value::Duration(time)) if !time.is_zero() => Some((*time).max(FRONT_SIGN_MIN)),
+            _ => usual.keep_alive,
+        },
     }
 }
 
@@ -143,7 +147,7 @@ fn make_tokens(tables: &[Table], outside: &Outside<'_>, errors: &mut Errors<'_>)
     let mut made: Vec<Token> = Vec::new();
     for table in tokens(tables) {
         let Some(entry) = secret_entry(table) else { continue };
-        let list = |path: &str| table.list(path).unwrap_or_default().to_vec();
+        let list = |path: &str| table.list(path).map(<[String]>::to_vec);
         let access =
             Access { name: table.name.clone(), servers: list("servers"), tools: list("tools") };
         let secret = match secret(table, entry, outside) {

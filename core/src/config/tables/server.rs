@@ -81,7 +81,7 @@ pub(super) fn make(
         Some(Value::Duration(time)) => Some(*time).filter(|time| !time.is_zero()),
         _ => None,
     };
-    let list = |path: &str| table.list(path).unwrap_or_default().to_vec();
+    let list = |path: &str| table.list(path).map(<[String]>::to_vec);
     Some(Backend {
         name: table.name.clone(),
         target,
@@ -91,7 +91,7 @@ pub(super) fn make(
             Some(text) => Prefix::Text(text.to_owned()),
         },
         allow: list("allow"),
-        deny: list("deny"),
+        deny: list("deny").unwrap_or_default(),
         share: match table.value("share") == Some(&Value::Word("per-client")) {
             true => Share::PerClient {
                 instances_max: number("instances_max", SERVER_INSTANCES_MAX),

@@ -13,11 +13,11 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// Takes one of so many a second; false where there is none.
-    pub(super) fn take(&mut self, now: Time, per_second: Option<u32>) -> bool {
+    /// Takes some of so many a second, all of them or none; false where there are not so many.
+    pub(super) fn take(&mut self, now: Time, count: u32, per_second: Option<u32>) -> bool {
         let Some(rate) = per_second else { return true };
         let each = std::time::Duration::from_secs(1) / rate.max(1);
-        let full_at = self.full_at.max(now) + each;
+        let full_at = self.full_at.max(now) + each * count;
         let is_there = full_at.since(now) <= each * rate.max(1);
         if is_there {
             self.full_at = full_at;
@@ -38,8 +38,14 @@ pub(super) type Caller = (Option<usize>, IpAddr);
 pub(super) struct Callers(BTreeMap<Caller, Bucket>);
 
 impl Callers {
-    /// Takes one of somebody's; false where there is none.
-    pub(super) fn take(&mut self, now: Time, caller: Caller, per_second: Option<u32>) -> bool {
+    /// Takes some of somebody's; false where there are not so many.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        count: u32,
+        per_second: Option<u32>,
+    ) -> bool {
         if per_second.is_none() {
             return true;
         }
@@ -50,7 +56,7 @@ impl Callers {
                 return false;
             }
         }
-        self.0.entry(caller).or_default().take(now, per_second)
+        self.0.entry(caller).or_default().take(now, count, per_second)
     }
 }
 
@@ -67,14 +73,19 @@ mod tests {
     #[test]
     fn so_many_come_at_once_and_then_so_many_a_second() {
         let mut bucket = Bucket::default();
-        let mut taken = |ms| (0..9).filter(|_| bucket.take(at(ms), Some(4))).count();
+        let mut taken = |ms| (0..9).filter(|_| bucket.take(at(ms), 1, Some(4))).count();
         assert_eq!(taken(5_000), 4);
         assert_eq!(taken(5_249), 0);
         assert_eq!(taken(5_500), 2);
         assert_eq!(taken(60_000), 4);
-        assert!((0..1_000).all(|_| Bucket::default().take(at(0), None)));
+        assert!((0..1_000).all(|_| Bucket::default().take(at(0), 9, None)));
         let mut none = Bucket::default();
-        assert!(none.take(at(0), Some(0)) && !none.take(at(0), Some(0)), "0 is as 1");
+        assert!(none.take(at(0), 1, Some(0)) && !none.take(at(0), 1, Some(0)), "0 is as 1");
+        // Several at once count as many, and are taken together or not at all.
+        let mut some = Bucket::default();
+        assert!(some.take(at(0), 3, Some(4)) && !some.take(at(0), 2, Some(4)));
+        assert!(some.take(at(0), 1, Some(4)) && !some.take(at(999), 4, Some(4)));
+        assert!(some.take(at(1_000), 4, Some(4)));
     }
 
     #[test]
@@ -82,10 +93,10 @@ mod tests {
         let mut callers = Callers::default();
         let address = |n: usize| IpAddr::from(u32::try_from(n).unwrap().to_be_bytes());
         for n in 0..FRONT_CALLERS_MAX {
-            assert!(callers.take(at(0), (None, address(n)), Some(1)));
+            assert!(callers.take(at(0), (None, address(n)), 1, Some(1)));
         }
-        assert!(!callers.take(at(0), (None, address(FRONT_CALLERS_MAX)), Some(1)));
-        assert!(callers.take(at(1_000), (None, address(FRONT_CALLERS_MAX)), Some(1)));
+        assert!(!callers.take(at(0), (None, address(FRONT_CALLERS_MAX)), 1, Some(1)));
+        assert!(callers.take(at(1_000), (None, address(FRONT_CALLERS_MAX)), 1, Some(1)));
         assert_eq!(callers.0.len(), 1);
     }
 }

@@ -7,24 +7,26 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::Settings;
-use super::bucket::Callers;
+use super::bucket::{Caller, Callers};
 use super::client::{Client, SessionId};
 use super::input::{Ask, Asked, Effect, Exchange, Input};
 use super::post::Post;
 use super::refusal::Refusal;
 use super::stream::{STANDALONE, Stream, parse_event_id};
+use super::tokens::Tokens;
 use crate::gateway::ClientId;
 use crate::gateway::access::Access;
 use crate::limits::{FRONT_QUIET_MAX, FRONT_REQUESTS_MAX};
 use crate::mcp::envelope::Id;
 use crate::time::Time;
 
+mod settle;
 mod told;
 
 /// The machine.
 #[derive(Debug)]
 pub struct Front {
-    accesses: Vec<Access>,
+    tokens: Tokens,
     clients_max: usize,
     requests_per_second: Option<u32>,
     session_idle: Duration,
@@ -49,8 +51,10 @@ pub struct Front {
 impl Front {
     /// Nobody is there yet.
     pub fn new(settings: &Settings) -> Self {
+        let mut tokens = Tokens::default();
+        tokens.renew(&settings.tokens);
         Self {
-            accesses: settings.tokens.iter().map(|(_, access)| access.clone()).collect(),
+            tokens,
             clients_max: settings.clients_max,
             requests_per_second: settings.requests_per_second,
             session_idle: settings.session_idle,
@@ -81,6 +85,7 @@ impl Front {
             Input::Gone(exchange) => drop(self.gone(now, exchange)),
             Input::Slow(exchange) => self.slow(now, exchange),
             Input::Told { client, line, about } => self.told(client, line, about.as_ref()),
+            Input::Configured(settings) => self.configure(now, &settings),
             Input::Wakeup => self.wakeup(now),
             Input::Close => self.close(),
         }
@@ -117,25 +122,13 @@ impl Front {
 
     fn asked(&mut self, now: Time, asked: Asked) -> Result<(), Refusal> {
         let Asked { exchange, token, peer, session, primes, ask } = asked;
+        // It was let in before the settings were others.
+        let access = self.tokens.access(token).ok_or_else(Refusal::unknown_token)?;
         let client = session.as_deref().map(|name| self.session(name, token));
-        let is_modern = matches!(&ask, Ask::Post { post: Post::Modern(_) | Post::Nothing, .. });
-        let bucket = match client {
-            Some(Some(client)) if !is_modern => {
-                self.clients.get_mut(&client).map(|its| &mut its.bucket)
-            }
-            _ => None,
-        };
-        let rate = self.requests_per_second;
-        let may = match bucket {
-            Some(bucket) => bucket.take(now, rate),
-            None => self.callers.take(now, (token, peer), rate),
-        };
-        if !may {
-            return Err(Refusal::too_many("too many requests within a second; wait a little"));
-        }
+        self.count(now, (token, peer), client.flatten(), &ask)?;
         match ask {
             Ask::Post { line, post: Post::Modern(id), .. } => {
-                let client = self.join(now, None, token, &id)?;
+                let client = self.join(now, None, (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, false);
                 self.effects.push(Effect::Said { client, line });
             }
@@ -150,11 +143,11 @@ impl Front {
                         );
                     }
                 }
-                let client = self.join(now, Some(new), token, &id)?;
+                let client = self.join(now, Some(new), (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, primes);
                 self.effects.push(Effect::Said { client, line });
             }
-            Ask::Post { line, post: Post::Session(ids), .. } => {
+            Ask::Post { line, post: Post::Session { ids, .. }, .. } => {
                 let client = self.used(now, client)?;
                 self.admit(client, &ids)?;
                 match ids.is_empty() {
@@ -176,6 +169,37 @@ impl Front {
         Ok(())
     }
 
+    /// Counts what somebody asks: each message, be it in a batch.
+    fn count(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        client: Option<ClientId>,
+        ask: &Ask,
+    ) -> Result<(), Refusal> {
+        let rate = self.requests_per_second;
+        let (count, is_modern) = match ask {
+            Ask::Post { post: post @ (Post::Modern(_) | Post::Nothing), .. } => {
+                (post.count(), true)
+            }
+            Ask::Post { post, .. } => (post.count(), false),
+            Ask::Get { .. } | Ask::Delete => (1, false),
+        };
+        if rate.is_some_and(|rate| count > rate.max(1)) {
+            let what = "the batch has more messages than may come in a second; send less at once";
+            return Err(Refusal::new(413, what));
+        }
+        let client = client.filter(|_| !is_modern);
+        let may = match client.and_then(|client| self.clients.get_mut(&client)) {
+            Some(its) => its.bucket.take(now, count, rate),
+            None => self.callers.take(now, caller, count, rate),
+        };
+        match may {
+            true => Ok(()),
+            false => Err(Refusal::too_many("too many requests within a second; wait a little")),
+        }
+    }
+
     /// The client of a session; none where there is no such one, or where it is somebody else's.
     fn session(&self, name: &str, token: Option<usize>) -> Option<ClientId> {
         let client = *self.sessions.get(&SessionId::parse(name)?)?;
@@ -195,7 +219,7 @@ impl Front {
         &mut self,
         now: Time,
         session: Option<SessionId>,
-        token: Option<usize>,
+        (token, access): (Option<usize>, Access),
         id: &Id,
     ) -> Result<ClientId, Refusal> {
         if self.clients.len() >= self.clients_max {
@@ -209,8 +233,7 @@ impl Front {
             self.sessions.insert(session, client);
             self.look_later(now + self.session_idle, client);
         }
-        let access = token.and_then(|number| self.accesses.get(number)).cloned();
-        self.effects.push(Effect::Joined { client, access: access.unwrap_or_default() });
+        self.effects.push(Effect::Joined { client, access });
         Ok(client)
     }
 

@@ -3,8 +3,8 @@
 
 use super::Settings;
 use super::refusal::Refusal;
-use crate::control::access::{Caller, bearer, is_same, loopback_hosts};
-use crate::gateway::access::Access;
+use super::tokens::Tokens;
+use crate::control::access::{Caller, bearer, loopback_hosts};
 
 /// The head of a request, as far as it matters. More than one header of a kind is none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,7 +78,7 @@ pub struct Gate {
     own_hosts: Vec<String>,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
-    tokens: Vec<(String, Access)>,
+    tokens: Tokens,
     body_bytes_max: usize,
 }
 
@@ -98,12 +98,28 @@ impl Gate {
             address.set_port(port);
             own_hosts.push(address.to_string());
         }
-        let lower = |all: &[String]| all.iter().map(|one| one.to_ascii_lowercase()).collect();
-        Self {
+        let tokens = Tokens::default();
+        let gate = Self {
             own_hosts,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tokens,
+            body_bytes_max: 0,
+        };
+        gate.renewed(settings)
+    }
+
+    /// The same gate with other settings. Its address stays: it is bound.
+    #[must_use]
+    pub fn renewed(&self, settings: &Settings) -> Self {
+        let lower = |all: &[String]| all.iter().map(|one| one.to_ascii_lowercase()).collect();
+        let mut tokens = self.tokens.clone();
+        tokens.renew(&settings.tokens);
+        Self {
+            own_hosts: self.own_hosts.clone(),
             allowed_hosts: lower(&settings.allowed_hosts),
             allowed_origins: lower(&settings.allowed_origins),
-            tokens: settings.tokens.clone(),
+            tokens,
             body_bytes_max: settings.body_bytes_max,
         }
     }
@@ -122,6 +138,12 @@ impl Gate {
     /// What somebody is told whose body does not come.
     pub fn too_slow(&self) -> Refusal {
         Refusal::new(408, "the message did not come in time")
+    }
+
+    /// What somebody is told for whose body there is no room.
+    pub fn no_room(&self) -> Refusal {
+        let what = "there is no room for the message: too much comes at once; send it again later";
+        Refusal::new(503, what)
     }
 
     /// Whether a page of another origin may read the answer.
@@ -185,20 +207,14 @@ impl Gate {
         Ok(())
     }
 
-    /// The number of the token; none where nobody needs one. All are looked at, whichever it is.
+    /// The number of the token; none where nobody needs one.
     fn token(&self, authorization: Option<&str>) -> Result<Option<usize>, Refusal> {
         if self.tokens.is_empty() {
             return Ok(None);
         }
         let given = bearer(authorization)
             .ok_or_else(|| Refusal::new(401, "a token is needed: `Authorization: Bearer TOKEN`"))?;
-        let mut found = None;
-        for (number, (secret, _)) in self.tokens.iter().enumerate() {
-            if is_same(given.as_bytes(), secret.as_bytes()) {
-                found = Some(number);
-            }
-        }
-        found.map(Some).ok_or_else(|| Refusal::new(401, "this token is not known here"))
+        self.tokens.number(given).map(Some).ok_or_else(Refusal::unknown_token)
     }
 
     fn admit_body(&self, head: &Head<'_>) -> Result<(), Refusal> {

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
+use super::Settings;
 use super::client::SessionId;
 use super::post::Post;
 use super::refusal::Refusal;
@@ -32,6 +33,8 @@ pub enum Input {
         /// Which request it belongs to.
         about: Option<Id>,
     },
+    /// The settings are these now, all but the address.
+    Configured(Box<Settings>),
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
     /// We end.

@@ -17,8 +17,13 @@ pub enum Post {
     Nothing,
     /// Opens a session.
     Initialize(Id),
-    /// Messages of a session, with the requests among them.
-    Session(Vec<Id>),
+    /// Messages of a session.
+    Session {
+        /// The requests among them.
+        ids: Vec<Id>,
+        /// How many there are.
+        count: u32,
+    },
 }
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -54,7 +59,7 @@ impl Post {
                         Err(Refusal::params(&id, what))
                     }
                     _ if method == "initialize" => Ok(Self::Initialize(id)),
-                    _ => legacy(head, Some(&id)).map(|()| Self::Session(vec![id])),
+                    _ => legacy(head, Some(&id)).map(|()| Self::one(vec![id])),
                 }
             }
             Some(Message::Notification { .. }) if header_is_modern => Ok(Self::Nothing),
@@ -62,12 +67,25 @@ impl Post {
                 Err(Refusal::new(400, "the body must be one request or notification"))
             }
             Some(Message::Notification { .. } | Message::Response { .. }) => {
-                legacy(head, None).map(|()| Self::Session(Vec::new()))
+                legacy(head, None).map(|()| Self::one(Vec::new()))
             }
             Some(Message::Batch) => {
                 legacy(head, None)?;
-                batch(line).map(Self::Session)
+                batch(line)
             }
+        }
+    }
+
+    /// One message, with the request that it is where it is one.
+    pub(super) fn one(ids: Vec<Id>) -> Self {
+        Self::Session { ids, count: 1 }
+    }
+
+    /// How many messages it brings.
+    pub(super) fn count(&self) -> u32 {
+        match self {
+            Self::Modern(_) | Self::Nothing | Self::Initialize(_) => 1,
+            Self::Session { count, .. } => *count,
         }
     }
 }
@@ -102,8 +120,8 @@ fn legacy(head: &Head<'_>, id: Option<&Id>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The requests in a batch.
-fn batch(line: &[u8]) -> Result<Vec<Id>, Refusal> {
+/// A batch, with its requests.
+fn batch(line: &[u8]) -> Result<Post, Refusal> {
     let elements = json::elements(line).unwrap_or_default();
     if elements.is_empty() {
         return Err(Refusal::new(400, "the batch is empty"));
@@ -112,6 +130,7 @@ fn batch(line: &[u8]) -> Result<Vec<Id>, Refusal> {
         let what = format!("the batch has more than {FRONT_BATCH_MAX} messages; send less at once");
         return Err(Refusal::new(413, what));
     }
+    let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
     let mut ids = Vec::new();
     for element in elements {
         match look(&line[element]) {
@@ -128,7 +147,7 @@ fn batch(line: &[u8]) -> Result<Vec<Id>, Refusal> {
             Some(Message::Notification { .. } | Message::Response { .. }) => {}
         }
     }
-    Ok(ids)
+    Ok(Post::Session { ids, count })
 }
 
 /// A request of the modern era.

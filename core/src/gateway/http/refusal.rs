@@ -59,6 +59,11 @@ impl Refusal {
         Self::new(429, message)
     }
 
+    /// The token is none of ours, or not any more.
+    pub(super) fn unknown_token() -> Self {
+        Self::new(401, "this token is not known here")
+    }
+
     /// There is no such session, for this client.
     pub(super) fn no_session() -> Self {
         Self::new(404, "there is no such session; begin one with `initialize`")

@@ -123,7 +123,7 @@ const NOTE: &str = r#"{"method":"notifications/progress"}"#;
 fn an_answer_alone_is_json_and_another_is_a_stream() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    let said = world.post(Some(&name), Post::Session(vec![id("1")]));
+    let said = world.post(Some(&name), Post::one(vec![id("1")]));
     assert_eq!(said, [Effect::Said { client: ClientId(client), line: b"{}".to_vec() }]);
     let answer = r#"{"id":1,"result":{}}"#;
     let (exchange, body) = (Exchange(2), Some(answer.as_bytes().to_vec()));
@@ -131,7 +131,7 @@ fn an_answer_alone_is_json_and_another_is_a_stream() {
     assert_eq!(told, [Effect::Answer { exchange, status: 200, session: None, body }]);
     assert_eq!(world.tell(client, answer, Some("1")), [], "it is answered once");
 
-    world.post(Some(&name), Post::Session(vec![id("2")]));
+    world.post(Some(&name), Post::one(vec![id("2")]));
     let begun = world.tell(client, NOTE, Some("2"));
     assert_eq!(begun[0], Effect::Begin { exchange: Exchange(3), session: None });
     let wanted = format!("id: 3-0\nretry: 1000\ndata: \n\n{}", event_text("3-1", NOTE));
@@ -140,7 +140,7 @@ fn an_answer_alone_is_json_and_another_is_a_stream() {
     assert_eq!(written(&ended, 3), event_text("3-2", r#"{"id":2,"result":{}}"#));
     assert_eq!(ended.last(), Some(&Effect::End { exchange: Exchange(3) }));
     // Nothing is kept that nobody can ask for.
-    let said = world.post(Some(&name), Post::Session(Vec::new()));
+    let said = world.post(Some(&name), Post::one(Vec::new()));
     assert!(matches!(said[..], [Effect::Answer { status: 202, .. }, Effect::Said { .. }]));
 }
 
@@ -148,12 +148,12 @@ fn an_answer_alone_is_json_and_another_is_a_stream() {
 fn a_batch_is_answered_when_all_of_it_is() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::Session(vec![id("1"), id("2")]));
+    world.post(Some(&name), Post::one(vec![id("1"), id("2")]));
     let first = world.tell(client, r#"{"id":2,"result":{}}"#, Some("2"));
     assert!(matches!(first[0], Effect::Begin { .. }), "{first:?}");
     let last = world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
     assert_eq!(last.last(), Some(&Effect::End { exchange: Exchange(2) }));
-    world.post(Some(&name), Post::Session(vec![id("1"), id("2")]));
+    world.post(Some(&name), Post::one(vec![id("1"), id("2")]));
     let whole = world.tell(client, r#"[{"id":1,"result":{}},{"id":2,"error":{}}]"#, None);
     assert!(matches!(whole[..], [Effect::Answer { status: 200, .. }]), "{whole:?}");
 }
@@ -162,7 +162,7 @@ fn a_batch_is_answered_when_all_of_it_is() {
 fn a_broken_stream_goes_on_where_it_was() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::Session(vec![id("1")]));
+    world.post(Some(&name), Post::one(vec![id("1")]));
     world.tell(client, NOTE, Some("1"));
     world.tell(client, NOTE, Some("1"));
     assert_eq!(world.gone(2), [], "who goes does not cancel");
@@ -181,7 +181,7 @@ fn a_broken_stream_goes_on_where_it_was() {
         assert_eq!(refused(&world.get(&name, Some(unknown))), Some(400), "{unknown}");
     }
     // Without an event there is nothing to resume.
-    world.post(Some(&name), Post::Session(vec![id("5")]));
+    world.post(Some(&name), Post::one(vec![id("5")]));
     assert_eq!(refused(&world.get(&name, Some("3-0"))), Some(400));
     world.exchange -= 1;
     world.gone(world.exchange);
@@ -214,11 +214,8 @@ fn what_is_about_nothing_waits_for_the_stream_of_the_session() {
 fn sessions_are_for_those_who_opened_them() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    let call = || Ask::Post {
-        line: Vec::new(),
-        post: Post::Session(vec![id("1")]),
-        new: SessionId([9; 16]),
-    };
+    let call =
+        || Ask::Post { line: Vec::new(), post: Post::one(vec![id("1")]), new: SessionId([9; 16]) };
     assert_eq!(refused(&world.ask_as(1, Some(&name), call())), Some(404));
     assert_eq!(refused(&world.ask_as(1, Some(&name), Ask::Delete)), Some(404));
     for unknown in ["", "x", &"0f".repeat(16), &"é".repeat(16), &name[1..]] {
@@ -253,7 +250,7 @@ fn a_session_that_nobody_uses_ends() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
     world.pass(Duration::from_secs(50));
-    assert!(refused(&world.post(Some(&name), Post::Session(Vec::new()))).is_none());
+    assert!(refused(&world.post(Some(&name), Post::one(Vec::new()))).is_none());
     assert_eq!(world.pass(Duration::from_secs(50)), []);
     assert!(world.front.next_wakeup() > Some(world.now));
     // Who listens uses it.
@@ -321,7 +318,7 @@ fn a_modern_request_is_a_client_of_its_own() {
 fn an_answer_that_does_not_come_is_a_stream() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::Session(vec![id("1")]));
+    world.post(Some(&name), Post::one(vec![id("1")]));
     assert_eq!(world.front.next_wakeup(), Some(world.now + FRONT_QUIET_MAX));
     assert_eq!(world.pass(FRONT_QUIET_MAX - Duration::from_millis(1)), []);
     let begun = world.pass(Duration::from_millis(1));
@@ -344,7 +341,7 @@ fn a_quiet_stream_gets_a_sign_of_life_where_one_is_wanted() {
 
     let mut world = World::new(|settings| settings.keep_alive = Some(Duration::from_secs(20)));
     let (name, client) = world.session();
-    world.post(Some(&name), Post::Session(vec![id("1")]));
+    world.post(Some(&name), Post::one(vec![id("1")]));
     assert!(world.tell(client, r#"{"id":1,"result":{}}"#, None).len() == 1);
     world.get(&name, None);
     let listening = world.exchange;
@@ -371,7 +368,7 @@ fn bounds_are_kept() {
         Ask::Post { line: Vec::new(), post: Post::Modern(id("1")), new: SessionId([0; 16]) };
     assert!(refused(&world.ask_as(1, None, other)).is_none(), "by token");
     for wanted in [None, None, Some(429)] {
-        assert_eq!(refused(&world.post(Some(&name), Post::Session(Vec::new()))), wanted);
+        assert_eq!(refused(&world.post(Some(&name), Post::one(Vec::new()))), wanted);
     }
     world.pass(Duration::from_secs(1));
     let full = world.post(None, Post::Initialize(id("1")));
@@ -380,10 +377,10 @@ fn bounds_are_kept() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
     for n in 0..FRONT_REQUESTS_MAX {
-        let asked = world.post(Some(&name), Post::Session(vec![id(&n.to_string())]));
+        let asked = world.post(Some(&name), Post::one(vec![id(&n.to_string())]));
         assert_eq!(refused(&asked), None);
     }
-    assert_eq!(refused(&world.post(Some(&name), Post::Session(vec![id("-1")]))), Some(429));
+    assert_eq!(refused(&world.post(Some(&name), Post::one(vec![id("-1")]))), Some(429));
     // What nobody takes is bounded, and the loss is said once.
     let (mut logs, line) = (0, format!(r#"{{"method":"{}"}}"#, "x".repeat(1_000)));
     for _ in 0..FRONT_KEPT_MAX * 2 {
@@ -393,6 +390,136 @@ fn bounds_are_kept() {
     let got = world.get(&name, None);
     let bytes = written(&got, world.exchange).len();
     assert!(bytes <= FRONT_KEPT_BYTES_MAX + 100 && bytes > FRONT_KEPT_BYTES_MAX / 2, "{bytes}");
+}
+
+#[test]
+fn each_message_of_a_batch_counts() {
+    let mut world = World::new(|settings| settings.requests_per_second = Some(10));
+    let (name, _) = world.session();
+    let batch = |first: u32, count: u32| {
+        let ids = (first..first + count / 2).map(|n| id(&n.to_string())).collect();
+        Post::Session { ids, count }
+    };
+    assert_eq!(refused(&world.post(Some(&name), batch(100, 6))), None);
+    assert_eq!(refused(&world.post(Some(&name), batch(200, 6))), Some(429));
+    assert_eq!(refused(&world.post(Some(&name), batch(300, 4))), None);
+    assert_eq!(refused(&world.post(Some(&name), Post::one(Vec::new()))), Some(429));
+    world.pass(Duration::from_secs(1));
+    // One that could never pass is not told to come again.
+    assert_eq!(refused(&world.post(Some(&name), batch(400, 11))), Some(413));
+    assert_eq!(refused(&world.post(Some(&name), batch(500, 10))), None);
+}
+
+#[test]
+fn who_came_by_a_token_that_is_gone_or_another_goes() {
+    let mut world = World::new(|_| {});
+    let (kept, _) = world.session();
+    let opening =
+        Ask::Post { line: Vec::new(), post: Post::Initialize(id("0")), new: SessionId([9; 16]) };
+    let begun = world.ask_as(1, None, opening);
+    let [Effect::Joined { client, .. }, ..] = &begun[..] else { panic!("{begun:?}") };
+    let client = *client;
+    world.tell(client.0, r#"{"id":0,"result":{}}"#, Some("0"));
+    let name = SessionId([9; 16]).to_string();
+    let call = |raw| Ask::Post {
+        line: Vec::new(),
+        post: Post::one(vec![id(raw)]),
+        new: SessionId([0; 16]),
+    };
+    world.ask_as(1, Some(&name), call("1"));
+    let waiting = world.exchange;
+    world.ask_as(1, Some(&name), Ask::Get { last_event: None });
+    let listening = world.exchange;
+    // Another access makes it another token.
+    let mut new = settings();
+    new.tokens[1].1.tools = Some(Vec::new());
+    let gate = Gate::new(&settings(), 1).renewed(&new);
+    let done = world.front.handle(world.now, Input::Configured(Box::new(new.clone())));
+    assert!(done.contains(&Effect::End { exchange: Exchange(listening) }), "{done:?}");
+    assert!(done.contains(&Effect::Left { client }), "{done:?}");
+    let is_told = |effect: &Effect| {
+        matches!(effect, Effect::Refuse { exchange, refusal }
+        if exchange.0 == waiting && refusal.status == 401)
+    };
+    assert!(done.iter().any(is_told), "{done:?}");
+    assert_eq!(world.front.clients(), 1);
+    // Who was let in just before is not served any more; with the number of now its session is not there.
+    assert_eq!(refused(&world.ask_as(1, Some(&name), call("2"))), Some(401));
+    let head = |secret| Head {
+        method: "DELETE",
+        path: "/mcp",
+        caller: crate::control::access::Caller {
+            host: Some("127.0.0.1:1"),
+            authorization: Some(secret),
+            ..Default::default()
+        },
+        ..Head::default()
+    };
+    assert_eq!(gate.admit(&head("Bearer first-secret")), Ok(Admitted::Delete(Some(0))));
+    assert_eq!(gate.admit(&head("Bearer other-secret")), Ok(Admitted::Delete(Some(2))));
+    assert_eq!(refused(&world.ask_as(2, Some(&name), call("3"))), Some(404));
+    let opening =
+        Ask::Post { line: Vec::new(), post: Post::Initialize(id("0")), new: SessionId([8; 16]) };
+    let begun = world.ask_as(2, None, opening);
+    assert!(
+        matches!(&begun[..], [Effect::Joined { access, .. }, ..] if !access.has_tool("x")),
+        "{begun:?}"
+    );
+    // The others did not notice.
+    assert_eq!(refused(&world.post(Some(&kept), Post::one(vec![id("5")]))), None);
+    // Without the token nobody of it is left, and its number is not given again.
+    new.tokens.remove(0);
+    new.tokens.push(("third-secret".to_owned(), Access::default()));
+    let gate = gate.renewed(&new);
+    world.front.handle(world.now, Input::Configured(Box::new(new)));
+    assert_eq!(refused(&world.post(Some(&kept), Post::one(vec![id("6")]))), Some(401));
+    assert_eq!(gate.admit(&head("Bearer first-secret")).unwrap_err().status, 401);
+    assert_eq!(gate.admit(&head("Bearer third-secret")), Ok(Admitted::Delete(Some(3))));
+}
+
+#[test]
+fn limits_hold_from_when_they_are_read_again() {
+    let mut world = World::new(|settings| settings.tokens.clear());
+    let ask = |world: &mut World, session: Option<&str>, ask| {
+        world.exchange += 1;
+        let asked = Asked {
+            exchange: Exchange(world.exchange),
+            token: None,
+            peer: "127.0.0.1".parse().unwrap(),
+            session: session.map(str::to_owned),
+            primes: true,
+            ask,
+        };
+        world.front.handle(world.now, Input::Asked(asked))
+    };
+    let open = |n| Ask::Post {
+        line: Vec::new(),
+        post: Post::Initialize(id("0")),
+        new: SessionId([n; 16]),
+    };
+    ask(&mut world, None, open(1));
+    world.tell(1, r#"{"id":0,"result":{}}"#, Some("0"));
+    let mut new = Settings { tokens: Vec::new(), ..settings() };
+    new.clients_max = 1;
+    new.session_idle = Duration::from_secs(10);
+    new.keep_alive = Some(Duration::from_secs(3));
+    let name = SessionId([1; 16]).to_string();
+    ask(&mut world, Some(&name), Ask::Get { last_event: None });
+    let listening = world.exchange;
+    assert_eq!(world.front.handle(world.now, Input::Configured(Box::new(new.clone()))), []);
+    assert_eq!(refused(&ask(&mut world, None, open(2))), Some(503));
+    assert_eq!(written(&world.pass(Duration::from_secs(3)), listening), ": still here\n\n");
+    new.keep_alive = None;
+    world.front.handle(world.now, Input::Configured(Box::new(new)));
+    world.gone(listening);
+    assert_eq!(world.front.next_wakeup(), Some(Time::ZERO + Duration::from_secs(10)));
+    world.pass(Duration::from_secs(7));
+    assert_eq!(world.pass(Duration::from_secs(3)), [Effect::Left { client: ClientId(1) }]);
+    // Tokens where there were none: who has none goes.
+    ask(&mut world, None, open(3));
+    let done = world.front.handle(world.now, Input::Configured(Box::new(settings())));
+    assert_eq!(refused(&done[..1]), Some(401), "{done:?}");
+    assert_eq!(refused(&ask(&mut world, None, open(4))), Some(401));
 }
 
 #[test]
@@ -410,7 +537,7 @@ fn all_that_is_kept_is_bounded() {
         })
         .collect();
     for (name, client) in &sessions {
-        world.post(Some(name), Post::Session(vec![id("1")]));
+        world.post(Some(name), Post::one(vec![id("1")]));
         world.tell(*client, NOTE, Some("1"));
         world.tell(*client, &answer, Some("1"));
         assert!(world.front.kept_bytes() <= FRONT_KEPT_ALL_BYTES_MAX);
@@ -448,7 +575,7 @@ fn who_does_not_read_is_said_once_and_can_come_back() {
 fn at_the_end_everybody_is_told() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::Session(vec![id("1")]));
+    world.post(Some(&name), Post::one(vec![id("1")]));
     world.get(&name, None);
     let closed = world.front.handle(world.now, Input::Close);
     let is_503 = |effect: &Effect| {
@@ -478,7 +605,7 @@ fn no_input_makes_it_panic_or_answer_twice() {
             let effects = match random(9) {
                 0 => world.post(None, Post::Initialize(some)),
                 1 => world.post(None, Post::Modern(some)),
-                2 | 3 => world.post(Some(&name), Post::Session(vec![some])),
+                2 | 3 => world.post(Some(&name), Post::one(vec![some])),
                 4 => world.get(&name, [None, Some("0-0"), Some("2-1")][random(3) as usize]),
                 5 => world.gone(random(world.exchange + 1)),
                 6 => world.pass(Duration::from_secs(random(20))),

@@ -25,7 +25,7 @@ pub(super) fn backend(name: &str) -> Backend {
         name: name.to_owned(),
         target: Target::Http(Http { url, headers: Vec::new(), sse: None }),
         prefix: Prefix::Name,
-        allow: Vec::new(),
+        allow: None,
         deny: Vec::new(),
         share: Share::All,
         hide_when_down: false,
@@ -320,9 +320,28 @@ fn prefixes_and_clashes() {
 }
 
 #[test]
+fn an_empty_list_allows_nothing() {
+    let none = Backend { allow: Some(Vec::new()), ..backend("a") };
+    let mut world = World::new(settings(), &[(none, &["get"]), (backend("b"), &["get"])]);
+    world.legacy(1);
+    assert_eq!(names(&world.ask(1, "tools/list", json!({}))), ["b__get"]);
+    assert_eq!(world.call(1, "a__get")["error"]["code"], -32602);
+    for (client, access) in [
+        (2, Access { servers: Some(Vec::new()), ..Access::default() }),
+        (3, Access { tools: Some(Vec::new()), ..Access::default() }),
+    ] {
+        world.join(client, access);
+        let session = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+        world.ask(client, "initialize", session);
+        assert_eq!(names(&world.ask(client, "tools/list", json!({}))), [""; 0]);
+        assert_eq!(world.call(client, "b__get")["error"]["code"], -32602);
+    }
+}
+
+#[test]
 fn what_is_not_allowed_is_not_there() {
     let some = Backend {
-        allow: vec!["get*".to_owned()],
+        allow: Some(vec!["get*".to_owned()]),
         deny: vec!["get_secret".to_owned()],
         ..backend("a")
     };
@@ -336,8 +355,8 @@ fn what_is_not_allowed_is_not_there() {
     assert_eq!(world.call(1, "a__get_secret")["error"]["code"], -32602);
     let access = Access {
         name: "guest".to_owned(),
-        servers: vec!["b".to_owned()],
-        tools: vec!["b__g*".to_owned()],
+        servers: Some(vec!["b".to_owned()]),
+        tools: Some(vec!["b__g*".to_owned()]),
     };
     world.join(2, access);
     world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
@@ -581,7 +600,7 @@ fn our_own_tools_are_for_those_who_may() {
     let other = json!({"name": "restart_server", "arguments": {"server": "b"}});
     assert!(text(&world.ask(1, "tools/call", other)).contains("must be one of: a"));
     let tools = vec!["a__*".to_owned(), "server_status".to_owned()];
-    world.join(2, Access { tools, ..Access::default() });
+    world.join(2, Access { tools: Some(tools), ..Access::default() });
     world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
     let list = world.ask(2, "tools/list", json!({}));
     assert_eq!(names(&list), ["a__get", "server_status"]);

@@ -17,13 +17,11 @@ pub(super) struct Entry<'a> {
 }
 
 /// Keys that change nothing here: they are about how a client shows or asks.
-const SILENT: [&str; 12] = [
+const SILENT: [&str; 10] = [
     "type",
     "enabled",
     "disabled",
     "description",
-    "dev",
-    "gallery",
     "version",
     "autoApprove",
     "alwaysAllow",
@@ -94,13 +92,19 @@ impl Reader<'_> {
         pairs
     }
 
-    /// The list of the first of these keys that is there.
-    pub(super) fn list(&mut self, entry: &mut Entry<'_>, keys: &[&'static str]) -> Vec<String> {
-        let mut all = Vec::new();
+    /// What is in the lists of these keys; none where there is no list.
+    pub(super) fn list(
+        &mut self,
+        entry: &mut Entry<'_>,
+        keys: &[&'static str],
+    ) -> Option<Vec<String>> {
+        let mut all: Option<Vec<String>> = None;
         for key in keys {
             for given in entry.take(key) {
                 match &given.value {
-                    Found::List(items) => all.extend(items.iter().cloned()),
+                    Found::List(items) => {
+                        all.get_or_insert_default().extend(items.iter().cloned());
+                    }
                     _ => self.misfit(entry, key, "a list of texts", &given.at),
                 }
             }

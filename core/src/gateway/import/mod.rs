@@ -43,6 +43,8 @@ pub struct Import {
     pub servers: Vec<Backend>,
     /// What a person should know, one sentence each: what was left out or is called something else.
     pub notes: Vec<String>,
+    /// Servers that cannot be taken, each with why. It is in `notes` too.
+    pub left_out: Vec<(String, String)>,
 }
 
 impl fmt::Debug for Import {
@@ -53,7 +55,7 @@ impl fmt::Debug for Import {
     }
 }
 
-/// Reads a file that was named. One without a server is an error, as is every entry that cannot be taken.
+/// Reads a file that was named. One without a server that can be taken is an error.
 pub fn read(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, Vec<ConfigError>> {
     let import = read_any(path, bytes, context)?;
     if import.servers.is_empty() {
@@ -95,30 +97,39 @@ fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
         usual: context.usual,
         import: Import::default(),
         errors: Vec::new(),
+        left: Vec::new(),
     };
-    reader.servers(&chosen(&file, context.workspace));
-    match reader.errors.is_empty() {
-        true => Ok(reader.import),
-        false => Err(reader.errors),
+    let (servers, twice) = chosen(&file, context.workspace);
+    for name in twice {
+        reader.note(name, "stands there twice: the last one counts");
     }
+    reader.servers(&servers);
+    reader.done()
 }
 
-/// The servers for everybody and those of this project, which win; those of other projects are theirs.
-fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> Vec<&'a Server> {
+/// The servers for everybody and those of this project, which win; those of other projects are theirs. And the names
+/// that stand twice in one place.
+fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> (Vec<&'a Server>, Vec<&'a str>) {
+    let mut twice = Vec::new();
     let is_ours = |server: &&Server| server.project.as_deref().is_none_or(|p| p == workspace);
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all: Vec<&Server> = Vec::new();
     for server in file.servers().iter().filter(is_ours) {
         match by_name.get(server.name.as_str()) {
             Some(at) if all[*at].project.is_some() && server.project.is_none() => {}
-            Some(at) => all[*at] = server,
+            Some(at) => {
+                if all[*at].project == server.project {
+                    twice.push(server.name.as_str());
+                }
+                all[*at] = server;
+            }
             None => {
                 by_name.insert(&server.name, all.len());
                 all.push(server);
             }
         }
     }
-    all
+    (all, twice)
 }
 
 struct Reader<'a> {
@@ -127,16 +138,38 @@ struct Reader<'a> {
     scope: Scope<'a>,
     usual: &'a Stdio,
     import: Import,
+    /// Of the server that is being read, or of all of them together.
     errors: Vec<ConfigError>,
+    /// Of servers that are left out.
+    left: Vec<ConfigError>,
 }
 
 impl Reader<'_> {
+    /// What came of it. One bad server does not take the others with it: this file is for another program, which
+    /// may well be able to use it.
+    fn done(self) -> Result<Import, Vec<ConfigError>> {
+        match (self.errors.is_empty(), self.import.servers.is_empty() && !self.left.is_empty()) {
+            (false, _) => Err(self.errors),
+            (true, true) => Err(self.left),
+            (true, false) => Ok(self.import),
+        }
+    }
+
+    /// Leaves a server out for what is wrong with it.
+    fn leave_out(&mut self, server: &Server) {
+        let errors = std::mem::take(&mut self.errors);
+        let Some(first) = errors.first() else { return };
+        let hint = first.hint.as_deref().unwrap_or("correct it");
+        let why = format!("{}; {hint}", first.message);
+        self.note(&server.name, &format!("is left out: {why}"));
+        self.import.left_out.push((harmless(&server.name), why));
+        let room = CONFIG_ERRORS_MAX.saturating_sub(self.left.len());
+        self.left.extend(errors.into_iter().take(room));
+    }
+
     fn servers(&mut self, servers: &[&Server]) {
         let mut names: BTreeMap<String, &str> = BTreeMap::new();
         for server in servers {
-            if self.errors.len() >= CONFIG_ERRORS_MAX {
-                return;
-            }
             if self.import.servers.len() >= SERVERS_MAX {
                 let message = format!("there are more than {SERVERS_MAX} servers");
                 return self.error(ErrorKind::TooMany, message, &server.at, "remove some");
@@ -145,11 +178,15 @@ impl Reader<'_> {
                 self.note(&server.name, "is turned off there and left out");
                 continue;
             }
-            let Some(backend) = self.server(server) else { continue };
+            let Some(backend) = self.server(server) else {
+                self.leave_out(server);
+                continue;
+            };
             if let Some(other) = names.insert(backend.name.to_ascii_lowercase(), &server.name) {
                 let (one, two) = (harmless(other), harmless(&server.name));
                 let message = format!("`{one}` and `{two}` are both `{}` here", backend.name);
                 self.error(ErrorKind::Conflict, message, &server.at, "give one another name");
+                self.leave_out(server);
                 continue;
             }
             self.import.servers.push(backend);
@@ -190,7 +227,8 @@ impl Reader<'_> {
             target,
             prefix: Prefix::Name,
             allow: self.list(&mut entry, &["enabled_tools", "includeTools"]),
-            deny: self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]),
+            deny: (self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]))
+                .unwrap_or_default(),
             share: Share::All,
             hide_when_down: false,
             call_timeout: self.seconds(&mut entry, "tool_timeout_sec"),

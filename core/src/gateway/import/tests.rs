@@ -138,13 +138,12 @@ fn vs_code() {
     assert_eq!(docs.command, ["python", "-m", "docs", "/home/ada"]);
     assert_eq!(docs.env, pairs(&[("KEY", "k0"), ("T", "t0")]));
     assert_eq!(docs.env_file, Some("/work/shop/.env".into()));
-    assert_eq!(import.notes, [""; 0]);
-    says(
-        ".vscode/mcp.json",
-        &text.replace("input:key", "input:api-key"),
-        "7:20 `env.KEY` of server `docs` needs `${input:api-key}`, which is not known",
-        "nobody can be asked here: set `INPUT_api_key` where `afresh gateway` is started",
-    );
+    assert_eq!(import.notes, ["server `docs` has `dev`, which is passed over"]);
+    let import = good(".vscode/mcp.json", &text.replace("input:key", "input:api-key"));
+    assert_eq!(names(&import), ["web"]);
+    let why = "`env.KEY` of server `docs` needs `${input:api-key}`, which is not known; nobody can be asked \
+               here: set `INPUT_api_key` where `afresh gateway` is started";
+    assert_eq!(import.left_out, pairs(&[("docs", why)]));
 }
 
 #[test]
@@ -203,7 +202,10 @@ env_http_headers = { Z = "INPUT_key" }
     assert_eq!(stdio(&import.servers[0]).command, ["npx", "-y", "${TOKEN}"]);
     assert_eq!(stdio(&import.servers[0]).env, pairs(&[("K", "v")]));
     assert_eq!(import.servers[0].call_timeout, Some(Duration::from_millis(1500)));
-    assert_eq!(import.servers[0].allow, ["one", "two"]);
+    assert_eq!(import.servers[0].allow, Some(vec!["one".to_owned(), "two".to_owned()]));
+    assert_eq!(import.servers[1].allow, None);
+    let none = "[mcp_servers.a]\ncommand = 'x'\nenabled_tools = []";
+    assert_eq!(good("config.toml", none).servers[0].allow, Some(Vec::new()));
     assert_eq!(import.servers[0].deny, ["two"]);
     let headers = pairs(&[("X", "y"), ("Z", "k0"), ("Authorization", "Bearer t0")]);
     assert_eq!(http(&import.servers[1]).headers, headers);
@@ -264,12 +266,13 @@ fn names_are_made_to_fit() {
             "server `afresh` is called `afresh_` here",
         ]
     );
-    says(
+    let both = good(
         ".mcp.json",
-        "{ \"mcpServers\": {\n\"a b\": { \"command\": \"x\" },\n\"a_b\": { \"command\": \"x\" } } }",
-        "3:8 `a b` and `a_b` are both `a_b` here",
-        "give one another name",
+        "{ \"mcpServers\": {\n\"a b\": { \"command\": \"x\" },\n\"a_b\": { \"command\": \"y\" } } }",
     );
+    assert_eq!(stdio(&both.servers[0]).command, ["x"]);
+    let why = "`a b` and `a_b` are both `a_b` here; give one another name";
+    assert_eq!(both.left_out, pairs(&[("a_b", why)]));
     let name = "x".repeat(65);
     says(
         ".mcp.json",
@@ -356,6 +359,56 @@ fn what_cannot_be_taken_is_explained() {
     for (fields, wanted, hint) in cases {
         says(".mcp.json", &one(fields), wanted, hint);
     }
+}
+
+#[test]
+fn one_that_cannot_be_taken_does_not_take_the_others_with_it() {
+    let import = good(
+        ".mcp.json",
+        r#"{ "mcpServers": {
+  "good": { "command": "x", "gallery": "y", "dev": { "watch": "z" } },
+  "unset": { "command": "x", "args": ["${B}"] }, "empty": {}, "ws": { "url": "ws://a/" },
+  "five": 5, "none": null, "text": "x", "good": { "command": "last", "gallery": "y", "dev": { "watch": "z" } } } }"#,
+    );
+    assert_eq!(stdio(&import.servers[0]).command, ["last"]);
+    let no_object = |name: &str| {
+        format!("server `{name}` cannot be taken: it is no object; correct it, or turn it off")
+    };
+    let left = [
+        (
+            "unset",
+            "`args` of server `unset` needs the variable `B`, which is not set; set `B` where `afresh \
+             gateway` is started"
+                .to_owned(),
+        ),
+        (
+            "empty",
+            "server `empty` cannot be taken: it has neither a command nor an address; correct it, or \
+             turn it off"
+                .to_owned(),
+        ),
+        (
+            "ws",
+            "server `ws` has no URL that begins with `http://` or `https://`; add `url`, without a \
+             name or password in it"
+                .to_owned(),
+        ),
+        ("five", no_object("five")),
+        ("none", no_object("none")),
+        ("text", no_object("text")),
+    ];
+    assert_eq!(import.left_out, left.clone().map(|(name, why)| (name.to_owned(), why)));
+    let mut notes = vec!["server `good` stands there twice: the last one counts".to_owned()];
+    notes.push("server `good` has `gallery`, which is passed over".to_owned());
+    notes.push("server `good` has `dev`, which is passed over".to_owned());
+    notes.extend(left.map(|(name, why)| format!("server `{name}` is left out: {why}")));
+    assert_eq!(import.notes, notes);
+    let codex = good("config.toml", "mcp_servers.a = 5\n[mcp_servers.b]\ncommand = 'x'");
+    assert_eq!(codex.left_out[0].0, "a");
+    // Where all are so, it is an error, of each.
+    let none = r#"{ "mcpServers": { "a": 5, "b": {} } }"#;
+    let errors = with(|context| read(".mcp.json", none.as_bytes(), context)).unwrap_err();
+    assert_eq!(errors.len(), 2, "{errors:#?}");
 }
 
 #[test]

@@ -8,9 +8,7 @@ use afresh_core::control::access::Caller;
 use afresh_core::gateway::http::{
     Admitted, Ask, Asked, Exchange, Gate, Head, ORIGIN_HEADERS, Post, Refusal, SessionId,
 };
-use afresh_core::limits::{
-    FRONT_BODIES_BYTES_MAX, FRONT_BODY_WAIT, FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT,
-};
+use afresh_core::limits::{FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH,
@@ -19,13 +17,13 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::body::Answer;
 use super::server::{Host, Limit};
 use super::{Letter, Outlet, Reply, Way};
-use crate::control::{all_bytes, drain, one};
+use crate::control::{drain, one};
 use crate::os;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -46,7 +44,8 @@ pub(super) async fn exchange(
     host: &Host,
 ) -> Response<Answer> {
     let (parts, mut body) = request.into_parts();
-    let mut response = match ask(&parts, &mut body, peer, limit, host).await {
+    let gate = Arc::clone(&host.gate.borrow());
+    let mut response = match ask(&parts, &mut body, (peer, limit), host, &gate).await {
         Ok(response) => response,
         Err(refusal) => {
             let rest = drain(&mut body, FRONT_REFUSED_BYTES_MAX);
@@ -54,21 +53,21 @@ pub(super) async fn exchange(
             refused(&refusal)
         }
     };
-    share(&parts.headers, &mut response, &host.gate);
+    share(&parts.headers, &mut response, &gate);
     response
 }
 
 async fn ask(
     parts: &Parts,
     body: &mut Incoming,
-    peer: IpAddr,
-    limit: Limit,
+    (peer, limit): (IpAddr, Limit),
     host: &Host,
+    gate: &Gate,
 ) -> Result<Response<Answer>, Refusal> {
     let accept = every(&parts.headers, &ACCEPT);
     let head = head_of(parts, accept.as_deref());
-    let mut room = None;
-    let (token, ask) = match host.gate.admit(&head)? {
+    let mut place = None;
+    let (token, ask) = match gate.admit(&head)? {
         Admitted::Health => return Ok(respond(200, "text/plain", Answer::whole("ok"))),
         Admitted::Preflight => return Ok(empty(204)),
         Admitted::Get(token) => {
@@ -76,8 +75,8 @@ async fn ask(
         }
         Admitted::Delete(token) => (token, Ask::Delete),
         Admitted::Post(token) => {
-            let (mut line, place) = message(&head, body, host).await?;
-            room = Some(place);
+            let (mut line, its) = host.rooms.receive(body, gate).await?;
+            place = Some(its);
             let post = Post::look(&head, &mut line)?;
             (token, Ask::Post { new: new_session(&post)?, line, post })
         }
@@ -90,7 +89,7 @@ async fn ask(
     let presence = Presence::new(host, exchange).await.map_err(closing)?;
     let (sender, reply) = oneshot::channel();
     let outlet = Outlet { way: Way::Reply(sender), limit };
-    let letter = Letter::Asked { asked, _room: room, outlet };
+    let letter = Letter::Asked { asked, _place: place, outlet };
     host.letters.send(letter).await.map_err(|_| closing(()))?;
     let reply = reply.await.map_err(|_| closing(()))?;
     Ok(answer(reply, presence))
@@ -127,29 +126,6 @@ fn every(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     headers.contains_key(name).then(|| values.join(","))
 }
 
-/// The body of a POST, and its place among all bodies.
-async fn message(
-    head: &Head<'_>,
-    body: &mut Incoming,
-    host: &Host,
-) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
-    let max = host.gate.body_bytes_max();
-    let length = head.content_length.and_then(|length| usize::try_from(length).ok());
-    let length = length.unwrap_or(max).clamp(1, FRONT_BODIES_BYTES_MAX);
-    let length = u32::try_from(length).unwrap_or(u32::MAX);
-    let reading = async {
-        let room = Arc::clone(&host.room).acquire_many_owned(length).await;
-        (room, all_bytes(body, max).await)
-    };
-    match timeout(FRONT_BODY_WAIT, reading).await {
-        Ok((Ok(room), Ok(Some(bytes)))) => Ok((bytes, room)),
-        Ok((_, Ok(None))) => Err(host.gate.too_long()),
-        Ok((Err(_), _)) => Err(Refusal::new(503, "the gateway ends")),
-        Ok((_, Err(_))) => Err(Refusal::new(400, "the body is broken")),
-        Err(_) => Err(host.gate.too_slow()),
-    }
-}
-
 /// A name for the session that a message opens; any where it opens none.
 fn new_session(post: &Post) -> Result<SessionId, Refusal> {
     match post {
@@ -157,7 +133,7 @@ fn new_session(post: &Post) -> Result<SessionId, Refusal> {
             let bytes = os::random_bytes();
             bytes.map(SessionId).map_err(|error| Refusal::new(500, format!("no session: {error}")))
         }
-        Post::Modern(_) | Post::Nothing | Post::Session(_) => Ok(SessionId([0; 16])),
+        Post::Modern(_) | Post::Nothing | Post::Session { .. } => Ok(SessionId([0; 16])),
     }
 }
 

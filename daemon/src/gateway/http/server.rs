@@ -15,25 +15,27 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Letter;
 use super::exchange::exchange;
+use super::room::Rooms;
 use crate::control::Wire;
 
 /// What a connection is given.
 #[derive(Clone)]
 pub(super) struct Host {
-    pub(super) gate: Arc<Gate>,
+    /// Changes when the configuration is read again.
+    pub(super) gate: watch::Receiver<Arc<Gate>>,
     pub(super) letters: mpsc::Sender<Letter>,
     /// Turns true when we end.
     pub(super) closing: watch::Receiver<bool>,
     /// How many there were.
     pub(super) exchanges: Arc<AtomicU64>,
-    /// For bodies, in bytes.
-    pub(super) room: Arc<Semaphore>,
+    /// For bodies.
+    pub(super) rooms: Rooms,
 }
 
 /// Until when a connection may be silent; none while it is served.

@@ -272,6 +272,48 @@ fn half_requests_hold_nobody_up() {
 }
 
 #[test]
+fn who_announces_much_holds_nobody_up() {
+    let stand = Stand::start(|settings| settings.body_bytes_max = MESSAGE_BYTES_MAX);
+    let begun = Instant::now();
+    let mut stuck = Vec::new();
+    for header in [("transfer-encoding", "chunked"), ("content-length", "67108864")] {
+        let mut peer = stand.peer();
+        let head = peer.head_text("POST /mcp", &[header]);
+        peer.stream.write_all(format!("{head}1").as_bytes()).unwrap();
+        stuck.push(peer);
+    }
+    let mut peer = stand.peer();
+    let name = peer.open();
+    assert_eq!(peer.post(&name, &call(1, "echo")).status, 200);
+    let large = "x".repeat(MESSAGE_BYTES_MAX / 2);
+    let large = format!(r#"{{"id":2,"method":"echo","params":"{large}"}}"#);
+    assert_eq!(peer.post(&name, &large).status, 200);
+    assert!(begun.elapsed() < FRONT_BODY_WAIT, "they waited for others");
+}
+
+#[test]
+fn half_bodies_make_room_for_whole_ones() {
+    let stand = Stand::start(|settings| settings.body_bytes_max = MESSAGE_BYTES_MAX);
+    let mut peer = stand.peer();
+    let name = peer.open();
+    let half = vec![b'x'; MESSAGE_BYTES_MAX / 4 * 3];
+    let mut stuck = stand.peer();
+    let head = stuck.head_text("POST /mcp", &[("content-length", "67108864")]);
+    stuck.stream.write_all(head.as_bytes()).unwrap();
+    stuck.stream.write_all(&half).unwrap();
+    let begun = Instant::now();
+    // Small ones do not notice; a large one waits until it is seen that the other does not go on.
+    assert_eq!(peer.post(&name, &call(1, "echo")).status, 200);
+    let large = "x".repeat(MESSAGE_BYTES_MAX / 2);
+    let large = format!(r#"{{"id":2,"method":"echo","params":"{large}"}}"#);
+    assert_eq!(peer.post(&name, &large).status, 200);
+    assert!(begun.elapsed() < FRONT_BODY_WAIT, "it waited for the end of the other");
+    let refused = stuck.answer();
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
+    assert!(refused.body.contains("no room"), "{refused:?}");
+}
+
+#[test]
 fn a_flood_is_turned_away_and_others_are_served() {
     let stand = Stand::start(|settings| settings.requests_per_second = Some(20));
     let (mut flood, mut peer) = (stand.peer(), stand.peer());

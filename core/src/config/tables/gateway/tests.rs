@@ -122,6 +122,7 @@ clients_max = 5
 body_max = "1MiB"
 requests_per_second = 50
 session_idle = "1h"
+keep_alive = "30s"
 
 [gateway.token.ci]
 token_env = "LONG"
@@ -160,7 +161,7 @@ fn every_key_reaches_its_place() {
             watch_debounce: Duration::from_secs(1),
         })),
         prefix: Prefix::Text("fs_".to_owned()),
-        allow: strings(&["read_*"]),
+        allow: Some(strings(&["read_*"])),
         deny: strings(&["*_all"]),
         share: Share::PerClient { instances_max: 3, idle_after: Duration::from_secs(60) },
         hide_when_down: true,
@@ -186,14 +187,15 @@ fn every_key_reaches_its_place() {
         body_bytes_max: 1 << 20,
         requests_per_second: Some(50),
         session_idle: Duration::from_secs(3600),
+        keep_alive: Some(Duration::from_secs(30)),
     };
     assert_eq!(gateway.front, front);
     let ci = Token {
         secret: "0123456789abcdef".to_owned(),
         access: Access {
             name: "ci".to_owned(),
-            servers: strings(&["fil*"]),
-            tools: strings(&["*__read*"]),
+            servers: Some(strings(&["fil*"])),
+            tools: Some(strings(&["*__read*"])),
         },
     };
     assert_eq!(gateway.tokens[0], ci);
@@ -224,7 +226,7 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
         name: "a".to_owned(),
         target: Target::Stdio(stdio.clone()),
         prefix: Prefix::Name,
-        allow: Vec::new(),
+        allow: None,
         deny: Vec::new(),
         share: Share::All,
         hide_when_down: false,
@@ -240,10 +242,32 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
     assert_eq!(stdio.policy.stdin_timeout, Duration::from_secs(9));
     assert_eq!(stdio.policy.restart_mode, RestartMode::Replace);
     assert_eq!(good("").front, Front::default());
+    for (text, wanted) in [("0", None), ("10ms", Some(1)), ("1m", Some(60))] {
+        let gateway = good(&format!("[gateway]\nkeep_alive = '{text}'"));
+        assert_eq!(gateway.front.keep_alive, wanted.map(Duration::from_secs), "{text}");
+    }
     assert_eq!(
         good("[server.a]\ncommand = ['x']\nshare = 'per-client'").servers[0].share,
         Share::PerClient { instances_max: 16, idle_after: Duration::from_secs(300) }
     );
+}
+
+#[test]
+fn an_empty_list_is_nothing_and_no_list_is_everything() {
+    let gateway = good(
+        "[server.a]\ncommand = ['x']\nallow = []\n[server.b]\ncommand = ['x']\n\
+         [gateway.token.none]\ntoken = 'none-0123456789abc'\nservers = []\ntools = []\n\
+         [gateway.token.all]\ntoken = 'all-0123456789abcd'",
+    );
+    let allowed: Vec<_> = gateway.servers.iter().map(|server| server.allow.clone()).collect();
+    assert_eq!(allowed, [Some(Vec::new()), None]);
+    let [none, all] = &gateway.tokens[..] else { panic!("{gateway:?}") };
+    assert!(!none.access.has_server("a") && !none.access.has_tool("a__x"), "{none:?}");
+    assert!(all.access.has_server("a") && all.access.has_tool("a__x"), "{all:?}");
+    // Empty in a person's own file, it holds against the project's.
+    let project = "[server.a]\ncommand = ['x']\nallow = ['t']";
+    let own = made(load_both(project, "[server.a]\nallow = []")).unwrap();
+    assert_eq!(own.servers[0].allow, Some(Vec::new()));
 }
 
 #[test]
@@ -253,7 +277,7 @@ fn a_person_decides_over_a_project() {
     let gateway = made(load_both(project, own)).unwrap();
     let [server] = &gateway.servers[..] else { panic!("{gateway:?}") };
     assert!(matches!(&server.target, Target::Http(http) if http.url == "http://a/"));
-    assert_eq!(server.allow, ["t"]);
+    assert_eq!(server.allow, Some(strings(&["t"])));
     let off = made(load_both(project, "[server.a]\nenabled = false")).unwrap();
     assert_eq!(off.servers, []);
     let share = "[server.a]\ncommand = ['x']\nshare = 'per-client'\ninstances_max = 3";

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::Front;
 use crate::gateway::ClientId;
-use crate::gateway::access::Access;
 use crate::gateway::http::client::Client;
 use crate::gateway::http::input::{Effect, Exchange};
 use crate::gateway::http::refusal::Refusal;
 use crate::gateway::http::stream::{STANDALONE, event};
+use crate::gateway::http::tokens::Tokens;
 use crate::limits::{FRONT_ENDED_MAX, FRONT_KEPT_ALL_BYTES_MAX};
 use crate::mcp::envelope::{Id, Message, look};
 use crate::mcp::json;
@@ -108,7 +108,7 @@ impl Front {
         }
         self.kept_bytes = self.kept_bytes + stream.kept_bytes() - added.bytes_before;
         if added.unseen > 0 && !std::mem::replace(&mut its.is_loss_told, true) {
-            let name = name_of(client, its, &self.accesses);
+            let name = name_of(client, its, &self.tokens);
             let what = format!("{name} does not listen: messages for it are lost");
             self.effects.push(Effect::Log(what));
         }
@@ -181,7 +181,7 @@ impl Front {
         if let Some(its) = self.clients.get_mut(&client)
             && !std::mem::replace(&mut its.is_slow_told, true)
         {
-            let name = name_of(client, its, &self.accesses);
+            let name = name_of(client, its, &self.tokens);
             let what = format!("{name} does not read what it is told: its connection is closed");
             self.effects.push(Effect::Log(what));
         }
@@ -283,9 +283,9 @@ fn status_of(line: &[u8]) -> u16 {
 }
 
 /// A client for the log.
-fn name_of(client: ClientId, its: &Client, accesses: &[Access]) -> String {
-    let access = its.token.and_then(|token| accesses.get(token));
-    match access.map(|access| access.name.as_str()).filter(|name| !name.is_empty()) {
+fn name_of(client: ClientId, its: &Client, tokens: &Tokens) -> String {
+    let access = tokens.access(its.token);
+    match access.map(|access| access.name).filter(|name| !name.is_empty()) {
         Some(name) => format!("client {} (`{name}`)", client.0),
         None => format!("client {}", client.0),
     }

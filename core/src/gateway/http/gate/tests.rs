@@ -1,6 +1,7 @@
 //! Who is refused, by head and by body.
 
 use super::*;
+use crate::gateway::access::Access;
 use crate::gateway::http::tests::{id, settings};
 use crate::gateway::http::{Post, SettingsError};
 use crate::limits::FRONT_BATCH_MAX;
@@ -176,7 +177,7 @@ fn bodies_of_a_session() {
     let with = Head { session: Some("x"), ..post() };
     let call = r#"{"jsonrpc":"2.0",
         "id":1,"method":"tools/call"}"#;
-    assert_eq!(look(with, call), Ok(Post::Session(vec![id("1")])));
+    assert_eq!(look(with, call), Ok(Post::one(vec![id("1")])));
     assert_eq!(look(none, call), Err((400, -32600)));
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         assert!(look(Head { version: Some(version), ..with }, call).is_ok());
@@ -190,12 +191,12 @@ fn bodies_of_a_session() {
     for quiet in
         [r#"{"method":"notifications/x"}"#, r#"{"id":1,"result":{}}"#, r#"{"id":2,"error":{}}"#]
     {
-        assert_eq!(look(with, quiet), Ok(Post::Session(Vec::new())));
+        assert_eq!(look(with, quiet), Ok(Post::one(Vec::new())));
         assert_eq!(look(none, quiet), Err((400, -32600)));
     }
     let batch =
         r#"[{"id":1,"method":"a"},{"method":"n"},{"id":2,"method":"b"},{"id":9,"result":1}]"#;
-    assert_eq!(look(with, batch), Ok(Post::Session(vec![id("1"), id("2")])));
+    assert_eq!(look(with, batch), Ok(Post::Session { ids: vec![id("1"), id("2")], count: 4 }));
     for bad in [
         "[]",
         "[1]",
@@ -261,7 +262,7 @@ fn headers_of_the_modern_era_say_what_the_body_says() {
     // What a client of a session says in `_meta` does not make it another.
     let odd = list.replace("2026-07-28", "2025-11-25");
     let session = Head { version: Some("2025-11-25"), session: Some("x"), ..head };
-    assert_eq!(look(session, &odd), Ok(Post::Session(vec![id("7")])));
+    assert_eq!(look(session, &odd), Ok(Post::one(vec![id("7")])));
 }
 
 #[test]

@@ -1,0 +1,188 @@
+//! Room for the bodies of requests while they are received. What counts is what has come, never what was
+//! announced: who announces much and sends nothing holds nothing.
+//!
+//! Each body has some bytes for itself, so that small ones never ask for room. The rest comes out of one store
+//! for all, step by step. Where that is used up, a body that has not grown for a while loses its place to one
+//! that grows: nobody holds the room by being slow, and bodies that wait for one another do not wait for ever.
+
+use std::collections::BTreeMap;
+
+use crate::limits::{
+    FRONT_BODIES_BYTES_MAX, FRONT_BODY_OWN_BYTES, FRONT_BODY_STALLED, FRONT_BODY_STEP_BYTES,
+};
+use crate::time::Time;
+
+/// A body that is being received: 1, 2, 3…
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BodyId(u64);
+
+/// The room, and who has how much of it.
+#[derive(Debug, Default)]
+pub struct Bodies {
+    held: BTreeMap<BodyId, Held>,
+    bytes: usize,
+    last: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// Besides its own.
+    bytes: usize,
+    /// When it last got more.
+    grown_at: Time,
+    /// Whether all of it is there, so that it is on its way to whoever wants it.
+    is_whole: bool,
+}
+
+/// Whether there is room for what a body has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is.
+    Enough,
+    /// There is, in the place of others, who have to hear it.
+    Instead,
+    /// Not now: ask again when somebody has left, or at this moment.
+    Later(Option<Time>),
+    /// It has lost its place to another.
+    Lost,
+}
+
+impl Bodies {
+    /// A body begins. It holds nothing yet.
+    pub fn begin(&mut self, now: Time) -> BodyId {
+        self.last += 1;
+        let body = BodyId(self.last);
+        self.held.insert(body, Held { bytes: 0, grown_at: now, is_whole: false });
+        body
+    }
+
+    /// A body has so many bytes now, all together.
+    pub fn grow(&mut self, now: Time, body: BodyId, bytes: usize) -> Room {
+        let shared = bytes.saturating_sub(FRONT_BODY_OWN_BYTES);
+        let wanted = shared.div_ceil(FRONT_BODY_STEP_BYTES) * FRONT_BODY_STEP_BYTES;
+        let Some(held) = self.held.get(&body) else { return Room::Lost };
+        let more = wanted.saturating_sub(held.bytes);
+        if more == 0 {
+            return Room::Enough;
+        }
+        let mut room = Room::Enough;
+        while self.bytes + more > FRONT_BODIES_BYTES_MAX {
+            let may_lose =
+                |other: &BodyId, held: &Held| *other != body && held.bytes > 0 && !held.is_whole;
+            let others = self.held.iter().filter(|(other, held)| may_lose(other, held));
+            let Some((stalest, held)) = others.min_by_key(|(_, held)| held.grown_at) else {
+                return Room::Later(None);
+            };
+            let stalled_at = held.grown_at + FRONT_BODY_STALLED;
+            if stalled_at > now {
+                return Room::Later(Some(stalled_at));
+            }
+            let stalest = *stalest;
+            self.leave(stalest);
+            room = Room::Instead;
+        }
+        self.bytes += more;
+        self.held.insert(body, Held { bytes: wanted, grown_at: now, is_whole: false });
+        room
+    }
+
+    /// Whether a body has lost its place.
+    pub fn has_lost(&self, body: BodyId) -> bool {
+        !self.held.contains_key(&body)
+    }
+
+    /// All of it is there: it keeps its place until it leaves.
+    pub fn note_whole(&mut self, body: BodyId) {
+        if let Some(held) = self.held.get_mut(&body) {
+            held.is_whole = true;
+        }
+    }
+
+    /// Nobody needs its place any more; true where others have more room now.
+    pub fn leave(&mut self, body: BodyId) -> bool {
+        let bytes = self.held.remove(&body).map_or(0, |held| held.bytes);
+        self.bytes -= bytes;
+        bytes > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const HALF: usize = FRONT_BODIES_BYTES_MAX / 2;
+
+    fn at(ms: u64) -> Time {
+        Time::after_start(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn small_bodies_need_no_room() {
+        let mut bodies = Bodies::default();
+        let large = [bodies.begin(at(0)), bodies.begin(at(0))];
+        for body in large {
+            assert_eq!(bodies.grow(at(0), body, HALF), Room::Enough);
+        }
+        for _ in 0..5_000 {
+            let small = bodies.begin(at(0));
+            assert_eq!(bodies.grow(at(0), small, FRONT_BODY_OWN_BYTES), Room::Enough);
+        }
+        let other = bodies.begin(at(0));
+        let later = Room::Later(Some(at(0) + FRONT_BODY_STALLED));
+        assert_eq!(bodies.grow(at(0), other, FRONT_BODY_OWN_BYTES + 1), later);
+        // Whoever leaves makes room at once.
+        bodies.leave(large[0]);
+        assert_eq!(bodies.grow(at(0), other, FRONT_BODY_OWN_BYTES + 1), Room::Enough);
+    }
+
+    #[test]
+    fn who_does_not_go_on_makes_room_for_who_does() {
+        let mut bodies = Bodies::default();
+        let [slow, quick, new] = [0, 10, 20].map(|ms| bodies.begin(at(ms)));
+        assert_eq!(bodies.grow(at(20), slow, HALF), Room::Enough);
+        assert_eq!(bodies.grow(at(20), quick, HALF - FRONT_BODY_STEP_BYTES), Room::Enough);
+        // A few bytes now and then are not going on: a step has to be full.
+        assert_eq!(bodies.grow(at(900), slow, HALF + 10), Room::Enough);
+        assert_eq!(bodies.grow(at(900), quick, HALF), Room::Enough);
+        let wants = FRONT_BODY_OWN_BYTES + 2 * FRONT_BODY_STEP_BYTES;
+        let stalled = at(20) + FRONT_BODY_STALLED;
+        assert_eq!(bodies.grow(at(900), new, wants), Room::Later(Some(stalled)));
+        assert_eq!(bodies.grow(stalled, new, wants), Room::Instead);
+        assert!(bodies.has_lost(slow) && !bodies.has_lost(quick));
+        assert_eq!(bodies.grow(stalled, slow, HALF), Room::Lost);
+        assert!(!bodies.leave(slow) && bodies.leave(quick) && bodies.leave(new));
+        assert_eq!((bodies.bytes, bodies.held.len()), (0, 0));
+    }
+
+    #[test]
+    fn bodies_that_wait_for_one_another_come_to_an_end() {
+        let mut bodies = Bodies::default();
+        let steps = FRONT_BODIES_BYTES_MAX / 10 / FRONT_BODY_STEP_BYTES;
+        let tenth = |times| FRONT_BODY_OWN_BYTES + times * steps * FRONT_BODY_STEP_BYTES;
+        let all: Vec<BodyId> = (0..10).map(|_| bodies.begin(at(0))).collect();
+        for body in &all {
+            assert_eq!(bodies.grow(at(0), *body, tenth(1)), Room::Enough);
+        }
+        // Each wants three times as much, and none has it.
+        let step = |bodies: &mut Bodies, now| {
+            let has_room = |room| matches!(room, Room::Enough | Room::Instead);
+            all.iter().filter(|body| has_room(bodies.grow(now, **body, tenth(3)))).count()
+        };
+        assert_eq!(step(&mut bodies, at(500)), 0);
+        assert_eq!(step(&mut bodies, at(1_500)), 3);
+        assert!(bodies.bytes <= FRONT_BODIES_BYTES_MAX);
+    }
+
+    #[test]
+    fn one_that_is_whole_keeps_its_place() {
+        let mut bodies = Bodies::default();
+        let (whole, new) = (bodies.begin(at(0)), bodies.begin(at(0)));
+        assert_eq!(bodies.grow(at(0), whole, FRONT_BODIES_BYTES_MAX), Room::Enough);
+        bodies.note_whole(whole);
+        assert_eq!(bodies.grow(at(60_000), new, HALF), Room::Later(None));
+        bodies.leave(whole);
+        assert_eq!(bodies.grow(at(60_000), new, HALF), Room::Enough);
+    }
+}

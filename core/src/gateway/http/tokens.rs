@@ -1,0 +1,66 @@
+//! The tokens that let clients in, by numbers. One that stays as it is keeps its number when the configuration is
+//! read again, and no number is ever given to another: so a session knows whose it is, whatever else changes.
+
+use crate::control::access::is_same;
+use crate::gateway::access::Access;
+
+/// All tokens. The gate has them and the front has them, and both number them alike.
+#[derive(Clone, Default)]
+pub(super) struct Tokens {
+    all: Vec<Known>,
+    next: usize,
+}
+
+#[derive(Clone)]
+struct Known {
+    number: usize,
+    secret: String,
+    access: Access,
+}
+
+impl std::fmt::Debug for Tokens {
+    /// Without the secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.all.iter().map(|known| (known.number, &known.access))).finish()
+    }
+}
+
+impl Tokens {
+    /// The tokens are these now.
+    pub(super) fn renew(&mut self, tokens: &[(String, Access)]) {
+        let before = std::mem::take(&mut self.all);
+        for (secret, access) in tokens {
+            let kept = before.iter().find(|old| old.secret == *secret && old.access == *access);
+            let number = kept.map_or(self.next, |old| old.number);
+            self.next = self.next.max(number + 1);
+            self.all.push(Known { number, secret: secret.clone(), access: access.clone() });
+        }
+    }
+
+    /// Whether nobody needs one.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The number of a token. All are looked at, whichever it is.
+    pub(super) fn number(&self, given: &str) -> Option<usize> {
+        let mut found = None;
+        for known in &self.all {
+            if is_same(given.as_bytes(), known.secret.as_bytes()) {
+                found = Some(known.number);
+            }
+        }
+        found
+    }
+
+    /// What a token opens; none where there is no such one any more, or where one is needed.
+    pub(super) fn access(&self, number: Option<usize>) -> Option<Access> {
+        match number {
+            None => self.is_empty().then(Access::default),
+            Some(number) => {
+                let known = self.all.iter().find(|known| known.number == number)?;
+                Some(known.access.clone())
+            }
+        }
+    }
+}
