@@ -21,6 +21,7 @@ mod link;
 mod listen;
 mod lists;
 mod look;
+mod names;
 mod opening;
 mod own;
 mod reading;
@@ -38,6 +39,7 @@ use serde_json::{Value, json};
 use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
 use self::link::{Link, Server};
+use self::names::Clash;
 use self::session::Client;
 use super::backend::Expose;
 use super::span::Span;
@@ -78,8 +80,8 @@ pub struct Hub {
     held: VecDeque<Held>,
     /// Which server has the tool or prompt of a name, and what it calls it.
     routes: BTreeMap<(Kind, String), (usize, String)>,
-    /// Names that two servers have, and that this was said of.
-    told_clashes: BTreeSet<(Kind, String)>,
+    /// Names that two have, and that this was said of.
+    clashes: BTreeSet<Clash>,
     /// When requests have taken too long.
     deadlines: BTreeSet<(Time, u64)>,
     next_number: u64,
@@ -155,7 +157,7 @@ impl Hub {
             asked: BTreeMap::new(),
             held: VecDeque::new(),
             routes: BTreeMap::new(),
-            told_clashes: BTreeSet::new(),
+            clashes: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             next_number: 1,
             next_link: 1,

@@ -117,6 +117,9 @@ impl Hub {
     /// Which of a client's servers has this, and what it calls it.
     fn route(&self, client: ClientId, kind: Kind, name: &str) -> Option<(usize, String)> {
         let access = &self.clients.get(&client)?.access;
+        if kind == Kind::Tools && self.is_own_name(name) {
+            return None;
+        }
         let may_use = |slot: usize| {
             let server = &self.servers[slot];
             !server.is_gone

@@ -3,6 +3,7 @@
 mod eras;
 mod histories;
 mod limits;
+mod names;
 mod traced;
 
 use std::collections::{BTreeMap, VecDeque};

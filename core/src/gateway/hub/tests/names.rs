@@ -1,0 +1,99 @@
+//! Names that more than one have.
+
+use serde_json::{Value, json};
+
+use super::super::super::access::Access;
+use super::super::super::backend::{Backend, Expose, Prefix, Target};
+use super::super::Settings;
+use super::{World, backend, names, program, settings, text};
+
+fn bare(name: &str) -> Backend {
+    Backend { prefix: Prefix::None, ..backend(name) }
+}
+
+fn bare_program(name: &str) -> Backend {
+    Backend { target: Target::Stdio(Box::new(program())), ..bare(name) }
+}
+
+/// What the log says of names that two have.
+fn clashes(world: &World) -> Vec<&str> {
+    world.log.iter().filter(|text| text.contains("both have")).map(String::as_str).collect()
+}
+
+fn tools(world: &mut World, client: u64) -> Vec<String> {
+    let list = world.ask(client, "tools/list", json!({}));
+    names(&list).into_iter().map(str::to_owned).collect()
+}
+
+fn find(world: &mut World, query: &str) -> Value {
+    let arguments = json!({"query": query});
+    world.ask(1, "tools/call", json!({"name": "find_tools", "arguments": arguments}))
+}
+
+#[test]
+fn no_server_takes_the_names_of_the_search() {
+    let search = Settings { expose: Expose::Search, ..settings() };
+    let mut world = World::new(search, &[(bare("a"), &["find_tools", "call_tool", "get"])]);
+    world.legacy(1);
+    assert_eq!(tools(&mut world, 1), ["find_tools", "call_tool"]);
+    let said = "error: afresh itself and the server `a` both have `find_tools`, `call_tool` among their \
+                tools: only afresh's own can be used; give the server a `prefix`";
+    assert_eq!(clashes(&world), [said]);
+    let found = find(&mut world, "tool");
+    assert_eq!(text(&found), "no tool fits `tool`");
+    assert!(text(&find(&mut world, "get")).starts_with("1 of 1 tools"));
+    assert_eq!(tools(&mut world, 1), ["get", "find_tools", "call_tool"]);
+    let by_name = json!({"name": "call_tool", "arguments": {"name": "find_tools"}});
+    assert!(text(&world.ask(1, "tools/call", by_name)).contains("`query` must be a text"));
+    // What is not ours now is the server's.
+    let mut world = World::new(settings(), &[(bare("a"), &["find_tools"])]);
+    world.legacy(1);
+    assert_eq!(tools(&mut world, 1), ["find_tools"]);
+    assert_eq!(text(&world.call(1, "find_tools")), "a did find_tools");
+    assert_eq!(clashes(&world), [""; 0]);
+}
+
+#[test]
+fn no_server_takes_the_names_of_our_own_tools() {
+    let ours = ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
+    let admin = Settings { admin_tools: true, ..settings() };
+    // The conversation with the program has given its own tools other names.
+    let mut all = vec!["server_status", "get", "restart_server", "afresh_restart_server"];
+    all.extend(["verify_server_restarted", "afresh_server_status", "server_logs"]);
+    let backends: [(Backend, &[&str]); 2] =
+        [(bare_program("p"), &all), (bare("a"), &["server_logs", "put"])];
+    let mut world = World::new(admin.clone(), &backends);
+    world.legacy(1);
+    assert_eq!(tools(&mut world, 1), [&["get", "put"][..], &ours[..]].concat());
+    let restart = json!({"name": "restart_server", "arguments": {"server": "p"}});
+    assert_eq!(text(&world.ask(1, "tools/call", restart)), "p did afresh_restart_server");
+    assert!(text(&world.call(1, "server_status")).starts_with("p: ready"));
+    assert_eq!(clashes(&world).len(), 2, "{:?}", world.log);
+    assert!(clashes(&world)[0].contains(
+        "afresh itself and the server `p` both have `server_status`, `restart_server` among"
+    ));
+    assert!(
+        clashes(&world)[1].contains("afresh itself and the server `a` both have `server_logs`")
+    );
+    // Whoever may not use ours does not get to the server's by that name either.
+    let some = vec!["get".to_owned(), "server_logs".to_owned()];
+    for (access, listed) in [
+        (Access { tools: vec!["get".to_owned()], ..Access::default() }, &["get"][..]),
+        (Access { tools: some, servers: vec!["a".to_owned()], ..Access::default() }, &[]),
+    ] {
+        world.join(2, access);
+        world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
+        assert_eq!(tools(&mut world, 2), listed);
+        for name in ours {
+            assert_eq!(world.call(2, name)["error"]["code"], -32602, "{name}");
+        }
+    }
+    // Nothing can be restarted where all servers are somebody else's, and with `tools = false`.
+    for (settings, server) in [(admin, bare("a")), (settings(), bare_program("a"))] {
+        let mut world = World::new(settings, &[(server, &["server_logs"])]);
+        world.legacy(1);
+        assert_eq!(tools(&mut world, 1), ["server_logs"]);
+        assert_eq!(text(&world.call(1, "server_logs")), "a did server_logs");
+        assert_eq!(clashes(&world), [""; 0]);
+    }
+}
