@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::super::access::Access;
 use super::super::super::backend::{Backend, Expose, Prefix, Target};
 use super::super::Settings;
+use super::limits::Alone;
 use super::{World, backend, names, program, settings, text};
 
 fn bare(name: &str) -> Backend {
@@ -95,5 +96,48 @@ fn no_server_takes_the_names_of_our_own_tools() {
         assert_eq!(tools(&mut world, 1), ["server_logs"]);
         assert_eq!(text(&world.call(1, "server_logs")), "a did server_logs");
         assert_eq!(clashes(&world), [""; 0]);
+    }
+}
+
+#[test]
+fn what_a_server_has_twice_is_there_once() {
+    let mut world = World::new(settings(), &[(backend("a"), &["get", "put", "get", "put"])]);
+    world.legacy(1);
+    assert_eq!(tools(&mut world, 1), ["a__get", "a__put"]);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    world.server_says("a", &changed, None);
+    assert_eq!(world.notifications(1), [""; 0]);
+    let said: Vec<&String> = world.log.iter().filter(|text| text.contains("than once")).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("the server `a` has `get` more than once in its list of tools"));
+}
+
+#[test]
+fn a_list_that_begins_again_has_ended() {
+    let mut alone = Alone::new();
+    alone.begin_with(r#"{"tools":{},"resources":{},"prompts":{}}"#);
+    let pages = [("one", r#""x""#), ("two", r#""y""#), ("one", r#""x""#)];
+    let lists = [
+        ("tools", "name", "tools/list"),
+        ("prompts", "name", "prompts/list"),
+        ("resources", "uri", "resources/list"),
+        ("resourceTemplates", "uriTemplate", "resources/templates/list"),
+    ];
+    for (member, key, method) in lists {
+        for (cursor, name) in pages {
+            alone.answers_to(
+                method,
+                &format!(r#"{{"{member}":[{{"{key}":{name}}}],"nextCursor":"{cursor}"}}"#),
+            );
+        }
+        let asked = alone.to_server.iter().filter(|line| line["method"] == method).count();
+        assert_eq!(asked, pages.len(), "{method}");
+        let end = format!("the list of {member} of the server `a` has no end");
+        assert_eq!(alone.log.iter().filter(|text| text.contains(&end)).count(), 1);
+    }
+    for (member, _, method) in lists {
+        alone.says(7, method, json!({}));
+        let answer = alone.to_client.last().expect("an answer");
+        assert_eq!(answer["result"][member].as_array().map(Vec::len), Some(2), "{answer}");
     }
 }
