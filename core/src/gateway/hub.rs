@@ -70,6 +70,8 @@ pub struct Hub {
     settings: Settings,
     /// By their slots; one that was taken out of the configuration keeps its slot.
     servers: Vec<Server>,
+    /// The slots of those that are there, as they stand in the configuration.
+    order: Vec<usize>,
     clients: BTreeMap<ClientId, Client>,
     links: BTreeMap<LinkId, Link>,
     /// Requests of the hub's to servers that have no answer yet, by the number in their ids.
@@ -151,6 +153,7 @@ impl Hub {
         Self {
             settings,
             servers: Vec::new(),
+            order: Vec::new(),
             clients: BTreeMap::new(),
             links: BTreeMap::new(),
             flights: BTreeMap::new(),

@@ -126,10 +126,9 @@ impl Hub {
                 && access.has_server(&server.backend.name)
                 && (kind != Kind::Tools || access.has_tool(name))
         };
-        if let Some((slot, own)) = self.routes.get(&(kind, name.to_owned()))
-            && may_use(*slot)
-        {
-            return Some((*slot, own.clone()));
+        if let Some((slot, own)) = self.routes.get(&(kind, name.to_owned())) {
+            // A name means the same to everybody: whoever may not use it has no other one of that name.
+            return may_use(*slot).then(|| (*slot, own.clone()));
         }
         // A server may have something for one client and not for another: for that of another era, say.
         let its_own = |slot: usize| {
@@ -137,7 +136,7 @@ impl Hub {
             let entry = entries.find(|entry| entry.exposed == name)?;
             may_use(slot).then(|| (slot, entry.own.clone()))
         };
-        if let Some(found) = (0..self.servers.len()).find_map(its_own) {
+        if let Some(found) = self.order.iter().copied().find_map(its_own) {
             return Some(found);
         }
         // Not in any list: but it may be of a server that has not said yet what it has.
@@ -149,7 +148,7 @@ impl Hub {
             let is_known = self.current_link(client, slot).is_some_and(is_open);
             (may_use(slot) && !is_known).then(|| (slot, own.to_owned()))
         };
-        (0..self.servers.len()).find_map(of)
+        self.order.iter().copied().find_map(of)
     }
 
     pub(super) fn call(&mut self, client: ClientId, request: Request<'_>, is_late: bool) {

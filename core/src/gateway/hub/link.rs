@@ -98,6 +98,7 @@ impl Hub {
                 None => self.remove(slot, "it was taken out of the configuration"),
             }
         }
+        let names: Vec<String> = backends.iter().map(|its| its.name.clone()).collect();
         for backend in backends {
             let is_there = |its: &Server| !its.is_gone && its.backend.name == backend.name;
             if self.servers.iter().any(is_there) {
@@ -116,6 +117,7 @@ impl Hub {
                 endless: BTreeSet::new(),
             });
             let slot = self.servers.len() - 1;
+            self.put_in_order(&names);
             if is_shared {
                 let link = self.open(slot, None, "");
                 self.servers[slot].fresh = Some(link);
@@ -127,6 +129,7 @@ impl Hub {
                 }
             }
         }
+        self.put_in_order(&names);
         self.make_routes();
         self.resume_held();
     }

@@ -27,21 +27,29 @@ impl Hub {
         lists.get(&kind).map_or(&[], Vec::as_slice)
     }
 
-    /// All entries of a list that a client may see, in the order of the servers.
-    fn visible(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
+    /// All of a kind that a client may use, in the order of the servers; each name once.
+    pub(super) fn usable(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
         let Some(its) = self.clients.get(&client) else { return Vec::new() };
-        let is_hidden = |entry: &Entry| {
-            self.settings.expose == Expose::Search && !its.revealed.contains(&entry.exposed)
-        };
-        let mut all = Vec::new();
+        let (mut all, mut names) = (Vec::new(), BTreeSet::new());
         for slot in self.slots_of(client) {
             for entry in self.entries_of(client, slot, kind) {
-                let is_allowed =
-                    kind != Kind::Tools || its.access.has_tool(&entry.exposed) && !is_hidden(entry);
-                if is_allowed && self.is_of(slot, kind, entry) {
+                let is_allowed = kind != Kind::Tools || its.access.has_tool(&entry.exposed);
+                if is_allowed && self.is_of(slot, kind, entry) && names.insert(&entry.exposed) {
                     all.push(entry);
                 }
             }
+        }
+        all
+    }
+
+    /// The same, as far as the client sees it in its list.
+    fn visible(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
+        let mut all = self.usable(client, kind);
+        if let Some(its) = self.clients.get(&client)
+            && kind == Kind::Tools
+            && self.settings.expose == Expose::Search
+        {
+            all.retain(|entry| its.revealed.contains(&entry.exposed));
         }
         all
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::super::backend::Target;
 use super::super::{ClientId, LinkId};
 use super::Hub;
-use super::link::{Server, Stage};
+use super::link::Stage;
 use crate::limits::GATEWAY_START_WAIT;
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
@@ -31,13 +31,14 @@ impl Hub {
         all
     }
 
-    /// The servers that a client may use.
+    /// The servers that a client may use, as they stand in the configuration.
     pub(super) fn slots_of(&self, client: ClientId) -> Vec<usize> {
         let Some(client) = self.clients.get(&client) else { return Vec::new() };
-        let may_use = |(_, server): &(usize, &Server)| {
+        let may_use = |slot: &usize| {
+            let server = &self.servers[*slot];
             !server.is_gone && client.access.has_server(&server.backend.name)
         };
-        self.servers.iter().enumerate().filter(may_use).map(|(slot, _)| slot).collect()
+        self.order.iter().copied().filter(may_use).collect()
     }
 
     /// The links that a client uses now.

@@ -19,12 +19,22 @@ pub(super) struct Clash {
 }
 
 impl Hub {
+    /// The servers stand in the configuration like this; one that has changed has a new slot, and its old
+    /// place.
+    pub(super) fn put_in_order(&mut self, names: &[String]) {
+        let slot = |name: &String| {
+            self.servers.iter().position(|its| !its.is_gone && its.backend.name == *name)
+        };
+        self.order = names.iter().filter_map(slot).collect();
+    }
+
     /// Which server has what. Our own tools have their names for themselves; where two servers have the same
     /// name, the first in the configuration keeps it.
     pub(super) fn make_routes(&mut self) {
         let mut routes: BTreeMap<(Kind, String), (usize, String)> = BTreeMap::new();
         let mut clashes = Vec::new();
-        for (second, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
+        for second in self.order.iter().copied() {
+            let server = &self.servers[second];
             for kind in [Kind::Tools, Kind::Prompts] {
                 for entry in server.known.get(&kind).into_iter().flatten() {
                     let key = (kind, entry.exposed.clone());

@@ -251,15 +251,9 @@ impl Hub {
             .clamp(1, FOUND_TOOLS_MAX);
         let words: Vec<String> =
             query.to_lowercase().split_whitespace().map(str::to_owned).collect();
-        let Some(its) = self.clients.get(&client) else { return };
-        let mut found: Vec<(usize, &Entry)> = Vec::new();
-        for slot in self.slots_of(client) {
-            for entry in self.entries_of(client, slot, Kind::Tools) {
-                if its.access.has_tool(&entry.exposed) && self.is_of(slot, Kind::Tools, entry) {
-                    found.extend(catalog::score(entry, &words).map(|score| (score, entry)));
-                }
-            }
-        }
+        let fits = |entry| catalog::score(entry, &words).map(|score| (score, entry));
+        let mut found: Vec<(usize, &Entry)> =
+            self.usable(client, Kind::Tools).into_iter().filter_map(fits).collect();
         let all = found.len();
         found.sort_by_key(|(score, entry)| (usize::MAX - score, &entry.exposed));
         found.truncate(limit);

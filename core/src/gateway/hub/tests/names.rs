@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::super::Input;
 use super::super::super::access::Access;
 use super::super::super::backend::{Backend, Expose, Prefix, Target};
 use super::super::Settings;
@@ -140,4 +141,37 @@ fn a_list_that_begins_again_has_ended() {
         let answer = alone.to_client.last().expect("an answer");
         assert_eq!(answer["result"][member].as_array().map(Vec::len), Some(2), "{answer}");
     }
+}
+
+fn guest(world: &mut World, client: u64, servers: &[&str]) {
+    let servers = servers.iter().map(|name| (*name).to_owned()).collect();
+    world.join(client, Access { servers, ..Access::default() });
+    world.ask(client, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
+}
+
+#[test]
+fn a_name_is_the_same_for_everybody() {
+    let backends: [(Backend, &[&str]); 2] = [(bare("a"), &["get"]), (bare("b"), &["get", "put"])];
+    let mut world = World::new(settings(), &backends);
+    world.legacy(1);
+    guest(&mut world, 2, &["b"]);
+    assert_eq!(tools(&mut world, 2), ["put"]);
+    assert_eq!(world.call(2, "get")["error"]["code"], -32602);
+    assert_eq!(text(&world.call(2, "put")), "b did put");
+    guest(&mut world, 3, &["a"]);
+    assert_eq!(tools(&mut world, 3), ["get"]);
+    assert_eq!(text(&world.call(3, "get")), "a did get");
+}
+
+#[test]
+fn the_first_in_the_configuration_stays_the_first() {
+    let backends: [(Backend, &[&str]); 2] = [(bare("a"), &["get"]), (bare("b"), &["get"])];
+    let mut world = World::new(settings(), &backends);
+    world.legacy(1);
+    assert_eq!(text(&world.call(1, "get")), "a did get");
+    let changed = Backend { in_flight_max: 7, ..bare("a") };
+    world.input(Input::Configured(vec![changed, bare("b")]));
+    assert_eq!(text(&world.call(1, "get")), "a did get");
+    world.input(Input::Configured(vec![bare("b")]));
+    assert_eq!(text(&world.call(1, "get")), "b did get");
 }
