@@ -130,7 +130,7 @@ impl Hub {
             }
         }
         self.put_in_order(&names);
-        self.make_routes();
+        self.make_routes(&Kind::ALL);
         self.resume_held();
     }
 

@@ -29,30 +29,34 @@ impl Hub {
     }
 
     /// Which server has what. Our own tools have their names for themselves; where two servers have the same
-    /// name, the first in the configuration keeps it.
-    pub(super) fn make_routes(&mut self) {
-        let mut routes: BTreeMap<(Kind, String), (usize, String)> = BTreeMap::new();
+    /// name, the first in the configuration keeps it. A resource is the first one's that a client may use:
+    /// URIs have no prefixes, nobody could tell them apart.
+    pub(super) fn make_routes(&mut self, kinds: &[Kind]) {
+        self.routes.retain(|(kind, _), _| !kinds.contains(kind));
         let mut clashes = Vec::new();
-        for second in self.order.iter().copied() {
-            let server = &self.servers[second];
-            for kind in [Kind::Tools, Kind::Prompts] {
-                for entry in server.known.get(&kind).into_iter().flatten() {
-                    let key = (kind, entry.exposed.clone());
-                    let first = match routes.get(&key) {
+        for kind in kinds.iter().copied() {
+            let mut firsts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+            for second in self.order.iter().copied() {
+                for entry in self.servers[second].known.get(&kind).into_iter().flatten() {
+                    let first = match firsts.get(entry.exposed.as_str()) {
                         _ if kind == Kind::Tools && self.is_own_name(&entry.exposed) => None,
                         None => {
-                            routes.insert(key, (second, entry.own.clone()));
+                            firsts.insert(&entry.exposed, (second, &entry.own));
                             continue;
                         }
-                        Some((first, _)) if *first == second => continue,
                         Some((first, _)) => Some(*first),
                     };
                     clashes.push(Clash { kind, first, second, name: entry.exposed.clone() });
                 }
             }
+            if matches!(kind, Kind::Tools | Kind::Prompts) {
+                let route = |(name, (slot, own)): (&str, (usize, &str))| {
+                    ((kind, name.to_owned()), (slot, own.to_owned()))
+                };
+                self.routes.extend(firsts.into_iter().map(route));
+            }
         }
-        self.routes = routes;
-        self.tell_clashes(clashes);
+        self.tell_clashes(kinds, clashes);
     }
 
     /// Whether what a server offers can be used under its name, as far as others have that name too.
@@ -70,8 +74,8 @@ impl Hub {
     }
 
     /// Says which names clash that did not before.
-    fn tell_clashes(&mut self, clashes: Vec<Clash>) {
-        let known = std::mem::take(&mut self.clashes);
+    fn tell_clashes(&mut self, kinds: &[Kind], clashes: Vec<Clash>) {
+        let known = &self.clashes;
         let mut news: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for clash in clashes.iter().filter(|clash| !known.contains(*clash)) {
             let names = news.entry((clash.kind, clash.first, clash.second)).or_default();
@@ -89,16 +93,21 @@ impl Hub {
             if names.len() > text.len() {
                 text.push(format!("{} more", names.len() - text.len()));
             }
-            let whose = if first.is_some() { "the first one's" } else { "afresh's own" };
-            let which = if first.is_some() { "one of them" } else { "the server" };
+            let end = match (first, kind) {
+                (None, _) => "only afresh's own can be used; give the server a `prefix`",
+                (_, Kind::Tools | Kind::Prompts) => {
+                    "only the first one's can be used; give one of them a `prefix`"
+                }
+                (_, Kind::Resources | Kind::Templates) => "who may use both gets the first one's",
+            };
             texts.push(format!(
-                "error: {who} both have {} among their {}: only {whose} can be used; give {which} a \
-                 `prefix`",
+                "error: {who} both have {} among their {}: {end}",
                 text.join(", "),
                 kind.members().0
             ));
         }
-        self.clashes = clashes.into_iter().collect();
+        self.clashes.retain(|clash| !kinds.contains(&clash.kind));
+        self.clashes.extend(clashes);
         for text in texts {
             self.log(text);
         }

@@ -148,7 +148,7 @@ impl Hub {
         let is_news = shown != entries;
         self.servers[slot].known.insert(kind, entries.clone());
         its.lists.insert(kind, entries);
-        self.make_routes();
+        self.make_routes(&[kind]);
         if is_news {
             self.tell_users_list_changed(kind, link);
         }

@@ -175,3 +175,49 @@ fn the_first_in_the_configuration_stays_the_first() {
     world.input(Input::Configured(vec![bare("b")]));
     assert_eq!(text(&world.call(1, "get")), "b did get");
 }
+
+#[test]
+fn a_resource_that_two_have_is_the_first_ones() {
+    let mut world = World::new(settings(), &[(backend("a"), &["get"]), (backend("b"), &["get"])]);
+    world.is_all_one = true;
+    world.legacy(1);
+    guest(&mut world, 2, &["b"]);
+    let listed = |world: &mut World, client: u64, method: &str, member: &str, key: &str| {
+        let answer = world.ask(client, method, json!({}));
+        let all = answer["result"][member].as_array().expect("a list").clone();
+        all.iter().filter_map(|its| its[key].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let resources =
+        |world: &mut World, client| listed(world, client, "resources/list", "resources", "uri");
+    assert_eq!(resources(&mut world, 1), ["x://a/a", "x://all/a", "x://b/a"]);
+    assert_eq!(resources(&mut world, 2), ["x://b/a", "x://all/a"]);
+    let (method, member) = ("resources/templates/list", "resourceTemplates");
+    let templates = listed(&mut world, 1, method, member, "uriTemplate");
+    assert_eq!(templates, ["x://a/{id}/b", "x://all/{id}/b", "x://b/{id}/b"]);
+    for (client, server) in [(1, "a"), (2, "b")] {
+        for uri in ["x://all/a", "x://all/7/b"] {
+            let read = world.ask(client, "resources/read", json!({"uri": uri}));
+            assert_eq!(read["result"]["contents"][0]["text"], server, "{uri}");
+            world.ask(client, "resources/subscribe", json!({"uri": uri}));
+        }
+    }
+    // Only what it was read from can say that it has changed.
+    for (server, told) in [("a", [1, 0]), ("b", [1, 1])] {
+        let update =
+            json!({"method": "notifications/resources/updated", "params": {"uri": "x://all/a"}});
+        world.server_says(server, &update, None);
+        let updates = |client| world.notifications(client).len();
+        assert_eq!([updates(1), updates(2)], told);
+    }
+    let end = "who may use both gets the first one's";
+    let said = [
+        format!(
+            "error: the servers `a` and `b` both have `x://all/a` among their resources: {end}"
+        ),
+        format!(
+            "error: the servers `a` and `b` both have `x://all/{{id}}/b` among their \
+             resourceTemplates: {end}"
+        ),
+    ];
+    assert_eq!(clashes(&world), said);
+}
