@@ -5,7 +5,8 @@
 pub struct Access {
     /// A name for the log; of the token, where there is one.
     pub name: String,
-    /// Its servers; all where there is none. A `*` stands for any text.
+    /// Its servers; where there is none all, or those that can have one of its tools. A `*` stands for any
+    /// text.
     pub servers: Vec<String>,
     /// Its tools, by the names in the list; all where there is none. A `*` stands for any text.
     pub tools: Vec<String>,
@@ -36,10 +37,27 @@ pub fn fits_one(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Whether a name with this in front can fit a pattern.
+fn fits_behind(pattern: &str, prefix: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((head, _)) => head.starts_with(prefix) || prefix.starts_with(head),
+        None => pattern.len() > prefix.len() && pattern.starts_with(prefix),
+    }
+}
+
 impl Access {
-    /// Whether it may use a server.
-    pub fn has_server(&self, name: &str) -> bool {
-        fits(&self.servers, name)
+    /// Whether it may use a server, whose tools have names with this in front: one that is named, or, where
+    /// none is, one that can have a tool that is.
+    pub fn has_server(&self, name: &str, prefix: &str) -> bool {
+        match self.is_by_tools() {
+            true => self.tools.iter().any(|pattern| fits_behind(pattern, prefix)),
+            false => fits(&self.servers, name),
+        }
+    }
+
+    /// Whether only its tools say which servers it may use.
+    pub const fn is_by_tools(&self) -> bool {
+        self.servers.is_empty() && !self.tools.is_empty()
     }
 
     /// Whether it may use a tool, by its name in the list.
@@ -63,5 +81,24 @@ mod tests {
         for (pattern, name) in others {
             assert!(!fits_one(pattern, name), "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn tools_alone_say_which_servers() {
+        let access = |servers: &[&str], tools: &[&str]| {
+            let of = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect();
+            Access { name: String::new(), servers: of(servers), tools: of(tools) }
+        };
+        let has = |access: &Access, name: &str| access.has_server(name, &format!("{name}__"));
+        assert!(has(&access(&[], &[]), "a"));
+        for tools in [["a__get"], ["a__*"], ["a*"], ["*"], ["*__get"]] {
+            assert!(has(&access(&[], &tools), "a"), "{tools:?}");
+            assert!(!has(&access(&["b"], &tools), "a"), "{tools:?}");
+        }
+        for tools in [["b__get"], ["a__"], ["ab*"], ["server_status"], ["a"]] {
+            assert!(!has(&access(&[], &tools), "a"), "{tools:?}");
+            assert!(has(&access(&["a"], &tools), "a"), "{tools:?}");
+        }
+        assert!(access(&[], &["get"]).has_server("a", ""));
     }
 }

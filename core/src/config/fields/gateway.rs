@@ -95,9 +95,9 @@ pub(super) static TOKEN: [Field; 5] = [
     field(
         "servers",
         Form::Patterns,
-        "all of them",
+        "all of them, or with `tools` those that have one of these",
         r#"["git*"]"#,
-        "The servers that it opens; a `*` stands for any text.",
+        "The servers that it opens, with their resources and prompts; a `*` stands for any text.",
     ),
     field(
         "tools",

@@ -121,9 +121,8 @@ impl Hub {
             return None;
         }
         let may_use = |slot: usize| {
-            let server = &self.servers[slot];
-            !server.is_gone
-                && access.has_server(&server.backend.name)
+            self.has_server(client, slot)
+                && self.may_see(client, slot, kind)
                 && (kind != Kind::Tools || access.has_tool(name))
         };
         if let Some((slot, own)) = self.routes.get(&(kind, name.to_owned())) {
@@ -208,7 +207,7 @@ impl Hub {
 
     /// The server that a resource is of: by its list, by its templates, or because no other has any.
     pub(super) fn slot_of_uri(&self, client: ClientId, uri: &str) -> Option<usize> {
-        let slots = self.slots_of(client);
+        let slots = self.slots_for(client, Kind::Resources);
         let has = |slot: &&usize, kind: Kind, fits: &dyn Fn(&str) -> bool| {
             self.entries_of(client, **slot, kind).iter().any(|entry| fits(&entry.own))
         };
@@ -240,7 +239,8 @@ impl Hub {
                     let entries = self.entries_of(client, *slot, Kind::Templates);
                     entries.iter().any(|entry| entry.own == uri)
                 };
-                let slot = self.slots_of(client).into_iter().find(is_it);
+                let slots = self.slots_for(client, Kind::Templates);
+                let slot = slots.into_iter().find(is_it);
                 slot.or_else(|| self.slot_of_uri(client, &uri)).map(|slot| (slot, String::new()))
             }
             (None, None) => None,

@@ -31,7 +31,7 @@ impl Hub {
     pub(super) fn usable(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
         let Some(its) = self.clients.get(&client) else { return Vec::new() };
         let (mut all, mut names) = (Vec::new(), BTreeSet::new());
-        for slot in self.slots_of(client) {
+        for slot in self.slots_for(client, kind) {
             for entry in self.entries_of(client, slot, kind) {
                 let is_allowed = kind != Kind::Tools || its.access.has_tool(&entry.exposed);
                 if is_allowed && self.is_of(slot, kind, entry) && names.insert(&entry.exposed) {
@@ -127,12 +127,12 @@ impl Hub {
 
     /// Tells those who use a server that one of its lists has changed.
     pub(super) fn tell_list_changed(&mut self, kind: Kind, slot: usize) {
-        let name = self.servers[slot].backend.name.clone();
         let concerned: Vec<ClientId> = self
             .clients
             .iter()
-            .filter(|(_, client)| client.is_open && client.access.has_server(&name))
+            .filter(|(_, client)| client.is_open)
             .map(|(id, _)| *id)
+            .filter(|id| self.is_for(*id, slot))
             .collect();
         for client in concerned {
             self.tell_client_list_changed(client, kind);

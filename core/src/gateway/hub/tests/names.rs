@@ -221,3 +221,27 @@ fn a_resource_that_two_have_is_the_first_ones() {
     ];
     assert_eq!(clashes(&world), said);
 }
+
+#[test]
+fn a_list_of_tools_opens_no_other_server() {
+    let mut world = World::new(settings(), &[(backend("a"), &["get"]), (backend("b"), &["put"])]);
+    world.legacy(1);
+    for (client, tool) in [(2, "b__put"), (3, "*__put")] {
+        world.join(client, Access { tools: vec![tool.to_owned()], ..Access::default() });
+        let begin = json!({"protocolVersion": "2025-06-18", "capabilities": {}});
+        world.ask(client, "initialize", begin);
+        assert_eq!(tools(&mut world, client), ["b__put"]);
+        let listed = world.ask(client, "resources/list", json!({}));
+        assert_eq!(listed["result"]["resources"], json!([{"uri": "x://b/a", "name": "a"}]));
+        // To this client there is one server: whatever it reads is of that one.
+        for uri in ["x://a/a", "x://a/7/b", "x://b/7/b"] {
+            let read = world.ask(client, "resources/read", json!({"uri": uri}));
+            assert_eq!(read["result"]["contents"][0]["text"], "b", "{uri}");
+        }
+    }
+    // What a server says is for those who may use it.
+    let entry = json!({"method": "notifications/message", "params": {"level": "error"}});
+    world.server_says("a", &entry, None);
+    assert_eq!(world.notifications(1), ["notifications/message"]);
+    assert_eq!(world.notifications(2), [""; 0]);
+}
