@@ -33,8 +33,11 @@ const FLOOD: usize = 400;
 
 const CLIENTS: usize = 1_000;
 const LISTENERS: usize = 100;
-/// A connection without a request is closed after a minute: all of it must be over before that.
-const REST: Duration = Duration::from_secs(6);
+/// Moments that were waited for come for nothing in the ten seconds after the last request…
+const REST: Duration = Duration::from_secs(12);
+/// …and if it is not at rest then, it is looked at again soon: connections without a request are closed after a
+/// minute, and all of it must be over before that.
+const REST_MORE: Duration = Duration::from_secs(3);
 const WATCHED: Duration = Duration::from_secs(20);
 /// The kernel may run a sleeping thread once for its own ends: on to a CPU and off again.
 const SWITCHES_MAX: f64 = 2.0;
@@ -182,10 +185,10 @@ fn idle_clients(report: &mut Report) {
     sessions.iter_mut().take(LISTENERS).for_each(Session::listen);
     let own = gateway.own();
     let look = || Activity::of(own.iter().copied());
-    // Moments that were waited for come for nothing in the ten seconds after the last request.
+    std::thread::sleep(REST);
     let mut last = look().switches;
     wait_for("the gateway is at rest", || {
-        std::thread::sleep(REST);
+        std::thread::sleep(REST_MORE);
         let now = look().switches;
         std::mem::replace(&mut last, now) == now
     });
