@@ -33,7 +33,11 @@ const FLOOD: usize = 400;
 
 const CLIENTS: usize = 1_000;
 const LISTENERS: usize = 100;
+/// Moments that were waited for come for nothing in the ten seconds after the last request…
 const REST: Duration = Duration::from_secs(12);
+/// …and if it is not at rest then, it is looked at again soon: connections without a request are closed after a
+/// minute, and all of it must be over before that.
+const REST_MORE: Duration = Duration::from_secs(3);
 const WATCHED: Duration = Duration::from_secs(20);
 /// The kernel may run a sleeping thread once for its own ends: on to a CPU and off again.
 const SWITCHES_MAX: f64 = 2.0;
@@ -44,20 +48,31 @@ fn main() -> ExitCode {
     bench("gateway: afresh gateway beside other gateways", |report| {
         let (installed, missing): (Vec<Kind>, Vec<Kind>) =
             Kind::ALL.into_iter().partition(|kind| kind.is_installed());
-        compare(report, &installed, &Server::least(), TURNS, true);
-        match Server::everything() {
-            Some(server) => compare(report, &installed, &server, TURNS / 2, false),
-            None => report.note("SKIPPED  server-everything: run `tests/interop/install`"),
+        if is_wanted("others") {
+            compare(report, &installed, &Server::least(), TURNS, true);
+            match Server::everything() {
+                Some(server) => compare(report, &installed, &server, TURNS / 2, false),
+                None => report.note("SKIPPED  server-everything: run `tests/interop/install`"),
+            }
         }
-        idle_clients(report);
-        for kind in [Kind::AfreshStdio, Kind::AfreshHttp] {
-            many_servers(report, kind);
+        if is_wanted("idle") {
+            idle_clients(report);
+        }
+        if is_wanted("servers") {
+            many_servers(report, Kind::AfreshStdio, true);
+            many_servers(report, Kind::AfreshHttp, false);
         }
         for kind in missing {
             let name = kind.name();
             report.note(&format!("SKIPPED  {name}: run `benches/gateway/install`"));
         }
     })
+}
+
+/// Whether a part of it is to run: those that are named behind `--`, or all.
+fn is_wanted(part: &str) -> bool {
+    let named = || std::env::args().skip(1).filter(|word| !word.starts_with('-'));
+    named().next().is_none() || named().any(|word| word == part)
 }
 
 /// What one of them shows.
@@ -170,10 +185,10 @@ fn idle_clients(report: &mut Report) {
     sessions.iter_mut().take(LISTENERS).for_each(Session::listen);
     let own = gateway.own();
     let look = || Activity::of(own.iter().copied());
-    // Moments that were waited for come for nothing in the ten seconds after the last request.
+    std::thread::sleep(REST);
     let mut last = look().switches;
     wait_for("the gateway is at rest", || {
-        std::thread::sleep(REST);
+        std::thread::sleep(REST_MORE);
         let now = look().switches;
         std::mem::replace(&mut last, now) == now
     });
@@ -210,56 +225,91 @@ struct Load {
     next: usize,
 }
 
-fn many_servers(report: &mut Report, kind: Kind) {
-    report.note(&format!("The cost of a call with more servers; {}", kind.name()));
-    let mut loads: Vec<Load> = Vec::new();
-    for (servers, spread) in SERVERS.into_iter().flat_map(|n| [(n, false), (n, true)]) {
-        if servers == 1 && spread {
-            continue;
-        }
+impl Load {
+    fn start(kind: Kind, servers: usize, spread: bool) -> Self {
         let gateway = Gateway::start(kind, &Server::least(), servers, 1);
         assert_eq!(gateway.client.servers(), servers);
         let (calls, cpu) = (Samples::default(), Samples::default());
-        loads.push(Load { gateway, servers, spread, calls, cpu, next: 0 });
+        Self { gateway, servers, spread, calls, cpu, next: 0 }
     }
-    for turn in 0..TURNS + FIRST_TURNS {
-        for load in &mut loads {
-            let pid = load.gateway.pid();
-            let before = Activity::of([pid].into_iter());
-            let mut calls = Vec::with_capacity(CALLS);
-            load.gateway.client.refresh();
-            for _ in 0..CALLS {
-                let server = if load.spread { load.next % load.servers } else { 0 };
-                load.next += 1;
-                calls.push(call(&mut load.gateway.client, server));
-            }
-            let done = Activity::of([pid].into_iter()).since(before);
-            if turn >= FIRST_TURNS {
-                calls.into_iter().for_each(|took| load.calls.push(took));
-                load.cpu.push(Duration::from_nanos(done.nanoseconds / CALLS as u64));
-            }
+
+    fn is_direct(&self) -> bool {
+        self.gateway.kind == Kind::Direct
+    }
+
+    fn turn(&mut self, counts: bool) {
+        let pid = self.gateway.pid();
+        let before = Activity::of([pid].into_iter());
+        let mut calls = Vec::with_capacity(CALLS);
+        self.gateway.client.refresh();
+        for _ in 0..CALLS {
+            let server = if self.spread { self.next % self.servers } else { 0 };
+            self.next += 1;
+            calls.push(call(&mut self.gateway.client, server));
+        }
+        let done = Activity::of([pid].into_iter()).since(before);
+        if counts {
+            calls.into_iter().for_each(|took| self.calls.push(took));
+            self.cpu.push(Duration::from_nanos(done.nanoseconds / CALLS as u64));
         }
     }
-    report.row("", &["median", "x", "CPU a call", "x"]);
-    let first = (loads[0].calls.median().as_secs_f64(), loads[0].cpu.median().as_secs_f64());
-    for load in &loads {
-        let (calls, cpu) = (load.calls.median(), load.cpu.median());
-        let ratios = [calls.as_secs_f64() / first.0, cpu.as_secs_f64() / first.1];
-        let name = match (load.servers, load.spread) {
+
+    fn name(&self) -> String {
+        let name = match (self.servers, self.spread) {
             (1, _) => "1 server".to_owned(),
             (servers, false) => format!("{servers} servers, one of them called"),
             (servers, true) => format!("{servers} servers, each in turn"),
         };
-        let columns =
-            [micros(calls), format!("{:.2}", ratios[0]), micros(cpu), format!("{:.2}", ratios[1])];
-        report.row(&name, &columns.each_ref().map(String::as_str));
+        if self.is_direct() { format!("no gateway, {name}") } else { name }
     }
-    for load in loads.iter().filter(|load| load.servers == 100) {
-        let name = if load.spread { "each in turn" } else { "one of them called" };
-        let name = format!("{}, 100 servers, {name}", kind.name());
-        let ratio = |samples: &Samples, first: f64| samples.median().as_secs_f64() / first;
-        report.target(&format!("{name}, median, x 1 server"), ratio(&load.calls, first.0), 1.3, "");
-        report.target(&format!("{name}, CPU, x 1 server"), ratio(&load.cpu, first.1), 1.3, "");
+}
+
+fn many_servers(report: &mut Report, kind: Kind, with_direct: bool) {
+    report.note(&format!("The cost of a call with more servers; {}", kind.name()));
+    let mut loads: Vec<Load> = Vec::new();
+    for servers in SERVERS {
+        loads.push(Load::start(kind, servers, false));
+        if servers > 1 {
+            loads.push(Load::start(kind, servers, true));
+        }
+    }
+    // To wake a hundred processes in turn has its price without anything between, too.
+    for servers in [1, 100].into_iter().filter(|_| with_direct) {
+        loads.push(Load::start(Kind::Direct, servers, true));
+    }
+    for turn in 0..TURNS + FIRST_TURNS {
+        loads.iter_mut().for_each(|load| load.turn(turn >= FIRST_TURNS));
+    }
+    report.row("", &["median", "x", "CPU a call", "x"]);
+    let seconds = |samples: &Samples| samples.median().as_secs_f64();
+    let first_of = |load: &Load| {
+        let is_it = |other: &&Load| other.servers == 1 && other.is_direct() == load.is_direct();
+        loads.iter().find(is_it).expect("there is one of each")
+    };
+    for load in &loads {
+        let first = first_of(load);
+        let columns = [
+            micros(load.calls.median()),
+            format!("{:.2}", seconds(&load.calls) / seconds(&first.calls)),
+            micros(load.cpu.median()),
+            format!("{:.2}", seconds(&load.cpu) / seconds(&first.cpu)),
+        ];
+        report.row(&load.name(), &columns.each_ref().map(String::as_str));
+    }
+    let direct: Vec<&Load> = loads.iter().filter(|load| load.is_direct()).collect();
+    for load in loads.iter().filter(|load| load.servers == 100 && !load.is_direct()) {
+        let name = format!("{}, {}", kind.name(), load.name());
+        let first = first_of(load);
+        let (calls, one) = (seconds(&load.calls), seconds(&first.calls));
+        match direct[..] {
+            [alone, each] if load.spread => {
+                let added = (calls - seconds(&each.calls)) / (one - seconds(&alone.calls));
+                report.target(&format!("{name}, added to direct, x 1 server"), added, 1.3, "");
+            }
+            _ => report.target(&format!("{name}, median, x 1 server"), calls / one, 1.3, ""),
+        }
+        let cpu = seconds(&load.cpu) / seconds(&first.cpu);
+        report.target(&format!("{name}, CPU, x 1 server"), cpu, 1.3, "");
     }
     loads.into_iter().for_each(|load| load.gateway.end());
     report.note("");

@@ -52,6 +52,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
         Command::Attach(arguments) => cli::attach::run(&arguments, &environment),
         Command::Events(arguments) => cli::events::run(&arguments, &environment),
+        Command::Metrics(arguments) => cli::metrics::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
         Command::Hooks(arguments) => cli::hooks::run(&arguments, &environment),

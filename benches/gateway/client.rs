@@ -16,7 +16,16 @@ const VERSION: &str = "2025-06-18";
 
 /// Somebody who calls, with several calls at once where that is wanted.
 pub(crate) enum Client {
-    Stdio { peer: Peer, tools: Vec<String> },
+    Stdio {
+        peer: Peer,
+        tools: Vec<String>,
+    },
+    /// Servers without a gateway; one of them was asked.
+    Each {
+        peers: Vec<Peer>,
+        tool: String,
+        asked: usize,
+    },
     Http(Session),
 }
 
@@ -34,10 +43,25 @@ impl Client {
         Self::Stdio { peer, tools }
     }
 
+    /// Opens a session with each of these servers, over pipes.
+    pub(crate) fn each(peers: Vec<Peer>) -> Self {
+        let mut tool = String::new();
+        let open = |peer| match Self::stdio(peer) {
+            Self::Stdio { peer, tools } => {
+                tool.clone_from(&tools[0]);
+                peer
+            }
+            _ => unreachable!("it is over pipes"),
+        };
+        let peers = peers.into_iter().map(open).collect();
+        Self::Each { peers, tool, asked: 0 }
+    }
+
     /// How many servers it can call.
     pub(crate) fn servers(&self) -> usize {
         match self {
             Self::Stdio { tools, .. } => tools.len(),
+            Self::Each { peers, .. } => peers.len(),
             Self::Http(session) => session.tools.len().max(1),
         }
     }
@@ -58,6 +82,11 @@ impl Client {
                 let line = peer.call_line(&tools[server], ARGUMENTS);
                 peer.send(&line);
             }
+            Self::Each { peers, tool, asked } => {
+                let line = peers[server].call_line(tool, ARGUMENTS);
+                peers[server].send(&line);
+                *asked = server;
+            }
             Self::Http(session) => session.send(connection, server),
         }
     }
@@ -66,6 +95,7 @@ impl Client {
     pub(crate) fn hear(&mut self, connection: usize) {
         match self {
             Self::Stdio { peer, .. } => peer.skip(),
+            Self::Each { peers, asked, .. } => peers[*asked].skip(),
             Self::Http(session) => session.hear(connection),
         }
     }

@@ -103,6 +103,16 @@ impl Gateway {
         let port = free_port();
         let command = command(kind, &env, server, servers, port);
         let form = match kind {
+            Kind::Direct if servers > 1 => {
+                let words = server.words();
+                let peer = |_| {
+                    let mut command = Command::new(words[0]);
+                    command.args(&words[1..]);
+                    Peer::spawn(&env, command)
+                };
+                let client = Client::each((0..servers).map(peer).collect());
+                return Self { kind, client, port, env, child: None };
+            }
             Kind::Direct | Kind::AfreshStdio | Kind::FastmcpStdio => {
                 let client = Client::stdio(Peer::spawn(&env, command));
                 return Self { kind, client, port, env, child: None };
@@ -122,12 +132,15 @@ impl Gateway {
         Self { kind, client, port, env, child }
     }
 
-    /// The process that was started.
+    /// The process that was started; the client itself where there are only servers.
     pub(crate) fn pid(&self) -> i32 {
         match (&self.child, &self.client) {
+            _ if self.kind == Kind::Direct => std::process::id().cast_signed(),
             (Some(child), _) => child.id().cast_signed(),
             (None, Client::Stdio { peer, .. }) => peer.pid(),
-            (None, Client::Http(_)) => unreachable!("somebody has started it"),
+            (None, Client::Each { .. } | Client::Http(_)) => {
+                unreachable!("somebody has started it")
+            }
         }
     }
 

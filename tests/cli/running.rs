@@ -224,3 +224,27 @@ fn shells_complete_the_names_of_services() {
     assert!(!env.work().join("oops").exists());
     stop_all(&env, vec![afresh, odd]);
 }
+
+#[test]
+fn metrics_are_those_of_all_that_runs_here() {
+    let env = TestEnv::new();
+    let nothing = env.run(&["metrics"]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(0), ""));
+    assert!(nothing.stderr.starts_with("nothing runs under afresh"), "{nothing:?}");
+    let one = keep(&env, "web", &["idle"]);
+    let metrics = env.run(&["metrics"]);
+    assert_eq!(metrics.code, Some(0), "{metrics:?}");
+    let running = "afresh_service_state{service=\"web\",state=\"running\"} 1\n";
+    assert!(metrics.stdout.contains(running), "{metrics:?}");
+    let other = keep(&env, "api", &["idle"]);
+    for words in [&["metrics"][..], &["metrics", "--all"]] {
+        let both = env.run(words).stdout;
+        assert_eq!(both.matches("# TYPE afresh_service_state gauge\n").count(), 1, "{both}");
+        for (name, pid) in [("web", one.pid()), ("api", other.pid())] {
+            let labels = format!("supervisor_pid=\"{pid}\",service=\"{name}\",state=\"running\"");
+            let sample = format!("afresh_service_state{{{labels}}} 1\n");
+            assert!(both.contains(&sample), "{sample}: {both}");
+        }
+    }
+    stop_all(&env, vec![one, other]);
+}

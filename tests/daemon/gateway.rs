@@ -255,3 +255,23 @@ fn which_servers_there_are_is_said_without_starting_any() {
     assert!(!list.stderr.contains(".mcp.json"), "{list:?}");
     env.assert_nothing_left();
 }
+
+#[test]
+fn the_instances_of_each_client_are_known_by_the_name_of_their_server() {
+    // G6
+    let env = TestEnv::new();
+    let entries = [server(&env, "own", "", "share = \"per-client\""), server(&env, "b", "", "")];
+    let mut client = connect(&env, &entries);
+    let (old, other) = (pid(&mut client, "own"), pid(&mut client, "b"));
+    let restart = env.run(&["restart", "own"]);
+    assert_eq!(restart.code, Some(0), "{restart:?}");
+    let new = pid(&mut client, "own");
+    assert_eq!(restart.stdout, format!("own@1: restarted (pid {old} → {new})\n"));
+    assert_eq!(pid(&mut client, "b"), other);
+    let status = env.run(&["status", "own", "--json"]);
+    let status: Value = serde_json::from_str(&status.stdout).expect("JSON");
+    assert_eq!((&status[0]["name"], &status[0]["group"]), (&json!("own@1"), &json!("own")));
+    client.call("1", "own__stderr", &json!({}));
+    wait_for("it is in the log", || !env.run(&["logs", "own"]).stdout.is_empty());
+    client.hang_up(&env);
+}

@@ -18,6 +18,7 @@ pub(crate) mod keep;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod metrics;
 pub(crate) mod reload;
 pub(crate) mod restart;
 pub(crate) mod start;
@@ -75,6 +76,7 @@ pub(crate) enum Command {
     Logs(logs::Arguments),
     Attach(attach::Arguments),
     Events(events::Arguments),
+    Metrics(metrics::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
     Hooks(hooks::Arguments),

@@ -10,6 +10,7 @@ pub mod access;
 mod dependence;
 mod event;
 pub mod metrics;
+mod metrics_page;
 mod openapi;
 mod path;
 pub mod route;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::dependence::Dependence;
 pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
+pub use self::metrics_page::joined;
 pub use self::openapi::document;
 pub use self::path::{Words, escape, unescape};
 pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus, UsageStatus};

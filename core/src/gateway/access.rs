@@ -5,9 +5,10 @@
 pub struct Access {
     /// A name for the log; of the token, where there is one.
     pub name: String,
-    /// Its servers; all where there is no list, none where that is empty. A `*` stands for any text.
+    /// Its servers, none where the list is empty; where there is no list all, or those that can have one of
+    /// its tools. A `*` stands for any text.
     pub servers: Option<Vec<String>>,
-    /// Its tools, by the names in the list; the same holds for them.
+    /// Its tools, by the names in the list; all where there is no list, none where that is empty.
     pub tools: Option<Vec<String>>,
 }
 
@@ -37,10 +38,27 @@ pub fn fits_one(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// Whether a name with this in front can fit a pattern.
+fn fits_behind(pattern: &str, prefix: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((head, _)) => head.starts_with(prefix) || prefix.starts_with(head),
+        None => pattern.len() > prefix.len() && pattern.starts_with(prefix),
+    }
+}
+
 impl Access {
-    /// Whether it may use a server.
-    pub fn has_server(&self, name: &str) -> bool {
-        fits(self.servers.as_deref(), name)
+    /// Whether it may use a server, whose tools have names with this in front: one that is named, or, where
+    /// there is no list of servers, one that can have a tool that is.
+    pub fn has_server(&self, name: &str, prefix: &str) -> bool {
+        match (&self.servers, &self.tools) {
+            (None, Some(tools)) => tools.iter().any(|pattern| fits_behind(pattern, prefix)),
+            (servers, _) => fits(servers.as_deref(), name),
+        }
+    }
+
+    /// Whether only its tools say which servers it may use.
+    pub const fn is_by_tools(&self) -> bool {
+        self.servers.is_none() && self.tools.is_some()
     }
 
     /// Whether it may use a tool, by its name in the list.
@@ -76,8 +94,32 @@ mod tests {
         };
         for (list, opens) in [(all, [true, true]), (none, [false, false]), (some, [true, false])] {
             let access = access(&list);
-            assert_eq!(["ab", "b"].map(|name| access.has_server(name)), opens, "{list:?}");
+            assert_eq!(["ab", "b"].map(|name| access.has_server(name, "")), opens, "{list:?}");
             assert_eq!(["ab", "b"].map(|name| access.has_tool(name)), opens, "{list:?}");
         }
+        let no_tool = Access { tools: Some(Vec::new()), ..Access::default() };
+        assert!(!no_tool.has_server("a", "a__"));
+    }
+
+    #[test]
+    fn tools_alone_say_which_servers() {
+        let access = |servers: &[&str], tools: &[&str]| {
+            let of = |all: &[&str]| {
+                let all: Vec<String> = all.iter().map(|name| (*name).to_owned()).collect();
+                (!all.is_empty()).then_some(all)
+            };
+            Access { name: String::new(), servers: of(servers), tools: of(tools) }
+        };
+        let has = |access: &Access, name: &str| access.has_server(name, &format!("{name}__"));
+        assert!(has(&access(&[], &[]), "a"));
+        for tools in [["a__get"], ["a__*"], ["a*"], ["*"], ["*__get"]] {
+            assert!(has(&access(&[], &tools), "a"), "{tools:?}");
+            assert!(!has(&access(&["b"], &tools), "a"), "{tools:?}");
+        }
+        for tools in [["b__get"], ["a__"], ["ab*"], ["server_status"], ["a"]] {
+            assert!(!has(&access(&[], &tools), "a"), "{tools:?}");
+            assert!(has(&access(&["a"], &tools), "a"), "{tools:?}");
+        }
+        assert!(access(&[], &["get"]).has_server("a", ""));
     }
 }

@@ -30,7 +30,8 @@ pub fn own<'a>(backend: &Backend, name: &'a str) -> Option<&'a str> {
     name.strip_prefix(&prefix(backend)).filter(|own| !own.is_empty())
 }
 
-fn prefix(backend: &Backend) -> String {
+/// What stands in front of the names of a server's tools and prompts.
+pub fn prefix(backend: &Backend) -> String {
     match &backend.prefix {
         Prefix::Name => format!("{}__", backend.name),
         Prefix::Text(text) => text.clone(),

@@ -21,6 +21,7 @@ mod link;
 mod listen;
 mod lists;
 mod look;
+mod names;
 mod opening;
 mod own;
 mod reading;
@@ -38,6 +39,7 @@ use serde_json::{Value, json};
 use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
 use self::link::{Link, Server};
+use self::names::Clash;
 use self::session::Client;
 use super::backend::Expose;
 use super::span::Span;
@@ -68,6 +70,8 @@ pub struct Hub {
     settings: Settings,
     /// By their slots; one that was taken out of the configuration keeps its slot.
     servers: Vec<Server>,
+    /// The slots of those that are there, as they stand in the configuration.
+    order: Vec<usize>,
     clients: BTreeMap<ClientId, Client>,
     links: BTreeMap<LinkId, Link>,
     /// Requests of the hub's to servers that have no answer yet, by the number in their ids.
@@ -78,8 +82,8 @@ pub struct Hub {
     held: VecDeque<Held>,
     /// Which server has the tool or prompt of a name, and what it calls it.
     routes: BTreeMap<(Kind, String), (usize, String)>,
-    /// Names that two servers have, and that this was said of.
-    told_clashes: BTreeSet<(Kind, String)>,
+    /// Names that two have, and that this was said of.
+    clashes: BTreeSet<Clash>,
     /// When requests have taken too long.
     deadlines: BTreeSet<(Time, u64)>,
     next_number: u64,
@@ -149,13 +153,14 @@ impl Hub {
         Self {
             settings,
             servers: Vec::new(),
+            order: Vec::new(),
             clients: BTreeMap::new(),
             links: BTreeMap::new(),
             flights: BTreeMap::new(),
             asked: BTreeMap::new(),
             held: VecDeque::new(),
             routes: BTreeMap::new(),
-            told_clashes: BTreeSet::new(),
+            clashes: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             next_number: 1,
             next_link: 1,

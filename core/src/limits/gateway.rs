@@ -11,6 +11,9 @@ pub const CATALOG_PAGES_MAX: usize = 1_000;
 /// Entries that one server's list may have; more are left out, and said.
 pub const CATALOG_ENTRIES_MAX: usize = 10_000;
 
+/// Names that two servers have which one line of the log names; of the rest it says how many.
+pub const CLASHES_NAMED: usize = 5;
+
 /// Entries of a list that a client gets at once; the rest comes with the next page.
 pub const PAGE_ENTRIES_MAX: usize = 500;
 

@@ -1,6 +1,8 @@
 //! Tools of our own, beside the server's: so that an agent can restart and look at the server that it
 //! works on.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::json;
@@ -199,8 +201,9 @@ impl Tools {
 
     /// The server has tools of these names: ours give way.
     pub(super) fn avoid<'a>(&mut self, theirs: impl Iterator<Item = &'a str>) {
-        for name in theirs {
-            if let Some((ours, _)) = self.names.iter_mut().find(|(ours, _)| ours == name) {
+        let theirs: BTreeSet<&str> = theirs.collect();
+        for (ours, _) in &mut self.names {
+            while theirs.contains(ours.as_str()) {
                 ours.insert_str(0, "afresh_");
             }
         }
@@ -243,6 +246,8 @@ mod tests {
         assert_eq!(tools.find("afresh_server_logs"), Some(Tool::Logs));
         tools.avoid(["afresh_server_logs"].into_iter());
         assert_eq!(tools.find("afresh_afresh_server_logs"), Some(Tool::Logs));
+        tools.avoid(["afresh_server_status", "server_status"].into_iter());
+        assert_eq!(tools.find("afresh_afresh_server_status"), Some(Tool::Status));
         assert_eq!(Tools::new(false).definitions(), "");
     }
 

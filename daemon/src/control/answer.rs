@@ -242,7 +242,7 @@ impl About {
         let snapshot = supervise.snapshot(id)?;
         Some(ServiceStatus {
             name: definition.name.clone(),
-            group: self.group.clone().filter(|group| definition.name != *group),
+            group: self.group_of(&definition.name),
             face: self.face,
             state: snapshot.state,
             says_ready: supervise.says_ready(id),
@@ -269,6 +269,16 @@ impl About {
             mechanism: MECHANISM.to_owned(),
             version: self.version.to_owned(),
         })
+    }
+
+    /// What a service is a copy of, where there are several: of a command that is kept, or of a server that
+    /// a gateway runs for each client, `NAME@1`, or for each era.
+    fn group_of(&self, name: &str) -> Option<String> {
+        let group = match self.face {
+            Face::Gateway => name.split_once('@').map(|(group, _)| group.to_owned()),
+            _ => self.group.clone(),
+        };
+        group.filter(|group| name != group)
     }
 
     /// All that is told about a server that is not ours to run.

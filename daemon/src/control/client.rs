@@ -205,6 +205,21 @@ pub fn events(socket: &Path, since: &Position) -> Result<EventPage, ControlError
     block_on(ask(socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
 }
 
+/// The numbers of some of them, each with its pid, in their order; those that do not answer have none.
+pub fn metrics(daemons: &[Daemon]) -> Result<Vec<(u32, String)>, ControlError> {
+    block_on(async {
+        let questions = daemons.iter().map(|daemon| {
+            let (socket, pid) = (daemon.socket.clone(), daemon.version.pid);
+            async move {
+                let answer =
+                    ask_bytes(&socket, "GET", "/v1/metrics", Vec::new(), CONTROL_ANSWER_WAIT);
+                Some((pid, String::from_utf8(answer.await.ok()?).ok()?))
+            }
+        });
+        Ok(all(questions).await.into_iter().flatten().collect())
+    })
+}
+
 /// Lets an `afresh up` read its configuration again, and waits for what that begins where it is to.
 pub fn reload(socket: &Path, reason: &str, waits: bool) -> Result<ReloadAnswer, ControlError> {
     let path = if waits { "/v1/reload?wait=true" } else { "/v1/reload" };
@@ -267,6 +282,18 @@ pub(super) async fn ask<T: DeserializeOwned>(
     body: Vec<u8>,
     wait_max: std::time::Duration,
 ) -> Result<T, ControlError> {
+    let bytes = ask_bytes(socket, method, path, body, wait_max).await?;
+    serde_json::from_slice(&bytes).map_err(|_| strange(socket))
+}
+
+/// The same for an answer of any form.
+async fn ask_bytes(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: Vec<u8>,
+    wait_max: std::time::Duration,
+) -> Result<Vec<u8>, ControlError> {
     let answer = request(socket, (method, path), &[], body, async |response| {
         if !response.status().is_success() {
             return Err(refused(socket, response).await);
@@ -274,7 +301,7 @@ pub(super) async fn ask<T: DeserializeOwned>(
         let bytes = all_bytes(&mut response.into_body(), CONTROL_ANSWER_BYTES_MAX)
             .await
             .map_err(|source| broken(socket, source))?;
-        serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|_| strange(socket))
+        Ok(bytes.unwrap_or_default())
     });
     timeout(wait_max, answer).await.map_err(|_| ControlError::Silent { path: socket.to_owned() })?
 }

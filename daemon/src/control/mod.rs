@@ -22,7 +22,7 @@ mod wire;
 pub(crate) use self::answer::{About, Ask, Before, Reloading, reloaded};
 pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
-    reload, shutdown,
+    metrics, reload, shutdown,
 };
 pub use self::follower::{AtEnd, Followed, Follower, Parted};
 pub use self::listen::ListenError;

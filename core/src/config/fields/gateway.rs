@@ -102,9 +102,10 @@ pub(super) static TOKEN: [Field; 5] = [
     field(
         "servers",
         Form::Patterns,
-        "all of them",
+        "all of them, or with `tools` those that have one of these",
         r#"["git*"]"#,
-        "The servers that it opens; a `*` stands for any text, and `[]` is none.",
+        "The servers that it opens, with their resources and prompts; a `*` stands for any text, and `[]` is \
+         none.",
     ),
     field(
         "tools",

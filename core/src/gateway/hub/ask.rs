@@ -117,16 +117,17 @@ impl Hub {
     /// Which of a client's servers has this, and what it calls it.
     fn route(&self, client: ClientId, kind: Kind, name: &str) -> Option<(usize, String)> {
         let access = &self.clients.get(&client)?.access;
+        if kind == Kind::Tools && self.is_own_name(name) {
+            return None;
+        }
         let may_use = |slot: usize| {
-            let server = &self.servers[slot];
-            !server.is_gone
-                && access.has_server(&server.backend.name)
+            self.has_server(client, slot)
+                && self.may_see(client, slot, kind)
                 && (kind != Kind::Tools || access.has_tool(name))
         };
-        if let Some((slot, own)) = self.routes.get(&(kind, name.to_owned()))
-            && may_use(*slot)
-        {
-            return Some((*slot, own.clone()));
+        if let Some((slot, own)) = self.routes.get(&(kind, name.to_owned())) {
+            // A name means the same to everybody: whoever may not use it has no other one of that name.
+            return may_use(*slot).then(|| (*slot, own.clone()));
         }
         // A server may have something for one client and not for another: for that of another era, say.
         let its_own = |slot: usize| {
@@ -134,7 +135,7 @@ impl Hub {
             let entry = entries.find(|entry| entry.exposed == name)?;
             may_use(slot).then(|| (slot, entry.own.clone()))
         };
-        if let Some(found) = (0..self.servers.len()).find_map(its_own) {
+        if let Some(found) = self.order.iter().copied().find_map(its_own) {
             return Some(found);
         }
         // Not in any list: but it may be of a server that has not said yet what it has.
@@ -146,7 +147,7 @@ impl Hub {
             let is_known = self.current_link(client, slot).is_some_and(is_open);
             (may_use(slot) && !is_known).then(|| (slot, own.to_owned()))
         };
-        (0..self.servers.len()).find_map(of)
+        self.order.iter().copied().find_map(of)
     }
 
     pub(super) fn call(&mut self, client: ClientId, request: Request<'_>, is_late: bool) {
@@ -206,7 +207,7 @@ impl Hub {
 
     /// The server that a resource is of: by its list, by its templates, or because no other has any.
     pub(super) fn slot_of_uri(&self, client: ClientId, uri: &str) -> Option<usize> {
-        let slots = self.slots_of(client);
+        let slots = self.slots_for(client, Kind::Resources);
         let has = |slot: &&usize, kind: Kind, fits: &dyn Fn(&str) -> bool| {
             self.entries_of(client, **slot, kind).iter().any(|entry| fits(&entry.own))
         };
@@ -238,7 +239,8 @@ impl Hub {
                     let entries = self.entries_of(client, *slot, Kind::Templates);
                     entries.iter().any(|entry| entry.own == uri)
                 };
-                let slot = self.slots_of(client).into_iter().find(is_it);
+                let slots = self.slots_for(client, Kind::Templates);
+                let slot = slots.into_iter().find(is_it);
                 slot.or_else(|| self.slot_of_uri(client, &uri)).map(|slot| (slot, String::new()))
             }
             (None, None) => None,

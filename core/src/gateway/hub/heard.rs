@@ -223,7 +223,12 @@ impl Hub {
             }
         }
         let method = "notifications/resources/updated";
+        let Some(slot) = self.links.get(&link).map(|its| its.slot) else { return };
         for client in self.users_of(link) {
+            // It may be another server's resource that the client means by this.
+            if self.slot_of_uri(client, &uri).is_some_and(|its| its != slot) {
+                continue;
+            }
             let Some(its) = self.clients.get(&client) else { continue };
             let listens = its.listens.iter().filter(|(_, filter)| filter.uris.contains(&uri));
             let listens: Vec<Id> = listens.map(|(id, _)| id.clone()).collect();

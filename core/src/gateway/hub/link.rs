@@ -8,6 +8,7 @@ use super::super::backend::{Backend, Share, Target};
 use super::super::catalog::Entry;
 use super::super::span::Outcome;
 use super::super::{ClientId, Effect, LinkId};
+use super::reading::Reading;
 use super::session::Client;
 use super::{Hub, What};
 use crate::limits::SESSION_RETRY;
@@ -29,6 +30,10 @@ pub(super) struct Server {
     pub(super) is_legacy_only: bool,
     /// What it had when somebody last looked.
     pub(super) known: BTreeMap<Kind, Vec<Entry>>,
+    /// Its lists that have something twice, and that this was said of.
+    pub(super) repeats: BTreeSet<Kind>,
+    /// Its lists that have no end, and that this was said of.
+    pub(super) endless: BTreeSet<Kind>,
 }
 
 /// A conversation with a server.
@@ -80,15 +85,6 @@ pub(super) enum Stage {
     Failed(String),
 }
 
-/// A list that comes page by page.
-#[derive(Debug, Default)]
-pub(super) struct Reading {
-    pub(super) entries: Vec<Entry>,
-    pub(super) pages: usize,
-    /// It has changed meanwhile.
-    pub(super) again: bool,
-}
-
 impl Hub {
     /// The servers are these now.
     pub(super) fn configure(&mut self, backends: Vec<Backend>) {
@@ -102,6 +98,7 @@ impl Hub {
                 None => self.remove(slot, "it was taken out of the configuration"),
             }
         }
+        let names: Vec<String> = backends.iter().map(|its| its.name.clone()).collect();
         for backend in backends {
             let is_there = |its: &Server| !its.is_gone && its.backend.name == backend.name;
             if self.servers.iter().any(is_there) {
@@ -116,8 +113,11 @@ impl Hub {
                 modern: None,
                 is_legacy_only: false,
                 known: BTreeMap::new(),
+                repeats: BTreeSet::new(),
+                endless: BTreeSet::new(),
             });
             let slot = self.servers.len() - 1;
+            self.put_in_order(&names);
             if is_shared {
                 let link = self.open(slot, None, "");
                 self.servers[slot].fresh = Some(link);
@@ -129,7 +129,8 @@ impl Hub {
                 }
             }
         }
-        self.make_routes();
+        self.put_in_order(&names);
+        self.make_routes(&Kind::ALL);
         self.resume_held();
     }
 

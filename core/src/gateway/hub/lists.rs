@@ -1,6 +1,6 @@
 //! The lists that clients see: all that their servers have, under one roof.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::super::backend::Expose;
 use super::super::catalog::Entry;
@@ -27,61 +27,29 @@ impl Hub {
         lists.get(&kind).map_or(&[], Vec::as_slice)
     }
 
-    /// Which server has what. Where two have the same name, the first in the configuration keeps it.
-    pub(super) fn make_routes(&mut self) {
-        let mut routes: BTreeMap<(Kind, String), (usize, String)> = BTreeMap::new();
-        let mut clashes = Vec::new();
-        for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
-            for kind in [Kind::Tools, Kind::Prompts] {
-                for entry in server.known.get(&kind).into_iter().flatten() {
-                    let key = (kind, entry.exposed.clone());
-                    match routes.get(&key) {
-                        None => drop(routes.insert(key, (slot, entry.own.clone()))),
-                        Some((first, _)) if *first != slot => {
-                            clashes.push((kind, entry.exposed.clone(), *first, slot));
-                        }
-                        Some(_) => {}
-                    }
-                }
-            }
-        }
-        self.routes = routes;
-        for (kind, name, first, second) in clashes {
-            if self.told_clashes.insert((kind, name.clone())) {
-                let of = |slot: usize| self.servers[slot].backend.name.clone();
-                self.log(format!(
-                    "error: the servers `{}` and `{}` both have `{name}` among their {}: only the \
-                     first one's can be used; give one of them a `prefix`",
-                    of(first),
-                    of(second),
-                    kind.members().0
-                ));
-            }
-        }
-    }
-
-    /// All entries of a list that a client may see, in the order of the servers.
-    fn visible(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
+    /// All of a kind that a client may use, in the order of the servers; each name once.
+    pub(super) fn usable(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
         let Some(its) = self.clients.get(&client) else { return Vec::new() };
-        let is_hidden = |entry: &Entry| {
-            self.settings.expose == Expose::Search && !its.revealed.contains(&entry.exposed)
-        };
-        let mut all = Vec::new();
-        for slot in self.slots_of(client) {
+        let (mut all, mut names) = (Vec::new(), BTreeSet::new());
+        for slot in self.slots_for(client, kind) {
             for entry in self.entries_of(client, slot, kind) {
-                let is_its = match kind {
-                    Kind::Tools | Kind::Prompts => {
-                        let route = self.routes.get(&(kind, entry.exposed.clone()));
-                        route.is_none_or(|(first, _)| *first == slot)
-                    }
-                    Kind::Resources | Kind::Templates => true,
-                };
-                let is_allowed =
-                    kind != Kind::Tools || its.access.has_tool(&entry.exposed) && !is_hidden(entry);
-                if is_its && is_allowed {
+                let is_allowed = kind != Kind::Tools || its.access.has_tool(&entry.exposed);
+                if is_allowed && self.is_of(slot, kind, entry) && names.insert(&entry.exposed) {
                     all.push(entry);
                 }
             }
+        }
+        all
+    }
+
+    /// The same, as far as the client sees it in its list.
+    fn visible(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
+        let mut all = self.usable(client, kind);
+        if let Some(its) = self.clients.get(&client)
+            && kind == Kind::Tools
+            && self.settings.expose == Expose::Search
+        {
+            all.retain(|entry| its.revealed.contains(&entry.exposed));
         }
         all
     }
@@ -159,12 +127,12 @@ impl Hub {
 
     /// Tells those who use a server that one of its lists has changed.
     pub(super) fn tell_list_changed(&mut self, kind: Kind, slot: usize) {
-        let name = self.servers[slot].backend.name.clone();
         let concerned: Vec<ClientId> = self
             .clients
             .iter()
-            .filter(|(_, client)| client.is_open && client.access.has_server(&name))
+            .filter(|(_, client)| client.is_open)
             .map(|(id, _)| *id)
+            .filter(|id| self.is_for(*id, slot))
             .collect();
         for client in concerned {
             self.tell_client_list_changed(client, kind);

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::super::backend::Target;
+use super::super::catalog;
 use super::super::{ClientId, LinkId};
 use super::Hub;
-use super::link::{Server, Stage};
+use super::link::Stage;
+use super::session::Client;
 use crate::limits::GATEWAY_START_WAIT;
 use crate::mcp::envelope::Id;
-use crate::mcp::json;
+use crate::mcp::{Kind, json};
 use crate::service::State;
 use crate::time::Time;
 
@@ -31,13 +33,39 @@ impl Hub {
         all
     }
 
-    /// The servers that a client may use.
+    /// The servers that a client may use, as they stand in the configuration.
     pub(super) fn slots_of(&self, client: ClientId) -> Vec<usize> {
-        let Some(client) = self.clients.get(&client) else { return Vec::new() };
-        let may_use = |(_, server): &(usize, &Server)| {
-            !server.is_gone && client.access.has_server(&server.backend.name)
-        };
-        self.servers.iter().enumerate().filter(may_use).map(|(slot, _)| slot).collect()
+        self.order.iter().copied().filter(|slot| self.has_server(client, *slot)).collect()
+    }
+
+    /// Whether a server is there, and a client may use it.
+    pub(super) fn has_server(&self, client: ClientId, slot: usize) -> bool {
+        !self.servers[slot].is_gone && self.is_for(client, slot)
+    }
+
+    /// Whether a client may use a server, if it is there.
+    pub(super) fn is_for(&self, client: ClientId, slot: usize) -> bool {
+        let backend = &self.servers[slot].backend;
+        let may_use =
+            |its: &Client| its.access.has_server(&backend.name, &catalog::prefix(backend));
+        self.clients.get(&client).is_some_and(may_use)
+    }
+
+    /// The servers whose things of a kind a client may use. Where only its tools say which servers these are,
+    /// all else of a server is for it only if it has one of these tools.
+    pub(super) fn slots_for(&self, client: ClientId, kind: Kind) -> Vec<usize> {
+        let mut slots = self.slots_of(client);
+        slots.retain(|slot| self.may_see(client, *slot, kind));
+        slots
+    }
+
+    /// The same of one server that it may use.
+    pub(super) fn may_see(&self, client: ClientId, slot: usize, kind: Kind) -> bool {
+        let Some(Client { access, .. }) = self.clients.get(&client) else { return false };
+        let mut tools = self.servers[slot].known.get(&Kind::Tools).into_iter().flatten();
+        kind == Kind::Tools
+            || !access.is_by_tools()
+            || tools.any(|tool| access.has_tool(&tool.exposed))
     }
 
     /// The links that a client uses now.
@@ -80,7 +108,9 @@ impl Hub {
     /// Clients that use a link.
     pub(super) fn users_of(&self, link: LinkId) -> BTreeSet<ClientId> {
         let Some(its) = self.links.get(&link) else { return BTreeSet::new() };
-        let uses = |client: &ClientId| self.current_link(*client, its.slot) == Some(link);
+        let uses = |client: &ClientId| {
+            self.current_link(*client, its.slot) == Some(link) && self.has_server(*client, its.slot)
+        };
         match its.owner {
             Some(owner) => BTreeSet::from([owner]),
             None => self.clients.keys().copied().filter(uses).collect(),

@@ -29,31 +29,37 @@ pub(super) enum Own {
 }
 
 impl Hub {
-    /// What one of our tools is called here: a server's tool of the same name comes first.
-    fn own_name(&self, name: &str) -> String {
-        match self.routes.contains_key(&(Kind::Tools, name.to_owned())) {
-            true => format!("afresh_{name}"),
-            false => name.to_owned(),
+    /// Whether a name is one of ours: then no server's tool has it, for nobody.
+    pub(super) fn is_own_name(&self, name: &str) -> bool {
+        match name {
+            FIND | CALL => self.settings.expose == Expose::Search,
+            _ if !self.settings.admin_tools || !ADMIN.contains(&name) => false,
+            _ => (0..self.servers.len()).any(|slot| self.is_managed(slot)),
         }
     }
 
     /// The one of our tools that a client means by a name, if it may use it. The search is for everybody: it
     /// finds only what they may use.
     pub(super) fn own_tool(&self, client: ClientId, name: &str) -> Option<Own> {
-        let plain = name.strip_prefix("afresh_").unwrap_or(name);
-        let own = match plain {
-            FIND if self.settings.expose == Expose::Search => Own::Find,
-            CALL if self.settings.expose == Expose::Search => Own::Call,
-            _ if self.settings.admin_tools && self.may_use(client, name) => {
-                Own::Admin(ADMIN.into_iter().find(|admin| *admin == plain)?)
-            }
-            _ => return None,
-        };
-        (self.own_name(plain) == name).then_some(own)
+        if !self.is_own_name(name) {
+            return None;
+        }
+        match name {
+            FIND => Some(Own::Find),
+            CALL => Some(Own::Call),
+            _ if !self.may_use(client, name) => None,
+            _ if !self.slots_of(client).into_iter().any(|slot| self.is_managed(slot)) => None,
+            _ => ADMIN.into_iter().find(|admin| *admin == name).map(Own::Admin),
+        }
     }
 
     fn may_use(&self, client: ClientId, tool: &str) -> bool {
         self.clients.get(&client).is_some_and(|client| client.access.has_tool(tool))
+    }
+
+    /// Whether the server is there, and a program: only these can be restarted.
+    fn is_managed(&self, slot: usize) -> bool {
+        !self.servers[slot].is_gone && self.is_stdio(slot)
     }
 
     /// The tools that a conversation has added to its server's are not the server's.
@@ -79,7 +85,7 @@ impl Hub {
     pub(super) fn own_definitions(&self, client: ClientId) -> Vec<String> {
         let mut all = Vec::new();
         if self.settings.expose == Expose::Search {
-            all.push(self.definition(
+            all.push(definition(
                 FIND,
                 "Search the tools of all servers. Answers with the definitions of those that fit best; \
                  they can be called by their names from then on, or by call_tool.",
@@ -90,7 +96,7 @@ impl Hub {
                 &["query"],
                 true,
             ));
-            all.push(self.definition(
+            all.push(definition(
                 CALL,
                 "Call a tool that find_tools has found.",
                 &json!({
@@ -143,33 +149,12 @@ impl Hub {
         let required: [&[&str]; 4] =
             [&["server"], &["server", "since_timestamp"], &[], &["server"]];
         for (at, name) in ADMIN.into_iter().enumerate() {
-            if !self.may_use(client, &self.own_name(name)) {
+            if !self.may_use(client, name) {
                 continue;
             }
-            all.push(self.definition(name, texts[at], &properties[at], required[at], at > 0));
+            all.push(definition(name, texts[at], &properties[at], required[at], at > 0));
         }
         all
-    }
-
-    fn definition(
-        &self,
-        name: &str,
-        description: &str,
-        properties: &Value,
-        required: &[&str],
-        read_only: bool,
-    ) -> String {
-        let mut schema = json!({"type": "object", "properties": properties});
-        if !required.is_empty() {
-            schema["required"] = json!(required);
-        }
-        json!({
-            "name": self.own_name(name),
-            "description": description,
-            "inputSchema": schema,
-            "annotations": {"readOnlyHint": read_only, "destructiveHint": false, "openWorldHint": false},
-        })
-        .to_string()
     }
 
     /// A client calls one of our tools.
@@ -266,15 +251,9 @@ impl Hub {
             .clamp(1, FOUND_TOOLS_MAX);
         let words: Vec<String> =
             query.to_lowercase().split_whitespace().map(str::to_owned).collect();
-        let Some(its) = self.clients.get(&client) else { return };
-        let mut found: Vec<(usize, &Entry)> = Vec::new();
-        for slot in self.slots_of(client) {
-            for entry in self.entries_of(client, slot, Kind::Tools) {
-                if its.access.has_tool(&entry.exposed) {
-                    found.extend(catalog::score(entry, &words).map(|score| (score, entry)));
-                }
-            }
-        }
+        let fits = |entry| catalog::score(entry, &words).map(|score| (score, entry));
+        let mut found: Vec<(usize, &Entry)> =
+            self.usable(client, Kind::Tools).into_iter().filter_map(fits).collect();
         let all = found.len();
         found.sort_by_key(|(score, entry)| (usize::MAX - score, &entry.exposed));
         found.truncate(limit);
@@ -319,4 +298,24 @@ impl Hub {
             self.call(client, Request::new(id, "tools/call", &params, &line), is_late);
         }
     }
+}
+
+fn definition(
+    name: &str,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+    read_only: bool,
+) -> String {
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    json!({
+        "name": name,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {"readOnlyHint": read_only, "destructiveHint": false, "openWorldHint": false},
+    })
+    .to_string()
 }

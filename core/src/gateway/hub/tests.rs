@@ -3,6 +3,7 @@
 mod eras;
 mod histories;
 mod limits;
+mod names;
 mod traced;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -64,6 +65,8 @@ pub(super) struct World {
     pub(super) modern: Vec<&'static str>,
     /// What servers have for clients of the newer protocol, where that is something else.
     pub(super) modern_tools: Option<Vec<&'static str>>,
+    /// Whether all servers have the resource `x://all/a` and the template `x://all/{id}/b` besides.
+    pub(super) is_all_one: bool,
     /// Methods that are not answered.
     pub(super) silent: Vec<&'static str>,
     pub(super) log: Vec<String>,
@@ -84,6 +87,7 @@ impl World {
             heard: Vec::new(),
             modern: Vec::new(),
             modern_tools: None,
+            is_all_one: false,
             silent: Vec::new(),
             log: Vec::new(),
             spans: Vec::new(),
@@ -142,6 +146,7 @@ impl World {
                 .map(|name| json!({"name": name, "description": format!("does {name}")}))
                 .collect()
         };
+        let hosts = [name, "all"].into_iter().take(if self.is_all_one { 2 } else { 1 });
         Some(match method {
             "initialize" => json!({"result": {
                 "protocolVersion": line["params"]["protocolVersion"],
@@ -158,10 +163,15 @@ impl World {
                 json!({"result": {"tools": entries(modern.unwrap_or(&self.tools[name]))}})
             }
             "resources/list" => {
-                json!({"result": {"resources": [{"uri": format!("x://{name}/a"), "name": "a"}]}})
+                let its = hosts.map(|host| json!({"uri": format!("x://{host}/a"), "name": "a"}));
+                json!({"result": {"resources": its.collect::<Vec<_>>()}})
             }
-            "resources/templates/list" => json!({"result": {"resourceTemplates": [
-                {"uriTemplate": format!("x://{name}/{{id}}/b"), "name": "b"}]}}),
+            "resources/templates/list" => {
+                let its = hosts.map(
+                    |host| json!({"uriTemplate": format!("x://{host}/{{id}}/b"), "name": "b"}),
+                );
+                json!({"result": {"resourceTemplates": its.collect::<Vec<_>>()}})
+            }
             "tools/call" => json!({"result": {"content": [{"type": "text", "text":
                 format!("{name} did {}", line["params"]["name"].as_str().unwrap_or("?"))}]}}),
             "resources/read" => {

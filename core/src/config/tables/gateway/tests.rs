@@ -262,8 +262,8 @@ fn an_empty_list_is_nothing_and_no_list_is_everything() {
     let allowed: Vec<_> = gateway.servers.iter().map(|server| server.allow.clone()).collect();
     assert_eq!(allowed, [Some(Vec::new()), None]);
     let [none, all] = &gateway.tokens[..] else { panic!("{gateway:?}") };
-    assert!(!none.access.has_server("a") && !none.access.has_tool("a__x"), "{none:?}");
-    assert!(all.access.has_server("a") && all.access.has_tool("a__x"), "{all:?}");
+    assert!(!none.access.has_server("a", "a__") && !none.access.has_tool("a__x"), "{none:?}");
+    assert!(all.access.has_server("a", "a__") && all.access.has_tool("a__x"), "{all:?}");
     // Empty in a person's own file, it holds against the project's.
     let project = "[server.a]\ncommand = ['x']\nallow = ['t']";
     let own = made(load_both(project, "[server.a]\nallow = []")).unwrap();

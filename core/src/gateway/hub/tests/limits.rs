@@ -15,23 +15,22 @@ use crate::limits::{
     GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PROBE_MAX, SESSION_RETRY,
     TIMEOUTS_IN_A_ROW_MAX,
 };
-use crate::mcp::envelope::Id;
 use crate::time::Time;
 
 const A_MOMENT: Duration = Duration::from_millis(1);
 
 /// A hub with one client and a server that is played line by line.
-struct Alone {
+pub(super) struct Alone {
     hub: Hub,
     now: Time,
     link: LinkId,
-    to_server: Vec<Value>,
-    to_client: Vec<Value>,
-    log: Vec<String>,
+    pub(super) to_server: Vec<Value>,
+    pub(super) to_client: Vec<Value>,
+    pub(super) log: Vec<String>,
 }
 
 impl Alone {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (hub, now) = (Hub::new(settings()), Time::ZERO);
         let (to_server, to_client, log) = (Vec::new(), Vec::new(), Vec::new());
         let mut alone = Self { hub, now, link: LinkId(1), to_server, to_client, log };
@@ -59,7 +58,7 @@ impl Alone {
         }
     }
 
-    fn says(&mut self, id: u64, method: &str, params: Value) {
+    pub(super) fn says(&mut self, id: u64, method: &str, params: Value) {
         let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         let line = line.to_string().into_bytes();
         self.input(Input::Client { client: super::ClientId(1), line });
@@ -67,15 +66,26 @@ impl Alone {
 
     /// Answers what the server was asked last.
     fn answers(&mut self, result: &str) {
-        let id = Id::new(self.to_server.last().expect("asked")["id"].to_string().as_bytes());
-        let id = String::from_utf8_lossy(id.raw()).into_owned();
+        let method = self.to_server.last().expect("asked")["method"].clone();
+        self.answers_to(method.as_str().expect("a text"), result);
+    }
+
+    /// The same of one method.
+    pub(super) fn answers_to(&mut self, method: &str, result: &str) {
+        let asked = self.to_server.iter().rfind(|line| line["method"] == method);
+        let id = asked.expect("asked")["id"].to_string();
         let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes();
         self.input(Input::Link { link: self.link, line, about: None });
     }
 
     fn begin(&mut self) {
+        self.begin_with(r#"{"tools":{}}"#);
+    }
+
+    /// A server that can do this.
+    pub(super) fn begin_with(&mut self, capabilities: &str) {
         self.says(0, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
-        self.answers(r#"{"capabilities":{"tools":{}}}"#);
+        self.answers(&format!(r#"{{"capabilities":{capabilities}}}"#));
     }
 
     fn tools(&mut self) -> usize {
@@ -98,9 +108,9 @@ fn listed(from: usize, to: usize) -> String {
 fn a_list_without_end_is_cut_off() {
     let mut alone = Alone::new();
     alone.begin();
-    for _ in 0..CATALOG_PAGES_MAX {
+    for page in 0..CATALOG_PAGES_MAX {
         assert_eq!(alone.to_server.last().expect("asked")["method"], "tools/list");
-        alone.answers(r#"{"tools":[{"name":"x"}],"nextCursor":"more"}"#);
+        alone.answers(&format!(r#"{{"tools":[{{"name":"x"}}],"nextCursor":"{page}"}}"#));
     }
     let asked = alone.to_server.iter().filter(|line| line["method"] == "tools/list").count();
     assert_eq!(asked, CATALOG_PAGES_MAX);
@@ -114,7 +124,7 @@ fn a_list_that_is_too_long_is_cut_off() {
     alone.begin();
     let (half, all) = (CATALOG_ENTRIES_MAX / 2, CATALOG_ENTRIES_MAX + 2);
     alone.answers(&format!(r#"{{"tools":[{}],"nextCursor":"more"}}"#, listed(0, half)));
-    alone.answers(&format!(r#"{{"tools":[{}],"nextCursor":"more"}}"#, listed(half, all)));
+    alone.answers(&format!(r#"{{"tools":[{}],"nextCursor":"last"}}"#, listed(half, all)));
     let asked = alone.to_server.iter().filter(|line| line["method"] == "tools/list").count();
     assert_eq!(asked, 2);
     assert!(alone.log.iter().any(|text| text.contains("the rest is left out")), "{:?}", alone.log);
@@ -336,7 +346,8 @@ fn a_server_that_does_not_answer_a_probe_is_spoken_to_as_before() {
 
 #[test]
 fn a_search_finds_so_many() {
-    let tools: Vec<&'static str> = vec!["get"; FOUND_TOOLS_MAX + 10];
+    let tools = (0..FOUND_TOOLS_MAX + 10).map(|n| &*format!("get{n}").leak());
+    let tools: Vec<&'static str> = tools.collect();
     let settings = Settings { expose: Expose::Search, ..settings() };
     let mut world = World::new(settings, &[(backend("a"), &tools)]);
     world.legacy(1);

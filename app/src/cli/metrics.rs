@@ -1,0 +1,43 @@
+//! `afresh metrics`.
+
+use afresh_core::control::joined;
+use afresh_daemon::control;
+use clap::Args;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output;
+use crate::running::{Running, Scope, failed, workspace};
+
+/// Print the metrics of what runs, as Prometheus reads them
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Prints the metrics of what runs under afresh: states, uptimes, restarts and their \
+                  reasons, memory, CPU, in the text format of Prometheus.\n\nIt is what `GET /metrics` of \
+                  the control API gives. Without `--all`, each afresh of the workspace that you are in is \
+                  asked. Where there are several, each sample has a label `supervisor_pid`.",
+    after_help = "Examples:\n  \
+                  afresh metrics                      of this workspace\n  \
+                  afresh metrics --all                of this machine\n  \
+                  afresh metrics | grep restarts      how often, and why"
+)]
+pub(crate) struct Arguments {
+    /// Those of all workspaces
+    #[arg(short, long)]
+    all: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let mut daemons = control::daemons(&environment.runtime_folders()).map_err(failed)?;
+    let here = workspace(environment);
+    daemons.retain(|daemon| arguments.all || daemon.version.workspace == here);
+    daemons.sort_by_key(|daemon| daemon.version.pid);
+    let pages = control::metrics(&daemons).map_err(failed)?;
+    if pages.is_empty() {
+        // Those that do not answer are named there.
+        let running = Running::find(environment, Scope::of(arguments.all))?;
+        output::remark(&running.nothing_here());
+    }
+    output::print(&joined(&pages))?;
+    Ok(Exit::Success)
+}
