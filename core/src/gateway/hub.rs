@@ -29,6 +29,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 mod traced;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
