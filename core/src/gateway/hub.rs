@@ -23,6 +23,7 @@ mod lists;
 mod look;
 mod opening;
 mod own;
+mod questions;
 mod reading;
 mod session;
 mod tell;

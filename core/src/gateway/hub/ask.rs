@@ -320,6 +320,7 @@ impl Hub {
         }
         if let Some(its) = self.links.get_mut(&link) {
             its.in_flight += 1;
+            its.caller = Some(client);
         }
         self.tell_link(link, line);
     }

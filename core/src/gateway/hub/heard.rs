@@ -1,4 +1,4 @@
-//! What servers say: answers, questions, notifications.
+//! What servers say: answers and notifications.
 
 use serde_json::json;
 
@@ -8,9 +8,8 @@ use super::between::modern_answer;
 use super::listen::to_listener;
 use super::session::Client;
 use super::tell::LEVELS;
-use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place, raw};
-use crate::limits::ASKED_MAX;
-use crate::mcp::envelope::{Id, Message, Params, look, param, with_id};
+use super::{Flight, Hub, What, edit, number_in, place, raw};
+use crate::mcp::envelope::{Id, Message, look, param, with_id};
 use crate::mcp::{Kind, answer};
 
 impl Hub {
@@ -73,68 +72,6 @@ impl Hub {
         let data = json!({"reason": reason, "retryable": true});
         let error = json!({"code": -32603, "message": why, "data": data});
         self.answered(link, &id, answer::line(&id, "error", &error), true);
-    }
-
-    /// Whose request a server speaks of: as the way that it came says, or the newest that it has.
-    fn whose(&self, link: LinkId, about: Option<&Id>) -> Option<(ClientId, Id)> {
-        let of = |flight: &Flight| match &flight.what {
-            What::Client { client, id, .. } if flight.link == link => Some((*client, id.clone())),
-            _ => None,
-        };
-        match about.and_then(|about| number_in(about.raw(), b'g')) {
-            Some(number) => of(self.flights.get(&number)?),
-            None => self.flights.values().rev().find_map(of),
-        }
-    }
-
-    /// A question of a server's: one of the clients has to answer it.
-    pub(super) fn asks(
-        &mut self,
-        link: LinkId,
-        theirs: Id,
-        method: &str,
-        params: &Params,
-        line: &[u8],
-        about: Option<&Id>,
-    ) {
-        if method == "ping" {
-            return self.tell_link(link, answer::pong(&theirs));
-        }
-        let capability = match method {
-            "sampling/createMessage" => "sampling",
-            "elicitation/create" => "elicitation",
-            "roots/list" => "roots",
-            _ => "",
-        };
-        let can = |client: &ClientId| {
-            self.clients.get(client).is_some_and(|client| {
-                !client.is_modern()
-                    && client.is_open
-                    && (capability.is_empty() || client.capabilities[capability].is_object())
-            })
-        };
-        let whose = self.whose(link, about).filter(|(client, _)| can(client));
-        let chosen = match whose {
-            Some((client, id)) => Some((client, Some(id))),
-            None => self.users_of(link).into_iter().find(can).map(|client| (client, None)),
-        };
-        let number = self.number();
-        let id_part = member(line, "id");
-        let (Some((client, about)), Some(id_part), true) =
-            (chosen, id_part, self.asked.len() < ASKED_MAX)
-        else {
-            let why = format!("no client of the gateway can answer `{method}`");
-            let error = json!({"code": -32601, "message": why});
-            return self.tell_link(link, answer::line(&theirs, "error", &error));
-        };
-        let mut edits = vec![(id_part, own_id('s', number))];
-        let token = params.progress_token.clone();
-        let own_token = token.clone().map(|part| line[part].to_vec());
-        edits.extend(token.map(|part| (part, own_id('s', number))));
-        let line = edit(line, edits);
-        let asked = Asked { link, theirs, token: own_token, client, about: about.clone() };
-        self.asked.insert(number, asked);
-        self.effects.push(Effect::ToClient { client, line, about });
     }
 
     /// A notification of a server's.
@@ -234,20 +171,6 @@ impl Hub {
             for id in listens {
                 self.tell_client(client, to_listener(method, &id, &more), Some(id));
             }
-        }
-    }
-
-    /// A server does not want the answer to its question any more.
-    fn takes_back(&mut self, link: LinkId, line: &[u8]) {
-        let Some(part) = param(line, &["requestId"]) else { return };
-        let theirs = Id::new(part);
-        let is_it = |asked: &Asked| asked.link == link && asked.theirs == theirs;
-        let number = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
-        if let Some(number) = number
-            && let Some(asked) = self.asked.remove(&number)
-        {
-            let edited = edit(line, vec![(place(line, part), own_id('s', number))]);
-            self.tell_client(asked.client, edited, asked.about);
         }
     }
 

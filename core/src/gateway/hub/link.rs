@@ -47,6 +47,8 @@ pub(super) struct Link {
     /// Requests of clients' that wait until it is open.
     pub(super) waiting: VecDeque<(ClientId, Vec<u8>)>,
     pub(super) in_flight: usize,
+    /// The client that called last.
+    pub(super) caller: Option<ClientId>,
     /// Calls in a row that were not answered in time.
     pub(super) late: u32,
     /// Until then calls are answered at once.
@@ -180,6 +182,7 @@ impl Hub {
                 own_tools: BTreeMap::new(),
                 waiting: VecDeque::new(),
                 in_flight: 0,
+                caller: None,
                 late: 0,
                 closed_until: None,
                 retry_at: None,

@@ -77,13 +77,16 @@ impl Hub {
                 .any(|(whose, line)| is_it(*whose, line))
     }
 
-    /// Clients that use a link.
+    /// Clients that use a link, and may.
     pub(super) fn users_of(&self, link: LinkId) -> BTreeSet<ClientId> {
         let Some(its) = self.links.get(&link) else { return BTreeSet::new() };
+        let name = &self.servers[its.slot].backend.name;
+        let may_use =
+            |client: &ClientId| self.clients.get(client).is_some_and(|c| c.access.has_server(name));
         let uses = |client: &ClientId| self.current_link(*client, its.slot) == Some(link);
         match its.owner {
             Some(owner) => BTreeSet::from([owner]),
-            None => self.clients.keys().copied().filter(uses).collect(),
+            None => self.clients.keys().copied().filter(may_use).filter(uses).collect(),
         }
     }
 }

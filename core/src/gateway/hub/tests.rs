@@ -3,6 +3,7 @@
 mod eras;
 mod histories;
 mod limits;
+mod questions;
 mod traced;
 
 use std::collections::{BTreeMap, VecDeque};
