@@ -7,7 +7,7 @@ use super::super::{ClientId, Effect, LinkId, NotTaken};
 use super::between::modern_answer;
 use super::listen::to_listener;
 use super::session::Client;
-use super::tell::LEVELS;
+use super::tell::{INFO, LEVELS};
 use super::{Flight, Hub, What, edit, number_in, place, raw};
 use crate::mcp::envelope::{Id, Message, look, param, with_id};
 use crate::mcp::{Kind, answer};
@@ -124,8 +124,11 @@ impl Hub {
     fn message(&mut self, link: LinkId, line: &[u8], about: Option<&Id>) {
         let level = param(line, &["level"]).and_then(raw::text);
         let level = LEVELS.iter().position(|name| level.as_deref() == Some(*name));
+        // Where another client asked for more, one that has said nothing does not get all of it.
+        let is_asked = self.links.get(&link).is_some_and(|its| its.level.is_some());
+        let by_itself = if is_asked { INFO } else { 0 };
         let wants =
-            |client: &Client| client.level.is_none_or(|least| level.is_none_or(|l| l >= least));
+            |client: &Client| level.is_none_or(|level| level >= client.level.unwrap_or(by_itself));
         let whose = self.whose(link, about);
         if let Some((client, id)) = whose.clone().filter(|_| about.is_some()) {
             if self.clients.get(&client).is_some_and(wants) && self.wants_log(client, &id, level) {
@@ -133,7 +136,10 @@ impl Hub {
             }
             return;
         }
-        for client in self.users_of(link) {
+        // It may tell of a call that runs: that is no business of other clients'.
+        let callers = self.callers_of(link);
+        let users = if callers.is_empty() { self.users_of(link) } else { callers };
+        for client in users {
             let Some(its) = self.clients.get(&client) else { continue };
             let own = whose.clone().filter(|(whose, _)| *whose == client).map(|(_, id)| id);
             // Without a session nothing comes but what belongs to a request.

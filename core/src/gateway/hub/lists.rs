@@ -6,6 +6,7 @@ use super::super::backend::Expose;
 use super::super::catalog::Entry;
 use super::super::{ClientId, LinkId};
 use super::listen::to_listener;
+use super::session::Client;
 use super::{Hub, raw};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
@@ -63,9 +64,6 @@ impl Hub {
     /// All entries of a list that a client may see, in the order of the servers.
     fn visible(&self, client: ClientId, kind: Kind) -> Vec<&Entry> {
         let Some(its) = self.clients.get(&client) else { return Vec::new() };
-        let is_hidden = |entry: &Entry| {
-            self.settings.expose == Expose::Search && !its.revealed.contains(&entry.exposed)
-        };
         let mut all = Vec::new();
         for slot in self.slots_of(client) {
             for entry in self.entries_of(client, slot, kind) {
@@ -76,14 +74,19 @@ impl Hub {
                     }
                     Kind::Resources | Kind::Templates => true,
                 };
-                let is_allowed =
-                    kind != Kind::Tools || its.access.has_tool(&entry.exposed) && !is_hidden(entry);
-                if is_its && is_allowed {
+                if is_its && self.is_shown(its, kind, entry) {
                     all.push(entry);
                 }
             }
         }
         all
+    }
+
+    /// Whether a client sees an entry of a server that it may use.
+    fn is_shown(&self, client: &Client, kind: Kind, entry: &Entry) -> bool {
+        let is_hidden =
+            self.settings.expose == Expose::Search && !client.revealed.contains(&entry.exposed);
+        kind != Kind::Tools || client.access.has_tool(&entry.exposed) && !is_hidden
     }
 
     /// A client asks for a list.
@@ -144,38 +147,48 @@ impl Hub {
 
     /// Tells those who use a server that all it has has come or gone.
     pub(super) fn tell_lists_changed(&mut self, slot: usize) {
-        let has = |kind: &Kind| {
-            self.servers[slot].known.get(kind).is_some_and(|entries| !entries.is_empty())
-        };
-        // Resources and their templates are told of together.
-        let kinds: BTreeSet<&str> =
-            Kind::ALL.into_iter().filter(has).map(Kind::notification).collect();
-        for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
-            if kinds.contains(kind.notification()) {
-                self.tell_list_changed(kind, slot);
+        let server = &self.servers[slot];
+        let mut told = Vec::new();
+        for (id, client) in &self.clients {
+            if !client.is_open || !client.access.has_server(&server.backend.name) {
+                continue;
             }
+            let sees = |kind: &Kind| {
+                let entries = server.known.get(kind).into_iter().flatten();
+                entries.into_iter().any(|entry| self.is_shown(client, *kind, entry))
+            };
+            // Resources and their templates are told of together.
+            let kinds: BTreeSet<&str> =
+                Kind::ALL.into_iter().filter(sees).map(Kind::notification).collect();
+            let lists = [Kind::Tools, Kind::Prompts, Kind::Resources].into_iter();
+            told.extend(
+                lists.filter(|kind| kinds.contains(kind.notification())).map(|kind| (*id, kind)),
+            );
         }
-    }
-
-    /// Tells those who use a server that one of its lists has changed.
-    pub(super) fn tell_list_changed(&mut self, kind: Kind, slot: usize) {
-        let name = self.servers[slot].backend.name.clone();
-        let concerned: Vec<ClientId> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.is_open && client.access.has_server(&name))
-            .map(|(id, _)| *id)
-            .collect();
-        for client in concerned {
+        for (client, kind) in told {
             self.tell_client_list_changed(client, kind);
         }
     }
 
-    /// The same for those who use one link: other links may have other lists.
-    pub(super) fn tell_users_list_changed(&mut self, kind: Kind, link: LinkId) {
-        for client in self.users_of(link) {
-            if self.clients.get(&client).is_some_and(|client| client.is_open) {
-                self.tell_client_list_changed(client, kind);
+    /// Tells those who use a link that one of its lists has changed, where it has for them. Other links may
+    /// have other lists.
+    pub(super) fn tell_users_list_changed(
+        &mut self,
+        kind: Kind,
+        link: LinkId,
+        old: &[Entry],
+        new: &[Entry],
+    ) {
+        if old == new {
+            return;
+        }
+        for user in self.users_of(link) {
+            let Some(client) = self.clients.get(&user).filter(|client| client.is_open) else {
+                continue;
+            };
+            let is_seen = |entry: &&Entry| self.is_shown(client, kind, entry);
+            if !old.iter().filter(is_seen).eq(new.iter().filter(is_seen)) {
+                self.tell_client_list_changed(user, kind);
             }
         }
     }

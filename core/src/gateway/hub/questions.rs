@@ -3,6 +3,8 @@
 //! A question belongs to a call, and its answer ends up in that call's result: nobody is asked but the
 //! client of the call. Where it belongs to none, there must be no doubt who is meant.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::super::{ClientId, Effect, LinkId};
@@ -32,6 +34,12 @@ impl Hub {
             Some(number) => self.flights.get(&number)?.of_client(link),
             None => self.flights.values().rev().find_map(|flight| flight.of_client(link)),
         }
+    }
+
+    /// The clients whose requests run over a link.
+    pub(super) fn callers_of(&self, link: LinkId) -> BTreeSet<ClientId> {
+        let flights = self.flights.values().filter_map(|flight| flight.of_client(link));
+        flights.map(|(client, _)| client).collect()
     }
 
     /// A question of a server's.
@@ -122,8 +130,8 @@ impl Hub {
 
     /// Whether all whose calls run on a server came in by the same door.
     fn is_of_one_access(&self, link: LinkId) -> bool {
-        let flights = self.flights.values().filter_map(|flight| flight.of_client(link));
-        let mut all = flights.filter_map(|(client, _)| Some(&self.clients.get(&client)?.access));
+        let callers = self.callers_of(link);
+        let mut all = callers.iter().filter_map(|id| Some(&self.clients.get(id)?.access));
         let first = all.next();
         all.all(|access| Some(access) == first)
     }

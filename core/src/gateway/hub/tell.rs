@@ -13,6 +13,9 @@ use crate::mcp::{Era, answer};
 pub(super) const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// The place among them of `info`.
+pub(super) const INFO: usize = 1;
+
 impl Hub {
     /// A notification of a client's.
     pub(super) fn tell(&mut self, client: ClientId, method: &str, line: &[u8]) {

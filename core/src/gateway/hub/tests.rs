@@ -1,5 +1,6 @@
 //! The hub between clients and servers that are played here.
 
+mod apart;
 mod eras;
 mod histories;
 mod limits;
