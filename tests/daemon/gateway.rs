@@ -1,6 +1,7 @@
 //! `afresh gateway` on stdio, in front of servers that die, do not start, or change.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use afresh_tests::connection::{Connection, kill_server};
 use afresh_tests::{TestEnv, wait_for};
@@ -245,4 +246,18 @@ fn which_servers_there_are_is_said_without_starting_any() {
     assert_eq!(list.stdout, format!("b  {SERVER} …\na  {SERVER} …\n"));
     assert!(!list.stderr.contains(".mcp.json"), "{list:?}");
     env.assert_nothing_left();
+}
+
+#[test]
+fn servers_that_hang_or_are_not_there_do_not_hold_up_the_beginning() {
+    let env = TestEnv::new();
+    let hangs = "[server.hangs]\ncommand = [\"sleep\", \"1000\"]\n".to_owned();
+    // Nobody listens on port 9.
+    let is_not_there = "[server.gone]\nurl = \"http://127.0.0.1:9/mcp\"\n".to_owned();
+    let begun = Instant::now();
+    let mut client = connect(&env, &[server(&env, "good", "", ""), hangs, is_not_there]);
+    // Clients wait 10 s, which the handshake of one that hangs would take.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(tools(&mut client).contains(&"good__pid".to_owned()));
+    client.hang_up(&env);
 }

@@ -142,6 +142,8 @@ struct Asked {
 struct Held {
     client: ClientId,
     line: Vec<u8>,
+    /// How long it waits for each server.
+    within: Duration,
     until: Time,
 }
 
@@ -181,7 +183,7 @@ impl Hub {
             Input::Left { client } => self.left(client),
             Input::Link { link, line, about } => self.link(link, line, about.as_ref()),
             Input::NotTaken { link, line, why } => self.not_taken(link, &line, &why),
-            Input::Serves { link, is_up } => self.serves(link, is_up),
+            Input::Serves { link, state } => self.serves(link, state),
             Input::LinkLost { link, why } => self.lost(link, &why),
             Input::Wakeup => self.wake(),
         }
@@ -335,16 +337,21 @@ impl Hub {
     /// Takes up the questions whose time has come: the servers are up, or it was long enough.
     fn resume_held(&mut self) {
         let held = std::mem::take(&mut self.held);
-        for Held { client, line, until } in held {
-            if until <= self.now || self.is_settled(client) {
-                self.client(client, line, true);
+        for held in held {
+            let is_settled = self.settles_at(held.client, held.within).is_none();
+            if held.until <= self.now || is_settled {
+                self.client(held.client, held.line, true);
             } else {
-                self.held.push_back(Held { client, line, until });
+                self.held.push_back(held);
             }
         }
     }
 
-    fn hold(&mut self, client: ClientId, line: Vec<u8>, until: Time) {
-        self.held.push_back(Held { client, line, until });
+    /// Keeps a question while servers are still being asked what they have, each for so long at the most.
+    /// Returns whether it waits.
+    fn waits(&mut self, client: ClientId, line: &[u8], within: Duration) -> bool {
+        let Some(until) = self.settles_at(client, within) else { return false };
+        self.held.push_back(Held { client, line: line.to_vec(), within, until });
+        true
     }
 }

@@ -7,7 +7,7 @@ use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::LINES_IN_A_ROW_MAX;
-use afresh_core::service::Input as ServiceInput;
+use afresh_core::service::{Input as ServiceInput, State};
 use afresh_core::time::Time;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -78,12 +78,7 @@ impl Switchboard {
                         self.note_states().await;
                     }
                 }
-                Some(word) = self.links.words.recv() => {
-                    if self.links.has(word.link) {
-                        let RemoteWord { link, line, about } = word;
-                        self.input(Input::Link { link, line, about }).await;
-                    }
-                }
+                Some(word) = self.links.words.recv() => self.hear_remote(word).await,
                 () = until(wakeup) => self.input(Input::Wakeup).await,
             }
         }
@@ -125,10 +120,27 @@ impl Switchboard {
         }
     }
 
-    /// Tells the hub which servers have begun or ceased to serve.
+    /// Tells the hub which servers do otherwise than before.
     async fn note_states(&mut self) {
-        for (link, is_up) in self.links.changed(&self.supervise) {
-            self.input(Input::Serves { link, is_up }).await;
+        for (link, state) in self.links.changed(&self.supervise) {
+            self.input(Input::Serves { link, state }).await;
+        }
+    }
+
+    /// Takes what is said of a server over HTTP.
+    async fn hear_remote(&mut self, word: RemoteWord) {
+        let (link, input) = match word {
+            RemoteWord::Line { link, line, about } => (link, Input::Link { link, line, about }),
+            RemoteWord::Serves { link, how } => {
+                let state = match how {
+                    Ok(()) => State::Ready,
+                    Err(why) => State::Failed { why },
+                };
+                (link, Input::Serves { link, state })
+            }
+        };
+        if self.links.has(link) {
+            self.input(input).await;
         }
     }
 

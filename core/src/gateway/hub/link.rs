@@ -10,6 +10,7 @@ use super::super::{ClientId, Effect, LinkId};
 use super::Hub;
 use super::session::Client;
 use crate::mcp::{Era, Kind};
+use crate::service::State;
 use crate::time::Time;
 
 /// A server, and its links.
@@ -68,7 +69,19 @@ pub(super) struct Link {
     pub(super) used_at: Time,
     /// When somebody first spoke over it.
     pub(super) begun_at: Time,
-    pub(super) is_up: bool,
+    /// How its server does, where that was said.
+    pub(super) state: Option<State>,
+    /// Its server did not come up: it is not waited for any more.
+    pub(super) has_failed: bool,
+}
+
+impl Link {
+    /// Whether its server serves, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        let is_up =
+            |state: &State| matches!(state, State::Ready | State::Running | State::Degraded { .. });
+        self.state.as_ref().is_none_or(is_up)
+    }
 }
 
 /// How far a link is.
@@ -194,7 +207,8 @@ impl Hub {
                 opening: Vec::new(),
                 used_at: self.now,
                 begun_at: self.now,
-                is_up: true,
+                state: None,
+                has_failed: false,
             },
         );
         self.effects.push(Effect::Open { link, backend, suffix: suffix.to_owned() });

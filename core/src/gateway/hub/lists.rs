@@ -8,7 +8,7 @@ use super::super::{ClientId, LinkId};
 use super::listen::to_listener;
 use super::session::Client;
 use super::{Hub, raw};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
+use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::{Kind, answer};
 
@@ -17,7 +17,7 @@ impl Hub {
     pub(super) fn entries_of(&self, client: ClientId, slot: usize, kind: Kind) -> &[Entry] {
         let server = &self.servers[slot];
         let link = self.current_link(client, slot).and_then(|link| self.links.get(&link));
-        if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up) {
+        if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up()) {
             return &[];
         }
         let lists = match link {
@@ -99,8 +99,8 @@ impl Hub {
         is_late: bool,
     ) {
         self.use_servers(client);
-        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
-            return self.hold(client, line.to_vec(), until);
+        if !is_late && self.waits(client, line, GATEWAY_START_WAIT) {
+            return;
         }
         let cursor = param(line, &["cursor"]).filter(|raw| *raw != b"null").map(raw::text);
         let begin = match cursor {

@@ -1,12 +1,12 @@
 //! Who uses what, and how it does.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::super::backend::Target;
 use super::super::{ClientId, LinkId};
 use super::Hub;
 use super::link::{Server, Stage};
-use crate::limits::GATEWAY_START_WAIT;
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
 use crate::service::State;
@@ -46,22 +46,17 @@ impl Hub {
         slots.into_iter().filter_map(|slot| self.current_link(client, slot)).collect()
     }
 
-    /// Whether none of a client's servers is still being asked what it has.
-    pub(super) fn is_settled(&self, client: ClientId) -> bool {
-        self.settles_at(client).is_none()
-    }
-
-    /// Until when a client's questions wait for servers that are still being asked what they have; none
-    /// where there is none. One that was waited for in vain is not waited for again.
-    pub(super) fn settles_at(&self, client: ClientId) -> Option<Time> {
+    /// Until when a client's question waits for servers that are still being asked what they have, each for
+    /// so long; none where there is none. One that has failed, or was waited for in vain, is not waited for.
+    pub(super) fn settles_at(&self, client: ClientId, within: Duration) -> Option<Time> {
         let links = self.links_of(client);
         let links = links.iter().filter_map(|link| self.links.get(link));
         let unsettled = links.filter(|link| match &link.stage {
-            Stage::Fresh | Stage::Opening => true,
+            Stage::Fresh | Stage::Opening => !link.has_failed,
             Stage::Open => !link.reading.is_empty(),
             Stage::Failed(_) => false,
         });
-        unsettled.map(|link| link.begun_at + GATEWAY_START_WAIT).filter(|at| *at > self.now).max()
+        unsettled.map(|link| link.begun_at + within).filter(|at| *at > self.now).max()
     }
 
     /// Whether a request of this id already waits for a server.

@@ -88,6 +88,7 @@ impl Hub {
         its.instructions = part("instructions").and_then(raw::text);
         its.stage = Stage::Open;
         its.stage_told = None;
+        its.has_failed = false;
         its.level = None;
         its.subscribed.clear();
         let is_modern = its.era == Era::Modern;

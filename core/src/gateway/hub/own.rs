@@ -241,7 +241,7 @@ impl Hub {
             let (state, why) = match link.map(|link| &link.stage) {
                 None => ("not used yet", None),
                 Some(Stage::Fresh | Stage::Opening) => ("starting", None),
-                Some(Stage::Open) if link.is_some_and(|link| !link.is_up) => ("restarting", None),
+                Some(Stage::Open) if link.is_some_and(|link| !link.is_up()) => ("restarting", None),
                 Some(Stage::Open) => ("ready", None),
                 Some(Stage::Failed(why)) => ("down", Some(why.clone())),
             };

@@ -6,6 +6,7 @@ mod histories;
 mod limits;
 mod questions;
 mod traced;
+mod waits;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
 use crate::config::HealthSettings;
 use crate::policy::Policy;
+use crate::service::State;
 use crate::time::Time;
 
 pub(super) fn backend(name: &str) -> Backend {
@@ -269,6 +271,11 @@ pub(super) fn settings() -> Settings {
 
 fn two() -> World {
     World::new(settings(), &[(backend("a"), &["get", "set"]), (backend("b"), &["get"])])
+}
+
+/// A server that has crashed.
+fn down() -> State {
+    State::BackingOff { next_try_ms: 1_000 }
 }
 
 fn names(answer: &Value) -> Vec<&str> {
@@ -643,14 +650,14 @@ fn what_is_down_can_be_hidden() {
     let mut world = World::new(settings(), &[(hidden, &["get"]), (backend("b"), &["get"])]);
     world.legacy(1);
     let (a, b) = (world.link("a"), world.link("b"));
-    world.input(Input::Serves { link: b, is_up: false });
+    world.input(Input::Serves { link: b, state: down() });
     assert_eq!(world.notifications(1), Vec::<String>::new());
-    world.input(Input::Serves { link: a, is_up: false });
+    world.input(Input::Serves { link: a, state: down() });
     let told = ["notifications/tools/list_changed", "notifications/resources/list_changed"];
     assert_eq!(world.notifications(1), told);
     let list = world.ask(1, "tools/list", json!({}));
     assert_eq!(names(&list), ["b__get"]);
-    world.input(Input::Serves { link: a, is_up: true });
+    world.input(Input::Serves { link: a, state: State::Ready });
     let list = world.ask(1, "tools/list", json!({}));
     assert_eq!(names(&list), ["a__get", "b__get"]);
 }

@@ -6,6 +6,7 @@ use super::super::span::Outcome;
 use super::link::{Link, Stage};
 use super::{Hub, What};
 use crate::limits::SESSION_RETRY;
+use crate::service::State;
 use crate::time::Time;
 
 impl Hub {
@@ -39,18 +40,29 @@ impl Hub {
         self.fail(link, why);
     }
 
-    pub(super) fn serves(&mut self, link: LinkId, is_up: bool) {
-        let Some(its) = self.links.get_mut(&link).filter(|its| its.is_up != is_up) else { return };
-        its.is_up = is_up;
-        let slot = its.slot;
-        if let Stage::Failed(_) = its.stage
-            && is_up
-        {
-            return self.open_session(link);
+    /// How the server behind a link does now.
+    pub(super) fn serves(&mut self, link: LinkId, state: State) {
+        let Some(its) = self.links.get_mut(&link) else { return };
+        let was_up = its.is_up();
+        its.has_failed |= !matches!(
+            state,
+            State::Waiting
+                | State::Starting
+                | State::Restarting
+                | State::Running
+                | State::Ready
+                | State::Degraded { .. }
+        );
+        its.state = Some(state);
+        let (slot, is_up) = (its.slot, its.is_up());
+        match &its.stage {
+            Stage::Failed(_) if is_up && !was_up => return self.open_session(link),
+            _ if is_up != was_up && self.servers[slot].backend.hide_when_down => {
+                self.tell_lists_changed(slot);
+            }
+            _ => {}
         }
-        if self.servers[slot].backend.hide_when_down {
-            self.tell_lists_changed(slot);
-        }
+        self.settle();
     }
 
     /// Somebody wants an answer of a server that gave none before: it is tried again.

@@ -137,6 +137,12 @@ impl Trouble {
         }
     }
 
+    /// The same as a state, without what it means for a request.
+    pub(super) fn state(&self, origin: &str) -> String {
+        let text = self.text(origin);
+        text.strip_prefix("nothing was done, ").map_or(text.clone(), str::to_owned)
+    }
+
     /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
     /// anything else is an error.
     pub(super) fn answer(&self, id: &Id, class: Class, era: Era, origin: &str) -> Vec<u8> {

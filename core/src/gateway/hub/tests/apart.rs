@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::super::super::Input;
 use super::super::super::access::Access;
 use super::super::super::backend::Backend;
-use super::{World, backend, settings, two};
+use super::{World, backend, down, settings, two};
 
 /// A client that may use these servers and tools.
 fn guest(world: &mut World, client: u64, servers: &[&str], tools: &[&str]) {
@@ -82,7 +82,7 @@ fn what_is_hidden_is_told_to_those_who_saw_it() {
     guest(&mut world, 1, &[], &["b__*"]);
     guest(&mut world, 2, &[], &["a__*"]);
     let link = world.link("a");
-    world.input(Input::Serves { link, is_up: false });
+    world.input(Input::Serves { link, state: down() });
     assert_eq!(world.notifications(1), ["notifications/resources/list_changed"]);
     let told = ["notifications/tools/list_changed", "notifications/resources/list_changed"];
     assert_eq!(world.notifications(2), told);
