@@ -40,6 +40,7 @@ use serde_json::{Value, json};
 use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
 use self::link::{Link, Server};
+use self::questions::Unasked;
 use self::session::Client;
 use super::backend::Expose;
 use super::span::Span;
@@ -76,6 +77,8 @@ pub struct Hub {
     flights: BTreeMap<u64, Flight>,
     /// Requests of servers that a client has not answered, by the number in their ids.
     asked: BTreeMap<u64, Asked>,
+    /// Those that wait for a client that can be asked.
+    unasked: VecDeque<Unasked>,
     /// Questions of clients that wait for servers to come up.
     held: VecDeque<Held>,
     /// Which server has the tool or prompt of a name, and what it calls it.
@@ -157,6 +160,7 @@ impl Hub {
             links: BTreeMap::new(),
             flights: BTreeMap::new(),
             asked: BTreeMap::new(),
+            unasked: VecDeque::new(),
             held: VecDeque::new(),
             routes: BTreeMap::new(),
             told_clashes: BTreeSet::new(),
@@ -195,7 +199,8 @@ impl Hub {
         let flights = self.deadlines.first().map(|(at, _)| *at);
         let held = self.held.iter().map(|held| held.until);
         let links = self.links.values().filter_map(|link| self.link_wakeup(link));
-        flights.into_iter().chain(held).chain(links).min()
+        let unasked = self.unasked.iter().map(|unasked| unasked.until);
+        flights.into_iter().chain(held).chain(unasked).chain(links).min()
     }
 
     /// How many requests of clients' are on their way.
@@ -207,6 +212,7 @@ impl Hub {
     fn wake(&mut self) {
         self.expire_flights();
         self.look_after_links();
+        self.ask_again();
         self.resume_held();
     }
 

@@ -28,6 +28,10 @@ pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(5);
 
 const _: () = assert!(GATEWAY_HELLO_WAIT.as_millis() <= GATEWAY_START_WAIT.as_millis());
 
+/// How long a question of a server's waits for a client that is still beginning its session; then it is
+/// answered with an error. Servers themselves wait for 60 s or longer.
+pub const QUESTION_WAIT: Duration = Duration::from_secs(30);
+
 /// How long the gateway waits before it opens a session again that a server refused.
 pub const SESSION_RETRY: Duration = Duration::from_secs(5);
 

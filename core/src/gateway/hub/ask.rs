@@ -299,6 +299,7 @@ impl Hub {
         request: Request<'_>,
         timeout: Option<Duration>,
     ) {
+        self.is_ready(client);
         let span = self.begin_span_over(client, link, &request);
         let Request { id, method, params, line, mut edits, uri } = request;
         let Some(id_part) = member(line, "id") else { return };

@@ -50,6 +50,10 @@ pub(super) struct Link {
     pub(super) in_flight: usize,
     /// The client that called last.
     pub(super) caller: Option<ClientId>,
+    /// It has asked for roots.
+    pub(super) asks_roots: bool,
+    /// Whom they were asked of.
+    pub(super) roots_of: Option<ClientId>,
     /// Calls in a row that were not answered in time.
     pub(super) late: u32,
     /// Until then calls are answered at once.
@@ -174,6 +178,7 @@ impl Hub {
             self.fail_line(client, its.slot, &line, &why);
         }
         self.asked.retain(|_, asked| asked.link != link);
+        self.unasked.retain(|unasked| unasked.link != link);
         self.effects.push(Effect::Close { link });
     }
 
@@ -196,6 +201,8 @@ impl Hub {
                 waiting: VecDeque::new(),
                 in_flight: 0,
                 caller: None,
+                asks_roots: false,
+                roots_of: None,
                 late: 0,
                 closed_until: None,
                 retry_at: None,

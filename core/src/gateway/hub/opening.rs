@@ -14,8 +14,7 @@ impl Hub {
     pub(super) fn begin(&mut self, link: LinkId, client: ClientId, era: Era) {
         let Some(its) = self.clients.get(&client) else { return };
         let version = &self.settings.version;
-        let knows_client = self.settings.is_single
-            || self.links.get(&link).is_some_and(|link| link.owner.is_some());
+        let knows_client = !self.is_generic(link);
         let meta = match its.meta.clone().filter(|_| knows_client) {
             Some(meta) => meta,
             None => generic_meta(version),
@@ -34,6 +33,11 @@ impl Hub {
         (its.meta, its.opening, its.era) = (meta, opening, era);
         its.begun_at = self.now;
         self.open_session(link);
+    }
+
+    /// Whether a server is told what the gateway can do, for whichever client, and not what its one client can.
+    pub(super) fn is_generic(&self, link: LinkId) -> bool {
+        !self.settings.is_single && self.links.get(&link).is_some_and(|its| its.owner.is_none())
     }
 
     pub(super) fn open_session(&mut self, link: LinkId) {

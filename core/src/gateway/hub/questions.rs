@@ -8,11 +8,35 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::super::{ClientId, Effect, LinkId};
+use super::link::{Link, Stage};
 use super::session::Client;
 use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place};
-use crate::limits::ASKED_MAX;
-use crate::mcp::answer;
-use crate::mcp::envelope::{Id, Params, param};
+use crate::limits::{ASKED_MAX, QUESTION_WAIT};
+use crate::mcp::envelope::{Id, Message, Params, look, param};
+use crate::mcp::{Era, answer};
+use crate::time::Time;
+
+const ROOTS: &str = "roots/list";
+
+/// Who is asked a question of a server's.
+enum Whom {
+    /// This one, for this request of its.
+    Client(ClientId, Option<Id>),
+    /// Whoever is still beginning its session.
+    Later,
+    /// Nobody, and why.
+    Nobody(String),
+}
+
+/// A question of a server's that came before there was anybody to be asked.
+#[derive(Debug)]
+pub(super) struct Unasked {
+    pub(super) link: LinkId,
+    theirs: Id,
+    line: Vec<u8>,
+    about: Option<Id>,
+    pub(super) until: Time,
+}
 
 impl Client {
     /// Whether it can be asked this. The newer protocol has no questions.
@@ -20,7 +44,7 @@ impl Client {
         let capability = match method {
             "sampling/createMessage" => "sampling",
             "elicitation/create" => "elicitation",
-            "roots/list" => "roots",
+            ROOTS => "roots",
             _ => return self.is_open && !self.is_modern(),
         };
         self.is_open && !self.is_modern() && self.capabilities[capability].is_object()
@@ -56,17 +80,31 @@ impl Hub {
             return self.tell_link(link, answer::pong(&theirs));
         }
         let Some(id_part) = member(line, "id") else { return };
-        let (client, about) = match self.whom(link, method, about) {
-            Ok(_) if self.asked.len() >= ASKED_MAX => {
+        if let Some(its) = self.links.get_mut(&link) {
+            its.asks_roots |= method == ROOTS;
+        }
+        let whom = self.whom(link, method, about);
+        let is_full = self.asked.len() + self.unasked.len() >= ASKED_MAX;
+        let (client, about) = match whom {
+            Whom::Client(..) | Whom::Later if is_full => {
                 let why = "too many questions of servers have no answer yet; try again later";
                 return self.refuse_question(link, &theirs, -32603, why);
             }
-            Ok(chosen) => chosen,
-            Err(why) => {
+            Whom::Client(client, about) => (client, about),
+            Whom::Later => {
+                let (line, about) = (line.to_vec(), about.cloned());
+                let until = self.now + QUESTION_WAIT;
+                self.unasked.push_back(Unasked { link, theirs, line, about, until });
+                return;
+            }
+            Whom::Nobody(why) => {
                 let why = format!("nobody can be asked `{method}`: {why}");
                 return self.refuse_question(link, &theirs, -32601, &why);
             }
         };
+        if let Some(its) = self.links.get_mut(&link).filter(|_| method == ROOTS) {
+            its.roots_of = Some(client);
+        }
         let number = self.number();
         let mut edits = vec![(id_part, own_id('s', number))];
         let token = params.progress_token.clone();
@@ -83,48 +121,84 @@ impl Hub {
         self.tell_link(link, answer::line(theirs, "error", &error));
     }
 
-    /// The client that a question is for, and its request that it is asked for; or why there is none.
-    fn whom(
-        &self,
-        link: LinkId,
-        method: &str,
-        about: Option<&Id>,
-    ) -> Result<(ClientId, Option<Id>), String> {
+    /// The client that a question is for.
+    fn whom(&self, link: LinkId, method: &str, about: Option<&Id>) -> Whom {
         let can = |client: &ClientId| {
             self.clients.get(client).is_some_and(|client| client.can_answer(method))
         };
         if let Some((client, id)) = self.whose(link, about) {
             if about.is_none() && !self.is_of_one_access(link) {
-                return Err(
-                    "calls of clients with different tokens run, and it does not say which \
-                            it belongs to; `share = \"per-client\"` gives each client a server of \
-                            its own"
-                        .to_owned(),
+                return Whom::nobody(
+                    "calls of clients with different tokens run, and it does not say which it belongs \
+                     to; `share = \"per-client\"` gives each client a server of its own",
                 );
             }
             return match can(&client) {
-                true => Ok((client, Some(id))),
-                false => Err("the client of this call does not support it".to_owned()),
+                true => Whom::Client(client, Some(id)),
+                false => Whom::nobody("the client of this call does not support it"),
             };
         }
         let users = self.users_of(link);
-        let users: Vec<ClientId> = users
-            .into_iter()
-            .filter(|user| self.clients.get(user).is_some_and(|user| user.is_open))
-            .collect();
+        let is_ready = |user: &ClientId| self.clients.get(user).is_some_and(|user| user.is_ready);
+        let (ready, others): (Vec<_>, Vec<_>) = users.into_iter().partition(is_ready);
         let last = self.links.get(&link).and_then(|its| its.caller);
-        let chosen = match users[..] {
+        let chosen = match ready[..] {
             [client] => Some(client),
-            _ => last.filter(|last| users.contains(last)),
+            _ => last.filter(|last| ready.contains(last)),
         };
+        let begins = |user: &ClientId| self.clients.get(user).is_some_and(|user| !user.is_modern());
         match chosen {
-            Some(client) if can(&client) => Ok((client, None)),
-            Some(_) => Err("the client that uses this server does not support it".to_owned()),
-            None if users.is_empty() => Err("no client uses this server now".to_owned()),
-            None => Err(format!(
+            Some(client) if can(&client) => Whom::Client(client, None),
+            Some(_) => Whom::nobody("the client that uses this server does not support it"),
+            None if ready.is_empty() && others.iter().any(begins) => Whom::Later,
+            None if ready.is_empty() => Whom::nobody("no client uses this server now"),
+            None => Whom::Nobody(format!(
                 "no call runs that it could belong to, and {} clients use this server",
-                users.len()
+                ready.len()
             )),
+        }
+    }
+
+    /// A client can be asked from now on.
+    pub(super) fn is_ready(&mut self, client: ClientId) {
+        let Some(its) = self.clients.get_mut(&client).filter(|its| !its.is_ready) else { return };
+        its.is_ready = true;
+        self.ask_again();
+        for link in self.links_of(client) {
+            // Whose roots it has is gone, or there was nobody who has any.
+            let wants = self.links.get(&link).is_some_and(|its| {
+                its.asks_roots
+                    && !its.roots_of.is_some_and(|whose| self.clients.contains_key(&whose))
+            });
+            if wants && self.is_generic(link) && self.has_roots_for(client, link) {
+                let line = answer::notification("notifications/roots/list_changed", None);
+                self.tell_link(link, line);
+            }
+        }
+    }
+
+    /// Whether a server that has a session is told of this client's roots, when it asks.
+    pub(super) fn has_roots_for(&self, client: ClientId, link: LinkId) -> bool {
+        let is_told = |its: &Link| its.stage == Stage::Open && its.era == Era::Legacy;
+        self.links.get(&link).is_some_and(is_told)
+            && matches!(self.whom(link, ROOTS, None), Whom::Client(whom, _) if whom == client)
+    }
+
+    /// Asks what could not be asked before, and answers what has waited long enough.
+    pub(super) fn ask_again(&mut self) {
+        for unasked in std::mem::take(&mut self.unasked) {
+            let Unasked { link, theirs, line, about, until } = &unasked;
+            let Some(Message::Request { method, params, .. }) = look(line) else { continue };
+            match self.whom(*link, &method, about.as_ref()) {
+                Whom::Later if *until > self.now => self.unasked.push_back(unasked),
+                Whom::Later => {
+                    let why = "no client was ready to be asked in time";
+                    self.refuse_question(*link, theirs, -32603, why);
+                }
+                Whom::Client(..) | Whom::Nobody(_) => {
+                    self.asks(*link, theirs.clone(), &method, &params, line, about.as_ref());
+                }
+            }
         }
     }
 
@@ -140,6 +214,7 @@ impl Hub {
     pub(super) fn takes_back(&mut self, link: LinkId, line: &[u8]) {
         let Some(part) = param(line, &["requestId"]) else { return };
         let theirs = Id::new(part);
+        self.unasked.retain(|unasked| unasked.link != link || unasked.theirs != theirs);
         let is_it = |asked: &Asked| asked.link == link && asked.theirs == theirs;
         let number = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
         if let Some(number) = number
@@ -148,6 +223,12 @@ impl Hub {
             let line = edit(line, vec![(place(line, part), own_id('s', number))]);
             self.effects.push(Effect::ToClient { client, line, about });
         }
+    }
+}
+
+impl Whom {
+    fn nobody(why: &str) -> Self {
+        Self::Nobody(why.to_owned())
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Client {
     pub(super) era: Era,
     /// It has had the answer to its `initialize`, or is of an era that has none.
     pub(super) is_open: bool,
+    /// It has begun to use its session: it can be asked.
+    pub(super) is_ready: bool,
     /// The parameters of its `initialize`, raw, with the version that was agreed on.
     pub(super) opening: Option<Vec<u8>>,
     /// The `_meta` of its last request, raw, without what belongs to that request alone.
@@ -60,6 +62,7 @@ impl Client {
             access,
             era: Era::Unknown,
             is_open: false,
+            is_ready: false,
             opening: None,
             meta: None,
             capabilities: Value::Null,
@@ -264,6 +267,7 @@ impl Hub {
         for link in links {
             self.close(link, "its client is gone");
         }
+        self.ask_again();
         if its.uris().next().is_some() {
             for link in self.links.keys().copied().collect::<Vec<_>>() {
                 self.sync_subscriptions(link);

@@ -35,11 +35,10 @@ impl Hub {
                     self.tell_link(link, edit(line, edits));
                 }
             }
+            "notifications/initialized" => self.is_ready(client),
             "notifications/roots/list_changed" => {
                 for link in self.links_of(client) {
-                    let is_told =
-                        |link: &super::Link| link.stage == Stage::Open && link.era == Era::Legacy;
-                    if self.links.get(&link).is_some_and(is_told) {
+                    if self.has_roots_for(client, link) {
                         self.tell_link(link, line.to_vec());
                     }
                 }
