@@ -208,7 +208,19 @@ impl Switchboard {
             Ask::Status { name, answer } => {
                 let ids: Vec<ServiceId> =
                     self.supervise.core().services().map(|(id, _)| id).collect();
-                let ours = ids.into_iter().filter_map(|id| self.about.status(&self.supervise, id));
+                let ours = ids.into_iter().filter_map(|id| {
+                    let mut status = self.about.status(&self.supervise, id)?;
+                    let runs = |state: &State| {
+                        matches!(state, State::Ready | State::Running | State::Degraded { .. })
+                    };
+                    // That its process runs is not all: the hub knows whether it answers.
+                    if let Some(link) = self.links.of(id).filter(|_| runs(&status.state))
+                        && let Some(state) = self.hub.state_of(link)
+                    {
+                        status.state = state;
+                    }
+                    Some(status)
+                });
                 let remotes = self.hub.remotes().into_iter();
                 let remotes =
                     remotes.map(|(name, address, state)| self.about.remote(name, address, state));

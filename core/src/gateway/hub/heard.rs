@@ -197,9 +197,15 @@ impl Hub {
                 continue;
             };
             let (link, client, id, method) = (*link, *client, id.clone(), method.clone());
-            let name = match self.links.get(&link) {
-                Some(its) => self.servers[its.slot].backend.name.clone(),
-                None => String::new(),
+            let Some(its) = self.links.get(&link) else { continue };
+            let absence = its.absence().filter(|_| its.down_since.is_some_and(|at| at <= number));
+            let why = match absence {
+                // It was not there when it was asked, nor since then.
+                Some(why) => self.unusable(its.slot, &why),
+                None => format!(
+                    "the server `{}` has not answered in time (`call_timeout`); its outcome is unknown",
+                    self.servers[its.slot].backend.name
+                ),
             };
             let span = self.flights.get_mut(&number).and_then(|flight| flight.span.take());
             self.end_span(span, Outcome::Failed("timed_out"));
@@ -207,9 +213,6 @@ impl Hub {
             if let Some(its) = self.clients.get_mut(&client) {
                 its.flights.remove(&id);
             }
-            let why = format!(
-                "the server `{name}` has not answered in time (`call_timeout`); its outcome is unknown"
-            );
             self.answer_failure(client, &id, &method, "timed_out", &why);
             self.was_late(link);
         }

@@ -75,6 +75,8 @@ pub(super) struct Link {
     pub(super) begun_at: Time,
     /// How its server does, where that was said.
     pub(super) state: Option<State>,
+    /// The number of our first request since its server is not there.
+    pub(super) down_since: Option<u64>,
     /// Its server did not come up: it is not waited for any more.
     pub(super) has_failed: bool,
 }
@@ -85,6 +87,26 @@ impl Link {
         let is_up =
             |state: &State| matches!(state, State::Ready | State::Running | State::Degraded { .. });
         self.state.as_ref().is_none_or(is_up)
+    }
+
+    /// Why there is no server now, in words; none where there is one, or one is on its way.
+    pub(super) fn absence(&self) -> Option<String> {
+        match self.state.as_ref()? {
+            State::Failed { why } => Some(why.clone()),
+            State::BackingOff { .. } | State::CrashLoop { .. } => {
+                Some("it has crashed, and is started again".to_owned())
+            }
+            State::Stopping | State::Stopped => {
+                Some("somebody has stopped it; `afresh start` starts it again".to_owned())
+            }
+            State::Finished => Some("it has ended".to_owned()),
+            State::Waiting
+            | State::Starting
+            | State::Restarting
+            | State::Running
+            | State::Ready
+            | State::Degraded { .. } => None,
+        }
     }
 }
 
@@ -215,6 +237,7 @@ impl Hub {
                 used_at: self.now,
                 begun_at: self.now,
                 state: None,
+                down_since: None,
                 has_failed: false,
             },
         );

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::backend::Target;
 use super::super::{ClientId, LinkId};
 use super::Hub;
-use super::link::{Server, Stage};
+use super::link::{Link, Server, Stage};
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
 use crate::service::State;
@@ -19,16 +19,33 @@ impl Hub {
         for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
             if let Target::Http(_) = &server.backend.target {
                 let link = self.links.values().rev().find(|link| link.slot == slot);
-                let state = match link.map(|link| &link.stage) {
-                    None => State::Stopped,
-                    Some(Stage::Fresh | Stage::Opening) => State::Starting,
-                    Some(Stage::Open) => State::Ready,
-                    Some(Stage::Failed(why)) => State::Failed { why: why.clone() },
-                };
+                let state = link.map_or(State::Stopped, |link| self.how(link));
                 all.push((server.backend.name.clone(), server.backend.target.to_string(), state));
             }
         }
         all
+    }
+
+    /// How a server does that runs, by what it says over this link; none where nobody has spoken to it.
+    pub fn state_of(&self, link: LinkId) -> Option<State> {
+        let link = self.links.get(&link).filter(|link| link.stage != Stage::Fresh)?;
+        Some(self.how(link))
+    }
+
+    /// How a server does, by all that is known over a link.
+    pub(super) fn how(&self, link: &Link) -> State {
+        if let Some(state) = link.state.as_ref().filter(|_| !link.is_up()) {
+            return state.clone();
+        }
+        match &link.stage {
+            Stage::Fresh | Stage::Opening => State::Starting,
+            Stage::Failed(why) => State::Failed { why: why.clone() },
+            Stage::Open => match (self.circuit(link), &link.state) {
+                (Some(why), _) => State::Degraded { why },
+                (None, Some(state @ State::Degraded { .. })) => state.clone(),
+                (None, _) => State::Ready,
+            },
+        }
     }
 
     /// The servers that a client may use.

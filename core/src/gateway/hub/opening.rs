@@ -58,10 +58,14 @@ impl Hub {
     /// The first words were not answered in time.
     pub(super) fn opens_late(&mut self, link: LinkId, number: u64) {
         self.take_flight(number);
-        match self.links.get(&link).map(|its| its.era) {
-            Some(Era::Modern) => self.fall_back(link),
-            Some(_) => self.refused(link, "it did not answer the handshake in time"),
-            None => {}
+        let Some(its) = self.links.get(&link) else { return };
+        match (its.era, its.absence()) {
+            // Whatever it knows: it is not there.
+            (_, Some(why)) => self.fail(link, &why),
+            (Era::Modern, None) => self.fall_back(link),
+            (Era::Legacy | Era::Unknown, None) => {
+                self.refused(link, "it did not answer the handshake in time");
+            }
         }
     }
 
@@ -80,7 +84,7 @@ impl Hub {
             // Said in its place, by whoever keeps it running.
             let is_ours = raw::get(line, &["error", "data", "retryable"]).is_some();
             return match its.era {
-                _ if is_ours => self.fail(link, &why),
+                _ if is_ours => self.fail(link, answer::without_consequence(&why)),
                 Era::Modern => self.fall_back(link),
                 Era::Legacy | Era::Unknown => self.refused(link, &why),
             };

@@ -6,6 +6,7 @@ mod histories;
 mod limits;
 mod questions;
 mod traced;
+mod trouble;
 mod waits;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -449,7 +450,7 @@ fn a_server_that_refuses_harms_nobody_else() {
     assert_eq!(world.answer_to(1, &call), None);
     world.wait(Duration::from_secs(30));
     let answer = world.answer_to(1, &call).expect("an answer");
-    assert!(text(&answer).contains("`a` is not running"), "{answer}");
+    assert!(text(&answer).contains("`a` cannot be used"), "{answer}");
     // It is tried again, and its tools come.
     world.silent.clear();
     world.wait(Duration::from_secs(6));
@@ -630,7 +631,7 @@ fn an_id_that_waits_is_not_answered_twice() {
     world.wait(Duration::from_secs(11));
     assert!(world.answer_to(1, &json!("l")).is_some());
     world.wait(Duration::from_secs(30));
-    assert!(text(&world.answer_to(1, &json!("c")).expect("an answer")).contains("not running"));
+    assert!(text(&world.answer_to(1, &json!("c")).expect("an answer")).contains("cannot be used"));
 }
 
 #[test]

@@ -20,14 +20,21 @@ impl Hub {
         its.reading.clear();
         let (slot, waiting) = (its.slot, std::mem::take(&mut its.waiting));
         let name = self.servers[slot].backend.name.clone();
+        let text = self.unusable(slot, why);
         for (client, line) in waiting {
-            let why = format!("the server `{name}` is not running: {why}");
-            self.fail_line(client, slot, &line, &why);
+            self.fail_line(client, slot, &line, &text);
         }
         if is_news {
             self.log(format!("no session with the server `{name}`: {why}"));
         }
         self.settle();
+    }
+
+    /// What is said to a call that a server does not get.
+    pub(super) fn unusable(&self, slot: usize, why: &str) -> String {
+        let name = &self.servers[slot].backend.name;
+        let how = if self.is_stdio(slot) { "is not running" } else { "cannot be used" };
+        format!("nothing was done, the server `{name}` {how}: {why}")
     }
 
     /// Nothing comes over a link any more.
@@ -42,18 +49,16 @@ impl Hub {
 
     /// How the server behind a link does now.
     pub(super) fn serves(&mut self, link: LinkId, state: State) {
+        let number = self.next_number;
         let Some(its) = self.links.get_mut(&link) else { return };
         let was_up = its.is_up();
-        its.has_failed |= !matches!(
-            state,
-            State::Waiting
-                | State::Starting
-                | State::Restarting
-                | State::Running
-                | State::Ready
-                | State::Degraded { .. }
-        );
         its.state = Some(state);
+        if its.is_up() {
+            its.down_since = None;
+        } else if its.absence().is_some() {
+            its.down_since.get_or_insert(number);
+            its.has_failed = true;
+        }
         let (slot, is_up) = (its.slot, its.is_up());
         match &its.stage {
             Stage::Failed(_) if is_up && !was_up => return self.open_session(link),
@@ -90,7 +95,15 @@ impl Hub {
             }
             _ => None,
         };
-        [link.retry_at, idle].into_iter().flatten().min()
+        [self.retry_at(link), idle].into_iter().flatten().min()
+    }
+
+    /// When a session is opened again though nobody asks. A program that was given up or stopped rests until
+    /// somebody does: asking it would start it.
+    fn retry_at(&self, link: &Link) -> Option<Time> {
+        let rests =
+            matches!(link.state, Some(State::Failed { .. } | State::Stopped | State::Finished));
+        link.retry_at.filter(|_| !(rests && self.is_stdio(link.slot)))
     }
 
     pub(super) fn look_after_links(&mut self) {
@@ -104,7 +117,7 @@ impl Hub {
             let is_retry = self
                 .links
                 .get(&link)
-                .is_some_and(|its| its.retry_at.is_some_and(|at| at <= self.now));
+                .is_some_and(|its| self.retry_at(its).is_some_and(|at| at <= self.now));
             match is_retry {
                 true => self.open_session(link),
                 // It comes back with the next call.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::limits::{MESSAGE_BYTES_MAX, REPLY_EXCERPT_CHARS_MAX};
 use crate::mcp::Era;
+use crate::mcp::answer::without_consequence;
 use crate::mcp::envelope::Id;
 use crate::mcp::inflight::Class;
 use crate::time::show_duration;
@@ -139,8 +140,7 @@ impl Trouble {
 
     /// The same as a state, without what it means for a request.
     pub(super) fn state(&self, origin: &str) -> String {
-        let text = self.text(origin);
-        text.strip_prefix("nothing was done, ").map_or(text.clone(), str::to_owned)
+        without_consequence(&self.text(origin)).to_owned()
     }
 
     /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
