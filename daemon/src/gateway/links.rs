@@ -223,7 +223,7 @@ impl Links {
         self.links.remove(&service);
         self.leaving.push(service);
         if let Some(mut seat) = self.servers.seat(service, supervise) {
-            seat.leave().await;
+            seat.dismiss().await;
         }
     }
 
