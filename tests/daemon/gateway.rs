@@ -1,5 +1,7 @@
 //! `afresh gateway` on stdio, in front of servers that die, do not start, or change.
 
+#![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
+
 use std::fs;
 use std::time::{Duration, Instant};
 

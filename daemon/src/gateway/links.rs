@@ -245,10 +245,11 @@ impl Links {
             let Some(state) = supervise.snapshot(*service).map(|snapshot| snapshot.state) else {
                 continue;
             };
+            // That its process runs is not enough: it has not taken up the session yet.
+            let state = if state == State::Running { State::Starting } else { state };
             // One that has never served is starting, which the hub knows.
-            let is_first =
-                matches!(state, State::Waiting | State::Starting | State::Running | State::Stopped)
-                    && !supervise.core().service(*service).is_some_and(Service::has_run);
+            let is_first = matches!(state, State::Waiting | State::Starting | State::Stopped)
+                && !supervise.core().service(*service).is_some_and(Service::has_run);
             if !is_first && self.states.insert(*service, state.word()) != Some(state.word()) {
                 changed.push((*link, state));
             }
