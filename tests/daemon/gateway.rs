@@ -1,6 +1,9 @@
 //! `afresh gateway` on stdio, in front of servers that die, do not start, or change.
 
+#![expect(clippy::disallowed_types, reason = "real processes run by the real clock")]
+
 use std::fs;
+use std::time::{Duration, Instant};
 
 use afresh_tests::connection::{Connection, kill_server};
 use afresh_tests::{TestEnv, wait_for};
@@ -273,5 +276,19 @@ fn the_instances_of_each_client_are_known_by_the_name_of_their_server() {
     assert_eq!((&status[0]["name"], &status[0]["group"]), (&json!("own@1"), &json!("own")));
     client.call("1", "own__stderr", &json!({}));
     wait_for("it is in the log", || !env.run(&["logs", "own"]).stdout.is_empty());
+    client.hang_up(&env);
+}
+
+#[test]
+fn servers_that_hang_or_are_not_there_do_not_hold_up_the_beginning() {
+    let env = TestEnv::new();
+    let hangs = "[server.hangs]\ncommand = [\"sleep\", \"1000\"]\n".to_owned();
+    // Nobody listens on port 9.
+    let is_not_there = "[server.gone]\nurl = \"http://127.0.0.1:9/mcp\"\n".to_owned();
+    let begun = Instant::now();
+    let mut client = connect(&env, &[server(&env, "good", "", ""), hangs, is_not_there]);
+    // Clients wait 10 s, which the handshake of one that hangs would take.
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(tools(&mut client).contains(&"good__pid".to_owned()));
     client.hang_up(&env);
 }

@@ -24,12 +24,14 @@ mod look;
 mod names;
 mod opening;
 mod own;
+mod questions;
 mod reading;
 mod session;
 mod tell;
 #[cfg(test)]
 mod tests;
 mod traced;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -40,6 +42,7 @@ use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
 use self::link::{Link, Server};
 use self::names::Clash;
+use self::questions::Unasked;
 use self::session::Client;
 use super::backend::Expose;
 use super::span::Span;
@@ -78,6 +81,8 @@ pub struct Hub {
     flights: BTreeMap<u64, Flight>,
     /// Requests of servers that a client has not answered, by the number in their ids.
     asked: BTreeMap<u64, Asked>,
+    /// Those that wait for a client that can be asked.
+    unasked: VecDeque<Unasked>,
     /// Questions of clients that wait for servers to come up.
     held: VecDeque<Held>,
     /// Which server has the tool or prompt of a name, and what it calls it.
@@ -144,6 +149,8 @@ struct Asked {
 struct Held {
     client: ClientId,
     line: Vec<u8>,
+    /// How long it waits for each server.
+    within: Duration,
     until: Time,
 }
 
@@ -158,6 +165,7 @@ impl Hub {
             links: BTreeMap::new(),
             flights: BTreeMap::new(),
             asked: BTreeMap::new(),
+            unasked: VecDeque::new(),
             held: VecDeque::new(),
             routes: BTreeMap::new(),
             clashes: BTreeSet::new(),
@@ -184,7 +192,7 @@ impl Hub {
             Input::Left { client } => self.left(client),
             Input::Link { link, line, about } => self.link(link, line, about.as_ref()),
             Input::NotTaken { link, line, why } => self.not_taken(link, &line, &why),
-            Input::Serves { link, is_up } => self.serves(link, is_up),
+            Input::Serves { link, state } => self.serves(link, state),
             Input::LinkLost { link, why } => self.lost(link, &why),
             Input::Wakeup => self.wake(),
         }
@@ -196,7 +204,8 @@ impl Hub {
         let flights = self.deadlines.first().map(|(at, _)| *at);
         let held = self.held.iter().map(|held| held.until);
         let links = self.links.values().filter_map(|link| self.link_wakeup(link));
-        flights.into_iter().chain(held).chain(links).min()
+        let unasked = self.unasked.iter().map(|unasked| unasked.until);
+        flights.into_iter().chain(held).chain(unasked).chain(links).min()
     }
 
     /// How many requests of clients' are on their way.
@@ -208,6 +217,7 @@ impl Hub {
     fn wake(&mut self) {
         self.expire_flights();
         self.look_after_links();
+        self.ask_again();
         self.resume_held();
     }
 
@@ -338,16 +348,21 @@ impl Hub {
     /// Takes up the questions whose time has come: the servers are up, or it was long enough.
     fn resume_held(&mut self) {
         let held = std::mem::take(&mut self.held);
-        for Held { client, line, until } in held {
-            if until <= self.now || self.is_settled(client) {
-                self.client(client, line, true);
+        for held in held {
+            let is_settled = self.settles_at(held.client, held.within).is_none();
+            if held.until <= self.now || is_settled {
+                self.client(held.client, held.line, true);
             } else {
-                self.held.push_back(Held { client, line, until });
+                self.held.push_back(held);
             }
         }
     }
 
-    fn hold(&mut self, client: ClientId, line: Vec<u8>, until: Time) {
-        self.held.push_back(Held { client, line, until });
+    /// Keeps a question while servers are still being asked what they have, each for so long at the most.
+    /// Returns whether it waits.
+    fn waits(&mut self, client: ClientId, line: &[u8], within: Duration) -> bool {
+        let Some(until) = self.settles_at(client, within) else { return false };
+        self.held.push_back(Held { client, line: line.to_vec(), within, until });
+        true
     }
 }

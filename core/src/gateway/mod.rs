@@ -20,6 +20,7 @@ pub(crate) mod variables;
 pub use self::hub::{Hub, Settings};
 
 use crate::mcp::envelope::Id;
+use crate::service::State;
 
 /// The name of the server that afresh itself would be: its tools have it as their prefix.
 pub const OWN_NAME: &str = "afresh";
@@ -85,12 +86,13 @@ pub enum Input {
         /// Why not.
         why: NotTaken,
     },
-    /// Whether the server behind a link serves now; it does where nothing else was said.
+    /// How the server behind a link does now, by those who keep it or speak to it; it is on its way where
+    /// nothing was said yet.
     Serves {
         /// Over which link.
         link: LinkId,
-        /// Whether it does.
-        is_up: bool,
+        /// How.
+        state: State,
     },
     /// Nothing comes over a link any more until it is opened anew: the hub's requests on it are not
     /// answered. Over pipes this never happens, the conversation answers for its server.

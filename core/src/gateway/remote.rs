@@ -138,6 +138,8 @@ pub enum Effect {
         /// The request that it belongs to, itself included where it is the answer.
         about: Option<Id>,
     },
+    /// The server cannot be reached now, and why; or it is there again.
+    Serves(Result<(), String>),
     /// Something a person should know.
     Log(String),
 }
@@ -197,6 +199,8 @@ pub struct Remote {
     standalone: Standalone,
     /// Tries in a row that did not reach the server.
     failures: u32,
+    /// The hub was told that it cannot be reached.
+    is_away: bool,
     /// Sessions in a row that did not last.
     losses: u32,
     random: Random,
@@ -233,6 +237,7 @@ impl Remote {
             own: BTreeMap::new(),
             standalone: Standalone::default(),
             failures: 0,
+            is_away: false,
             losses: 0,
             random: Random::new(seed),
             next_number: 1,

@@ -150,6 +150,7 @@ const fn is_crash(ending: &Ending) -> bool {
         | Ending::RestartRequested
         | Ending::StoppedByUser
         | Ending::Retired
+        | Ending::Dismissed
         | Ending::Shutdown
         | Ending::Replaced
         | Ending::Unused

@@ -89,6 +89,7 @@ fn every_way_to_end_badly_is_a_crash_and_no_other() {
         Ending::RestartRequested,
         Ending::StoppedByUser,
         Ending::Retired,
+        Ending::Dismissed,
         Ending::Shutdown,
         Ending::Replaced,
         Ending::Unused,

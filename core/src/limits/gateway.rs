@@ -20,9 +20,20 @@ pub const PAGE_ENTRIES_MAX: usize = 500;
 /// The same in bytes, which one entry alone may pass.
 pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a client's first questions wait for servers that are still starting, from when these were first
-/// spoken to. Then they are answered with what is there, and the client is told when more comes.
-pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(10);
+/// How long a client's `initialize` waits for servers that are still starting, from when these were first
+/// spoken to: what they say of themselves is in its answer. Clients give it 10 s, some for
+/// all that they do at the beginning.
+pub const GATEWAY_HELLO_WAIT: Duration = Duration::from_secs(2);
+
+/// How long its first lists wait for them. Then they are answered with what is there, and the client is told
+/// when more comes.
+pub const GATEWAY_START_WAIT: Duration = Duration::from_secs(5);
+
+const _: () = assert!(GATEWAY_HELLO_WAIT.as_millis() <= GATEWAY_START_WAIT.as_millis());
+
+/// How long a question of a server's waits for a client that is still beginning its session; then it is
+/// answered with an error. Servers themselves wait for 60 s or longer.
+pub const QUESTION_WAIT: Duration = Duration::from_secs(30);
 
 /// How long the gateway waits before it opens a session again that a server refused.
 pub const SESSION_RETRY: Duration = Duration::from_secs(5);

@@ -68,6 +68,12 @@ impl Why {
     }
 }
 
+/// Why a server is not there, out of the words for a request that it did not get.
+pub(crate) fn without_consequence(text: &str) -> &str {
+    let why = text.strip_prefix("nothing was done, ").unwrap_or(text);
+    why.strip_prefix("the server is not running: ").unwrap_or(why)
+}
+
 /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
 /// anything else is a JSON-RPC error.
 pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {

@@ -64,6 +64,7 @@ impl Service {
             Some(Goal::Down) => match self.want {
                 Want::Up | Want::Down => Ending::StoppedByUser,
                 Want::Gone => Ending::Retired,
+                Want::Shutdown { is_alone: true, .. } => Ending::Dismissed,
                 Want::Shutdown { .. } => Ending::Shutdown,
             },
         };
@@ -213,6 +214,7 @@ impl Service {
 
     pub(super) fn rest_stopped(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let reason = match self.want {
+            Want::Shutdown { is_alone: true, .. } => StopReason::Dismissed,
             Want::Shutdown { .. } => StopReason::Shutdown,
             Want::Gone => StopReason::Retired,
             Want::Up | Want::Down => StopReason::ByUser,

@@ -153,6 +153,8 @@ pub enum StopReason {
     ByUser,
     /// The configuration does not have it any more.
     Retired,
+    /// Nobody needs it any more.
+    Dismissed,
     /// afresh itself ends.
     Shutdown,
     /// It ended, and the policy says not to restart it.

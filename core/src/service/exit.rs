@@ -40,6 +40,8 @@ pub enum Ending {
     StoppedByUser,
     /// We ended it, as the configuration does not have it any more.
     Retired,
+    /// We ended it, as nobody needs it any more.
+    Dismissed,
     /// We ended it, as afresh itself ends.
     Shutdown,
     /// We ended it to start it again.
@@ -116,6 +118,7 @@ impl Ending {
             Self::Killed { .. } => "killed",
             Self::StoppedByUser => "stopped_by_user",
             Self::Retired => "retired",
+            Self::Dismissed => "dismissed",
             Self::Shutdown => "shutdown",
             Self::Replaced => "replaced",
             Self::Unused => "unused",
@@ -149,6 +152,7 @@ impl fmt::Display for Ending {
             Self::Killed { .. } => f.write_str("killed"),
             Self::StoppedByUser => f.write_str("stopped by user"),
             Self::Retired => f.write_str("stopped with its definition"),
+            Self::Dismissed => f.write_str("stopped, as nobody needs it any more"),
             Self::Shutdown => f.write_str("stopped with afresh"),
             Self::Replaced => f.write_str("stopped for a restart"),
             Self::Unused => f.write_str("it has not served anybody"),

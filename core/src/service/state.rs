@@ -27,6 +27,11 @@ pub enum Input {
         /// All of the stop has to fit into this; `None` for the policy's own times.
         within: Option<Duration>,
     },
+    /// Nobody needs it any more: as [`Input::Shutdown`], for it alone.
+    Dismiss {
+        /// All of the stop has to fit into this.
+        within: Duration,
+    },
     /// Whoever waits for a stop has lost patience: kill now.
     HurryUp,
     /// The process of this generation runs.
@@ -168,7 +173,19 @@ pub(super) enum Want {
     /// Down, and no start will be heard any more.
     Shutdown {
         within: Option<Duration>,
+        /// afresh itself goes on.
+        is_alone: bool,
     },
+}
+
+impl Want {
+    pub(super) const fn shutdown(within: Option<Duration>) -> Self {
+        Self::Shutdown { within, is_alone: false }
+    }
+
+    pub(super) const fn dismissed(within: Duration) -> Self {
+        Self::Shutdown { within: Some(within), is_alone: true }
+    }
 }
 
 /// What is true of the current instance. Deadlines live inside the state that needs them, so they

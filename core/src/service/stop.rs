@@ -153,7 +153,7 @@ impl Service {
     pub(super) fn times(&self) -> Times {
         let Policy { stdin_timeout, stop_timeout, .. } = &self.policy;
         let most = match self.want {
-            Want::Shutdown { within: Some(within) } => within * 2 / 5,
+            Want::Shutdown { within: Some(within), .. } => within * 2 / 5,
             _ => Duration::MAX,
         };
         Times { stdin: (*stdin_timeout).min(most), stop: (*stop_timeout).min(most) }

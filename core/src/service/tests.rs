@@ -548,3 +548,17 @@ fn late_word_of_an_old_generation_changes_nothing() {
     assert_eq!(bench.told.len(), told);
     assert!(matches!(bench.service.process, Process::Running { .. }));
 }
+
+#[test]
+fn one_that_is_not_needed_does_not_end_with_afresh() {
+    for (input, reason) in [
+        (Input::Dismiss { within: Duration::from_secs(1) }, StopReason::Dismissed),
+        (Input::Shutdown { within: None }, StopReason::Shutdown),
+    ] {
+        let mut bench = Bench::running(exact());
+        bench.does(input);
+        bench.exit(Exit::Code(0));
+        assert_eq!(bench.told.last(), Some(&Event::Stopped(reason)));
+        assert_eq!(bench.does(Input::Start), []);
+    }
+}

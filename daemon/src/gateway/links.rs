@@ -1,6 +1,6 @@
 //! Links to servers: programs under the restart machines, and tasks that speak HTTP.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -44,8 +44,8 @@ pub(super) struct Links {
     words_sender: mpsc::Sender<RemoteWord>,
     ways: BTreeMap<LinkId, Way>,
     links: BTreeMap<ServiceId, LinkId>,
-    /// Those of them that do not serve.
-    down: BTreeSet<ServiceId>,
+    /// How they do, as the hub knows it.
+    states: BTreeMap<ServiceId, &'static str>,
     /// Services whose links are closed, until they are down.
     leaving: Vec<ServiceId>,
     environment: Arc<[(OsString, OsString)]>,
@@ -70,7 +70,7 @@ impl Links {
             words_sender,
             ways: BTreeMap::new(),
             links: BTreeMap::new(),
-            down: BTreeSet::new(),
+            states: BTreeMap::new(),
             leaving: Vec::new(),
             environment: std::mem::take(&mut gateway.environment).into(),
             base: gateway.base.clone(),
@@ -223,7 +223,7 @@ impl Links {
         self.links.remove(&service);
         self.leaving.push(service);
         if let Some(mut seat) = self.servers.seat(service, supervise) {
-            seat.leave().await;
+            seat.dismiss().await;
         }
     }
 
@@ -238,22 +238,20 @@ impl Links {
         }
     }
 
-    /// The links whose servers have begun or ceased to serve since the last time.
-    pub(super) fn changed(&mut self, supervise: &Supervise) -> Vec<(LinkId, bool)> {
+    /// The links whose servers do otherwise than the last time.
+    pub(super) fn changed(&mut self, supervise: &Supervise) -> Vec<(LinkId, State)> {
         let mut changed = Vec::new();
         for (service, link) in &self.links {
-            let state = supervise.snapshot(*service).map(|snapshot| snapshot.state);
-            // One that has never served is starting, which the hub knows.
-            let is_up =
-                matches!(state, Some(State::Ready | State::Running | State::Degraded { .. }));
-            let is_down =
-                !is_up && supervise.core().service(*service).is_some_and(Service::has_run);
-            let is_other = match is_down {
-                true => self.down.insert(*service),
-                false => is_up && self.down.remove(service),
+            let Some(state) = supervise.snapshot(*service).map(|snapshot| snapshot.state) else {
+                continue;
             };
-            if is_other {
-                changed.push((*link, is_up));
+            // That its process runs is not enough: it has not taken up the session yet.
+            let state = if state == State::Running { State::Starting } else { state };
+            // One that has never served is starting, which the hub knows.
+            let is_first = matches!(state, State::Waiting | State::Starting | State::Stopped)
+                && !supervise.core().service(*service).is_some_and(Service::has_run);
+            if !is_first && self.states.insert(*service, state.word()) != Some(state.word()) {
+                changed.push((*link, state));
             }
         }
         changed
@@ -261,12 +259,12 @@ impl Links {
 
     /// Forgets those that are down.
     pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
-        let (servers, down) = (&mut self.servers, &mut self.down);
+        let (servers, states) = (&mut self.servers, &mut self.states);
         self.leaving.retain(|service| {
             let is_gone = supervise.forget(*service);
             if is_gone {
                 servers.remove(*service);
-                down.remove(service);
+                states.remove(service);
             }
             !is_gone
         });

@@ -28,12 +28,16 @@ use crate::store::chain;
 
 /// What a server says, or what is said in its place.
 #[derive(Debug, PartialEq)]
-pub(crate) struct RemoteWord {
-    pub(crate) link: LinkId,
-    /// Without its end.
-    pub(crate) line: Vec<u8>,
-    /// The request that it belongs to, itself included where it is the answer.
-    pub(crate) about: Option<Id>,
+pub(crate) enum RemoteWord {
+    Line {
+        link: LinkId,
+        /// Without its end.
+        line: Vec<u8>,
+        /// The request that it belongs to, itself included where it is the answer.
+        about: Option<Id>,
+    },
+    /// Whether it can be reached, or why not.
+    Serves { link: LinkId, how: Result<(), String> },
 }
 
 /// A link that runs. It ends when this is dropped; the session is ended then, if that is quick.
@@ -194,7 +198,11 @@ impl Driver {
                 }
             }
             Effect::Tell { line, about } => {
-                let word = RemoteWord { link: self.link, line, about };
+                let word = RemoteWord::Line { link: self.link, line, about };
+                return self.words.send(word).await.is_ok();
+            }
+            Effect::Serves(how) => {
+                let word = RemoteWord::Serves { link: self.link, how };
                 return self.words.send(word).await.is_ok();
             }
             Effect::Log(line) => (self.log)(&line),

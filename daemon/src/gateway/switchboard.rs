@@ -8,7 +8,7 @@ use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX};
-use afresh_core::service::Input as ServiceInput;
+use afresh_core::service::{Input as ServiceInput, State};
 use afresh_core::time::Time;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
@@ -88,12 +88,7 @@ impl Switchboard {
                         self.note_states().await;
                     }
                 }
-                Some(word) = self.links.words.recv() => {
-                    if self.links.has(word.link) {
-                        let RemoteWord { link, line, about } = word;
-                        self.input(Input::Link { link, line, about }).await;
-                    }
-                }
+                Some(word) = self.links.words.recv() => self.hear_remote(word).await,
                 () = until(wakeup) => self.input(Input::Wakeup).await,
             }
         }
@@ -136,10 +131,27 @@ impl Switchboard {
         }
     }
 
-    /// Tells the hub which servers have begun or ceased to serve.
+    /// Tells the hub which servers do otherwise than before.
     async fn note_states(&mut self) {
-        for (link, is_up) in self.links.changed(&self.supervise) {
-            self.input(Input::Serves { link, is_up }).await;
+        for (link, state) in self.links.changed(&self.supervise) {
+            self.input(Input::Serves { link, state }).await;
+        }
+    }
+
+    /// Takes what is said of a server over HTTP.
+    async fn hear_remote(&mut self, word: RemoteWord) {
+        let (link, input) = match word {
+            RemoteWord::Line { link, line, about } => (link, Input::Link { link, line, about }),
+            RemoteWord::Serves { link, how } => {
+                let state = match how {
+                    Ok(()) => State::Ready,
+                    Err(why) => State::Failed { why },
+                };
+                (link, Input::Serves { link, state })
+            }
+        };
+        if self.links.has(link) {
+            self.input(input).await;
         }
     }
 
@@ -207,7 +219,19 @@ impl Switchboard {
             Ask::Status { name, answer } => {
                 let ids: Vec<ServiceId> =
                     self.supervise.core().services().map(|(id, _)| id).collect();
-                let ours = ids.into_iter().filter_map(|id| self.about.status(&self.supervise, id));
+                let ours = ids.into_iter().filter_map(|id| {
+                    let mut status = self.about.status(&self.supervise, id)?;
+                    let runs = |state: &State| {
+                        matches!(state, State::Ready | State::Running | State::Degraded { .. })
+                    };
+                    // That its process runs is not all: the hub knows whether it answers.
+                    if let Some(link) = self.links.of(id).filter(|_| runs(&status.state))
+                        && let Some(state) = self.hub.state_of(link)
+                    {
+                        status.state = state;
+                    }
+                    Some(status)
+                });
                 let remotes = self.hub.remotes().into_iter();
                 let remotes =
                     remotes.map(|(name, address, state)| self.about.remote(name, address, state));

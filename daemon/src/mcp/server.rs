@@ -94,10 +94,16 @@ impl Seat<'_> {
 
     /// The client is gone, or we were told to go: all of it within a second.
     pub(crate) async fn leave(&mut self) {
-        let input = match self.server.leaving {
-            true => ServiceInput::HurryUp,
-            false => ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) },
-        };
+        self.leave_by(ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) }).await;
+    }
+
+    /// Nobody needs this one any more.
+    pub(crate) async fn dismiss(&mut self) {
+        self.leave_by(ServiceInput::Dismiss { within: CLIENT_GONE_WITHIN }).await;
+    }
+
+    async fn leave_by(&mut self, input: ServiceInput) {
+        let input = if self.server.leaving { ServiceInput::HurryUp } else { input };
         self.server.leaving = true;
         self.server.lane.wires.leave();
         self.supervise.input_to(self.server.service, input).await;

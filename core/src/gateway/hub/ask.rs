@@ -15,6 +15,7 @@ use super::{Flight, Hub, What, edit, member, own_id, place, raw};
 use crate::limits::{CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, MESSAGE_BYTES_MAX};
 use crate::mcp::envelope::{Id, Params, look_at_ends, param};
 use crate::mcp::{Kind, answer};
+use crate::service::State;
 
 /// Methods of the older protocol only.
 const SESSION_METHODS: [&str; 5] =
@@ -267,10 +268,15 @@ impl Hub {
         self.retry(link);
         let Some(its) = self.links.get_mut(&link) else { return };
         its.used_at = self.now;
+        if let (Some(State::Stopped | State::Stopping), Some(why)) = (&its.state, its.absence()) {
+            let why = self.unusable(slot, &why);
+            return self.refuse_call(client, slot, &request, "server_down", &why);
+        }
         match &its.stage {
             Stage::Open => {}
             Stage::Failed(why) => {
-                let why = format!("nothing was done, the server `{name}` is not running: {why}");
+                let why = why.clone();
+                let why = self.unusable(slot, &why);
                 return self.refuse_call(client, slot, &request, "server_down", &why);
             }
             Stage::Fresh | Stage::Opening => {
@@ -301,6 +307,7 @@ impl Hub {
         request: Request<'_>,
         timeout: Option<Duration>,
     ) {
+        self.is_ready(client);
         let span = self.begin_span_over(client, link, &request);
         let Request { id, method, params, line, mut edits, uri } = request;
         let Some(id_part) = member(line, "id") else { return };
@@ -322,6 +329,7 @@ impl Hub {
         }
         if let Some(its) = self.links.get_mut(&link) {
             its.in_flight += 1;
+            its.caller = Some(client);
         }
         self.tell_link(link, line);
     }

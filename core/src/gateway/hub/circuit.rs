@@ -2,6 +2,7 @@
 
 use super::super::LinkId;
 use super::Hub;
+use super::link::Link;
 use crate::limits::{CIRCUIT_OPEN_FOR, TIMEOUTS_IN_A_ROW_MAX};
 
 impl Hub {
@@ -40,6 +41,16 @@ impl Hub {
             }
             None => None,
         }
+    }
+
+    /// What is wrong where calls do not go over a link now, because others had no answer.
+    pub(super) fn circuit(&self, link: &Link) -> Option<String> {
+        let until = link.closed_until.filter(|until| *until > self.now)?;
+        let seconds = until.since(self.now).as_millis().div_ceil(1_000);
+        Some(format!(
+            "{} calls in a row had no answer; it is tried again in {seconds} s",
+            link.late
+        ))
     }
 
     /// A call was answered: the server lives.

@@ -1,4 +1,4 @@
-//! What servers say: answers, questions, notifications.
+//! What servers say: answers and notifications.
 
 use serde_json::json;
 
@@ -7,10 +7,9 @@ use super::super::{ClientId, Effect, LinkId, NotTaken};
 use super::between::modern_answer;
 use super::listen::to_listener;
 use super::session::Client;
-use super::tell::LEVELS;
-use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place, raw};
-use crate::limits::ASKED_MAX;
-use crate::mcp::envelope::{Id, Message, Params, look, param, with_id};
+use super::tell::{INFO, LEVELS};
+use super::{Flight, Hub, What, edit, number_in, place, raw};
+use crate::mcp::envelope::{Id, Message, look, param, with_id};
 use crate::mcp::{Kind, answer};
 
 impl Hub {
@@ -75,68 +74,6 @@ impl Hub {
         self.answered(link, &id, answer::line(&id, "error", &error), true);
     }
 
-    /// Whose request a server speaks of: as the way that it came says, or the newest that it has.
-    fn whose(&self, link: LinkId, about: Option<&Id>) -> Option<(ClientId, Id)> {
-        let of = |flight: &Flight| match &flight.what {
-            What::Client { client, id, .. } if flight.link == link => Some((*client, id.clone())),
-            _ => None,
-        };
-        match about.and_then(|about| number_in(about.raw(), b'g')) {
-            Some(number) => of(self.flights.get(&number)?),
-            None => self.flights.values().rev().find_map(of),
-        }
-    }
-
-    /// A question of a server's: one of the clients has to answer it.
-    pub(super) fn asks(
-        &mut self,
-        link: LinkId,
-        theirs: Id,
-        method: &str,
-        params: &Params,
-        line: &[u8],
-        about: Option<&Id>,
-    ) {
-        if method == "ping" {
-            return self.tell_link(link, answer::pong(&theirs));
-        }
-        let capability = match method {
-            "sampling/createMessage" => "sampling",
-            "elicitation/create" => "elicitation",
-            "roots/list" => "roots",
-            _ => "",
-        };
-        let can = |client: &ClientId| {
-            self.clients.get(client).is_some_and(|client| {
-                !client.is_modern()
-                    && client.is_open
-                    && (capability.is_empty() || client.capabilities[capability].is_object())
-            })
-        };
-        let whose = self.whose(link, about).filter(|(client, _)| can(client));
-        let chosen = match whose {
-            Some((client, id)) => Some((client, Some(id))),
-            None => self.users_of(link).into_iter().find(can).map(|client| (client, None)),
-        };
-        let number = self.number();
-        let id_part = member(line, "id");
-        let (Some((client, about)), Some(id_part), true) =
-            (chosen, id_part, self.asked.len() < ASKED_MAX)
-        else {
-            let why = format!("no client of the gateway can answer `{method}`");
-            let error = json!({"code": -32601, "message": why});
-            return self.tell_link(link, answer::line(&theirs, "error", &error));
-        };
-        let mut edits = vec![(id_part, own_id('s', number))];
-        let token = params.progress_token.clone();
-        let own_token = token.clone().map(|part| line[part].to_vec());
-        edits.extend(token.map(|part| (part, own_id('s', number))));
-        let line = edit(line, edits);
-        let asked = Asked { link, theirs, token: own_token, client, about: about.clone() };
-        self.asked.insert(number, asked);
-        self.effects.push(Effect::ToClient { client, line, about });
-    }
-
     /// A notification of a server's.
     pub(super) fn told(&mut self, link: LinkId, method: &str, line: Vec<u8>, about: Option<&Id>) {
         let lists = [Kind::Tools, Kind::Prompts, Kind::Resources];
@@ -187,8 +124,11 @@ impl Hub {
     fn message(&mut self, link: LinkId, line: &[u8], about: Option<&Id>) {
         let level = param(line, &["level"]).and_then(raw::text);
         let level = LEVELS.iter().position(|name| level.as_deref() == Some(*name));
+        // Where another client asked for more, one that has said nothing does not get all of it.
+        let is_asked = self.links.get(&link).is_some_and(|its| its.level.is_some());
+        let by_itself = if is_asked { INFO } else { 0 };
         let wants =
-            |client: &Client| client.level.is_none_or(|least| level.is_none_or(|l| l >= least));
+            |client: &Client| level.is_none_or(|level| level >= client.level.unwrap_or(by_itself));
         let whose = self.whose(link, about);
         if let Some((client, id)) = whose.clone().filter(|_| about.is_some()) {
             if self.clients.get(&client).is_some_and(wants) && self.wants_log(client, &id, level) {
@@ -196,7 +136,10 @@ impl Hub {
             }
             return;
         }
-        for client in self.users_of(link) {
+        // It may tell of a call that runs: that is no business of other clients'.
+        let callers = self.callers_of(link);
+        let users = if callers.is_empty() { self.users_of(link) } else { callers };
+        for client in users {
             let Some(its) = self.clients.get(&client) else { continue };
             let own = whose.clone().filter(|(whose, _)| *whose == client).map(|(_, id)| id);
             // Without a session nothing comes but what belongs to a request.
@@ -242,20 +185,6 @@ impl Hub {
         }
     }
 
-    /// A server does not want the answer to its question any more.
-    fn takes_back(&mut self, link: LinkId, line: &[u8]) {
-        let Some(part) = param(line, &["requestId"]) else { return };
-        let theirs = Id::new(part);
-        let is_it = |asked: &Asked| asked.link == link && asked.theirs == theirs;
-        let number = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
-        if let Some(number) = number
-            && let Some(asked) = self.asked.remove(&number)
-        {
-            let edited = edit(line, vec![(place(line, part), own_id('s', number))]);
-            self.tell_client(asked.client, edited, asked.about);
-        }
-    }
-
     /// Answers what has taken too long.
     pub(super) fn expire_flights(&mut self) {
         while let Some((until, number)) = self.deadlines.first().copied() {
@@ -273,9 +202,15 @@ impl Hub {
                 continue;
             };
             let (link, client, id, method) = (*link, *client, id.clone(), method.clone());
-            let name = match self.links.get(&link) {
-                Some(its) => self.servers[its.slot].backend.name.clone(),
-                None => String::new(),
+            let Some(its) = self.links.get(&link) else { continue };
+            let absence = its.absence().filter(|_| its.down_since.is_some_and(|at| at <= number));
+            let why = match absence {
+                // It was not there when it was asked, nor since then.
+                Some(why) => self.unusable(its.slot, &why),
+                None => format!(
+                    "the server `{}` has not answered in time (`call_timeout`); its outcome is unknown",
+                    self.servers[its.slot].backend.name
+                ),
             };
             let span = self.flights.get_mut(&number).and_then(|flight| flight.span.take());
             self.end_span(span, Outcome::Failed("timed_out"));
@@ -283,9 +218,6 @@ impl Hub {
             if let Some(its) = self.clients.get_mut(&client) {
                 its.flights.remove(&id);
             }
-            let why = format!(
-                "the server `{name}` has not answered in time (`call_timeout`); its outcome is unknown"
-            );
             self.answer_failure(client, &id, &method, "timed_out", &why);
             self.was_late(link);
         }

@@ -1,4 +1,4 @@
-//! Links to servers: when they are opened, what is asked of them first, when they are given up.
+//! Links to servers: when they are opened, and when they are closed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,13 +6,12 @@ use serde_json::Value;
 
 use super::super::backend::{Backend, Share, Target};
 use super::super::catalog::Entry;
-use super::super::span::Outcome;
 use super::super::{ClientId, Effect, LinkId};
+use super::Hub;
 use super::reading::Reading;
 use super::session::Client;
-use super::{Hub, What};
-use crate::limits::SESSION_RETRY;
 use crate::mcp::{Era, Kind};
+use crate::service::State;
 use crate::time::Time;
 
 /// A server, and its links.
@@ -54,6 +53,12 @@ pub(super) struct Link {
     /// Requests of clients' that wait until it is open.
     pub(super) waiting: VecDeque<(ClientId, Vec<u8>)>,
     pub(super) in_flight: usize,
+    /// The client that called last.
+    pub(super) caller: Option<ClientId>,
+    /// It has asked for roots.
+    pub(super) asks_roots: bool,
+    /// Whom they were asked of.
+    pub(super) roots_of: Option<ClientId>,
     /// Calls in a row that were not answered in time.
     pub(super) late: u32,
     /// Until then calls are answered at once.
@@ -73,7 +78,41 @@ pub(super) struct Link {
     pub(super) used_at: Time,
     /// When somebody first spoke over it.
     pub(super) begun_at: Time,
-    pub(super) is_up: bool,
+    /// How its server does, where that was said.
+    pub(super) state: Option<State>,
+    /// The number of our first request since its server is not there.
+    pub(super) down_since: Option<u64>,
+    /// Its server did not come up: it is not waited for any more.
+    pub(super) has_failed: bool,
+}
+
+impl Link {
+    /// Whether its server serves, as far as is known.
+    pub(super) fn is_up(&self) -> bool {
+        let is_up =
+            |state: &State| matches!(state, State::Ready | State::Running | State::Degraded { .. });
+        self.state.as_ref().is_none_or(is_up)
+    }
+
+    /// Why there is no server now, in words; none where there is one, or one is on its way.
+    pub(super) fn absence(&self) -> Option<String> {
+        match self.state.as_ref()? {
+            State::Failed { why } => Some(why.clone()),
+            State::BackingOff { .. } | State::CrashLoop { .. } => {
+                Some("it has crashed, and is started again".to_owned())
+            }
+            State::Stopping | State::Stopped => {
+                Some("somebody has stopped it; `afresh start` starts it again".to_owned())
+            }
+            State::Finished => Some("it has ended".to_owned()),
+            State::Waiting
+            | State::Starting
+            | State::Restarting
+            | State::Running
+            | State::Ready
+            | State::Degraded { .. } => None,
+        }
+    }
 }
 
 /// How far a link is.
@@ -162,6 +201,7 @@ impl Hub {
             self.fail_line(client, its.slot, &line, &why);
         }
         self.asked.retain(|_, asked| asked.link != link);
+        self.unasked.retain(|unasked| unasked.link != link);
         self.effects.push(Effect::Close { link });
     }
 
@@ -183,6 +223,9 @@ impl Hub {
                 own_tools: BTreeMap::new(),
                 waiting: VecDeque::new(),
                 in_flight: 0,
+                caller: None,
+                asks_roots: false,
+                roots_of: None,
                 late: 0,
                 closed_until: None,
                 retry_at: None,
@@ -194,7 +237,9 @@ impl Hub {
                 opening: Vec::new(),
                 used_at: self.now,
                 begun_at: self.now,
-                is_up: true,
+                state: None,
+                down_since: None,
+                has_failed: false,
             },
         );
         self.effects.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
@@ -268,127 +313,10 @@ impl Hub {
         Ok(link)
     }
 
-    /// A link is of no use for now.
-    pub(super) fn fail(&mut self, link: LinkId, why: &str) {
-        let Some(its) = self.links.get_mut(&link) else { return };
-        let is_news = its.stage_told.as_deref() != Some(why);
-        its.stage_told = Some(why.to_owned());
-        its.stage = Stage::Failed(why.to_owned());
-        its.retry_at = Some(self.now + SESSION_RETRY);
-        its.reading.clear();
-        let (slot, waiting) = (its.slot, std::mem::take(&mut its.waiting));
-        let name = self.servers[slot].backend.name.clone();
-        for (client, line) in waiting {
-            let why = format!("the server `{name}` is not running: {why}");
-            self.fail_line(client, slot, &line, &why);
-        }
-        if is_news {
-            self.log(format!("no session with the server `{name}`: {why}"));
-        }
-        self.settle();
-    }
-
-    /// Nothing comes over a link any more.
-    pub(super) fn lost(&mut self, link: LinkId, why: &str) {
-        // Nobody has spoken over it yet: nothing is lost.
-        if self.links.get(&link).is_none_or(|its| its.stage == Stage::Fresh) {
-            return;
-        }
-        self.fail_flights(link, why);
-        self.fail(link, why);
-    }
-
-    pub(super) fn serves(&mut self, link: LinkId, is_up: bool) {
-        let Some(its) = self.links.get_mut(&link).filter(|its| its.is_up != is_up) else { return };
-        its.is_up = is_up;
-        let slot = its.slot;
-        if let Stage::Failed(_) = its.stage
-            && is_up
-        {
-            return self.open_session(link);
-        }
-        if self.servers[slot].backend.hide_when_down {
-            self.tell_lists_changed(slot);
-        }
-    }
-
-    /// Somebody wants an answer of a server that gave none before: it is tried again.
-    pub(super) fn retry(&mut self, link: LinkId) {
-        let is_failed = |link: &&mut Link| matches!(link.stage, Stage::Failed(_));
-        if let Some(its) = self.links.get_mut(&link).filter(is_failed)
-            && its.retry_at.is_none_or(|at| at <= self.now)
-        {
-            self.open_session(link);
-        }
-    }
-
-    /// Somebody has the server started again: what it said before does not count.
-    pub(super) fn retry_now(&mut self, link: LinkId) {
-        if let Some(its) = self.links.get_mut(&link) {
-            its.retry_at = its.retry_at.map(|_| self.now);
-        }
-    }
-
     pub(super) fn send_waiting(&mut self, link: LinkId) {
         let Some(its) = self.links.get_mut(&link) else { return };
         for (client, line) in std::mem::take(&mut its.waiting) {
             self.client(client, line, true);
-        }
-    }
-
-    /// When something has to be done about a link.
-    pub(super) fn link_wakeup(&self, link: &Link) -> Option<Time> {
-        let idle = match (self.servers[link.slot].backend.share, link.owner) {
-            (Share::PerClient { idle_after, .. }, Some(_)) if link.in_flight == 0 => {
-                Some(link.used_at + idle_after)
-            }
-            _ => None,
-        };
-        [link.retry_at, idle].into_iter().flatten().min()
-    }
-
-    pub(super) fn look_after_links(&mut self) {
-        let due: Vec<LinkId> = self
-            .links
-            .iter()
-            .filter(|(_, link)| self.link_wakeup(link).is_some_and(|at| at <= self.now))
-            .map(|(id, _)| *id)
-            .collect();
-        for link in due {
-            let is_retry = self
-                .links
-                .get(&link)
-                .is_some_and(|its| its.retry_at.is_some_and(|at| at <= self.now));
-            match is_retry {
-                true => self.open_session(link),
-                // It comes back with the next call.
-                false => self.close(link, "nobody has used it for a while"),
-            }
-        }
-    }
-
-    /// Each request over the link that has no answer is answered with an error.
-    fn fail_flights(&mut self, link: LinkId, why: &str) {
-        let lost = self.flights.iter().filter(|(_, flight)| flight.link == link);
-        let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
-        let Some(its) = self.links.get(&link) else { return };
-        let name = self.servers[its.slot].backend.name.clone();
-        for number in lost {
-            let Some(flight) = self.take_flight(number) else { continue };
-            if let What::Client { client, id, method, .. } = flight.what {
-                if let Some(its) = self.clients.get_mut(&client) {
-                    its.flights.remove(&id);
-                }
-                self.end_span(flight.span, Outcome::Failed("server_lost"));
-                let text = format!(
-                    "the server `{name}` is gone while this ran; its outcome is unknown: {why}"
-                );
-                self.answer_failure(client, &id, &method, "server_lost", &text);
-            }
-        }
-        if let Some(its) = self.links.get_mut(&link) {
-            its.in_flight = 0;
-            its.listens = None;
         }
     }
 

@@ -6,8 +6,9 @@ use super::super::backend::Expose;
 use super::super::catalog::Entry;
 use super::super::{ClientId, LinkId};
 use super::listen::to_listener;
+use super::session::Client;
 use super::{Hub, raw};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
+use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::{Kind, answer};
 
@@ -16,7 +17,7 @@ impl Hub {
     pub(super) fn entries_of(&self, client: ClientId, slot: usize, kind: Kind) -> &[Entry] {
         let server = &self.servers[slot];
         let link = self.current_link(client, slot).and_then(|link| self.links.get(&link));
-        if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up) {
+        if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up()) {
             return &[];
         }
         let lists = match link {
@@ -54,6 +55,13 @@ impl Hub {
         all
     }
 
+    /// Whether a client sees an entry of a server that it may use.
+    fn is_shown(&self, client: &Client, kind: Kind, entry: &Entry) -> bool {
+        let is_hidden =
+            self.settings.expose == Expose::Search && !client.revealed.contains(&entry.exposed);
+        kind != Kind::Tools || client.access.has_tool(&entry.exposed) && !is_hidden
+    }
+
     /// A client asks for a list.
     pub(super) fn list(
         &mut self,
@@ -64,8 +72,8 @@ impl Hub {
         is_late: bool,
     ) {
         self.use_servers(client);
-        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
-            return self.hold(client, line.to_vec(), until);
+        if !is_late && self.waits(client, line, GATEWAY_START_WAIT) {
+            return;
         }
         let cursor = param(line, &["cursor"]).filter(|raw| *raw != b"null").map(raw::text);
         let begin = match cursor {
@@ -112,38 +120,49 @@ impl Hub {
 
     /// Tells those who use a server that all it has has come or gone.
     pub(super) fn tell_lists_changed(&mut self, slot: usize) {
-        let has = |kind: &Kind| {
-            self.servers[slot].known.get(kind).is_some_and(|entries| !entries.is_empty())
-        };
-        // Resources and their templates are told of together.
-        let kinds: BTreeSet<&str> =
-            Kind::ALL.into_iter().filter(has).map(Kind::notification).collect();
-        for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
-            if kinds.contains(kind.notification()) {
-                self.tell_list_changed(kind, slot);
+        let server = &self.servers[slot];
+        let mut told = Vec::new();
+        for (id, client) in &self.clients {
+            if !client.is_open || !self.is_for(*id, slot) {
+                continue;
             }
+            let sees = |kind: &Kind| {
+                let entries = server.known.get(kind).into_iter().flatten();
+                self.may_see(*id, slot, *kind)
+                    && entries.into_iter().any(|entry| self.is_shown(client, *kind, entry))
+            };
+            // Resources and their templates are told of together.
+            let kinds: BTreeSet<&str> =
+                Kind::ALL.into_iter().filter(sees).map(Kind::notification).collect();
+            let lists = [Kind::Tools, Kind::Prompts, Kind::Resources].into_iter();
+            told.extend(
+                lists.filter(|kind| kinds.contains(kind.notification())).map(|kind| (*id, kind)),
+            );
         }
-    }
-
-    /// Tells those who use a server that one of its lists has changed.
-    pub(super) fn tell_list_changed(&mut self, kind: Kind, slot: usize) {
-        let concerned: Vec<ClientId> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.is_open)
-            .map(|(id, _)| *id)
-            .filter(|id| self.is_for(*id, slot))
-            .collect();
-        for client in concerned {
+        for (client, kind) in told {
             self.tell_client_list_changed(client, kind);
         }
     }
 
-    /// The same for those who use one link: other links may have other lists.
-    pub(super) fn tell_users_list_changed(&mut self, kind: Kind, link: LinkId) {
-        for client in self.users_of(link) {
-            if self.clients.get(&client).is_some_and(|client| client.is_open) {
-                self.tell_client_list_changed(client, kind);
+    /// Tells those who use a link that one of its lists has changed, where it has for them. Other links may
+    /// have other lists.
+    pub(super) fn tell_users_list_changed(
+        &mut self,
+        kind: Kind,
+        link: LinkId,
+        old: &[Entry],
+        new: &[Entry],
+    ) {
+        if old == new {
+            return;
+        }
+        for user in self.users_of(link) {
+            let Some(client) = self.clients.get(&user).filter(|client| client.is_open) else {
+                continue;
+            };
+            let is_seen = |entry: &&Entry| self.is_shown(client, kind, entry);
+            if !old.iter().filter(is_seen).eq(new.iter().filter(is_seen)) {
+                self.tell_client_list_changed(user, kind);
             }
         }
     }

@@ -1,14 +1,14 @@
 //! Who uses what, and how it does.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::super::backend::Target;
 use super::super::catalog;
 use super::super::{ClientId, LinkId};
 use super::Hub;
-use super::link::Stage;
+use super::link::{Link, Stage};
 use super::session::Client;
-use crate::limits::GATEWAY_START_WAIT;
 use crate::mcp::envelope::Id;
 use crate::mcp::{Kind, json};
 use crate::service::State;
@@ -21,16 +21,33 @@ impl Hub {
         for (slot, server) in self.servers.iter().enumerate().filter(|(_, its)| !its.is_gone) {
             if let Target::Http(_) = &server.backend.target {
                 let link = self.links.values().rev().find(|link| link.slot == slot);
-                let state = match link.map(|link| &link.stage) {
-                    None => State::Stopped,
-                    Some(Stage::Fresh | Stage::Opening) => State::Starting,
-                    Some(Stage::Open) => State::Ready,
-                    Some(Stage::Failed(why)) => State::Failed { why: why.clone() },
-                };
+                let state = link.map_or(State::Stopped, |link| self.how(link));
                 all.push((server.backend.name.clone(), server.backend.target.to_string(), state));
             }
         }
         all
+    }
+
+    /// How a server does that runs, by what it says over this link; none where nobody has spoken to it.
+    pub fn state_of(&self, link: LinkId) -> Option<State> {
+        let link = self.links.get(&link).filter(|link| link.stage != Stage::Fresh)?;
+        Some(self.how(link))
+    }
+
+    /// How a server does, by all that is known over a link.
+    pub(super) fn how(&self, link: &Link) -> State {
+        if let Some(state) = link.state.as_ref().filter(|_| !link.is_up()) {
+            return state.clone();
+        }
+        match &link.stage {
+            Stage::Fresh | Stage::Opening => State::Starting,
+            Stage::Failed(why) => State::Failed { why: why.clone() },
+            Stage::Open => match (self.circuit(link), &link.state) {
+                (Some(why), _) => State::Degraded { why },
+                (None, Some(state @ State::Degraded { .. })) => state.clone(),
+                (None, _) => State::Ready,
+            },
+        }
     }
 
     /// The servers that a client may use, as they stand in the configuration.
@@ -74,22 +91,17 @@ impl Hub {
         slots.into_iter().filter_map(|slot| self.current_link(client, slot)).collect()
     }
 
-    /// Whether none of a client's servers is still being asked what it has.
-    pub(super) fn is_settled(&self, client: ClientId) -> bool {
-        self.settles_at(client).is_none()
-    }
-
-    /// Until when a client's questions wait for servers that are still being asked what they have; none
-    /// where there is none. One that was waited for in vain is not waited for again.
-    pub(super) fn settles_at(&self, client: ClientId) -> Option<Time> {
+    /// Until when a client's question waits for servers that are still being asked what they have, each for
+    /// so long; none where there is none. One that has failed, or was waited for in vain, is not waited for.
+    pub(super) fn settles_at(&self, client: ClientId, within: Duration) -> Option<Time> {
         let links = self.links_of(client);
         let links = links.iter().filter_map(|link| self.links.get(link));
         let unsettled = links.filter(|link| match &link.stage {
-            Stage::Fresh | Stage::Opening => true,
+            Stage::Fresh | Stage::Opening => !link.has_failed,
             Stage::Open => !link.reading.is_empty(),
             Stage::Failed(_) => false,
         });
-        unsettled.map(|link| link.begun_at + GATEWAY_START_WAIT).filter(|at| *at > self.now).max()
+        unsettled.map(|link| link.begun_at + within).filter(|at| *at > self.now).max()
     }
 
     /// Whether a request of this id already waits for a server.
@@ -105,7 +117,7 @@ impl Hub {
                 .any(|(whose, line)| is_it(*whose, line))
     }
 
-    /// Clients that use a link.
+    /// Clients that use a link, and may.
     pub(super) fn users_of(&self, link: LinkId) -> BTreeSet<ClientId> {
         let Some(its) = self.links.get(&link) else { return BTreeSet::new() };
         let uses = |client: &ClientId| {

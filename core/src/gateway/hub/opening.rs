@@ -14,8 +14,7 @@ impl Hub {
     pub(super) fn begin(&mut self, link: LinkId, client: ClientId, era: Era) {
         let Some(its) = self.clients.get(&client) else { return };
         let version = &self.settings.version;
-        let knows_client = self.settings.is_single
-            || self.links.get(&link).is_some_and(|link| link.owner.is_some());
+        let knows_client = !self.is_generic(link);
         let meta = match its.meta.clone().filter(|_| knows_client) {
             Some(meta) => meta,
             None => generic_meta(version),
@@ -36,6 +35,11 @@ impl Hub {
         self.open_session(link);
     }
 
+    /// Whether a server is told what the gateway can do, for whichever client, and not what its one client can.
+    pub(super) fn is_generic(&self, link: LinkId) -> bool {
+        !self.settings.is_single && self.links.get(&link).is_some_and(|its| its.owner.is_none())
+    }
+
     pub(super) fn open_session(&mut self, link: LinkId) {
         let Some(its) = self.links.get_mut(&link) else { return };
         its.stage = Stage::Opening;
@@ -54,10 +58,14 @@ impl Hub {
     /// The first words were not answered in time.
     pub(super) fn opens_late(&mut self, link: LinkId, number: u64) {
         self.take_flight(number);
-        match self.links.get(&link).map(|its| its.era) {
-            Some(Era::Modern) => self.fall_back(link),
-            Some(_) => self.refused(link, "it did not answer the handshake in time"),
-            None => {}
+        let Some(its) = self.links.get(&link) else { return };
+        match (its.era, its.absence()) {
+            // Whatever it knows: it is not there.
+            (_, Some(why)) => self.fail(link, &why),
+            (Era::Modern, None) => self.fall_back(link),
+            (Era::Legacy | Era::Unknown, None) => {
+                self.refused(link, "it did not answer the handshake in time");
+            }
         }
     }
 
@@ -76,7 +84,7 @@ impl Hub {
             // Said in its place, by whoever keeps it running.
             let is_ours = raw::get(line, &["error", "data", "retryable"]).is_some();
             return match its.era {
-                _ if is_ours => self.fail(link, &why),
+                _ if is_ours => self.fail(link, answer::without_consequence(&why)),
                 Era::Modern => self.fall_back(link),
                 Era::Legacy | Era::Unknown => self.refused(link, &why),
             };
@@ -88,6 +96,7 @@ impl Hub {
         its.instructions = part("instructions").and_then(raw::text);
         its.stage = Stage::Open;
         its.stage_told = None;
+        its.has_failed = false;
         its.level = None;
         its.subscribed.clear();
         let is_modern = its.era == Era::Modern;

@@ -7,11 +7,11 @@ use super::super::LinkId;
 use super::super::backend::Expose;
 use super::super::catalog::{self, Entry};
 use super::ask::Request;
-use super::link::Stage;
 use super::{Hub, edit, place, raw};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};
 use crate::mcp::Kind;
 use crate::mcp::envelope::{Id, Message, look, param};
+use crate::service::State;
 
 /// The tools that stand beside each server's own.
 const ADMIN: [&str; 4] =
@@ -223,12 +223,11 @@ impl Hub {
         for slot in self.slots_of(client) {
             let name = self.servers[slot].backend.name.clone();
             let link = self.current_link(client, slot).and_then(|link| self.links.get(&link));
-            let (state, why) = match link.map(|link| &link.stage) {
-                None => ("not used yet", None),
-                Some(Stage::Fresh | Stage::Opening) => ("starting", None),
-                Some(Stage::Open) if link.is_some_and(|link| !link.is_up) => ("restarting", None),
-                Some(Stage::Open) => ("ready", None),
-                Some(Stage::Failed(why)) => ("down", Some(why.clone())),
+            let how = link.map(|link| self.how(link));
+            let state = how.as_ref().map_or("not used yet", State::word);
+            let why = match how {
+                Some(State::Failed { why } | State::Degraded { why }) => Some(why),
+                _ => None,
             };
             let tools = self.entries_of(client, slot, Kind::Tools).len();
             let calls = link.map_or(0, |link| link.in_flight);

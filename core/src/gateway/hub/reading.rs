@@ -143,15 +143,10 @@ impl Hub {
             return;
         }
         // What its clients have been shown so far.
-        let known = self.servers[slot].known.get(&kind);
-        let shown = its.lists.get(&kind).or(known).map_or(&[][..], Vec::as_slice);
-        let is_news = shown != entries;
-        self.servers[slot].known.insert(kind, entries.clone());
-        its.lists.insert(kind, entries);
+        let known = self.servers[slot].known.insert(kind, entries.clone());
+        let shown = its.lists.insert(kind, entries.clone()).or(known).unwrap_or_default();
         self.make_routes(&[kind]);
-        if is_news {
-            self.tell_users_list_changed(kind, link);
-        }
+        self.tell_users_list_changed(kind, link, &shown, &entries);
     }
 }
 

@@ -8,6 +8,7 @@ use super::super::access::Access;
 use super::super::{ClientId, LinkId};
 use super::link::Stage;
 use super::{Hub, raw};
+use crate::limits::GATEWAY_HELLO_WAIT;
 use crate::mcp::Era;
 use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Params};
@@ -28,6 +29,8 @@ pub(super) struct Client {
     pub(super) era: Era,
     /// It has had the answer to its `initialize`, or is of an era that has none.
     pub(super) is_open: bool,
+    /// It has begun to use its session: it can be asked.
+    pub(super) is_ready: bool,
     /// The parameters of its `initialize`, raw, with the version that was agreed on.
     pub(super) opening: Option<Vec<u8>>,
     /// The `_meta` of its last request, raw, without what belongs to that request alone.
@@ -59,6 +62,7 @@ impl Client {
             access,
             era: Era::Unknown,
             is_open: false,
+            is_ready: false,
             opening: None,
             meta: None,
             capabilities: Value::Null,
@@ -148,8 +152,8 @@ impl Hub {
         opening.entry("capabilities").or_insert_with(|| json!({}));
         its.opening = Some(Value::Object(opening).to_string().into_bytes());
         self.use_servers(client);
-        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
-            return self.hold(client, line.to_vec(), until);
+        if !is_late && self.waits(client, line, GATEWAY_HELLO_WAIT) {
+            return;
         }
         if let Some(its) = self.clients.get_mut(&client) {
             its.is_open = true;
@@ -168,8 +172,8 @@ impl Hub {
     /// A client of the newer protocol asks what there is.
     pub(super) fn discover(&mut self, client: ClientId, id: &Id, line: &[u8], is_late: bool) {
         self.use_servers(client);
-        if let Some(until) = self.settles_at(client).filter(|_| !is_late) {
-            return self.hold(client, line.to_vec(), until);
+        if !is_late && self.waits(client, line, GATEWAY_HELLO_WAIT) {
+            return;
         }
         let versions: Vec<&str> = [MODERN].into_iter().chain(LEGACY.into_iter().rev()).collect();
         let mut result = json!({
@@ -206,7 +210,7 @@ impl Hub {
         if has("resources") || is_unknown {
             all.insert("resources".to_owned(), json!({"subscribe": true, "listChanged": true}));
         }
-        if has("completions") {
+        if has("completions") || is_unknown {
             all.insert("completions".to_owned(), json!({}));
         }
         if has("logging") || is_unknown && !is_modern {
@@ -263,6 +267,7 @@ impl Hub {
         for link in links {
             self.close(link, "its client is gone");
         }
+        self.ask_again();
         if its.uris().next().is_some() {
             for link in self.links.keys().copied().collect::<Vec<_>>() {
                 self.sync_subscriptions(link);

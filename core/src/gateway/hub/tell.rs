@@ -13,6 +13,9 @@ use crate::mcp::{Era, answer};
 pub(super) const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// The place among them of `info`.
+pub(super) const INFO: usize = 1;
+
 impl Hub {
     /// A notification of a client's.
     pub(super) fn tell(&mut self, client: ClientId, method: &str, line: &[u8]) {
@@ -32,11 +35,10 @@ impl Hub {
                     self.tell_link(link, edit(line, edits));
                 }
             }
+            "notifications/initialized" => self.is_ready(client),
             "notifications/roots/list_changed" => {
                 for link in self.links_of(client) {
-                    let is_told =
-                        |link: &super::Link| link.stage == Stage::Open && link.era == Era::Legacy;
-                    if self.links.get(&link).is_some_and(is_told) {
+                    if self.has_roots_for(client, link) {
                         self.tell_link(link, line.to_vec());
                     }
                 }

@@ -1,10 +1,14 @@
 //! The hub between clients and servers that are played here.
 
+mod apart;
 mod eras;
 mod histories;
 mod limits;
 mod names;
+mod questions;
 mod traced;
+mod trouble;
+mod waits;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,6 +22,7 @@ use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
 use crate::config::HealthSettings;
 use crate::policy::Policy;
+use crate::service::State;
 use crate::time::Time;
 
 pub(super) fn backend(name: &str) -> Backend {
@@ -279,6 +284,11 @@ fn two() -> World {
     World::new(settings(), &[(backend("a"), &["get", "set"]), (backend("b"), &["get"])])
 }
 
+/// A server that has crashed.
+fn down() -> State {
+    State::BackingOff { next_try_ms: 1_000 }
+}
+
 fn names(answer: &Value) -> Vec<&str> {
     let tools = answer["result"]["tools"].as_array().expect("tools");
     tools.iter().filter_map(|tool| tool["name"].as_str()).collect()
@@ -469,7 +479,7 @@ fn a_server_that_refuses_harms_nobody_else() {
     assert_eq!(world.answer_to(1, &call), None);
     world.wait(Duration::from_secs(30));
     let answer = world.answer_to(1, &call).expect("an answer");
-    assert!(text(&answer).contains("`a` is not running"), "{answer}");
+    assert!(text(&answer).contains("`a` cannot be used"), "{answer}");
     // It is tried again, and its tools come.
     world.silent.clear();
     world.wait(Duration::from_secs(6));
@@ -650,7 +660,7 @@ fn an_id_that_waits_is_not_answered_twice() {
     world.wait(Duration::from_secs(11));
     assert!(world.answer_to(1, &json!("l")).is_some());
     world.wait(Duration::from_secs(30));
-    assert!(text(&world.answer_to(1, &json!("c")).expect("an answer")).contains("not running"));
+    assert!(text(&world.answer_to(1, &json!("c")).expect("an answer")).contains("cannot be used"));
 }
 
 #[test]
@@ -670,14 +680,14 @@ fn what_is_down_can_be_hidden() {
     let mut world = World::new(settings(), &[(hidden, &["get"]), (backend("b"), &["get"])]);
     world.legacy(1);
     let (a, b) = (world.link("a"), world.link("b"));
-    world.input(Input::Serves { link: b, is_up: false });
+    world.input(Input::Serves { link: b, state: down() });
     assert_eq!(world.notifications(1), Vec::<String>::new());
-    world.input(Input::Serves { link: a, is_up: false });
+    world.input(Input::Serves { link: a, state: down() });
     let told = ["notifications/tools/list_changed", "notifications/resources/list_changed"];
     assert_eq!(world.notifications(1), told);
     let list = world.ask(1, "tools/list", json!({}));
     assert_eq!(names(&list), ["b__get"]);
-    world.input(Input::Serves { link: a, is_up: true });
+    world.input(Input::Serves { link: a, state: State::Ready });
     let list = world.ask(1, "tools/list", json!({}));
     assert_eq!(names(&list), ["a__get", "b__get"]);
 }

@@ -301,6 +301,10 @@ impl Remote {
             let text = why.text(self.origin());
             self.effects.push(Effect::Log(text));
         }
+        if !matches!(why, Trouble::Busy(_)) && !self.is_away {
+            self.is_away = true;
+            self.effects.push(Effect::Serves(Err(why.state(self.origin()))));
+        }
         let delay = self.delay(self.failures);
         let (delay, earliest) = match ordered {
             Some(wait) => (wait.min(RETRY_AFTER_MAX), wait.min(RETRY_AFTER_MAX)),
@@ -341,6 +345,9 @@ impl Remote {
     pub(super) fn is_there(&mut self) {
         if std::mem::take(&mut self.failures) > 0 {
             self.log("it answers again");
+        }
+        if std::mem::take(&mut self.is_away) {
+            self.effects.push(Effect::Serves(Ok(())));
         }
     }
 

@@ -10,6 +10,8 @@ mod trouble;
 struct Bench {
     remote: Remote,
     now: Time,
+    /// What was said of the server.
+    serves: Vec<Result<(), String>>,
 }
 
 /// What was done, in a form that can be compared.
@@ -26,7 +28,7 @@ impl Bench {
     fn new(sse: Option<bool>) -> Self {
         let url = "http://h:1/s3cr3t/mcp?k=s3cr3t".to_owned();
         let remote = Remote::new(&Http { url, headers: Vec::new(), sse }, 7);
-        Self { remote, now: Time::ZERO }
+        Self { remote, now: Time::ZERO, serves: Vec::new() }
     }
 
     /// A legacy session `S1`, open and listened to; the next exchange has this number.
@@ -56,6 +58,10 @@ impl Bench {
             Effect::Finish(exchange) => Some(Done::Finish(exchange.0)),
             Effect::Drop(exchange) => Some(Done::Drop(exchange.0)),
             Effect::Tell { line, about } => Some(Done::Tell(text(line), about.map(raw))),
+            Effect::Serves(how) => {
+                self.serves.push(how);
+                None
+            }
             Effect::Log(line) => {
                 assert!(!line.contains("s3cr3t"), "{line}");
                 None

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::limits::{MESSAGE_BYTES_MAX, REPLY_EXCERPT_CHARS_MAX};
 use crate::mcp::Era;
+use crate::mcp::answer::without_consequence;
 use crate::mcp::envelope::Id;
 use crate::mcp::inflight::Class;
 use crate::time::show_duration;
@@ -135,6 +136,11 @@ impl Trouble {
                     .to_owned()
             }
         }
+    }
+
+    /// The same as a state, without what it means for a request.
+    pub(super) fn state(&self, origin: &str) -> String {
+        without_consequence(&self.text(origin)).to_owned()
     }
 
     /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;

@@ -85,6 +85,9 @@ pub(super) fn stopped(title: &str, reason: &StopReason) -> Parts {
             "retired",
             format!("{title} stopped, the configuration does not have it any more"),
         ),
+        StopReason::Dismissed => {
+            (Level::Info, "dismissed", format!("{title} stopped, nobody needs it any more"))
+        }
         StopReason::Shutdown => {
             (Level::Info, "shutdown", format!("{title} stopped, afresh is shutting down"))
         }

@@ -120,6 +120,13 @@ fn good(got: &Got, number: usize) -> Vec<Vec<u8>> {
     json(&session, &result(got))
 }
 
+/// A line of the server's.
+struct Said {
+    link: LinkId,
+    line: Vec<u8>,
+    about: Option<Id>,
+}
+
 struct Link {
     remote: Remote,
     words: mpsc::Receiver<RemoteWord>,
@@ -149,9 +156,16 @@ impl Link {
         self.remote.tell(line.into_bytes());
     }
 
-    async fn next(&mut self) -> RemoteWord {
-        let word = timeout(Duration::from_secs(60), self.words.recv()).await;
-        word.expect("in time").expect("the link runs")
+    /// The next line; what else is told before it is skipped.
+    async fn next(&mut self) -> Said {
+        loop {
+            let word = timeout(Duration::from_secs(60), self.words.recv()).await;
+            if let RemoteWord::Line { link, line, about } =
+                word.expect("in time").expect("the link runs")
+            {
+                return Said { link, line, about };
+            }
+        }
     }
 
     /// The result or error that is the answer to a request; what else comes before it is skipped.

@@ -12,8 +12,8 @@ use super::{World, backend, names, settings, text, two};
 use crate::limits::{
     CATALOG_ENTRIES_MAX, CATALOG_NAME_CHARS_MAX, CATALOG_PAGES_MAX, CIRCUIT_OPEN_FOR,
     CLIENT_FLIGHTS_MAX, CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX, FOUND_TOOLS, FOUND_TOOLS_MAX,
-    GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PROBE_MAX, SESSION_RETRY,
-    TIMEOUTS_IN_A_ROW_MAX,
+    GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PROBE_MAX,
+    SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX,
 };
 use crate::time::Time;
 
@@ -177,8 +177,8 @@ fn first_questions_wait_for_servers_that_start_but_not_for_ever() {
     let mut alone = Alone::new();
     alone.says(0, "initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
     assert_eq!(alone.to_client.len(), 0);
-    assert_eq!(alone.hub.next_wakeup(), Some(Time::ZERO + GATEWAY_START_WAIT));
-    alone.now = Time::ZERO + GATEWAY_START_WAIT;
+    assert_eq!(alone.hub.next_wakeup(), Some(Time::ZERO + GATEWAY_HELLO_WAIT));
+    alone.now = Time::ZERO + GATEWAY_HELLO_WAIT;
     alone.input(Input::Wakeup);
     assert_eq!(alone.to_client[0]["id"], 0);
     // The server comes later, and the client hears of it.
@@ -194,10 +194,11 @@ fn a_server_that_never_says_what_it_has_is_waited_for_once() {
         world.silent.push(silent);
         world.join(1, super::Access::default());
         let first = world.send(1, "initialize", json!({"protocolVersion": "2025-11-25"}));
-        world.wait(GATEWAY_START_WAIT - A_MOMENT);
+        world.wait(GATEWAY_HELLO_WAIT - A_MOMENT);
         assert_eq!(world.answer_to(1, &first), None);
         world.wait(A_MOMENT);
         assert!(world.answer_to(1, &first).is_some());
+        world.wait(GATEWAY_START_WAIT - GATEWAY_HELLO_WAIT);
         // Whoever comes later waits for nothing.
         assert_eq!(names(&world.ask(1, "tools/list", json!({}))), [""; 0]);
         world.legacy(2);

@@ -81,7 +81,10 @@ fn no_server_takes_the_names_of_our_own_tools() {
     let some = vec!["get".to_owned(), "server_logs".to_owned()];
     for (access, listed) in [
         (Access { tools: Some(vec!["get".to_owned()]), ..Access::default() }, &["get"][..]),
-        (Access { tools: Some(some), servers: Some(vec!["a".to_owned()]), ..Access::default() }, &[]),
+        (
+            Access { tools: Some(some), servers: Some(vec!["a".to_owned()]), ..Access::default() },
+            &[],
+        ),
     ] {
         world.join(2, access);
         world.ask(2, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}}));

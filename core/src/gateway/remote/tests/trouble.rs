@@ -164,3 +164,19 @@ fn there_is_a_bound_on_what_is_owed_and_on_what_is_under_way() {
     let said = only_said(&bench.handle(Input::Refused { id, method: "ping".to_owned() }), "even");
     assert!(said.contains("too_many_requests"), "{said}");
 }
+
+#[test]
+fn one_that_is_not_there_is_said_at_once_and_again_when_it_is() {
+    let mut bench = Bench::new(None);
+    let mut exchange = bench.asked(INITIALIZE);
+    for _ in 0..2 {
+        let mut done = bench.failed(exchange, false);
+        done.extend(bench.pass(2_000));
+        let why = "the server at `http://h:1` cannot be reached: cannot connect";
+        assert_eq!(bench.serves, [Err(why.to_owned())]);
+        let Some(Done::Ask(again, ..)) = done.last() else { panic!("{done:?}") };
+        exchange = *again;
+    }
+    bench.json(exchange, Some("S1"), INITIALIZE_RESULT);
+    assert_eq!(bench.serves.last(), Some(&Ok(())));
+}
