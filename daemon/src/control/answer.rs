@@ -3,119 +3,19 @@
 use std::fs;
 use std::time::Duration;
 
-use afresh_core::audit::{Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
-    API_VERSION, Change, Face, LastExit, Refusal, ReloadAnswer, RestartNote, Restarts,
-    ServiceStatus, ShutdownAnswer, State, VersionAnswer,
+    API_VERSION, Change, Face, LastExit, Refusal, Restarts, ServiceStatus, State, VersionAnswer,
 };
-use afresh_core::id::{Generation, ServiceId};
+use afresh_core::id::ServiceId;
 use afresh_core::service::{Event, Input, Wish};
-use tokio::sync::{oneshot, watch};
 
+use super::ask::{Ask, Before, Begun, NotBegun};
 use crate::keep::Keep;
-use crate::logs::Logs;
 use crate::output::now;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
 use crate::supervise::{NotTaken, Supervise};
-
-/// Something that a client of the control API wants of the loop. Whoever has gone meanwhile is not
-/// waited for.
-pub(crate) enum Ask {
-    /// The state of all services, or of one.
-    Status { name: Option<String>, answer: oneshot::Sender<Vec<ServiceStatus>> },
-    /// A start, a stop or a new instance.
-    Change {
-        name: String,
-        what: Change,
-        reason: String,
-        answer: oneshot::Sender<Result<Begun, NotBegun>>,
-    },
-    /// To write to the stdin of a service.
-    Input { name: String, bytes: Vec<u8>, answer: oneshot::Sender<Option<Result<u32, Refusal>>> },
-    /// The last lines of a service.
-    Logs { name: String, answer: oneshot::Sender<Option<Logs>> },
-    /// What is measured of all services.
-    Metrics { answer: oneshot::Sender<Vec<ServiceMetrics>> },
-    /// To read the configuration again. Only `afresh up` has one to read.
-    Reload { reason: String, answer: oneshot::Sender<Result<Reloading, Refusal>> },
-    /// To end. Only `afresh up` is there to be ended from elsewhere.
-    Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, Refusal>> },
-}
-
-/// A service before a change.
-pub(crate) struct Before {
-    pub(super) old_pid: Option<u32>,
-    /// The newest instance there was.
-    pub(super) old: Generation,
-    /// The last swap that had failed.
-    pub(super) swap_failed: Option<RestartNote>,
-    /// Changes whenever something was told about a service.
-    pub(super) changes: watch::Receiver<u64>,
-}
-
-impl Before {
-    /// As the service is now; none where there is no such service.
-    pub(crate) fn of(supervise: &Supervise, id: ServiceId) -> Option<Self> {
-        let service = supervise.core().service(id)?;
-        Some(Self {
-            old_pid: service.snapshot(supervise.now()).pid,
-            old: service.generation(),
-            swap_failed: supervise.known(id).and_then(|(_, past)| past.swap_failed.clone()),
-            changes: supervise.changes(),
-        })
-    }
-}
-
-/// A reload that is under way.
-pub(crate) struct Reloading {
-    pub(crate) answer: ReloadAnswer,
-    /// The services that are started, stopped or restarted, by name.
-    pub(crate) begun: Vec<(String, Change, Before)>,
-}
-
-/// That the configuration was read again, for the trail.
-pub(crate) fn reloaded(
-    logger: &str,
-    added: &[String],
-    changed: &[String],
-    removed: &[String],
-) -> Record {
-    Record {
-        level: Level::Info,
-        logger: logger.to_owned(),
-        message: format!(
-            "the configuration was read again: {} new, {} changed, {} gone",
-            added.len(),
-            changed.len(),
-            removed.len()
-        ),
-        event_type: "configuration_reloaded",
-        props: vec![
-            ("added", added.into()),
-            ("changed", changed.into()),
-            ("removed", removed.into()),
-        ],
-    }
-}
-
-/// A change that is under way.
-pub(crate) struct Begun {
-    pub(super) before: Before,
-    /// Resolves when it is on disk that it was asked for.
-    pub(super) recorded: oneshot::Receiver<()>,
-}
-
-/// Why there is no change.
-pub(crate) enum NotBegun {
-    NoSuchService {
-        known: Vec<String>,
-    },
-    Stopping,
-    /// The client of `afresh mcp` would lose its server.
-    HasClient,
-}
 
 /// What holds for all services of this process.
 #[derive(Clone, Debug)]
@@ -389,19 +289,4 @@ fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
         usage: None,
         vitals: past.vitals.clone(),
     })
-}
-
-impl NotBegun {
-    pub(super) fn refusal(&self, name: &str, what: Change) -> Refusal {
-        let word = what.name();
-        match self {
-            Self::NoSuchService { known } => Refusal::new(format!("there is no service `{name}`"))
-                .hint(format!("there is: {}", known.join(", "))),
-            Self::Stopping => Refusal::new(format!("no {word} of `{name}`: afresh is stopping")),
-            Self::HasClient => {
-                Refusal::new(format!("no stop of `{name}`: its MCP client would lose it"))
-                    .hint("restart it, or end it where its client is set up")
-            }
-        }
-    }
 }

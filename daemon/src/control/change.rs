@@ -6,7 +6,7 @@ use afresh_core::limits::RESTART_WAIT_MAX;
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::answer::{Ask, Before, NotBegun, Reloading};
+use super::ask::{Ask, Before, NotBegun, Reloading};
 use super::route::{Refusing, conflict, reply, status};
 use super::server::Host;
 use super::wire::Answer;

@@ -4,7 +4,7 @@ use afresh_core::control::metrics::Metrics;
 use afresh_core::control::{ServiceStatus, UsageStatus};
 use tokio::task::spawn_blocking;
 
-use super::answer::Ask;
+use super::ask::Ask;
 use super::route::Refusing;
 use super::server::Host;
 use crate::process::{own_usage, usage_of_trees};

@@ -7,6 +7,7 @@
 //! Nothing here holds state of a service, and the loop waits for none of it.
 
 mod answer;
+mod ask;
 mod change;
 mod client;
 mod follow;
@@ -19,7 +20,8 @@ mod server;
 mod watcher;
 mod wire;
 
-pub(crate) use self::answer::{About, Ask, Before, Reloading, reloaded};
+pub(crate) use self::answer::About;
+pub(crate) use self::ask::{Ask, Before, Reloading, reloaded};
 pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
     metrics, reload, shutdown,

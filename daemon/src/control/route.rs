@@ -23,7 +23,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
-use super::answer::Ask;
+use super::ask::Ask;
 use super::change::{change, reload};
 use super::follow::{Following, Lines, Source, Told, Wanted};
 use super::measure::{measured, metrics};

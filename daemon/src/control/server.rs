@@ -23,7 +23,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::answer::{About, Ask};
+use super::answer::About;
+use super::ask::Ask;
 use super::client::is_dead;
 use super::listen::Listen;
 use super::place::{RuntimeFolders, owner_of};
