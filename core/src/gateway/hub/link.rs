@@ -169,13 +169,16 @@ impl Hub {
             }
         }
         self.put_in_order(&names);
-        self.make_routes(&Kind::ALL);
+        let moved = self.make_routes(&Kind::ALL);
         // Our own tools name the programs among the servers.
+        let mut told = BTreeSet::new();
         for (client, before) in own_before {
             if self.own_definitions(client) != before {
                 self.tell_client_list_changed(client, Kind::Tools);
+                told.insert((client, Kind::Tools));
             }
         }
+        self.tell_moved(&moved, told);
         self.resume_held();
     }
 

@@ -188,10 +188,17 @@ impl Hub {
             return;
         }
         // What its clients have been shown so far.
-        let known = self.servers[slot].known.insert(kind, entries.clone());
-        let shown = its.lists.insert(kind, entries.clone()).or(known).unwrap_or_default();
-        self.make_routes(&[kind]);
+        let known = self.servers[slot].known.insert(kind, entries.clone()).unwrap_or_default();
+        let shown = its.lists.insert(kind, entries.clone()).unwrap_or_else(|| known.clone());
+        let mut moved = self.make_routes(&[kind]);
         self.tell_users_list_changed(kind, link, &shown, &entries);
+        // What another server has can have gone, or be there now.
+        moved.retain(|moved| moved.slot != slot);
+        let told = self.users_of(link).into_iter().map(|user| (user, kind)).collect();
+        self.tell_moved(&moved, told);
+        if kind == Kind::Tools {
+            self.tell_let_in(slot, &known, &entries);
+        }
     }
 
     /// Says what is wrong with a list, the first time.
