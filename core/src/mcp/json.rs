@@ -123,6 +123,16 @@ fn plain(bytes: &[u8]) -> Option<&str> {
     inside.iter().all(is_plain).then(|| std::str::from_utf8(inside).ok())?
 }
 
+/// Makes one line of a message that has several: what ends a line can only stand between values, inside of one it
+/// is escaped.
+pub fn flatten(bytes: &mut [u8]) {
+    let mut from = 0;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &bytes[from..]) {
+        bytes[from + at] = b' ';
+        from += at + 1;
+    }
+}
+
 /// Whether bytes are one value of JSON as everybody reads it: without anything odd inside, in UTF-8, and with no
 /// more brackets in one another than given.
 pub fn is_sound(bytes: &[u8], depth_max: usize) -> bool {
