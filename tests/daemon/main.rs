@@ -10,6 +10,7 @@ mod gateway;
 mod gateway_end;
 mod gateway_http;
 mod gateway_isolation;
+mod gateway_limits;
 #[cfg(feature = "otel")]
 mod gateway_otel;
 mod gateway_reload;

@@ -50,7 +50,8 @@ impl Connection {
         Self::start_deaf_as(env, &[&["mcp"], flags, &["--"], server].concat())
     }
 
-    fn start_deaf_as(env: &TestEnv, arguments: &[&str]) -> (Self, ChildStdout) {
+    /// The same with these arguments.
+    pub fn start_deaf_as(env: &TestEnv, arguments: &[&str]) -> (Self, ChildStdout) {
         let mut command: Command = env.afresh(arguments);
         let log = env.work().join("log");
         let file = std::fs::File::create(&log).expect("the workspace is writable");

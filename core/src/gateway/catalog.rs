@@ -2,7 +2,7 @@
 
 use super::access::{fits, fits_one};
 use super::backend::{Backend, Prefix};
-use crate::limits::CATALOG_NAME_CHARS_MAX;
+use crate::limits::{CATALOG_DEPTH_MAX, CATALOG_NAME_CHARS_MAX};
 use crate::mcp::envelope::splice;
 use crate::mcp::{Kind, json};
 
@@ -39,29 +39,59 @@ pub fn prefix(backend: &Backend) -> String {
     }
 }
 
-/// Reads one page of a list: each entry that the backend's rules let through.
-pub fn read(backend: &Backend, kind: Kind, answer: &[u8]) -> Option<Vec<Entry>> {
-    let (member, key) = kind.members();
-    let entries = json::get(answer, &["result", member])?;
-    let entry = |raw: &[u8]| -> Option<Entry> {
-        let value = json::get(raw, &[key])?;
-        let own = json::text(value)?;
-        let is_allowed = kind != Kind::Tools
-            || fits(backend.allow.as_deref(), &own)
-                && !backend.deny.iter().any(|pattern| fits_one(pattern, &own));
-        if !is_allowed || own.is_empty() || own.chars().count() > CATALOG_NAME_CHARS_MAX {
-            return None;
+/// Whether the backend's rules let a tool through; they say nothing of other things.
+pub fn is_allowed(backend: &Backend, kind: Kind, own: &str) -> bool {
+    kind != Kind::Tools
+        || fits(backend.allow.as_deref(), own)
+            && !backend.deny.iter().any(|pattern| fits_one(pattern, own))
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Those that are proper, whatever the backend's rules say of them.
+    pub entries: Vec<Entry>,
+    /// How many others there are.
+    pub improper: usize,
+}
+
+/// Reads one page of a list; none where it is no list.
+pub fn read(backend: &Backend, kind: Kind, answer: &[u8]) -> Option<Page> {
+    let (member, _) = kind.members();
+    let list = json::get(answer, &["result", member])?;
+    let elements = json::elements(list)?;
+    let count = elements.len();
+    let entries: Vec<Entry> =
+        elements.into_iter().filter_map(|part| entry(backend, kind, &list[part])).collect();
+    let improper = count - entries.len();
+    Some(Page { entries, improper })
+}
+
+/// One entry; none where it has no proper name, or where not everybody reads the same in it. It stands in one
+/// list with those of other servers, and must spoil nothing for them.
+fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<Entry> {
+    if !json::is_sound(raw, CATALOG_DEPTH_MAX) {
+        return None;
+    }
+    let (_, key) = kind.members();
+    let (mut place, mut count) = (None, 0);
+    json::each_member(raw, |member| {
+        if json::reads_as(&raw[member.key], key) {
+            place = Some(member.value);
+            count += 1;
         }
-        let exposed = exposed(backend, kind, &own);
-        let at = value.as_ptr() as usize - raw.as_ptr() as usize;
-        let name = serde_json::to_string(&exposed).ok()?;
-        let json = match exposed == own {
-            true => raw.to_vec(),
-            false => splice(raw, at..at + value.len(), name.as_bytes()),
-        };
-        Some(Entry { own, exposed, json })
+    })?;
+    let place = place.filter(|_| count == 1)?;
+    let own = json::text(&raw[place.clone()])?;
+    if own.is_empty() || own.chars().count() > CATALOG_NAME_CHARS_MAX {
+        return None;
+    }
+    let exposed = exposed(backend, kind, &own);
+    let json = match exposed == own {
+        true => raw.to_vec(),
+        false => splice(raw, place, serde_json::to_string(&exposed).ok()?.as_bytes()),
     };
-    Some(json::elements(entries)?.into_iter().filter_map(|part| entry(&entries[part])).collect())
+    Some(Entry { own, exposed, json })
 }
 
 /// Whether a URI can come of a template: what stands in braces can be anything.
@@ -96,4 +126,71 @@ pub fn score(entry: &Entry, words: &[String]) -> Option<usize> {
     };
     let score: usize = words.iter().map(of).sum();
     (words.is_empty() || score > 0).then_some(score)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::backend::{Http, Share, Target};
+    use super::*;
+
+    fn backend() -> Backend {
+        let url = "http://a.example".to_owned();
+        Backend {
+            name: "a".to_owned(),
+            target: Target::Http(Http { url, headers: Vec::new(), sse: None }),
+            prefix: Prefix::Name,
+            allow: None,
+            deny: Vec::new(),
+            share: Share::All,
+            hide_when_down: false,
+            call_timeout: None,
+            in_flight_max: 1,
+        }
+    }
+
+    fn page(tools: &[&[u8]]) -> Page {
+        let answer = [br#"{"result":{"tools":["#, &tools.join(&b","[..])[..], b"]}}"].concat();
+        read(&backend(), Kind::Tools, &answer).expect("a list")
+    }
+
+    #[test]
+    fn what_not_everybody_reads_alike_is_left_out() {
+        let nested = |depth: usize| {
+            let (open, shut) = ("[".repeat(depth), "]".repeat(depth));
+            format!(r#"{{"name":"deep","x":{open}{shut}}}"#).into_bytes()
+        };
+        let fine: [&[u8]; 5] = [
+            br#"{"name":"get"}"#,
+            br#"{"n\u0061mes":1,"name":"\u0067et","Name":"other"}"#,
+            // Half a pair, as some cut their texts: most readers take it.
+            br#"{"name":"get","description":"\ud83d"}"#,
+            br#" { "inputSchema":{"properties":{"name":{}}} , "name" : "get" } "#,
+            &nested(CATALOG_DEPTH_MAX - 1),
+        ];
+        for raw in fine {
+            let page = page(&[raw]);
+            assert_eq!((page.entries.len(), page.improper), (1, 0), "{raw:?}");
+            assert!(["a__get", "a__deep"].contains(&page.entries[0].exposed.as_str()));
+        }
+        let bad: [&[u8]; 12] = [
+            b"7",
+            br#"{"title":"get"}"#,
+            br#"{"name":""}"#,
+            br#"{"name":7}"#,
+            br#"{"name":"\ud800"}"#,
+            br#"{"name":"get","x":[1 2]}"#,
+            br#"{"name":"get","x":[}}"#,
+            b"{\"name\":\"get\",\"x\":\"\xff\"}",
+            // Two names: one for us, and another one for whoever reads the other.
+            br#"{"name":"get","name":"set"}"#,
+            br#"{"name":"get","n\u0061me":"b__get"}"#,
+            br#"{"n\u0061me":"b__get","name":"get"}"#,
+            &nested(CATALOG_DEPTH_MAX),
+        ];
+        for raw in bad {
+            let page = page(&[raw, br#"{"name":"set"}"#]);
+            assert_eq!((page.entries.len(), page.improper), (1, 1), "{raw:?}");
+        }
+        assert_eq!(read(&backend(), Kind::Tools, br#"{"result":{"tools":{}}}"#), None);
+    }
 }

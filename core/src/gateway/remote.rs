@@ -32,8 +32,9 @@ use self::state::{
 };
 pub use self::stream::{Event, EventStream};
 use super::backend::Http;
-use crate::limits::{HANDSHAKE_MAX, QUEUE_WAIT};
+use crate::limits::{HANDSHAKE_MAX, QUEUE_WAIT, RETRY_AFTER_MAX};
 use crate::mcp::envelope::Id;
+use crate::mcp::json;
 use crate::mcp::memory::Memory;
 use crate::random::Random;
 use crate::time::Time;
@@ -247,16 +248,28 @@ impl Remote {
 
     /// Takes in what happened, and says what must be done.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
+        let is_name = |session: &String| stream::is_header_value(session.as_bytes());
         match input {
             Input::Line(line) => self.hub_says(now, line),
             Input::Refused { id, method } => self.refuse(&id, &method),
-            Input::Opened { exchange, session } => self.opened(now, exchange, session),
-            Input::Event { exchange, event } => self.event(now, exchange, event),
+            Input::Opened { exchange, session } => {
+                self.opened(now, exchange, session.filter(is_name));
+            }
+            Input::Event { exchange, mut event } => {
+                // To the hub it is one line.
+                json::flatten(&mut event.data);
+                self.event(now, exchange, event);
+            }
             Input::Ended { exchange } => {
                 let why = "the stream ended without an answer".to_owned();
                 self.failed(now, exchange, &Failure { was_sent: true, why });
             }
-            Input::Replied { exchange, reply } => self.replied(now, exchange, &reply),
+            Input::Replied { exchange, mut reply } => {
+                json::flatten(&mut reply.body);
+                reply.session = reply.session.filter(is_name);
+                reply.retry_after = reply.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX));
+                self.replied(now, exchange, &reply);
+            }
             Input::Failed { exchange, failure } => self.failed(now, exchange, &failure),
             Input::Wakeup => {}
         }

@@ -5,11 +5,24 @@ use std::time::Duration;
 /// The longest name of a tool or prompt, or URI of a resource; an entry with a longer one is left out.
 pub const CATALOG_NAME_CHARS_MAX: usize = 4_096;
 
+/// Brackets in one another within an entry; one with more is left out: many readers of JSON end at 128, and with
+/// them the list of all servers.
+pub const CATALOG_DEPTH_MAX: usize = 100;
+
 /// Pages of one list that a server is asked for; what comes after them is left out, and said.
 pub const CATALOG_PAGES_MAX: usize = 1_000;
 
 /// Entries that one server's list may have; more are left out, and said.
 pub const CATALOG_ENTRIES_MAX: usize = 10_000;
+
+/// The same in bytes.
+pub const CATALOG_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How often in a row a list is read from its beginning because the server says that it has changed…
+pub const READINGS_IN_A_ROW_MAX: u32 = 8;
+
+/// …within this time; then it is read again when this is over. Some servers say so whenever they are asked.
+pub const READINGS_PAUSE: Duration = Duration::from_secs(1);
 
 /// Names that two servers have which one line of the log names; of the rest it says how many.
 pub const CLASHES_NAMED: usize = 5;

@@ -43,7 +43,7 @@ pub const RESUMES_MAX: u32 = 6;
 /// Characters of an answer that is no MCP that are shown.
 pub const REPLY_EXCERPT_CHARS_MAX: usize = 200;
 
-/// A longer session id, or id of an event, is none: it would not fit into a header.
+/// A longer session id, id of an event or name of a header is none: it would not fit into a head.
 pub const HEADER_VALUE_BYTES_MAX: usize = 4 * 1024;
 
 /// Lines that wait for a link's task. One more request is answered with an error; one more notification
@@ -69,6 +69,9 @@ pub const IDLE_CONNECTIONS_MAX: usize = 8;
 /// hang up, which would break off a call that is just being sent.
 pub const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(4);
 
+/// And where it does say, no longer than this.
+pub const IDLE_CONNECTION_NAMED_MAX: Duration = Duration::from_secs(600);
+
 /// How long a connection may take to be there, with everything that makes it secure.
 pub const HTTP_OPEN_WAIT: Duration = Duration::from_secs(10);
 
@@ -77,3 +80,6 @@ pub const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// Arguments of one tool that are sent as headers; more are not, and the server may say so.
 pub const PARAM_HEADERS_MAX: usize = 32;
+
+/// Tools of one server whose arguments are sent as headers; those of more are not.
+pub const MARKED_TOOLS_MAX: usize = 1_000;

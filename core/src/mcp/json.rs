@@ -123,6 +123,51 @@ fn plain(bytes: &[u8]) -> Option<&str> {
     inside.iter().all(is_plain).then(|| std::str::from_utf8(inside).ok())?
 }
 
+/// Makes one line of a message that has several: what ends a line can only stand between values, inside of one it
+/// is escaped.
+pub fn flatten(bytes: &mut [u8]) {
+    let mut from = 0;
+    while let Some(at) = memchr::memchr2(b'\n', b'\r', &bytes[from..]) {
+        bytes[from + at] = b' ';
+        from += at + 1;
+    }
+}
+
+/// Whether bytes are one value of JSON as everybody reads it: without anything odd inside, in UTF-8, and with no
+/// more brackets in one another than given.
+pub fn is_sound(bytes: &[u8], depth_max: usize) -> bool {
+    std::str::from_utf8(bytes).is_ok()
+        && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+        && depth(bytes) <= depth_max
+}
+
+/// How many brackets are open at once in a value.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut next) = (0_usize, 0, 0);
+    while let Some(at) = bytes[next..].iter().position(|byte| MATTERS[usize::from(*byte)]) {
+        next += at;
+        match bytes[next] {
+            b'"' => match skip_string(bytes, next) {
+                Some(end) => {
+                    next = end;
+                    continue;
+                }
+                None => break,
+            },
+            b'{' | b'[' => depth += 1,
+            _ => depth = depth.saturating_sub(1),
+        }
+        deepest = deepest.max(depth);
+        next += 1;
+    }
+    deepest
+}
+
+/// Whether a raw key is this one, however it is written.
+pub fn reads_as(raw: &[u8], key: &str) -> bool {
+    is_key(raw, key) || raw.contains(&b'\\') && read_text(raw).is_some_and(|text| text == key)
+}
+
 fn is_key(raw: &[u8], key: &str) -> bool {
     raw.len() == key.len() + 2 && &raw[1..raw.len() - 1] == key.as_bytes()
 }
@@ -257,6 +302,19 @@ mod tests {
         assert_eq!(get(br#"{"id":1,"id":2}"#, &["id"]), Some(&b"2"[..]));
         assert_eq!(elements(b" [1, \"a\" ,{}] ").map(|all| all.len()), Some(3));
         assert_eq!(members(b"{}").map(|all| all.len()), Some(0));
+    }
+
+    #[test]
+    fn what_others_cannot_read_is_not_sound() {
+        for fine in [r#"{"a":["[[[",{"b":1.50}],"é\ud800":null}"#, "[[[]]]", "7", "\"\""] {
+            assert!(is_sound(fine.as_bytes(), 3), "{fine}");
+        }
+        for bad in ["", "{a:1}", "[1 2]", "[01]", r#"["\q"]"#, "[\"\n\"]", "[[[[]]]]", "1 2"] {
+            assert!(!is_sound(bad.as_bytes(), 3), "{bad}");
+        }
+        assert!(!is_sound(b"[\"\xff\"]", 3) && !is_sound(b"[\"\xed\xa0\x80\"]", 3));
+        assert!(reads_as(br#""name""#, "name") && reads_as(br#""n\u0061m\u0065""#, "name"));
+        assert!(!reads_as(br#""names""#, "name") && !reads_as(br#""n\u0061mes""#, "name"));
     }
 
     #[test]

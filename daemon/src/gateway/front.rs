@@ -42,6 +42,8 @@ pub(super) enum Word {
     Left {
         client: ClientId,
     },
+    /// There is room again for what it is told.
+    Read,
     /// The only one there will ever be is gone.
     Over,
 }
@@ -60,6 +62,8 @@ pub(super) struct Stdio {
     abandoned: Moment,
     done: oneshot::Receiver<()>,
     has_joined: bool,
+    /// So much waited for it that servers had to wait.
+    was_full: bool,
     is_over: bool,
 }
 
@@ -80,9 +84,7 @@ impl Front {
     fn stdio(stderr: &Output) -> Result<Self, KeepError> {
         let Stdout { writer, abandoned, done } = stdout(stderr)?;
         let wires = Wires::new(own_stdin()?, writer);
-        let heard = VecDeque::new();
-        let stdio = Stdio { wires, heard, abandoned, done, has_joined: false, is_over: false };
-        Ok(Self::Stdio(Box::new(stdio)))
+        Ok(Self::Stdio(Box::new(Stdio::new(wires, abandoned, done))))
     }
 
     /// Whether there is one client at most.
@@ -133,7 +135,7 @@ impl Front {
     /// Whether more can be told now. Else it is left with the servers, which then wait.
     pub(super) fn has_room(&self) -> bool {
         match self {
-            Self::Stdio(stdio) => stdio.wires.client_waiting() < OUTBOX_BYTES_MAX,
+            Self::Stdio(stdio) => stdio.has_room(),
             // One that does not read is dropped, and holds up nobody.
             Self::Http(_) => true,
         }
@@ -166,6 +168,16 @@ impl Front {
 }
 
 impl Stdio {
+    fn new(wires: Wires, abandoned: Moment, done: oneshot::Receiver<()>) -> Self {
+        let heard = VecDeque::new();
+        let (has_joined, was_full, is_over) = (false, false, false);
+        Self { wires, heard, abandoned, done, has_joined, was_full, is_over }
+    }
+
+    fn has_room(&self) -> bool {
+        self.wires.client_waiting() < OUTBOX_BYTES_MAX
+    }
+
     async fn next(&mut self) -> Word {
         if !self.has_joined {
             self.has_joined = true;
@@ -190,11 +202,61 @@ impl Stdio {
                     self.is_over = true;
                     return Poll::Ready(Word::Over);
                 }
-                if self.wires.poll_heard(context, &mut self.heard).is_pending() {
+                self.was_full |= !self.has_room();
+                let polled = self.wires.poll_heard(context, &mut self.heard);
+                // Servers that wait are listened to again by whoever asks for the next word.
+                if self.was_full && self.has_room() {
+                    self.was_full = false;
+                    return Poll::Ready(Word::Read);
+                }
+                if polled.is_pending() {
                     return Poll::Pending;
                 }
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::unix::pipe;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn who_reads_again_is_told_more() {
+        let (_theirs, stdin) = pipe::pipe().expect("there is room for a pipe");
+        let (stdout, mut theirs) = pipe::pipe().expect("there is room for a pipe");
+        let wires = Wires::new(Box::new(stdin), Box::new(stdout));
+        let (_writes, done) = oneshot::channel();
+        let mut stdio = Stdio::new(wires, Box::pin(std::future::pending()), done);
+        assert!(matches!(stdio.next().await, Word::Joined { .. }));
+        let line = vec![b'x'; 1_000];
+        let mut told = 0;
+        while stdio.has_room() {
+            stdio.wires.tell_client(line.clone());
+            told += line.len() + 1;
+        }
+        let mut buffer = vec![0; told];
+        let read = async {
+            theirs.read_exact(&mut buffer).await.expect("all of it comes");
+            std::future::pending::<()>().await;
+        };
+        let word = timeout(DEADLINE, async {
+            tokio::select! {
+                word = stdio.next() => word,
+                () = read => unreachable!("it never ends"),
+            }
+        });
+        // Whoever asks for it can now ask the servers too.
+        assert!(matches!(word.await.expect("in time"), Word::Read));
+        assert!(stdio.has_room());
     }
 }

@@ -7,6 +7,7 @@
 //! is an entry in its maps and nothing else.
 
 mod body;
+mod bounds;
 mod exchange;
 mod room;
 mod server;
@@ -25,17 +26,15 @@ use afresh_core::gateway::access::Access;
 use afresh_core::gateway::http::{
     Asked, Effect, Exchange, Front, Gate, Input, Refusal, SessionId, Settings, SettingsError,
 };
-use afresh_core::limits::{
-    FRONT_ASKS_MAX, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX, FRONT_LAST_WAIT,
-};
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::body::{Events, Written};
+use self::bounds::Bounds;
 use self::room::{Place, Rooms};
 use self::server::{Host, Limit};
 use crate::control::{ListenError, listen_on};
@@ -93,6 +92,7 @@ pub(crate) struct HttpFront {
     gate: watch::Sender<Arc<Gate>>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    bounds: Bounds,
     /// When we were told to go.
     left_at: Option<Instant>,
     log: Output,
@@ -100,8 +100,8 @@ pub(crate) struct HttpFront {
 
 /// What connections tell the loop.
 enum Letter {
-    /// A request, with the place of its body among all, and where its reply goes.
-    Asked { asked: Box<Asked>, _place: Option<Place>, outlet: Outlet },
+    /// A request, with its turn among those that wait, the place of its body among all, and where its reply goes.
+    Asked { asked: Box<Asked>, _turn: OwnedSemaphorePermit, _place: Option<Place>, outlet: Outlet },
     /// A connection is gone.
     Gone(Exchange),
 }
@@ -128,9 +128,18 @@ enum Reply {
 impl HttpFront {
     /// Begins to serve.
     pub(crate) fn start(bound: BoundFront, settings: &Settings, log: Output) -> io::Result<Self> {
+        Self::start_with(bound, settings, Bounds::default(), log)
+    }
+
+    fn start_with(
+        bound: BoundFront,
+        settings: &Settings,
+        bounds: Bounds,
+        log: Output,
+    ) -> io::Result<Self> {
         let port = tokio::net::TcpListener::from_std(bound.listener)?;
         // Each exchange holds a place for the word that it is gone, so there is always room for it.
-        let (sender, letters) = mpsc::channel(FRONT_CONNECTIONS_MAX + FRONT_ASKS_MAX);
+        let (sender, letters) = mpsc::channel(bounds.connections_max + bounds.asks_max);
         let (closing, watch) = watch::channel(false);
         let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, bound.address.port())));
         let host = Host {
@@ -138,7 +147,9 @@ impl HttpFront {
             letters: sender,
             closing: watch,
             exchanges: Arc::new(AtomicU64::new(0)),
+            turns: Arc::new(Semaphore::new(bounds.asks_max)),
             rooms: Rooms::default(),
+            bounds,
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(server::serve(port, host));
@@ -150,6 +161,7 @@ impl HttpFront {
             gate,
             closing,
             tasks,
+            bounds,
             left_at: None,
             log,
         })
@@ -196,9 +208,9 @@ impl HttpFront {
         self.handle(Input::Close);
         drop((self.letters, self.outlets));
         let now = Instant::now();
-        let until = self.left_at.unwrap_or(now) + FRONT_CLOSE_WAIT;
+        let until = self.left_at.unwrap_or(now) + self.bounds.close_wait;
         let served = async { while self.tasks.join_next().await.is_some() {} };
-        timeout_at(until.max(now + FRONT_LAST_WAIT), served).await.ok();
+        timeout_at(until.max(now + self.bounds.last_wait), served).await.ok();
         self.tasks.shutdown().await;
     }
 

@@ -45,10 +45,17 @@ pub(crate) struct Remote {
     lines: mpsc::Sender<Vec<u8>>,
     /// Requests that found no place among the lines.
     refused: mpsc::Sender<(Id, String)>,
-    /// Of the lines.
-    bytes: Arc<AtomicUsize>,
+    /// What both ends know of the lines.
+    queue: Arc<Queue>,
     _alive: oneshot::Sender<()>,
     tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Queue {
+    bytes: AtomicUsize,
+    /// Notifications that found no place, and that nobody was told of yet.
+    dropped: AtomicUsize,
 }
 
 impl Remote {
@@ -62,7 +69,7 @@ impl Remote {
         let (refused, refused_told) = mpsc::channel(FLIGHTS_MAX);
         let (news, news_told) = mpsc::channel(LINK_NEWS_MAX);
         let (alive, gone) = oneshot::channel();
-        let bytes = Arc::new(AtomicUsize::new(0));
+        let queue = Arc::new(Queue::default());
         // Links to one server must not all wait equally long.
         let seed = u64::from(crate::monotonic().subsec_nanos()) ^ link.0.rotate_left(32);
         let pool = Pool::new(client(), &http.url).map(Arc::new).map_err(|error| chain(&error));
@@ -80,24 +87,26 @@ impl Remote {
         };
         let heard = Heard { lines: lines_told, refused: refused_told, news: news_told, gone };
         let mut tasks = JoinSet::new();
-        tasks.spawn(driver.drive(heard, Arc::clone(&bytes)));
-        Self { lines, refused, bytes, _alive: alive, tasks }
+        tasks.spawn(driver.drive(heard, Arc::clone(&queue)));
+        Self { lines, refused, queue, _alive: alive, tasks }
     }
 
     /// Hands over a line of the hub's; never waits. A request that finds no place is answered with an
-    /// error, and anything else is dropped.
+    /// error, and anything else is dropped, and said.
     pub(crate) fn tell(&mut self, line: Vec<u8>) {
         let length = line.len();
-        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
+        let before = self.queue.bytes.fetch_add(length, Ordering::Relaxed);
         let line = match before > 0 && before + length > LINK_QUEUE_BYTES_MAX {
             true => Some(line),
             false => self.lines.try_send(line).err().map(mpsc::error::TrySendError::into_inner),
         };
         let Some(line) = line else { return };
-        self.bytes.fetch_sub(length, Ordering::Relaxed);
+        self.queue.bytes.fetch_sub(length, Ordering::Relaxed);
         if let Some(Message::Request { id, method, .. }) = look(&line) {
             // The hub has no more requests under way than fit here.
             self.refused.try_send((id, method)).ok();
+        } else {
+            self.queue.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -143,20 +152,24 @@ struct Running {
 }
 
 impl Driver {
-    async fn drive(mut self, mut heard: Heard, bytes: Arc<AtomicUsize>) {
+    async fn drive(mut self, mut heard: Heard, queue: Arc<Queue>) {
         loop {
             let wakeup = self.machine.next_wakeup().map(|at| self.start + at.since_start());
             let input = tokio::select! {
                 _ = &mut heard.gone => break,
                 Some(input) = heard.news.recv() => input,
                 Some(line) = heard.lines.recv() => {
-                    bytes.fetch_sub(line.len(), Ordering::Relaxed);
+                    queue.bytes.fetch_sub(line.len(), Ordering::Relaxed);
                     Input::Line(line)
                 }
                 Some((id, method)) = heard.refused.recv() => Input::Refused { id, method },
                 () = until(wakeup) => Input::Wakeup,
                 Some(_) = self.tasks.join_next() => continue,
             };
+            let dropped = queue.dropped.swap(0, Ordering::Relaxed);
+            if dropped > 0 {
+                (self.log)(&format!("too much waits for it: {dropped} notifications were dropped"));
+            }
             self.note_end(&input);
             let now = Time::after_start(self.start.elapsed());
             for effect in self.machine.handle(now, input) {

@@ -88,7 +88,7 @@ impl Switchboard {
                         self.note_states().await;
                     }
                 }
-                Some(word) = self.links.words.recv() => self.hear_remote(word).await,
+                Some(word) = self.links.words.recv(), if has_room => self.hear_remote(word).await,
                 () = until(wakeup) => self.input(Input::Wakeup).await,
             }
         }
@@ -127,6 +127,8 @@ impl Switchboard {
                 self.input(Input::ClientTooLong { client, beginning, ending }).await;
             }
             Word::Left { client } => self.input(Input::Left { client }).await,
+            // What waited for that is looked at again.
+            Word::Read => {}
             Word::Over => self.leave().await,
         }
     }

@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::task::Poll;
 use std::time::Duration;
 
-use afresh_core::limits::{HTTP_OPEN_WAIT, IDLE_CONNECTION_MAX, IDLE_CONNECTIONS_MAX};
+use afresh_core::limits::{
+    HTTP_OPEN_WAIT, IDLE_CONNECTION_MAX, IDLE_CONNECTION_NAMED_MAX, IDLE_CONNECTIONS_MAX,
+};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::HeaderMap;
@@ -199,5 +201,104 @@ fn kept_for(header: Option<&str>) -> Duration {
         seconds.parse().map(Duration::from_secs).ok()
     });
     // The moment of hanging up is not to be met.
-    named.map_or(IDLE_CONNECTION_MAX, |named| named.saturating_sub(Duration::from_secs(1)))
+    let safe = |named: Duration| named.saturating_sub(Duration::from_secs(1));
+    named.map_or(IDLE_CONNECTION_MAX, |named| safe(named).min(IDLE_CONNECTION_NAMED_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn client() -> &'static Client {
+        Box::leak(Box::new(Client::new(None)))
+    }
+
+    /// Answers each request with the number of its connection.
+    async fn serve() -> (String, JoinSet<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            for number in 0.. {
+                let Ok((mut stream, _)) = listener.accept().await else { return };
+                connections.spawn(async move {
+                    let mut head = Vec::new();
+                    while let Ok(byte) = stream.read_u8().await {
+                        head.push(byte);
+                        if head.ends_with(b"\r\n\r\n") {
+                            let answer = format!("HTTP/1.1 200 OK\r\nx: {number}\r\n");
+                            let answer = format!("{answer}content-length: 0\r\n\r\n");
+                            stream.write_all(answer.as_bytes()).await.ok();
+                            head.clear();
+                        }
+                    }
+                });
+            }
+        });
+        (url, tasks)
+    }
+
+    /// The answer to one request, all of it.
+    async fn ask(pool: &Pool, url: &str) -> Streamed {
+        let request = Request { method: "GET", url, headers: &[], body: String::new() };
+        let mut answer = pool.send(request).await.ok().unwrap();
+        while answer.next().await.is_some() {}
+        answer
+    }
+
+    #[tokio::test]
+    async fn so_many_connections_are_kept_for_so_long() {
+        let (url, _tasks) = serve().await;
+        let pool = Pool::new(client(), &url).unwrap();
+        let mut answers = Vec::new();
+        for _ in 0..IDLE_CONNECTIONS_MAX + 2 {
+            answers.push(ask(&pool, &url).await);
+        }
+        let count = answers.len().to_string();
+        for answer in answers {
+            pool.keep(answer).await;
+        }
+        assert_eq!(pool.idle.lock().unwrap().len(), IDLE_CONNECTIONS_MAX);
+        // The last that was used is used again, and those that were there first are not there any more.
+        let again = ask(&pool, &url).await;
+        assert_eq!(again.header("x").unwrap(), (IDLE_CONNECTIONS_MAX + 1).to_string());
+        pool.keep(again).await;
+        for idle in pool.idle.lock().unwrap().iter_mut() {
+            let left = idle.until.duration_since(Instant::now());
+            assert!(left <= IDLE_CONNECTION_MAX && !left.is_zero(), "{left:?}");
+            idle.until = Instant::now();
+        }
+        // All of them have been there for too long: the other end may be about to hang up.
+        assert_eq!(ask(&pool, &url).await.header("x"), Some(count.as_str()));
+        assert_eq!(pool.idle.lock().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_server_says_how_long_a_connection_is_good() {
+        assert_eq!(kept_for(None), IDLE_CONNECTION_MAX);
+        assert_eq!(kept_for(Some("timeout=soon")), IDLE_CONNECTION_MAX);
+        assert_eq!(kept_for(Some("max=7, timeout=61")), Duration::from_secs(60));
+        assert_eq!(kept_for(Some("timeout=0")), Duration::ZERO);
+        // There is no such moment.
+        let most = format!("timeout={}", u64::MAX);
+        assert_eq!(kept_for(Some(&most)), IDLE_CONNECTION_NAMED_MAX);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_does_not_come_is_not_waited_for() {
+        // Somebody listens, and says nothing of what would make it secure.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}/", listener.local_addr().unwrap());
+        let pool = Pool::new(client(), &url).unwrap();
+        let begun = Instant::now();
+        let request = Request { method: "GET", url: &url, headers: &[], body: String::new() };
+        let failed = pool.send(request).await.err().unwrap();
+        assert!(matches!(failed.error, HttpError::Silent { .. }) && !failed.was_sent);
+        assert!(begun.elapsed() >= HTTP_OPEN_WAIT);
+    }
 }

@@ -31,7 +31,8 @@ const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 impl Post {
     /// Looks at a body. What it is to the client: `line` is one line from then on.
     pub fn look(head: &Head<'_>, line: &mut [u8]) -> Result<Self, Refusal> {
-        flatten(line);
+        // Its lines end between values: inside of one, a line end is escaped.
+        json::flatten(line);
         let line = &*line;
         let header_is_modern = head.version.is_some_and(is_modern);
         match look(line) {
@@ -87,15 +88,6 @@ impl Post {
             Self::Modern(_) | Self::Nothing | Self::Initialize(_) => 1,
             Self::Session { count, .. } => *count,
         }
-    }
-}
-
-/// A body may have several lines, all of them between values: inside of one, a line end is escaped.
-pub(super) fn flatten(body: &mut [u8]) {
-    let mut from = 0;
-    while let Some(at) = memchr::memchr2(b'\n', b'\r', &body[from..]) {
-        body[from + at] = b' ';
-        from += at + 1;
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::input::Exchange;
-use super::post::flatten;
 use crate::limits::{FRONT_KEPT_BYTES_MAX, FRONT_KEPT_MAX, FRONT_RETRY};
 use crate::mcp::envelope::Id;
+use crate::mcp::json;
 
 /// The stream of a session that belongs to no request.
 pub(super) const STANDALONE: u64 = 0;
@@ -106,7 +106,7 @@ pub(super) fn event(number: Option<(u64, u64)>, line: &[u8]) -> Arc<[u8]> {
     let start = bytes.len();
     bytes.extend_from_slice(line);
     // A line end would end the event; in JSON it can only stand between values.
-    flatten(&mut bytes[start..]);
+    json::flatten(&mut bytes[start..]);
     bytes.extend_from_slice(b"\n\n");
     bytes.into()
 }

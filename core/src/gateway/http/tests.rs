@@ -523,6 +523,48 @@ fn limits_hold_from_when_they_are_read_again() {
 }
 
 #[test]
+fn of_many_short_messages_the_last_are_kept() {
+    let mut world = World::new(|_| {});
+    let (name, client) = world.session();
+    let mut logs = Vec::new();
+    for _ in 0..FRONT_KEPT_MAX {
+        logs.extend(world.tell(client, NOTE, None));
+    }
+    assert_eq!(logs, [], "all of them are kept");
+    logs.extend(world.tell(client, NOTE, None));
+    let [Effect::Log(text)] = &logs[..] else { panic!("{logs:?}") };
+    assert!(text.contains("messages for it are lost"), "{text}");
+    let got = world.get(&name, None);
+    let got = written(&got, world.exchange);
+    assert_eq!(got.matches("event: message").count(), FRONT_KEPT_MAX);
+    assert!(!got.contains("id: 0-1\n") && got.contains("id: 0-2\n"), "the oldest is gone");
+}
+
+#[test]
+fn so_many_streams_that_have_ended_are_kept() {
+    let mut world = World::new(|_| {});
+    let (name, client) = world.session();
+    let resumed = |world: &mut World, number: usize| {
+        let got = world.get(&name, Some(&format!("{number}-0")));
+        (refused(&got), written(&got, world.exchange).matches("event: message").count())
+    };
+    // The first stream is that of `initialize`.
+    for number in 2..FRONT_ENDED_MAX + 2 {
+        world.post(Some(&name), Post::one(vec![id("1")]));
+        world.tell(client, NOTE, Some("1"));
+        let ended = world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
+        assert!(matches!(ended.last(), Some(Effect::End { .. })), "{number}: {ended:?}");
+    }
+    assert_eq!(resumed(&mut world, 2), (None, 2));
+    world.post(Some(&name), Post::one(vec![id("1")]));
+    world.tell(client, NOTE, Some("1"));
+    world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
+    assert_eq!(resumed(&mut world, 2), (Some(400), 0), "the one that ended first is forgotten");
+    assert_eq!(resumed(&mut world, 3), (None, 2));
+    assert_eq!(resumed(&mut world, FRONT_ENDED_MAX + 2), (None, 2));
+}
+
+#[test]
 fn all_that_is_kept_is_bounded() {
     let mut world = World::new(|settings| settings.clients_max = 2_000);
     let answer = format!(r#"{{"id":1,"result":"{}"}}"#, "x".repeat(FRONT_KEPT_BYTES_MAX));
@@ -542,7 +584,8 @@ fn all_that_is_kept_is_bounded() {
         world.tell(*client, &answer, Some("1"));
         assert!(world.front.kept_bytes() <= FRONT_KEPT_ALL_BYTES_MAX);
     }
-    let (first, last) = (&sessions[0].0, &sessions[1_499].0);
+    let (first, (last, last_client)) = (&sessions[0].0, sessions[1_499].clone());
+    let last = &*last;
     assert_eq!(refused(&world.get(first, Some("2-0"))), Some(400), "the oldest are forgotten");
     assert!(written(&world.get(last, Some("2-0")), world.exchange).len() > FRONT_KEPT_BYTES_MAX);
     for (_, client) in sessions {
@@ -551,6 +594,12 @@ fn all_that_is_kept_is_bounded() {
     assert!(
         world.front.kept_bytes() <= FRONT_KEPT_ALL_BYTES_MAX + 1_500 * (FRONT_KEPT_BYTES_MAX + 100)
     );
+    // There is no room: each keeps only the last that it is told.
+    for _ in 0..3 {
+        world.tell(last_client, NOTE, None);
+    }
+    let got = world.get(last, None);
+    assert_eq!(written(&got, world.exchange).matches("event: message").count(), 1);
 }
 
 #[test]

@@ -141,12 +141,14 @@ impl Hub {
         }
         // Not in any list: but it may be of a server that has not said yet what it has.
         let of = |slot: usize| {
-            let own = catalog::own(&self.servers[slot].backend, name)?;
+            let backend = &self.servers[slot].backend;
+            let own = catalog::own(backend, name)?;
             let is_open = |link: LinkId| {
                 self.links.get(&link).is_some_and(|link| link.lists.contains_key(&kind))
             };
             let is_known = self.current_link(client, slot).is_some_and(is_open);
-            (may_use(slot) && !is_known).then(|| (slot, own.to_owned()))
+            let is_allowed = catalog::is_allowed(backend, kind, own);
+            (may_use(slot) && is_allowed && !is_known).then(|| (slot, own.to_owned()))
         };
         self.order.iter().copied().find_map(of)
     }

@@ -8,7 +8,7 @@ use super::super::backend::{Backend, Share, Target};
 use super::super::catalog::Entry;
 use super::super::{ClientId, Effect, LinkId};
 use super::Hub;
-use super::reading::Reading;
+use super::reading::{Oddity, Pace, Reading};
 use super::session::Client;
 use crate::mcp::{Era, Kind};
 use crate::service::State;
@@ -29,10 +29,8 @@ pub(super) struct Server {
     pub(super) is_legacy_only: bool,
     /// What it had when somebody last looked.
     pub(super) known: BTreeMap<Kind, Vec<Entry>>,
-    /// Its lists that have something twice, and that this was said of.
-    pub(super) repeats: BTreeSet<Kind>,
-    /// Its lists that have no end, and that this was said of.
-    pub(super) endless: BTreeSet<Kind>,
+    /// What was said of its lists.
+    pub(super) oddities: BTreeSet<(Kind, Oddity)>,
 }
 
 /// A conversation with a server.
@@ -48,6 +46,8 @@ pub(super) struct Link {
     pub(super) lists: BTreeMap<Kind, Vec<Entry>>,
     /// Lists that are being asked for, page by page.
     pub(super) reading: BTreeMap<Kind, Reading>,
+    /// How often they were asked for of late.
+    pub(super) paces: BTreeMap<Kind, Pace>,
     /// What our own tools are called there.
     pub(super) own_tools: BTreeMap<&'static str, String>,
     /// Requests of clients' that wait until it is open.
@@ -127,6 +127,7 @@ pub(super) enum Stage {
 impl Hub {
     /// The servers are these now.
     pub(super) fn configure(&mut self, backends: Vec<Backend>) {
+        let own_before = self.own_of_all();
         for slot in 0..self.servers.len() {
             let server = &self.servers[slot];
             let new = backends.iter().find(|backend| backend.name == server.backend.name);
@@ -152,8 +153,7 @@ impl Hub {
                 modern: None,
                 is_legacy_only: false,
                 known: BTreeMap::new(),
-                repeats: BTreeSet::new(),
-                endless: BTreeSet::new(),
+                oddities: BTreeSet::new(),
             });
             let slot = self.servers.len() - 1;
             self.put_in_order(&names);
@@ -169,7 +169,16 @@ impl Hub {
             }
         }
         self.put_in_order(&names);
-        self.make_routes(&Kind::ALL);
+        let moved = self.make_routes(&Kind::ALL);
+        // Our own tools name the programs among the servers.
+        let mut told = BTreeSet::new();
+        for (client, before) in own_before {
+            if self.own_definitions(client) != before {
+                self.tell_client_list_changed(client, Kind::Tools);
+                told.insert((client, Kind::Tools));
+            }
+        }
+        self.tell_moved(&moved, told);
         self.resume_held();
     }
 
@@ -220,6 +229,7 @@ impl Hub {
                 instructions: None,
                 lists: BTreeMap::new(),
                 reading: BTreeMap::new(),
+                paces: BTreeMap::new(),
                 own_tools: BTreeMap::new(),
                 waiting: VecDeque::new(),
                 in_flight: 0,

@@ -6,6 +6,7 @@ use super::super::backend::Expose;
 use super::super::catalog::Entry;
 use super::super::{ClientId, LinkId};
 use super::listen::to_listener;
+use super::names::Moved;
 use super::session::Client;
 use super::{Hub, raw};
 use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
@@ -55,11 +56,10 @@ impl Hub {
         all
     }
 
-    /// Whether a client sees an entry of a server that it may use.
-    fn is_shown(&self, client: &Client, kind: Kind, entry: &Entry) -> bool {
-        let is_hidden =
-            self.settings.expose == Expose::Search && !client.revealed.contains(&entry.exposed);
-        kind != Kind::Tools || client.access.has_tool(&entry.exposed) && !is_hidden
+    /// Whether a client sees what a server that it may use has under this name.
+    fn is_shown(&self, client: &Client, kind: Kind, name: &str) -> bool {
+        let is_hidden = self.settings.expose == Expose::Search && !client.revealed.contains(name);
+        kind != Kind::Tools || client.access.has_tool(name) && !is_hidden
     }
 
     /// A client asks for a list.
@@ -129,7 +129,7 @@ impl Hub {
             let sees = |kind: &Kind| {
                 let entries = server.known.get(kind).into_iter().flatten();
                 self.may_see(*id, slot, *kind)
-                    && entries.into_iter().any(|entry| self.is_shown(client, *kind, entry))
+                    && entries.into_iter().any(|entry| self.is_shown(client, *kind, &entry.exposed))
             };
             // Resources and their templates are told of together.
             let kinds: BTreeSet<&str> =
@@ -160,10 +160,49 @@ impl Hub {
             let Some(client) = self.clients.get(&user).filter(|client| client.is_open) else {
                 continue;
             };
-            let is_seen = |entry: &&Entry| self.is_shown(client, kind, entry);
+            let is_seen = |entry: &&Entry| self.is_shown(client, kind, &entry.exposed);
             if !old.iter().filter(is_seen).eq(new.iter().filter(is_seen)) {
                 self.tell_client_list_changed(user, kind);
             }
+        }
+    }
+
+    /// Tells clients of names that are another server's now, but for those who were told that the list has
+    /// changed.
+    pub(super) fn tell_moved(&mut self, all: &[Moved], mut told: BTreeSet<(ClientId, Kind)>) {
+        let mut news = Vec::new();
+        for moved in all.iter().filter(|moved| !self.servers[moved.slot].is_gone) {
+            for (id, client) in self.clients.iter().filter(|(_, client)| client.is_open) {
+                if !told.contains(&(*id, moved.kind))
+                    && self.is_for(*id, moved.slot)
+                    && self.may_see(*id, moved.slot, moved.kind)
+                    && self.is_shown(client, moved.kind, &moved.name)
+                {
+                    told.insert((*id, moved.kind));
+                    news.push((*id, moved.kind));
+                }
+            }
+        }
+        for (client, kind) in news {
+            self.tell_client_list_changed(client, kind);
+        }
+    }
+
+    /// Tells clients whose servers are known by their tools, where a server has come or gone for them by that.
+    pub(super) fn tell_let_in(&mut self, slot: usize, old: &[Entry], new: &[Entry]) {
+        let mut news = Vec::new();
+        for (id, Client { access, .. }) in self.clients.iter().filter(|(_, its)| its.is_open) {
+            let is_in = |tools: &[Entry]| tools.iter().any(|tool| access.has_tool(&tool.exposed));
+            if access.is_by_tools() && self.is_for(*id, slot) && is_in(old) != is_in(new) {
+                let known = &self.servers[slot].known;
+                let has = |kind: &Kind| known.get(kind).is_some_and(|all| !all.is_empty());
+                news.extend(has(&Kind::Prompts).then_some((*id, Kind::Prompts)));
+                let has_resources = has(&Kind::Resources) || has(&Kind::Templates);
+                news.extend(has_resources.then_some((*id, Kind::Resources)));
+            }
+        }
+        for (client, kind) in news {
+            self.tell_client_list_changed(client, kind);
         }
     }
 

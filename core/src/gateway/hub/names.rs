@@ -18,6 +18,14 @@ pub(super) struct Clash {
     name: String,
 }
 
+/// A name of one server's that means something else now, or did before.
+#[derive(Debug)]
+pub(super) struct Moved {
+    pub(super) kind: Kind,
+    pub(super) slot: usize,
+    pub(super) name: String,
+}
+
 impl Hub {
     /// The servers stand in the configuration like this; one that has changed has a new slot, and its old
     /// place.
@@ -31,8 +39,10 @@ impl Hub {
     /// Which server has what. Our own tools have their names for themselves; where two servers have the same
     /// name, the first in the configuration keeps it. A resource is the first one's that a client may use:
     /// URIs have no prefixes, nobody could tell them apart.
-    pub(super) fn make_routes(&mut self, kinds: &[Kind]) {
-        self.routes.retain(|(kind, _), _| !kinds.contains(kind));
+    ///
+    /// Returns the names that mean something else now, each with the servers that have, or had it.
+    pub(super) fn make_routes(&mut self, kinds: &[Kind]) -> Vec<Moved> {
+        let old = self.routes.extract_if(.., |(kind, _), _| kinds.contains(kind)).collect();
         let mut clashes = Vec::new();
         for kind in kinds.iter().copied() {
             let mut firsts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
@@ -57,6 +67,26 @@ impl Hub {
             }
         }
         self.tell_clashes(kinds, clashes);
+        self.moved(kinds, &old)
+    }
+
+    fn moved(&self, kinds: &[Kind], old: &BTreeMap<(Kind, String), (usize, String)>) -> Vec<Moved> {
+        let mut all = Vec::new();
+        let mut note = |key: &(Kind, String), slot: usize| {
+            all.push(Moved { kind: key.0, slot, name: key.1.clone() });
+        };
+        for (key, (was, _)) in old {
+            let is = self.routes.get(key).map(|(is, _)| *is);
+            if is != Some(*was) {
+                note(key, *was);
+                is.into_iter().for_each(|is| note(key, is));
+            }
+        }
+        let new = self.routes.iter().filter(|(key, _)| kinds.contains(&key.0));
+        for (key, (is, _)) in new.filter(|(key, _)| !old.contains_key(*key)) {
+            note(key, *is);
+        }
+        all
     }
 
     /// Whether what a server offers can be used under its name, as far as others have that name too.

@@ -14,7 +14,7 @@ use crate::mcp::envelope::{Id, Message, look, param};
 use crate::service::State;
 
 /// The tools that stand beside each server's own.
-const ADMIN: [&str; 4] =
+pub(super) const ADMIN: [&str; 4] =
     ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
 
 const FIND: &str = "find_tools";
@@ -26,6 +26,11 @@ pub(super) enum Own {
     Admin(&'static str),
     Find,
     Call,
+}
+
+/// Whether a tool in the list of a program may be one that its conversation has added.
+pub(super) fn may_be_ours(own: &str) -> bool {
+    ADMIN.contains(&own.trim_start_matches("afresh_"))
 }
 
 impl Hub {
@@ -155,6 +160,12 @@ impl Hub {
             all.push(definition(name, texts[at], &properties[at], required[at], at > 0));
         }
         all
+    }
+
+    /// Our tools, as each client sees them that has begun.
+    pub(super) fn own_of_all(&self) -> Vec<(ClientId, Vec<String>)> {
+        let open = self.clients.iter().filter(|(_, client)| client.is_open);
+        open.map(|(client, _)| (*client, self.own_definitions(*client))).collect()
     }
 
     /// A client calls one of our tools.

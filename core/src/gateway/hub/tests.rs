@@ -4,6 +4,7 @@ mod apart;
 mod eras;
 mod histories;
 mod limits;
+mod lists;
 mod names;
 mod questions;
 mod traced;

@@ -4,6 +4,7 @@ use super::super::LinkId;
 use super::super::backend::Share;
 use super::super::span::Outcome;
 use super::link::{Link, Stage};
+use super::reading::Pace;
 use super::{Hub, What};
 use crate::limits::SESSION_RETRY;
 use crate::service::State;
@@ -89,13 +90,18 @@ impl Hub {
 
     /// When something has to be done about a link.
     pub(super) fn link_wakeup(&self, link: &Link) -> Option<Time> {
-        let idle = match (self.servers[link.slot].backend.share, link.owner) {
+        let lists = link.paces.values().filter_map(Pace::due_at);
+        [self.retry_at(link), self.idle_at(link)].into_iter().flatten().chain(lists).min()
+    }
+
+    /// When nobody has used a link for long enough.
+    fn idle_at(&self, link: &Link) -> Option<Time> {
+        match (self.servers[link.slot].backend.share, link.owner) {
             (Share::PerClient { idle_after, .. }, Some(_)) if link.in_flight == 0 => {
                 Some(link.used_at + idle_after)
             }
             _ => None,
-        };
-        [self.retry_at(link), idle].into_iter().flatten().min()
+        }
     }
 
     /// When a session is opened again though nobody asks. A program that was given up or stopped rests until
@@ -114,14 +120,14 @@ impl Hub {
             .map(|(id, _)| *id)
             .collect();
         for link in due {
-            let is_retry = self
-                .links
-                .get(&link)
-                .is_some_and(|its| self.retry_at(its).is_some_and(|at| at <= self.now));
-            match is_retry {
-                true => self.open_session(link),
+            self.read_due_lists(link);
+            let Some(its) = self.links.get(&link) else { continue };
+            let is_due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
+            if is_due(self.retry_at(its)) {
+                self.open_session(link);
+            } else if is_due(self.idle_at(its)) {
                 // It comes back with the next call.
-                false => self.close(link, "nobody has used it for a while"),
+                self.close(link, "nobody has used it for a while");
             }
         }
     }

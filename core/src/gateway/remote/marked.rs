@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::headers::{Header, encoded};
-use crate::limits::PARAM_HEADERS_MAX;
+use crate::limits::{HEADER_VALUE_BYTES_MAX, MARKED_TOOLS_MAX, PARAM_HEADERS_MAX};
 use crate::mcp::json::get;
 
 /// Which arguments of which tools are marked with `x-mcp-header`.
@@ -28,13 +28,16 @@ impl Marked {
         let tools = get(answer, &["result", "tools"]).unwrap_or(b"[]");
         let tools: Vec<Value> = serde_json::from_slice(tools).unwrap_or_default();
         for tool in tools {
-            let Some(name) = tool["name"].as_str() else { continue };
+            let name = tool["name"].as_str();
+            let Some(name) = name.filter(|name| name.len() <= HEADER_VALUE_BYTES_MAX) else {
+                continue;
+            };
             let mut marks = Vec::new();
             find(&tool["inputSchema"], &mut Vec::new(), &mut marks);
-            match marks.is_empty() {
-                true => self.0.remove(name),
-                false => self.0.insert(name.to_owned(), marks),
-            };
+            self.0.remove(name);
+            if !marks.is_empty() && self.0.len() < MARKED_TOOLS_MAX {
+                self.0.insert(name.to_owned(), marks);
+            }
         }
     }
 
@@ -67,6 +70,8 @@ fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<Mark>) {
         path.push(key.clone());
         if let Some(header) = property["x-mcp-header"].as_str()
             && marks.len() < PARAM_HEADERS_MAX
+            && path.iter().map(String::len).sum::<usize>() <= HEADER_VALUE_BYTES_MAX
+            && header.len() <= HEADER_VALUE_BYTES_MAX
             && !header.is_empty()
             && header
                 .bytes()
@@ -101,5 +106,51 @@ mod tests {
         // Another list forgets them.
         marked.learn(br#"{"result":{"tools":[{"name":"t"}]}}"#);
         assert_eq!(marked.headers(call), []);
+    }
+    /// A list with one tool, of which the first so many arguments are marked.
+    fn list(name: &str, count: usize) -> Vec<u8> {
+        let one = |n: usize| format!(r#""a{n}":{{"x-mcp-header":"A{n}"}}"#);
+        let all: Vec<String> = (0..count).map(one).collect();
+        let schema = format!(r#"{{"properties":{{{}}}}}"#, all.join(","));
+        let tools = format!(r#"[{{"name":"{name}","inputSchema":{schema}}}]"#);
+        format!(r#"{{"result":{{"tools":{tools}}}}}"#).into_bytes()
+    }
+
+    #[test]
+    fn there_is_a_bound_on_marks() {
+        let all: Vec<String> = (0..PARAM_HEADERS_MAX + 1).map(|n| format!(r#""a{n}":7"#)).collect();
+        let call = |name: &str| {
+            let arguments = all.join(",");
+            format!(r#"{{"params":{{"name":"{name}","arguments":{{{arguments}}}}}}}"#).into_bytes()
+        };
+        let mut marked = Marked::default();
+        marked.learn(&list("t", PARAM_HEADERS_MAX));
+        assert_eq!(marked.headers(&call("t")).len(), PARAM_HEADERS_MAX);
+        marked.learn(&list("t", PARAM_HEADERS_MAX + 1));
+        assert_eq!(
+            marked.headers(&call("t")).len(),
+            PARAM_HEADERS_MAX,
+            "the others are no headers"
+        );
+        for n in 1..MARKED_TOOLS_MAX {
+            marked.learn(&list(&format!("t{n}"), 1));
+        }
+        marked.learn(&list("more", 1));
+        assert_eq!(marked.headers(&call("more")), []);
+        let last = format!("t{}", MARKED_TOOLS_MAX - 1);
+        assert_eq!(marked.headers(&call(&last)).len(), 1);
+        // One of those that are known may change.
+        marked.learn(&list(&last, 2));
+        assert_eq!(marked.headers(&call(&last)).len(), 2);
+        let mut marked = Marked::default();
+        marked.learn(&list(&"t".repeat(HEADER_VALUE_BYTES_MAX + 1), 1));
+        let long = "h".repeat(HEADER_VALUE_BYTES_MAX + 1);
+        for key in ["a0", &long] {
+            let header = if key == "a0" { &long } else { "A" };
+            let schema = format!(r#"{{"properties":{{"{key}":{{"x-mcp-header":"{header}"}}}}}}"#);
+            let tools = format!(r#"[{{"name":"t","inputSchema":{schema}}}]"#);
+            marked.learn(format!(r#"{{"result":{{"tools":{tools}}}}}"#).as_bytes());
+        }
+        assert!(marked.0.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::limits::{
     GUESS_WAIT, NOTICE_WAIT, QUEUE_WAIT, RECONNECT_DELAY, RECONNECT_DELAY_MAX, RECONNECT_JITTER,
-    RETRY_AFTER_MAX, STREAM_STABLE,
+    STREAM_STABLE,
 };
 use crate::mcp::Era;
 use crate::mcp::answer::{cancelled, notification, request};
@@ -307,7 +307,7 @@ impl Remote {
         }
         let delay = self.delay(self.failures);
         let (delay, earliest) = match ordered {
-            Some(wait) => (wait.min(RETRY_AFTER_MAX), wait.min(RETRY_AFTER_MAX)),
+            Some(wait) => (wait, wait),
             None => (delay, delay.min(RECONNECT_DELAY)),
         };
         self.state = State::Down { at: Some(now + delay), earliest: now + earliest, why };

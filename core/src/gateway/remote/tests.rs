@@ -4,6 +4,7 @@ use super::*;
 use crate::mcp::json;
 
 mod chance;
+mod limits;
 mod old;
 mod trouble;
 

@@ -242,9 +242,9 @@ impl Export {
         let doubled = 1_u32.checked_shl(self.failures - 1).filter(|times| *times > 0);
         let delay = doubled.map(|times| SPANS_RETRY_DELAY.saturating_mul(times));
         let delay = delay.unwrap_or(SPANS_RETRY_DELAY_MAX).max(after.unwrap_or_default());
-        let delay = delay.min(SPANS_RETRY_DELAY_MAX);
         // Many gateways must not come back at the same moment.
-        delay.mul_f64(1.0 + self.jitter.unit() / 4.0)
+        let delay = delay.min(SPANS_RETRY_DELAY_MAX).mul_f64(1.0 + self.jitter.unit() / 4.0);
+        delay.min(SPANS_RETRY_DELAY_MAX)
     }
 
     fn tell_lost(&mut self, now: Time) {

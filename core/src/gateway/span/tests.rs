@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::limits::{
-    SPAN_BATCH_MAX, SPAN_TEXT_CHARS_MAX, SPANS_LOST_QUIET, SPANS_RETRY_DELAY_MAX, SPANS_TRIES_MAX,
-    SPANS_WAITING_MAX,
+    SPAN_BATCH_MAX, SPAN_BATCH_WAIT, SPAN_TEXT_CHARS_MAX, SPANS_LOST_QUIET, SPANS_RETRY_DELAY,
+    SPANS_RETRY_DELAY_MAX, SPANS_TRIES_MAX, SPANS_WAITING_MAX, TRACE_STATE_BYTES_MAX,
 };
 use crate::time::Stamp;
 
@@ -155,6 +155,8 @@ fn errors_are_errors() {
 fn long_texts_are_cut() {
     let long = "x".repeat(100_000);
     let said = words(Span { target: Target::Tool(long.clone()), method: long, ..span() });
+    let cut = format!("{}…", "x".repeat(SPAN_TEXT_CHARS_MAX));
+    assert_eq!(attribute(&said, "mcp.method.name"), cut);
     assert!(said.to_string().len() < 2_000 + 16 * SPAN_TEXT_CHARS_MAX);
 }
 
@@ -188,8 +190,13 @@ fn a_trace_is_gone_on_with() {
     // A later version may say more.
     let later = json!({"traceparent": "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x"});
     assert!(Parent::of_meta(later.to_string().as_bytes()).is_some());
-    let long = json!({"traceparent": PARENT, "tracestate": "a=".repeat(1_000)}).to_string();
-    assert_eq!(Parent::of_meta(long.as_bytes()).map(|parent| parent.state), Some(String::new()));
+    let state = |bytes: usize| {
+        let state = "a".repeat(bytes);
+        let meta = json!({"traceparent": PARENT, "tracestate": state}).to_string();
+        Parent::of_meta(meta.as_bytes()).map(|parent| parent.state.len())
+    };
+    assert_eq!(state(TRACE_STATE_BYTES_MAX), Some(TRACE_STATE_BYTES_MAX));
+    assert_eq!(state(TRACE_STATE_BYTES_MAX + 1), Some(0), "half of it would mean something else");
 }
 
 #[test]
@@ -213,7 +220,7 @@ fn spans_go_together() {
     world.end(3);
     assert_eq!(world.sent.len(), 0);
     world.wake();
-    assert_eq!(world.now, Time::after_start(Duration::from_secs(5)));
+    assert_eq!(world.now, Time::ZERO + SPAN_BATCH_WAIT);
     assert_eq!(world.counts(), [3]);
     assert_eq!(
         world.sent[0]["resourceSpans"][0]["resource"]["attributes"][0],
@@ -241,7 +248,7 @@ fn a_receiver_that_is_down_costs_spans_and_nothing_else() {
         let before = world.now;
         world.fails();
         world.wake();
-        assert!(world.now > before && world.now.since(before) <= SPANS_RETRY_DELAY_MAX * 5 / 4);
+        assert!(world.now > before && world.now.since(before) <= SPANS_RETRY_DELAY_MAX);
     }
     assert_eq!(world.counts(), vec![SPAN_BATCH_MAX; SPANS_TRIES_MAX as usize]);
     assert!(world.log[1].contains("cannot be sent: it answered with 503: down"), "{:?}", world.log);
@@ -253,6 +260,31 @@ fn a_receiver_that_is_down_costs_spans_and_nothing_else() {
     world.taken();
     assert_eq!(world.log[3], "OpenTelemetry: the receiver takes spans again");
     assert_eq!(world.log.len(), 4);
+}
+
+#[test]
+fn waits_double_up_to_a_most() {
+    let mut world = World::new();
+    world.end(2);
+    world.wake();
+    for n in 0..8 {
+        let before = world.now;
+        // As soon as one batch is lost the next is tried, and the waits go on from where they were.
+        world.fails();
+        world.end(1);
+        world.wake();
+        let (wait, least) = (world.now.since(before), SPANS_RETRY_DELAY * (1 << n));
+        let (least, most) = (least.min(SPANS_RETRY_DELAY_MAX), least * 5 / 4);
+        assert!((least..=most.min(SPANS_RETRY_DELAY_MAX)).contains(&wait), "{n}: {wait:?}");
+    }
+    // Also where the receiver asks for more.
+    let mut world = World::new();
+    world.end(1);
+    world.wake();
+    let before = world.now;
+    world.input(Input::Answered(Answer::of_http(429, Some("1000000"), b"")));
+    world.wake();
+    assert_eq!(world.now.since(before), SPANS_RETRY_DELAY_MAX);
 }
 
 #[test]

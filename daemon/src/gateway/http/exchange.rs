@@ -8,7 +8,6 @@ use afresh_core::control::access::Caller;
 use afresh_core::gateway::http::{
     Admitted, Ask, Asked, Exchange, Gate, Head, ORIGIN_HEADERS, Post, Refusal, SessionId,
 };
-use afresh_core::limits::{FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH,
@@ -48,8 +47,8 @@ pub(super) async fn exchange(
     let mut response = match ask(&parts, &mut body, (peer, limit), host, &gate).await {
         Ok(response) => response,
         Err(refusal) => {
-            let rest = drain(&mut body, FRONT_REFUSED_BYTES_MAX);
-            timeout(FRONT_REFUSED_WAIT, rest).await.ok();
+            let rest = drain(&mut body, host.bounds.refused_bytes_max);
+            timeout(host.bounds.refused_wait, rest).await.ok();
             refused(&refusal)
         }
     };
@@ -86,10 +85,11 @@ async fn ask(
     let session = head.session.map(str::to_owned);
     let asked = Box::new(Asked { exchange, token, peer, session, primes, ask });
     let closing = |_| Refusal::new(503, "the gateway ends");
+    let turn = Arc::clone(&host.turns).acquire_owned().await.map_err(|_| closing(()))?;
     let presence = Presence::new(host, exchange).await.map_err(closing)?;
     let (sender, reply) = oneshot::channel();
     let outlet = Outlet { way: Way::Reply(sender), limit };
-    let letter = Letter::Asked { asked, _place: place, outlet };
+    let letter = Letter::Asked { asked, _turn: turn, _place: place, outlet };
     host.letters.send(letter).await.map_err(|_| closing(()))?;
     let reply = reply.await.map_err(|_| closing(()))?;
     Ok(answer(reply, presence))

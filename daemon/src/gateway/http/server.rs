@@ -4,22 +4,21 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use afresh_core::gateway::http::Gate;
-use afresh_core::limits::{
-    FRONT_BUFFER_BYTES, FRONT_CONNECTIONS_MAX, FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, FRONT_LAST_WAIT,
-    OUTPUT_RETRY_PAUSE,
-};
+use afresh_core::limits::{FRONT_BUFFER_BYTES, OUTPUT_RETRY_PAUSE};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Letter;
+use super::bounds::Bounds;
 use super::exchange::exchange;
 use super::room::Rooms;
 use crate::control::Wire;
@@ -34,22 +33,29 @@ pub(super) struct Host {
     pub(super) closing: watch::Receiver<bool>,
     /// How many there were.
     pub(super) exchanges: Arc<AtomicU64>,
+    /// For requests that wait for the loop.
+    pub(super) turns: Arc<Semaphore>,
     /// For bodies.
     pub(super) rooms: Rooms,
+    pub(super) bounds: Bounds,
 }
 
 /// Until when a connection may be silent; none while it is served.
 #[derive(Clone)]
-pub(super) struct Limit(Arc<watch::Sender<Option<Instant>>>);
+pub(super) struct Limit {
+    until: Arc<watch::Sender<Option<Instant>>>,
+    /// How long it may be silent after each request.
+    idle_wait: Duration,
+}
 
 impl Limit {
     /// Ends the connection, whatever it does.
     pub(super) fn end_now(&self) {
-        self.0.send_replace(Some(Instant::now()));
+        self.until.send_replace(Some(Instant::now()));
     }
 
     fn busy(&self) -> Busy {
-        self.0.send_replace(None);
+        self.until.send_replace(None);
         Busy(self.clone())
     }
 }
@@ -60,10 +66,11 @@ pub(super) struct Busy(Limit);
 impl Drop for Busy {
     fn drop(&mut self) {
         // One that is to be ended stays so.
-        self.0.0.send_if_modified(|until| {
+        let Limit { until, idle_wait } = &self.0;
+        until.send_if_modified(|until| {
             let is_served = until.is_none();
             if is_served {
-                *until = Some(Instant::now() + FRONT_IDLE_WAIT);
+                *until = Some(Instant::now() + *idle_wait);
             }
             is_served
         });
@@ -77,7 +84,7 @@ pub(super) async fn serve(port: TcpListener, host: Host) {
     loop {
         tokio::select! {
             _ = closing.changed() => break,
-            accepted = port.accept(), if connections.len() < FRONT_CONNECTIONS_MAX => match accepted {
+            accepted = port.accept(), if connections.len() < host.bounds.connections_max => match accepted {
                 Ok((stream, peer)) => {
                     connections.spawn(converse(stream, peer.ip(), host.clone()));
                 }
@@ -95,8 +102,9 @@ pub(super) async fn serve(port: TcpListener, host: Host) {
 async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
     // Answers are short, and somebody waits for each.
     stream.set_nodelay(true).ok();
-    let (limit, mut changes) = watch::channel(Some(Instant::now() + FRONT_HEAD_WAIT));
-    let limit = Limit(Arc::new(limit));
+    let bounds = host.bounds;
+    let (until, mut changes) = watch::channel(Some(Instant::now() + bounds.head_wait));
+    let limit = Limit { until: Arc::new(until), idle_wait: bounds.idle_wait };
     let service = service_fn(|request: Request<Incoming>| {
         let (busy, limit, host) = (limit.busy(), limit.clone(), &host);
         async move {
@@ -117,7 +125,7 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
         let mut until = *changes.borrow_and_update();
         // Who asks nothing is not waited for; what was answered last is still written.
         if is_closing {
-            until = until.map(|until| until.min(Instant::now() + FRONT_LAST_WAIT));
+            until = until.map(|until| until.min(Instant::now() + bounds.last_wait));
         }
         tokio::select! {
             // However it ended: whoever broke it knows.

@@ -1,5 +1,6 @@
 //! Real clients over TCP, good and bad ones.
 
+mod limits;
 mod wire;
 
 use std::io::{Read, Write};

@@ -1,5 +1,8 @@
 //! Against real listeners, which misbehave by script.
 
+mod limits;
+
+use std::sync::Mutex;
 use std::time::Duration;
 
 use afresh_core::mcp::json::get;
@@ -130,6 +133,7 @@ struct Said {
 struct Link {
     remote: Remote,
     words: mpsc::Receiver<RemoteWord>,
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Link {
@@ -145,8 +149,11 @@ impl Link {
         let (words_told, words) = mpsc::channel(8);
         let headers = vec![("Authorization".to_owned(), "Bearer t0k3n".to_owned())];
         let http = backend::Http { url: url.to_owned(), headers, sse };
-        let remote = Remote::start(LinkId(3), &http, words_told, |_| {});
-        Self { remote, words }
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::clone(&log);
+        let say = move |text: &str| said.lock().unwrap().push(text.to_owned());
+        let remote = Remote::start(LinkId(3), &http, words_told, say);
+        Self { remote, words, log }
     }
 
     fn ask(&mut self, id: &str, method: &str) {
@@ -479,5 +486,16 @@ fn more_than_fits_is_refused_and_nobody_waits() {
             refused += usize::from(String::from_utf8_lossy(&word.line).contains("too many"));
         }
         assert!((5..=6).contains(&refused), "{refused}");
+        assert_eq!(link.log.lock().unwrap()[..], [""; 0]);
+        // Who does not want an answer gets none, but somebody may look at the log.
+        for _ in 0..LINK_QUEUE_LEN_MAX + 5 {
+            link.remote.tell(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#.into());
+        }
+        let mut number = 0;
+        while link.call(&format!("last{number}")).await != FINE {
+            number += 1;
+        }
+        let log = link.log.lock().unwrap().join("\n");
+        assert!(log.contains("too much waits for it: 5 notifications were dropped"), "{log}");
     });
 }

@@ -222,10 +222,13 @@ async fn who_does_not_take_its_outbox_has_its_server_wait() {
     .await
     .expect("it is held up");
     assert!(written > OUTBOX_BYTES_MAX);
-    let mut taken = 0;
+    let (mut taken, mut most) = (0, 0);
     timeout(DEADLINE, async {
         while taken < written - NOTE.len() {
             let lines = servers.take_outbox(service);
+            // Others have their turn between them.
+            assert!(lines.len() <= LINES_IN_A_ROW_MAX, "{}", lines.len());
+            most = most.max(lines.len());
             taken += lines.iter().map(|line| line.len() + 1).sum::<usize>();
             if lines.is_empty() {
                 servers.next().await;
@@ -234,6 +237,7 @@ async fn who_does_not_take_its_outbox_has_its_server_wait() {
     })
     .await
     .expect("the rest comes when it is taken");
+    assert_eq!(most, LINES_IN_A_ROW_MAX);
 }
 
 #[tokio::test]

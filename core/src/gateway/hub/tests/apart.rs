@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::super::super::Input;
 use super::super::super::access::Access;
-use super::super::super::backend::Backend;
-use super::{World, backend, down, settings, two};
+use super::super::super::backend::{Backend, Prefix};
+use super::{World, backend, down, names, settings, two};
 
 /// A client that may use these servers and tools.
 fn guest(world: &mut World, client: u64, servers: &[&str], tools: &[&str]) {
@@ -75,7 +75,28 @@ fn a_list_has_changed_only_for_those_who_see_it() {
     assert_eq!((world.notifications(2).len(), world.notifications(3).len()), (0, 0));
     world.tools.insert("a".to_owned(), vec!["new"]);
     world.server_says("a", &changed, None);
-    assert_eq!((world.notifications(2).len(), world.notifications(3).len()), (0, 1));
+    assert!(world.notifications(2).is_empty());
+    // Without a tool for it, there is nothing else for it either.
+    let told = ["notifications/tools/list_changed", "notifications/resources/list_changed"];
+    assert_eq!(world.notifications(3), told);
+}
+
+#[test]
+fn who_loses_a_name_to_a_server_of_others_is_told() {
+    let bare = |name: &str| Backend { prefix: Prefix::None, ..backend(name) };
+    let mut world = World::new(settings(), &[(bare("a"), &["one"]), (bare("b"), &["get", "two"])]);
+    guest(&mut world, 1, &["b"], &[]);
+    guest(&mut world, 2, &[], &[]);
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let told = ["notifications/tools/list_changed"; 2];
+    for (round, tools, seen) in
+        [(1, vec!["one", "get"], &["two"][..]), (2, vec!["one", "more"], &["get", "two"])]
+    {
+        world.tools.insert("a".to_owned(), tools);
+        world.server_says("a", &changed, None);
+        assert_eq!(world.notifications(1), told[..round]);
+        assert_eq!(names(&world.ask(1, "tools/list", json!({}))), seen);
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::limits::{
 };
 use crate::time::Time;
 
-const A_MOMENT: Duration = Duration::from_millis(1);
+pub(super) const A_MOMENT: Duration = Duration::from_millis(1);
 
 /// A hub with one client and a server that is played line by line.
 pub(super) struct Alone {
@@ -65,7 +65,7 @@ impl Alone {
     }
 
     /// Answers what the server was asked last.
-    fn answers(&mut self, result: &str) {
+    pub(super) fn answers(&mut self, result: &str) {
         let method = self.to_server.last().expect("asked")["method"].clone();
         self.answers_to(method.as_str().expect("a text"), result);
     }
@@ -78,7 +78,7 @@ impl Alone {
         self.input(Input::Link { link: self.link, line, about: None });
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.begin_with(r#"{"tools":{}}"#);
     }
 

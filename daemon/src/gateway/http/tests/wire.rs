@@ -14,6 +14,7 @@ use afresh_core::mcp::envelope::{Id, Message, look};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::super::bounds::Bounds;
 use super::super::{BoundFront, HttpFront, Word};
 use crate::output::Output;
 
@@ -41,6 +42,12 @@ pub(super) fn call(id: u32, method: &str) -> String {
 
 enum Order {
     Tell(ClientId, Vec<u8>, Option<Id>),
+    /// The same line so often, without a moment between in which anything else could happen.
+    TellOften(ClientId, Vec<u8>, usize),
+    /// Whether the front is looked after from now on.
+    Serve(bool),
+    /// How many letters wait for the loop, and for how many there is room.
+    Queue(SyncSender<(usize, usize)>),
     Close,
 }
 
@@ -51,40 +58,59 @@ pub(super) struct Stand {
     words: Receiver<Word>,
     joined: RefCell<u64>,
     log: Arc<Mutex<Vec<u8>>>,
-    thread: Option<JoinHandle<Duration>>,
+    ended: Receiver<Duration>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Stand {
     pub(super) fn start(change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = settings();
+        Self::start_with(|_| {}, change)
+    }
+
+    /// The same with other bounds.
+    pub(super) fn start_with(
+        bound: impl FnOnce(&mut Bounds),
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let (mut settings, mut bounds) = (settings(), Bounds::default());
         change(&mut settings);
+        bound(&mut bounds);
         let bound = BoundFront::bind(&settings).unwrap();
         let address = bound.address();
         let (orders, mut inbox) = mpsc::channel(10_000);
         let (said, words) = sync_channel(100_000);
+        let (end, ended) = sync_channel(1);
         let log = Arc::new(Mutex::new(Vec::new()));
         let (output, _) = Output::start("log", Shared(Arc::clone(&log)), |_| {}).unwrap();
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let mut front = HttpFront::start(bound, &settings, output).unwrap();
+                let mut front = HttpFront::start_with(bound, &settings, bounds, output).unwrap();
+                let mut serves = true;
                 loop {
                     tokio::select! {
-                        word = front.next() => hub(&mut front, word, &said),
+                        word = front.next(), if serves => hub(&mut front, word, &said),
                         order = inbox.recv() => match order {
                             Some(Order::Tell(client, line, about)) => front.tell(client, line, about),
+                            Some(Order::TellOften(client, line, count)) => {
+                                (0..count).for_each(|_| front.tell(client, line.clone(), None));
+                            }
+                            Some(Order::Serve(is_wanted)) => serves = is_wanted,
+                            Some(Order::Queue(answer)) => {
+                                answer.send((front.letters.len(), front.letters.capacity())).unwrap();
+                            }
                             Some(Order::Close) | None => break,
                         },
                     }
                 }
                 let begun = Instant::now();
                 front.close().await;
-                begun.elapsed()
-            })
+                end.send(begun.elapsed()).unwrap();
+            });
         });
         let joined = RefCell::new(0);
-        Self { address, orders, words, joined, log, thread: Some(thread) }
+        Self { address, orders, words, joined, log, ended, thread: Some(thread) }
     }
 
     pub(super) fn peer(&self) -> Peer {
@@ -148,10 +174,30 @@ impl Stand {
         String::from_utf8_lossy(&self.log.lock().unwrap()).into_owned()
     }
 
+    /// Tells a client the same so often, before its connection can write any of it.
+    pub(super) fn tell_often(&self, client: ClientId, line: &str, count: usize) {
+        let order = Order::TellOften(client, line.as_bytes().to_vec(), count);
+        self.orders.blocking_send(order).ok().unwrap();
+    }
+
+    /// Whether anybody looks after what connections ask.
+    pub(super) fn serve(&self, is_wanted: bool) {
+        self.orders.blocking_send(Order::Serve(is_wanted)).ok().unwrap();
+    }
+
+    /// How many letters wait for the loop, and for how many there is room.
+    pub(super) fn queue(&self) -> (usize, usize) {
+        let (answer, queue) = sync_channel(1);
+        self.orders.blocking_send(Order::Queue(answer)).ok().unwrap();
+        queue.recv_timeout(PATIENCE).expect("it is looked at")
+    }
+
     /// Ends it, and says how long that took.
     pub(super) fn close(mut self) -> Duration {
         self.orders.blocking_send(Order::Close).ok().unwrap();
-        self.thread.take().unwrap().join().unwrap()
+        let took = self.ended.recv_timeout(PATIENCE).expect("it ends");
+        self.thread.take().unwrap().join().unwrap();
+        took
     }
 }
 
