@@ -4,6 +4,7 @@
 //! come in as values, and what has to be done goes out as values.
 
 pub mod adopt;
+pub mod agent;
 pub mod audit;
 pub mod config;
 pub mod control;
@@ -21,6 +22,7 @@ pub mod mcp;
 pub mod memory;
 pub mod policy;
 mod random;
+pub mod run;
 pub mod service;
 pub mod supervisor;
 pub mod time;

@@ -1,5 +1,6 @@
 //! Every bound in the product: how much, why that much, and what happens at the bound.
 
+mod agent;
 mod control;
 mod conversation;
 mod definitions;
@@ -9,12 +10,14 @@ mod health;
 mod hooks;
 mod install;
 mod remote;
+mod run;
 mod service_log;
 mod spans;
 mod up;
 
 use std::time::Duration;
 
+pub use self::agent::*;
 pub use self::control::*;
 pub use self::conversation::*;
 pub use self::definitions::*;
@@ -24,6 +27,7 @@ pub use self::health::*;
 pub use self::hooks::*;
 pub use self::install::*;
 pub use self::remote::*;
+pub use self::run::*;
 pub use self::service_log::*;
 pub use self::spans::*;
 pub use self::up::*;

@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Missing,
     /// Two values that are right by themselves do not go together.
     Conflict,
+    /// The value is never reached, because of another one. A warning.
+    Idle,
     /// The file has more errors than are shown, or more of something than can be.
     TooMany,
 }
@@ -54,7 +56,7 @@ impl ErrorKind {
     /// The first word of the report.
     pub const fn severity(self) -> &'static str {
         match self {
-            Self::UnknownVariable => "warning",
+            Self::UnknownVariable | Self::Idle => "warning",
             _ => "error",
         }
     }
@@ -125,31 +127,44 @@ impl fmt::Display for Origin {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = match &self.origin {
-            Origin::File { line, .. } => line.to_string(),
-            _ => " ".to_owned(),
-        };
-        let gutter = " ".repeat(number.len());
-        write!(f, "{}: {}", self.kind.severity(), self.message)?;
-        write!(f, "\n{gutter}--> {}", self.origin)?;
-        if let Origin::File { column, .. } = self.origin {
-            write!(f, ":{column}")?;
-        }
-        if let Some(excerpt) = &self.excerpt {
-            let indent = " ".repeat(excerpt.indent);
-            let carets = "^".repeat(excerpt.carets);
-            let line = format!("{number} | {}", excerpt.text);
-            write!(f, "\n{gutter} |\n{}", line.trim_end())?;
-            write!(f, "\n{gutter} | {indent}{carets}")?;
-        }
-        match &self.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
-            None => Ok(()),
-        }
+        let (excerpt, hint) = (self.excerpt.as_ref(), self.hint.as_deref());
+        write_report(f, self.kind.severity(), &self.message, &self.origin, excerpt, hint)
     }
 }
 
 impl std::error::Error for ConfigError {}
+
+/// Writes a report: what is wrong, where, the line with its carets, and what to do.
+pub(crate) fn write_report(
+    f: &mut fmt::Formatter<'_>,
+    severity: &str,
+    message: &str,
+    origin: &Origin,
+    excerpt: Option<&Excerpt>,
+    hint: Option<&str>,
+) -> fmt::Result {
+    let number = match origin {
+        Origin::File { line, .. } => line.to_string(),
+        _ => " ".to_owned(),
+    };
+    let gutter = " ".repeat(number.len());
+    write!(f, "{severity}: {message}")?;
+    write!(f, "\n{gutter}--> {origin}")?;
+    if let Origin::File { column, .. } = origin {
+        write!(f, ":{column}")?;
+    }
+    if let Some(excerpt) = excerpt {
+        let indent = " ".repeat(excerpt.indent);
+        let carets = "^".repeat(excerpt.carets);
+        let line = format!("{number} | {}", excerpt.text);
+        write!(f, "\n{gutter} |\n{}", line.trim_end())?;
+        write!(f, "\n{gutter} | {indent}{carets}")?;
+    }
+    match hint {
+        Some(hint) => write!(f, "\nhint: {hint}"),
+        None => Ok(()),
+    }
+}
 
 /// What to write instead of a value of the wrong kind.
 ///

@@ -181,7 +181,7 @@ pub fn tame(bytes: &[u8], wants_colours: bool) -> String {
 }
 
 /// The text without what a terminal would obey, cut to a length that fits in a sentence.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     const CHARS_MAX: usize = 60;
     let mut shown: String = text.chars().take(CHARS_MAX).map(|c| cell(c).0).collect();
     if text.chars().nth(CHARS_MAX).is_some() {

@@ -1,7 +1,6 @@
 //! The kinds of values that settings take: how each is read, described and written.
 
 use core::net::SocketAddr;
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,11 +8,13 @@ use toml_edit::Item;
 
 use super::address;
 use super::error::ErrorKind;
+pub use super::value::Value;
 use crate::definition::StopSignal;
 use crate::limits::{
-    CONFIG_DURATION_MAX, CONFIG_URL_BYTES_MAX, HEALTH_TIME_MIN, NAME_CHARS_MAX, TITLE_CHARS_MAX,
+    CONFIG_DURATION_MAX, CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, CONFIG_URL_BYTES_MAX,
+    HEALTH_TIME_MIN, NAME_CHARS_MAX, TITLE_CHARS_MAX,
 };
-use crate::time::{parse_duration, write_duration};
+use crate::time::parse_duration;
 
 /// Which values a setting takes.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,32 +75,13 @@ pub enum Kind {
     Prefix,
     /// The name of a variable.
     Variable,
+    /// A text on one line, or nothing.
+    Line,
+    /// Texts that are not empty; outside of files with commas between them.
+    Patterns,
 }
 
-/// A value of a setting. Its `Display` is the form of environment variables and flags.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Of [`Kind::Duration`] and [`Kind::Interval`].
-    Duration(Duration),
-    /// Of [`Kind::Integer`].
-    Integer(i64),
-    /// Of [`Kind::Percent`].
-    Percent(u8),
-    /// Of [`Kind::Float`].
-    Float(f64),
-    /// Of [`Kind::Bool`].
-    Bool(bool),
-    /// Of [`Kind::Word`] and [`Kind::Signal`].
-    Word(&'static str),
-    /// Of [`Kind::Path`].
-    Path(Cow<'static, str>),
-    /// Of [`Kind::Size`].
-    Size(u64),
-    /// Of all others.
-    Text(Cow<'static, str>),
-}
-
-const SIZE_UNITS: [(&str, u64); 4] =
+pub(super) const SIZE_UNITS: [(&str, u64); 4] =
     [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Kind {
@@ -138,6 +120,10 @@ impl Kind {
                 let bytes = parse_size(text)?;
                 (*min..=*max).contains(&bytes).then_some(Value::Size(bytes))
             }
+            Self::Patterns => {
+                let all = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+                patterns(all.map(str::to_owned).collect())
+            }
             Self::Signal => StopSignal::from_name(text).map(|signal| Value::Word(signal.name())),
             Self::Title
             | Self::Url
@@ -147,6 +133,7 @@ impl Kind {
             | Self::Host
             | Self::Listen
             | Self::Prefix
+            | Self::Line
             | Self::Variable => self.takes_text(text).then(|| Value::Text(text.to_owned().into())),
         }
     }
@@ -171,6 +158,9 @@ impl Kind {
                 text.len() <= NAME_CHARS_MAX && text.bytes().all(fits)
             }
             Self::Variable => is_variable(text),
+            Self::Line => {
+                text.chars().count() <= CONFIG_LINE_CHARS_MAX && !text.contains(char::is_control)
+            }
             _ => false,
         }
     }
@@ -219,6 +209,10 @@ impl Kind {
                 i32::try_from(*number.value()).map_or(None, |number| self.float(number.into()))
             }
             (Self::Float { .. }, Some(Toml::Float(number))) => self.float(*number.value()),
+            (Self::Patterns, Some(Toml::Array(items))) => {
+                let all = items.iter().map(|item| item.as_str().map(str::to_owned));
+                patterns(all.collect::<Option<_>>().ok_or(ErrorKind::WrongType)?)
+            }
             (Self::Bool, Some(Toml::Boolean(value))) => Some(Value::Bool(*value.value())),
             (
                 Self::Duration
@@ -236,6 +230,7 @@ impl Kind {
                 | Self::UrlTemplate
                 | Self::Socket
                 | Self::Prefix
+                | Self::Line
                 | Self::Variable,
                 Some(Toml::String(text)),
             ) => self.parse(text.value()),
@@ -309,6 +304,10 @@ impl fmt::Display for Kind {
                 "a text of letters, digits, `_`, `-` and `.`, at most {NAME_CHARS_MAX}, or \"\""
             ),
             Self::Variable => f.write_str("the name of a variable"),
+            Self::Line => {
+                write!(f, "a text of one line, at most {CONFIG_LINE_CHARS_MAX} characters, or \"\"")
+            }
+            Self::Patterns => f.write_str("a list of strings"),
             Self::Path => f.write_str("a path"),
             Self::Size { min, max } => {
                 let (min, max) = (Value::Size(*min), Value::Size(*max));
@@ -318,51 +317,9 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Value {
-    /// The value as JSON: a number, a boolean, or the text of the other forms.
-    pub fn to_json(&self) -> serde_json::Value {
-        match self {
-            Self::Integer(number) => (*number).into(),
-            Self::Percent(number) => (*number).into(),
-            Self::Float(number) => (*number).into(),
-            Self::Bool(value) => (*value).into(),
-            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) | Self::Text(_) => {
-                self.to_string().into()
-            }
-        }
-    }
-
-    /// The value as it is written in a file.
-    pub fn to_toml(&self) -> String {
-        match self {
-            Self::Integer(_) | Self::Percent(_) | Self::Float(_) | Self::Bool(_) => {
-                self.to_string()
-            }
-            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) | Self::Text(_) => {
-                toml_edit::Value::from(self.to_string()).to_string()
-            }
-        }
-    }
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Duration(duration) => f.write_str(&write_duration(*duration)),
-            Self::Integer(number) => write!(f, "{number}"),
-            Self::Percent(number) => write!(f, "{number}"),
-            Self::Float(number) => write!(f, "{number:?}"),
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Word(word) => f.write_str(word),
-            Self::Path(text) | Self::Text(text) => f.write_str(text),
-            Self::Size(0) => f.write_str("0B"),
-            Self::Size(bytes) => {
-                let unit = SIZE_UNITS.iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
-                let (name, unit) = unit.unwrap_or(&("B", 1));
-                write!(f, "{}{name}", bytes / unit)
-            }
-        }
-    }
+fn patterns(all: Vec<String>) -> Option<Value> {
+    let fits = |pattern: &String| !pattern.is_empty() && !pattern.contains(char::is_control);
+    (all.len() <= CONFIG_LIST_LEN_MAX && all.iter().all(fits)).then_some(Value::List(all))
 }
 
 /// Letters, digits and `_`, and no digit at first.
@@ -426,6 +383,10 @@ mod tests {
             (Kind::Prefix, "", Value::Text("".into())),
             (Kind::Prefix, "gh_", Value::Text("gh_".into())),
             (Kind::Variable, "_A1", Value::Text("_A1".into())),
+            (Kind::Line, "", Value::Text("".into())),
+            (Kind::Line, "npx  x", Value::Text("npx  x".into())),
+            (Kind::Patterns, "", Value::List(Vec::new())),
+            (Kind::Patterns, "a/**, b,", Value::List(vec!["a/**".to_owned(), "b".to_owned()])),
             (SIZE, "4096B", Value::Size(4096)),
             (SIZE, "16MiB", Value::Size(16 << 20)),
             (SIZE, "1024GiB", Value::Size(1 << 40)),
@@ -437,7 +398,9 @@ mod tests {
 
     #[test]
     fn what_a_kind_does_not_take_is_refused() {
-        let cases: [(Kind, &[&str]); 19] = [
+        let cases: [(Kind, &[&str]); 21] = [
+            (Kind::Line, &["a\nb", "\0", &"x".repeat(5_000)]),
+            (Kind::Patterns, &["a\nb"]),
             (Kind::UrlTemplate, &["", "a", "http://a:b@c/", "$A\0"]),
             (Kind::Socket, &["", "80", "localhost:80", ":80"]),
             (Kind::Prefix, &["a b", "é", "a/", &"x".repeat(65)]),
@@ -495,6 +458,8 @@ mod tests {
             (Kind::Title, "+         "),
             (Kind::Url, "-         "),
             (Kind::Listen, "-         "),
+            (Kind::Line, "+         "),
+            (Kind::Patterns, "          "),
             (INTEGER, " +-       "),
             (Kind::Percent { max: 50 }, "-+-       "),
             (FLOAT, " +-+-     "),
@@ -525,6 +490,8 @@ mod tests {
             (Value::Size(5000), "5000B", "\"5000B\""),
             (Value::Size(16 << 20), "16MiB", "\"16MiB\""),
             (Value::Path("a\"b".into()), "a\"b", "'a\"b'"),
+            (Value::List(vec!["a".to_owned(), "b c".to_owned()]), "a,b c", "[\"a\", \"b c\"]"),
+            (Value::List(Vec::new()), "", "[]"),
         ];
         for (value, text, toml) in cases {
             assert_eq!(value.to_string(), text);

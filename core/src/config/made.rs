@@ -111,10 +111,7 @@ impl Values {
             "stepped" => Backoff::Stepped,
             _ => Backoff::Exponential {
                 base: self.duration("delay"),
-                factor: match self.given("defaults", "factor").value {
-                    Value::Float(factor) => factor,
-                    _ => unreachable!("{KIND_HOLDS}"),
-                },
+                factor: self.float("defaults", "factor"),
                 cap: self.duration("max_delay"),
                 jitter_percent: match self.given("defaults", "jitter").value {
                     Value::Percent(percent) => percent,
@@ -191,13 +188,24 @@ impl Values {
     }
 
     pub(super) fn duration(&self, key: &str) -> Duration {
-        match self.given("defaults", key).value {
+        self.duration_of("defaults", key)
+    }
+
+    pub(super) fn duration_of(&self, section: &str, key: &str) -> Duration {
+        match self.given(section, key).value {
             Value::Duration(duration) => duration,
             _ => unreachable!("{KIND_HOLDS}"),
         }
     }
 
-    fn integer<T: TryFrom<i64>>(&self, section: &str, key: &str) -> T {
+    pub(super) fn float(&self, section: &str, key: &str) -> f64 {
+        match self.given(section, key).value {
+            Value::Float(number) => number,
+            _ => unreachable!("{KIND_HOLDS}"),
+        }
+    }
+
+    pub(super) fn integer<T: TryFrom<i64>>(&self, section: &str, key: &str) -> T {
         match self.given(section, key).value {
             Value::Integer(number) => T::try_from(number).ok(),
             _ => None,
@@ -212,7 +220,7 @@ impl Values {
         }
     }
 
-    fn word(&self, section: &str, key: &str) -> &str {
+    pub(super) fn word(&self, section: &str, key: &str) -> &str {
         match self.given(section, key).value {
             Value::Word(word) => word,
             _ => unreachable!("{KIND_HOLDS}"),

@@ -20,29 +20,33 @@ mod file;
 mod kind;
 mod made;
 mod reference;
+mod run;
 mod schema;
+mod section;
 pub mod settings;
 mod suggest;
 mod tables;
+mod value;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use self::address::url_host;
+pub(crate) use self::error::write_report;
 pub use self::error::{ConfigError, ErrorKind, Origin};
-pub(crate) use self::excerpt::Lines;
 pub use self::excerpt::{Excerpt, cells, cut_to_cells, harmless, harmless_but_colours, tame};
+pub(crate) use self::excerpt::{Lines, printable};
 pub(crate) use self::kind::is_variable;
 pub use self::kind::{Kind, Value, parse_size};
 pub use self::made::{DaemonSettings, HealthSettings, TrailSettings};
 pub use self::reference::reference;
+pub use self::run::RunSettings;
 pub use self::schema::schema;
 pub use self::suggest::nearest;
-pub(crate) use self::tables::is_header_name;
 pub use self::tables::{Outside, ShownEntry, ShownTable};
+pub(crate) use self::tables::{is_header_name, rings, told};
 
 use self::error::{Place, value_hint};
-use self::excerpt::printable;
 use self::made::Values;
 use self::settings::{SETTINGS, Setting, position};
 use self::tables::Table;
@@ -97,6 +101,8 @@ pub struct Config {
     pub trail: TrailSettings,
     /// From `[daemon]`.
     pub daemon: DaemonSettings,
+    /// From `[run]`.
+    pub run: RunSettings,
     /// From `[opencode]` and each `[service.NAME]`, in this order; each has its own name, needs only
     /// services that are here, and there is no ring of needs.
     pub services: Vec<ServiceDefinition>,
@@ -141,6 +147,7 @@ pub fn load(
     let mut files = files.to_vec();
     files.sort_by_key(|source| source.kind);
     for source in &files {
+        let weaker = draft.values.clone();
         let read = file::read(source);
         draft.errors.extend(read.errors);
         for (index, given) in read.given {
@@ -153,13 +160,18 @@ pub fn load(
             draft.values.0[index] = given;
         }
         tables::overlay(&mut draft.tables, read.tables);
+        draft.values.forget_other_agent(&weaker);
     }
+    let weaker = draft.values.clone();
     for (name, value) in env {
         draft.read_variable(name, value);
     }
+    draft.values.forget_other_agent(&weaker);
+    let weaker = draft.values.clone();
     for flag in flags {
         draft.read_flag(flag);
     }
+    draft.values.forget_other_agent(&weaker);
     draft.finish()
 }
 
@@ -296,6 +308,7 @@ impl Draft {
         if self.errors.is_empty() {
             self.errors.extend(self.values.check_delays().err().map(|error| *error));
         }
+        self.warnings.extend(self.values.settle_thresholds());
         // Services have the defaults: what is wrong there would be said for each of them.
         if self.errors.is_empty() {
             made = tables::make(&self.tables, &self.values, &mut self.errors);
@@ -309,6 +322,7 @@ impl Draft {
             watch_debounce: self.values.duration("watch_debounce"),
             trail: self.values.trail(),
             daemon: self.values.daemon(),
+            run: self.values.run(),
             services: made.services,
             hooks: made.hooks,
             warnings: self.warnings,

@@ -6,7 +6,9 @@ use super::fields::{Field, Form};
 use super::kind::Kind;
 use super::settings::{SECTIONS, Section, Setting, of_section};
 use super::tables::TableKind;
-use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN};
+use crate::limits::{
+    CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN,
+};
 
 /// The schema, in the dialect 2020-12.
 pub fn schema() -> Json {
@@ -77,8 +79,6 @@ fn of_setting(setting: &Setting) -> Json {
 }
 
 fn of_field(field: &Field) -> Json {
-    let list =
-        |item: Json| json!({"type": "array", "items": item, "maxItems": CONFIG_LIST_LEN_MAX});
     let texts = || {
         let text = json!({"type": ["string", "number", "boolean"]});
         json!({
@@ -118,6 +118,10 @@ fn of_field(field: &Field) -> Json {
     property
 }
 
+fn list(item: Json) -> Json {
+    json!({"type": "array", "items": item, "maxItems": CONFIG_LIST_LEN_MAX})
+}
+
 fn of_kind(kind: &Kind) -> Json {
     match kind {
         Kind::Duration | Kind::Interval => json!({
@@ -152,6 +156,8 @@ fn of_kind(kind: &Kind) -> Json {
             json!({"type": "string", "maxLength": NAME_CHARS_MAX, "pattern": "^[A-Za-z0-9_.-]*$"})
         }
         Kind::Variable => json!({"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}),
+        Kind::Line => json!({"type": "string", "maxLength": CONFIG_LINE_CHARS_MAX}),
+        Kind::Patterns => list(json!({"type": "string", "minLength": 1})),
         Kind::Path | Kind::Host => json!({"type": "string", "minLength": 1}),
         Kind::Size { .. } => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),
         Kind::Title => json!({"type": "string", "minLength": 1, "maxLength": TITLE_CHARS_MAX}),
@@ -190,6 +196,7 @@ mod tests {
                 Some("integer") => default.is_i64(),
                 Some("number") => default.is_f64(),
                 Some("boolean") => default.is_boolean(),
+                Some("array") => default.is_array(),
                 _ => false,
             });
             assert!(fits, "{}: {property}", setting.key);

@@ -5,77 +5,11 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::kind::{Kind, Value};
+pub use super::section::{SECTIONS, Scope, Section, Setting};
 use crate::limits;
 
-/// A table of the configuration file.
-#[derive(Debug)]
-pub struct Section {
-    /// The name in brackets.
-    pub name: &'static str,
-    /// What its settings are about, in one sentence.
-    pub help: &'static str,
-    /// What the names of its environment variables begin with.
-    pub env_prefix: &'static str,
-}
-
-/// One setting.
-#[derive(Debug)]
-pub struct Setting {
-    /// The name of its section.
-    pub section: &'static str,
-    /// The key within the section.
-    pub key: &'static str,
-    /// Which values it takes.
-    pub kind: Kind,
-    /// The value where no layer gives one.
-    pub default: Value,
-    /// What it does, in one sentence.
-    pub help: &'static str,
-    /// Who heeds it.
-    pub scope: Scope,
-}
-
-/// Who heeds a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Every service, and each can have its own.
-    Service,
-    /// Only `afresh mcp`.
-    Mcp,
-    /// afresh itself.
-    Afresh,
-}
-
-impl Setting {
-    /// The environment variable that sets it.
-    pub fn env(&self) -> String {
-        let section = SECTIONS.iter().find(|section| section.name == self.section);
-        let prefix = section.map_or("", |section| section.env_prefix);
-        format!("{prefix}{}", self.key.to_ascii_uppercase())
-    }
-}
-
-/// Every section, in the order in which they are shown.
-pub static SECTIONS: [Section; 3] = [
-    Section {
-        name: "defaults",
-        help: "When a service is restarted, how long that waits, and how it is stopped.",
-        env_prefix: "AFRESH_",
-    },
-    Section {
-        name: "trail",
-        help: "Where the audit trail is written, and how much of it is kept.",
-        env_prefix: "AFRESH_TRAIL_",
-    },
-    Section {
-        name: "daemon",
-        help: "How `afresh up` itself behaves.",
-        env_prefix: "AFRESH_DAEMON_",
-    },
-];
-
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 27] = [
+pub static SETTINGS: [Setting; 49] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
@@ -241,6 +175,131 @@ pub static SETTINGS: [Setting; 27] = [
         "Where the control API also listens, beside its socket: `127.0.0.1:PORT` or `[::1]:PORT`. \
          Empty is nowhere; addresses that others can reach are refused.",
     ),
+    run(
+        "agent",
+        Kind::Word(&["auto", "claude", "codex", "opencode", "command"]),
+        Value::Word("auto"),
+        "The agent; `auto` is the first of claude, codex and opencode that is installed.",
+    ),
+    run(
+        "agent_command",
+        Kind::Line,
+        EMPTY,
+        "The program of the agent, and arguments that come before ours; for the agent `command` the \
+         whole command, where `{prompt}` stands for the prompt. Empty is the agent's own name.",
+    ),
+    run("model", Kind::Line, EMPTY, "The model; empty is the agent's usual one."),
+    run(
+        "permission_mode",
+        Kind::Word(&["plan", "edit", "auto", "bypass"]),
+        Value::Word("edit"),
+        "What the agent may do; what it may not do is refused, since nobody is asked.",
+    ),
+    run(
+        "context_threshold",
+        PERCENT,
+        Value::Float(80.0),
+        "Percent of the context window at which a session is ended; 100 is never.",
+    ),
+    run(
+        "soft_threshold",
+        PERCENT,
+        Value::Float(65.0),
+        "Percent at which the agent is asked to come to an end by itself; at most `context_threshold`.",
+    ),
+    run(
+        "tool_call_threshold",
+        COUNT,
+        Value::Integer(100),
+        "Uses of tools after which a session is ended; 0 is never.",
+    ),
+    run(
+        "max_restarts",
+        COUNT,
+        Value::Integer(3),
+        "Restarts of one phase; with 0 no session is ended for its context.",
+    ),
+    run(
+        "max_remediations",
+        COUNT,
+        Value::Integer(3),
+        "Sessions that may mend what made a gate fail, for each phase.",
+    ),
+    run("restart_delay", Kind::Duration, seconds(0), "The time between one session and the next."),
+    run(
+        "handoff_timeout",
+        Kind::Interval,
+        seconds(180),
+        "How long an agent may take for its handoff.",
+    ),
+    run(
+        "silence",
+        Kind::Interval,
+        seconds(900),
+        "How long nothing may be heard of an agent that works.",
+    ),
+    run(
+        "limit_wait",
+        Kind::Interval,
+        seconds(60),
+        "The first wait for a limit that does not say when it ends; each one after it is twice as \
+         long.",
+    ),
+    run(
+        "gate_timeout",
+        Kind::Interval,
+        seconds(900),
+        "How long a gate may take, where the plan does not say.",
+    ),
+    run(
+        "max_cost",
+        Kind::Float { min: 0.0, max: limits::PLAN_DOLLARS_MAX },
+        Value::Float(0.0),
+        "What a run may cost, in US dollars, as far as the agent says; 0 is any amount.",
+    ),
+    run(
+        "max_tokens",
+        Kind::Integer { min: 0, max: limits::PLAN_TOKENS_MAX as i64 },
+        Value::Integer(0),
+        "How many tokens a run may use, in and out; 0 is any number.",
+    ),
+    run(
+        "max_time",
+        Kind::Duration,
+        seconds(0),
+        "How long a run may take, waits not counted; 0 is any time.",
+    ),
+    run(
+        "branch",
+        Kind::Line,
+        EMPTY,
+        "The branch to work on, which is made where there is none; empty is the one that is there.",
+    ),
+    run(
+        "commit_prefix",
+        Kind::Line,
+        Value::Text(Cow::Borrowed("afresh:")),
+        "In front of the message of each commit.",
+    ),
+    run(
+        "dirty",
+        Kind::Word(&["commit", "refuse"]),
+        Value::Word("commit"),
+        "What becomes of changes that are not committed at the start: a commit of their own, or the \
+         run does not begin.",
+    ),
+    run(
+        "exclude",
+        Kind::Patterns,
+        Value::List(Vec::new()),
+        "Patterns of files that are never committed, beside those that git ignores.",
+    ),
+    run(
+        "no_git",
+        Kind::Bool,
+        Value::Bool(false),
+        "Whether to work without git, and so without commits.",
+    ),
 ];
 
 /// The place of a setting in [`SETTINGS`].
@@ -268,6 +327,16 @@ const fn trail(key: &'static str, kind: Kind, default: Value, help: &'static str
 const fn daemon(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
     Setting { section: "daemon", key, kind, default, help, scope: Scope::Afresh }
 }
+
+const fn run(key: &'static str, kind: Kind, default: Value, help: &'static str) -> Setting {
+    Setting { section: "run", key, kind, default, help, scope: Scope::Afresh }
+}
+
+const PERCENT: Kind = Kind::Float { min: 1.0, max: 100.0 };
+
+const COUNT: Kind = Kind::Integer { min: 0, max: 1_000_000 };
+
+const EMPTY: Value = Value::Text(Cow::Borrowed(""));
 
 const fn seconds(seconds: u64) -> Value {
     Value::Duration(Duration::from_secs(seconds))

@@ -103,6 +103,30 @@ keep = 3
 [daemon]
 on_supervisor_death = "keep"
 listen = "[::1]:7070"
+
+[run]
+agent = "codex"
+agent_command = "npx codex"
+model = "large"
+permission_mode = "auto"
+context_threshold = 72.5
+soft_threshold = 60
+tool_call_threshold = 0
+max_restarts = 7
+max_remediations = 1
+restart_delay = "2s"
+handoff_timeout = "1m"
+silence = "5m"
+limit_wait = "30s"
+gate_timeout = "1h"
+max_cost = 12.5
+max_tokens = 2000000
+max_time = "8h"
+branch = "work"
+commit_prefix = "wip:"
+dirty = "refuse"
+exclude = ["*.log", "out/**"]
+no_git = true
 "#;
 
 #[test]
@@ -154,7 +178,7 @@ fn every_setting_reaches_its_place() {
         format!("{section}.{key} = {}\n", given.value.to_toml())
     });
     let again = load_text(&lines.collect::<String>()).unwrap();
-    assert_eq!((again.policy, again.trail), (config.policy, config.trail));
+    assert_eq!((again.policy, again.trail, again.run), (config.policy, config.trail, config.run));
 
     let words = load_text("[defaults]\npolicy = 'never'\nbackoff = 'stepped'").unwrap();
     assert_eq!(words.policy.restart, Restart::Never);
@@ -250,7 +274,7 @@ error: unknown section `[xyzzy]`
   |
 7 | [xyzzy.web]
   |  ^^^^^
-hint: the sections are `[defaults]`, `[trail]`, `[daemon]`, `[service.NAME]`, `[opencode]`, `[hook.NAME]`, `[server.NAME]`, `[gateway]` and `[gateway.token.NAME]`"
+hint: the sections are `[defaults]`, `[trail]`, `[daemon]`, `[run]`, `[service.NAME]`, `[opencode]`, `[hook.NAME]`, `[server.NAME]`, `[gateway]` and `[gateway.token.NAME]`"
     );
     let text = "delay = \"1s\"\ndelays = 1\n";
     assert_eq!(

@@ -60,6 +60,10 @@ pub const NAME_CHARS_MAX: usize = 64;
 /// The longest title of a service, in characters; it stands in every line of the log about it.
 pub const TITLE_CHARS_MAX: usize = 64;
 
+/// The longest line of text in the configuration, such as the command of an agent, in characters: longer ones
+/// belong into a script.
+pub const CONFIG_LINE_CHARS_MAX: usize = 4_096;
+
 /// Items of a list in the configuration, such as the arguments of a command, and names in a table of
 /// variables or headers. Whoever needs more writes a file and names that; a longer one is refused.
 pub const CONFIG_LIST_LEN_MAX: usize = 1_000;

@@ -65,8 +65,8 @@ fn unknown(
     error(service, message, hint)
 }
 
-/// Rings of needs, each as the services in it; a service is in at most one that is found.
-fn rings(needs: &[Vec<usize>]) -> Vec<Vec<usize>> {
+/// Rings of needs, each as the services in it, by their numbers; a service is in at most one that is found.
+pub(crate) fn rings(needs: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut rings = Vec::new();
     let mut is_done = vec![false; needs.len()];
     // Where on the way a service stands, while it is on it.
@@ -106,7 +106,7 @@ fn rings(needs: &[Vec<usize>]) -> Vec<Vec<usize>> {
 }
 
 /// The names with an arrow to what each needs; of a long ring, its beginning.
-fn told(names: &[&str]) -> String {
+pub(crate) fn told(names: &[&str]) -> String {
     const NAMES_MAX: usize = 10;
     let mut shown: Vec<String> = names.iter().take(NAMES_MAX).map(|n| format!("`{n}`")).collect();
     if names.len() > NAMES_MAX {

@@ -19,6 +19,7 @@ mod shown;
 use std::collections::BTreeMap;
 
 pub(super) use self::content::Content;
+pub(crate) use self::dependencies::{rings, told};
 pub use self::gateway::Outside;
 pub(super) use self::gateway::{make as make_gateway, token_files};
 pub(crate) use self::read::is_header_name;

@@ -1,0 +1,395 @@
+//! Claude Code over its stream-json control channel: its words to ours, and ours to its.
+//!
+//! A turn is over when the session says that it is idle, not when a result comes: a message that was heard
+//! too late, or a subagent in the background, makes the session go on by itself after one. Versions that do
+//! not say it end their turn with the result.
+//!
+//! Owns no process and no clock. What it does not know it passes over.
+
+mod field;
+mod outcome;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod words;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use self::field::Line;
+use self::usage::Meter;
+use super::{Effect, Failure, Heard, Input, Permission, Session, Setup, Start, Told, TurnEnd};
+use crate::limits::{
+    AGENT_DETAIL_CHARS_MAX, AGENT_ID_CHARS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX,
+    CLAUDE_ANSWER_WAIT,
+};
+use crate::mcp::json;
+use crate::service::Exit;
+use crate::time::Stamp;
+
+/// The machine of one session of Claude Code.
+#[derive(Debug)]
+pub struct Claude {
+    setup: Setup,
+    /// Whether a prompt can be given.
+    is_ready: bool,
+    /// Whether its stdin can be written to.
+    is_open: bool,
+    /// Whether it has ever said whether it is idle.
+    says_state: bool,
+    turn: Turn,
+    /// How many lines of ours have an id.
+    sent: u64,
+    meter: Meter,
+    /// Tools that have begun and not ended, the oldest first.
+    tools: VecDeque<String>,
+    /// When a limit that was met will be gone.
+    limited_until: Option<Stamp>,
+    /// The agent's word for what went wrong in this turn.
+    trouble: Option<String>,
+}
+
+/// What is known of the turn that we began.
+#[derive(Debug)]
+enum Turn {
+    None,
+    Running {
+        /// The id of the message that began it.
+        prompt: String,
+        /// How it will have ended when the session is idle, as far as that is known.
+        end: Option<TurnEnd>,
+    },
+}
+
+impl Claude {
+    /// The machine of a session that is to be started.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            is_ready: false,
+            is_open: false,
+            says_state: false,
+            turn: Turn::None,
+            sent: 0,
+            meter: Meter::default(),
+            tools: VecDeque::new(),
+            limited_until: None,
+            trouble: None,
+        }
+    }
+
+    fn told(&mut self, told: &Told) -> Vec<Effect> {
+        if !self.is_open {
+            return Vec::new();
+        }
+        match told {
+            // Each is heard as soon as it can be: at the next step of a turn that runs.
+            Told::Prompt(text) | Told::Steer(text) => {
+                let id = self.next_uuid();
+                let line = words::user(text, &id);
+                if matches!(self.turn, Turn::None) {
+                    self.turn = Turn::Running { prompt: id, end: None };
+                }
+                vec![Effect::Write(line)]
+            }
+            // What was said and not heard goes with the turn: it must not begin one of its own.
+            Told::Interrupt if matches!(self.turn, Turn::Running { .. }) => {
+                vec![self.ask("interrupt", &[("cancel_queued", true.into())])]
+            }
+            Told::Interrupt => Vec::new(),
+            Told::Measure => vec![self.ask_measure()],
+            Told::End => {
+                self.is_open = false;
+                vec![Effect::CloseStdin]
+            }
+        }
+    }
+
+    fn line(&mut self, now: Stamp, bytes: &[u8]) -> Vec<Effect> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Vec::new();
+        }
+        let Some(line) = Line::read(bytes) else {
+            return vec![Effect::Heard(Heard::Strange(field::cut_bytes(bytes)))];
+        };
+        match &*line.kind {
+            "assistant" => self.message(&line),
+            "user" => self.tool_results(&line),
+            "stream_event" => self.stream_event(&line),
+            "system" => self.system(now, &line),
+            "result" => self.result(now, &line),
+            "control_response" => self.answer(&line),
+            "control_request" => self.asked(&line),
+            "rate_limit_event" => {
+                let info = line.get("rate_limit_info").unwrap_or_default();
+                self.limited_until = outcome::limited_until(info);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A part of what the model said: its text, or the use of a tool.
+    fn message(&mut self, line: &Line<'_>) -> Vec<Effect> {
+        let Some(message) = line.get("message") else { return Vec::new() };
+        if let Some(trouble) = line.text("error") {
+            self.trouble = Some(field::cut(&trouble, AGENT_ID_CHARS_MAX));
+        }
+        // Words of the agent itself, such as those on an error: the end of the turn has them too.
+        if field::text(message, &["model"]).as_deref() == Some("<synthetic>") {
+            return Vec::new();
+        }
+        let mut heard = self.meter.called(message, !line.is_of_subagent());
+        for block in field::blocks(message) {
+            match field::text(block, &["type"]).as_deref() {
+                Some("text") if !line.is_of_subagent() => {
+                    let text = field::text(block, &["text"]).unwrap_or_default();
+                    if !text.trim().is_empty() {
+                        heard.push(Heard::Text(field::cut(&text, AGENT_TEXT_CHARS_MAX)));
+                    }
+                }
+                Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
+                    heard.extend(self.tool_began(block));
+                }
+                _ => {}
+            }
+        }
+        all_heard(heard)
+    }
+
+    fn tool_began(&mut self, block: &[u8]) -> Option<Heard> {
+        let id = field::cut(&field::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
+        if self.tools.contains(&id) {
+            return None;
+        }
+        if self.tools.len() == AGENT_TOOLS_MAX {
+            self.tools.pop_front();
+        }
+        self.tools.push_back(id.clone());
+        let name = field::text(block, &["name"]).unwrap_or(Cow::Borrowed("?"));
+        let input = json::get(block, &["input"]).unwrap_or_default();
+        let name = field::cut(&name, AGENT_ID_CHARS_MAX);
+        Some(Heard::ToolBegan { id, name, detail: field::detail(input) })
+    }
+
+    fn tool_results(&mut self, line: &Line<'_>) -> Vec<Effect> {
+        let message = line.get("message").unwrap_or_default();
+        let ended = field::blocks(message).filter_map(|block| {
+            let id = field::text(block, &["tool_use_id"])?;
+            let id = field::cut(&id, AGENT_ID_CHARS_MAX);
+            let place = self.tools.iter().position(|open| *open == id)?;
+            self.tools.remove(place);
+            let succeeded = !field::is_true(block, &["is_error"]);
+            Some(Heard::ToolEnded { id, succeeded })
+        });
+        all_heard(ended.collect())
+    }
+
+    /// What the API of the model says while it speaks: the only place where output is counted live.
+    fn stream_event(&mut self, line: &Line<'_>) -> Vec<Effect> {
+        let event = line.get("event").unwrap_or_default();
+        let heard = match field::text(event, &["type"]).as_deref() {
+            Some("message_start") => match json::get(event, &["message"]) {
+                Some(message) => self.meter.called(message, !line.is_of_subagent()),
+                None => Vec::new(),
+            },
+            Some("message_delta") if !line.is_of_subagent() => self.meter.grew(event),
+            _ => Vec::new(),
+        };
+        all_heard(heard)
+    }
+
+    fn system(&mut self, now: Stamp, line: &Line<'_>) -> Vec<Effect> {
+        match line.text("subtype").as_deref() {
+            Some("init") => self.init(line),
+            Some("session_state_changed") => {
+                self.says_state = true;
+                match line.text("state").as_deref() {
+                    Some("idle") => self.idle(),
+                    _ => Vec::new(),
+                }
+            }
+            // What it says of its size leaves out all that is not a message.
+            Some("compact_boundary") => {
+                let ask = self.is_open.then(|| self.ask_measure());
+                [Effect::Heard(Heard::Compacted)].into_iter().chain(ask).collect()
+            }
+            Some("api_retry") => {
+                let attempt = line.number("attempt").and_then(|number| number.try_into().ok());
+                let word = line.text("error").unwrap_or(Cow::Borrowed("unknown"));
+                let why = match line.number("error_status") {
+                    Some(status) => format!("{word} ({status})"),
+                    None => word.into_owned(),
+                };
+                let delay = line.number("retry_delay_ms").map(Duration::from_millis);
+                vec![Effect::Heard(Heard::Retrying {
+                    attempt: attempt.unwrap_or(1),
+                    why: field::cut(&why, AGENT_DETAIL_CHARS_MAX),
+                    at: delay.map(|delay| outcome::later(now, delay)),
+                })]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// It says at the beginning of each turn what it is.
+    fn init(&mut self, line: &Line<'_>) -> Vec<Effect> {
+        let mut effects = self.ready(line.text("session_id"), line.text("model"));
+        // Where its model or its account has no automatic mode, it would refuse even to edit.
+        let fell_back = line.text("permissionMode").as_deref() == Some("default");
+        if self.setup.permission == Permission::Auto && fell_back && self.is_open {
+            let mode = words::mode(Permission::Edit);
+            effects.push(self.ask("set_permission_mode", &[("mode", mode.into())]));
+        }
+        effects
+    }
+
+    fn ready(&mut self, session: Option<Cow<'_, str>>, model: Option<Cow<'_, str>>) -> Vec<Effect> {
+        let owned = |text: Cow<'_, str>| field::cut(&text, AGENT_ID_CHARS_MAX);
+        let model = model.map(owned);
+        self.meter.model.clone_from(&model);
+        if self.is_ready {
+            return Vec::new();
+        }
+        self.is_ready = true;
+        let session = session.map_or_else(|| self.setup.id.clone(), owned);
+        vec![Effect::Heard(Heard::Ready { session: Some(session), model })]
+    }
+
+    fn result(&mut self, now: Stamp, line: &Line<'_>) -> Vec<Effect> {
+        let mut effects = all_heard(self.meter.settle(line.whole()));
+        let Turn::Running { prompt, end } = &mut self.turn else { return effects };
+        // One that it began by itself, on a task in the background, says nothing of our prompt, unless
+        // that was heard in it, or answered before.
+        let is_ours = end.is_some() || line.get("origin").is_none() || line.answers(prompt);
+        if !is_ours {
+            return effects;
+        }
+        if *end != Some(TurnEnd::Interrupted) {
+            let (trouble, until) = (self.trouble.as_deref(), self.limited_until);
+            *end = Some(outcome::turn_end(line.whole(), trouble, until, now));
+        }
+        if !self.says_state {
+            effects.extend(self.idle());
+        }
+        effects
+    }
+
+    /// The session does nothing more: the turn is over, if there was one and it had a result.
+    fn idle(&mut self) -> Vec<Effect> {
+        match &mut self.turn {
+            Turn::Running { end, .. } => match end.take() {
+                Some(end) => self.turn_ended(end),
+                None => Vec::new(),
+            },
+            Turn::None => Vec::new(),
+        }
+    }
+
+    fn turn_ended(&mut self, end: TurnEnd) -> Vec<Effect> {
+        self.turn = Turn::None;
+        self.trouble = None;
+        let mut effects = self.tools_failed();
+        effects.push(Effect::Heard(Heard::TurnEnded(end)));
+        effects
+    }
+
+    /// Tools whose end was not told: it will not be any more.
+    fn tools_failed(&mut self) -> Vec<Effect> {
+        let failed = |id| Heard::ToolEnded { id, succeeded: false };
+        all_heard(self.tools.drain(..).map(failed).collect())
+    }
+
+    /// An answer to something that we asked.
+    fn answer(&mut self, line: &Line<'_>) -> Vec<Effect> {
+        let response = line.get("response").unwrap_or_default();
+        let request = field::text(response, &["request_id"]).unwrap_or_default();
+        if !request.starts_with(MEASURE) {
+            return Vec::new();
+        }
+        // An error has no more in it than that this version cannot be asked.
+        let answer = json::get(response, &["response"]).unwrap_or_default();
+        let mut effects = self.ready(None, field::text(answer, &["model"]));
+        effects.extend(all_heard(self.meter.measured(answer)));
+        effects
+    }
+
+    /// It asks us. There is nobody to ask in a run, and it must not wait for an answer.
+    fn asked(&mut self, line: &Line<'_>) -> Vec<Effect> {
+        let request = line.get("request").unwrap_or_default();
+        let subtype = field::text(request, &["subtype"]).unwrap_or_default();
+        match line.text("request_id") {
+            Some(id) if self.is_open && id.len() <= AGENT_ID_CHARS_MAX => {
+                vec![Effect::Write(words::refuse(&id, &subtype))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn ended(&mut self, exit: &Exit) -> Vec<Effect> {
+        self.is_open = false;
+        let Turn::Running { end, .. } = &mut self.turn else { return self.tools_failed() };
+        let end = end.take().unwrap_or_else(|| TurnEnd::Failed {
+            failure: Failure::Other,
+            why: match exit {
+                Exit::Code(code) => format!("it exited with code {code} in the middle of its turn"),
+                Exit::Signal(signal) => {
+                    format!("it was ended by signal {signal} in the middle of its turn")
+                }
+                Exit::Unknown => "it was gone in the middle of its turn".to_owned(),
+            },
+        });
+        self.turn_ended(end)
+    }
+
+    /// Asks how full its context is, without counting tokens over the API.
+    fn ask_measure(&mut self) -> Effect {
+        self.ask(MEASURE, &[("detail", "summary".into())])
+    }
+
+    /// Asks it something over the control channel; the id of the request tells what.
+    fn ask(&mut self, subtype: &str, further: &[(&str, serde_json::Value)]) -> Effect {
+        self.sent += 1;
+        let id = format!("{subtype}-{}", self.sent);
+        Effect::Write(words::request(&id, subtype, further))
+    }
+
+    /// An id for a message: that of the session, with a number at its end.
+    fn next_uuid(&mut self) -> String {
+        self.sent += 1;
+        let session = self.setup.id.get(..24).filter(|_| self.setup.id.len() == 36);
+        let number = self.sent & 0xffff_ffff_ffff;
+        format!("{}{number:012x}", session.unwrap_or("00000000-0000-4000-8000-"))
+    }
+}
+
+impl Session for Claude {
+    fn start(&self) -> Start {
+        words::start(&self.setup)
+    }
+
+    fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {
+        match input {
+            Input::Started => {
+                self.is_open = true;
+                vec![self.ask_measure(), Effect::WakeAfter(CLAUDE_ANSWER_WAIT)]
+            }
+            Input::Line(bytes) => self.line(now, bytes),
+            Input::Told(told) => self.told(told),
+            Input::Ended(exit) => self.ended(exit),
+            Input::Wakeup if self.is_open => self.ready(None, None),
+            // It has no server.
+            Input::Wakeup | Input::Event(_) | Input::Answer { .. } | Input::Failed { .. } => {
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// The question how full the context is.
+const MEASURE: &str = "get_context_usage";
+
+fn all_heard(heard: Vec<Heard>) -> Vec<Effect> {
+    heard.into_iter().map(Effect::Heard).collect()
+}

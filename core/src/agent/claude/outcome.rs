@@ -1,0 +1,114 @@
+//! What the result of a turn means. The code that the process exits with says nothing of it: an
+//! interrupted turn exits with 0, and a failed one calls itself a success.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::field::{self, cut, number, text};
+use crate::agent::{Failure, TurnEnd};
+use crate::limits::AGENT_TEXT_CHARS_MAX;
+use crate::mcp::json;
+use crate::time::Stamp;
+
+/// How the turn ended that has this result. `trouble` is the word that came with the agent's last error, and
+/// `until` the end of a limit that it told before.
+pub(super) fn turn_end(
+    result: &[u8],
+    trouble: Option<&str>,
+    until: Option<Stamp>,
+    now: Stamp,
+) -> TurnEnd {
+    let reason = text(result, &["terminal_reason"]).unwrap_or_default();
+    let subtype = text(result, &["subtype"]).unwrap_or_default();
+    if matches!(&*reason, "aborted_streaming" | "aborted_tools") {
+        return TurnEnd::Interrupted;
+    }
+    if !field::is_true(result, &["is_error"]) && matches!(&*subtype, "success" | "") {
+        let said = text(result, &["result"]).unwrap_or_default();
+        return TurnEnd::Done(cut(&said, AGENT_TEXT_CHARS_MAX));
+    }
+    let why = why(result).unwrap_or(Cow::Borrowed(&*subtype));
+    let failure = match (&*reason, &*subtype) {
+        ("prompt_too_long" | "blocking_limit" | "rapid_refill_breaker", _) => Failure::Overflow,
+        ("budget_exhausted" | "max_turns", _) => Failure::Budget,
+        (_, "error_max_budget_usd" | "error_max_turns") => Failure::Budget,
+        _ => {
+            let until = until.or_else(|| until_in(&why, now)).filter(|until| *until > now);
+            refused(result, trouble, until)
+        }
+    };
+    TurnEnd::Failed { failure, why: cut(&why, AGENT_TEXT_CHARS_MAX) }
+}
+
+/// Why the API of the model refused.
+fn refused(result: &[u8], trouble: Option<&str>, until: Option<Stamp>) -> Failure {
+    let kind = text(result, &["api_error_type"]).unwrap_or_default();
+    match (number(result, &["api_error_status"]), &*kind, trouble) {
+        (Some(429), _, _) | (_, "rate_limit_error", _) | (None, "", Some("rate_limit")) => {
+            Failure::Limited { until }
+        }
+        (Some(529 | 503), _, _) | (_, "overloaded_error", _) | (None, "", Some("overloaded")) => {
+            Failure::Overloaded
+        }
+        // Nobody in a run can pay either.
+        (Some(401..=403), _, _)
+        | (_, "authentication_error" | "permission_error" | "billing_error", _)
+        | (_, _, Some("authentication_failed" | "billing_error")) => Failure::Unauthorized,
+        _ => Failure::Other,
+    }
+}
+
+fn why(result: &[u8]) -> Option<Cow<'_, str>> {
+    let said = text(result, &["result"]).filter(|said| !said.trim().is_empty());
+    said.or_else(|| {
+        let errors = json::get(result, &["errors"])?;
+        let first = json::elements(errors)?.into_iter().next()?;
+        json::read_text(&errors[first])
+    })
+}
+
+/// Until when a limit holds that was met; none where there is room.
+pub(super) fn limited_until(info: &[u8]) -> Option<Stamp> {
+    let is_met = text(info, &["status"]).as_deref() == Some("rejected");
+    number(info, &["resetsAt"]).filter(|_| is_met).map(at_second)
+}
+
+/// The end of a limit, where it stands in the words for it: `…|1794780000`, or `resets 3:45pm (UTC)`. In
+/// other zones than UTC it is not known what the words mean.
+fn until_in(words: &str, now: Stamp) -> Option<Stamp> {
+    let second = words.rsplit_once('|').and_then(|(_, number)| number.trim().parse().ok());
+    if let Some(second) = second {
+        return Some(at_second(second));
+    }
+    let (_, clock) = words.split_once("resets ")?;
+    let (clock, zone) = clock.split_once(" (")?;
+    let (is_morning, clock) = match (clock.strip_suffix("am"), clock.strip_suffix("pm")) {
+        (Some(clock), _) => (true, clock),
+        (_, Some(clock)) => (false, clock),
+        (None, None) => return None,
+    };
+    let (hour, minute) = clock.split_once(':').unwrap_or((clock, "0"));
+    let (hour, minute): (u64, u64) = (hour.parse().ok()?, minute.parse().ok()?);
+    if !zone.starts_with("UTC)") || !(1..=12).contains(&hour) || minute > 59 {
+        return None;
+    }
+    let of_day = (hour % 12 + if is_morning { 0 } else { 12 }) * 3600 + minute * 60;
+    let second = now.since(Stamp::default()).as_secs();
+    let today = second - second % DAY_SECONDS + of_day;
+    Some(at_second(if today > second { today } else { today + DAY_SECONDS }))
+}
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+
+/// The end of what a calendar with four digits for the year has room for: what is later was no time.
+const SECONDS_MAX: u64 = 253_402_300_799;
+
+fn at_second(second: u64) -> Stamp {
+    Stamp::since_unix_epoch(Duration::from_secs(second.min(SECONDS_MAX)))
+}
+
+/// The time this much later.
+pub(super) fn later(now: Stamp, by: Duration) -> Stamp {
+    let at = now.since(Stamp::default()).saturating_add(by);
+    Stamp::since_unix_epoch(at.min(Duration::from_secs(SECONDS_MAX)))
+}

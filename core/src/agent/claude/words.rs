@@ -1,0 +1,110 @@
+//! What Claude Code is told: its command line, and the lines on its stdin.
+
+use serde_json::{Map, Value, json};
+
+use crate::agent::{Permission, Server, Setup, Speaks, Start};
+
+/// How its process is started.
+pub(super) fn start(setup: &Setup) -> Start {
+    let mut argv = setup.program.clone();
+    argv.extend(OURS.map(str::to_owned));
+    argv.extend(["--session-id".to_owned(), setup.id.clone()]);
+    if let Some(model) = &setup.model {
+        argv.extend(["--model".to_owned(), model.clone()]);
+    }
+    if !setup.servers.is_empty() {
+        argv.extend(["--mcp-config".to_owned(), servers(&setup.servers)]);
+    }
+    // After the servers, as that flag takes all values up to the next one.
+    argv.extend(["--permission-mode".to_owned(), mode(setup.permission).to_owned()]);
+    let env = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    Start { argv, env, stdin: Vec::new(), speaks: Speaks::Lines }
+}
+
+/// A session without a screen that speaks in lines, both ways, and says what its model says as it does.
+const OURS: [&str; 7] = [
+    "-p",
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--include-partial-messages",
+];
+
+const VARIABLES: [(&str, &str); 4] = [
+    // It says when it is idle: nothing else tells for sure that a turn is over.
+    ("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "1"),
+    // When its context is full is for the run to see: it must not come before with a summary.
+    ("DISABLE_AUTO_COMPACT", "1"),
+    ("DISABLE_AUTOUPDATER", "1"),
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+];
+
+/// Its word for what it may do.
+///
+/// Not every model and account has `auto`: there it falls back to asking for everything, which in a run is
+/// refusing everything, and is then set to [`Permission::Edit`].
+pub(super) const fn mode(permission: Permission) -> &'static str {
+    match permission {
+        Permission::Plan => "plan",
+        Permission::Edit => "acceptEdits",
+        Permission::Auto => "auto",
+        Permission::Bypass => "bypassPermissions",
+    }
+}
+
+fn servers(servers: &[Server]) -> String {
+    let all = servers.iter().map(|server| {
+        let (command, arguments) = match server.command.split_first() {
+            Some((command, arguments)) => (command.as_str(), arguments),
+            None => ("", &[][..]),
+        };
+        let env: Map<String, Value> =
+            server.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        let entry = json!({"type": "stdio", "command": command, "args": arguments, "env": env});
+        (server.name.clone(), entry)
+    });
+    json!({"mcpServers": all.collect::<Map<_, _>>()}).to_string()
+}
+
+/// A message of the user.
+pub(super) fn user(text: &str, id: &str) -> Vec<u8> {
+    line(&json!({
+        "type": "user",
+        "message": {"role": "user", "content": text},
+        "parent_tool_use_id": null,
+        "uuid": id,
+    }))
+}
+
+/// A request of ours.
+pub(super) fn request(id: &str, subtype: &str, further: &[(&str, Value)]) -> Vec<u8> {
+    let mut request = json!({"subtype": subtype});
+    for (key, value) in further {
+        request[*key] = value.clone();
+    }
+    line(&json!({"type": "control_request", "request_id": id, "request": request}))
+}
+
+/// The answer to a request of its own.
+pub(super) fn refuse(id: &str, subtype: &str) -> Vec<u8> {
+    let response = match subtype {
+        "can_use_tool" => json!({
+            "subtype": "success",
+            "request_id": id,
+            "response": {"behavior": "deny", "message": NOT_ALLOWED},
+        }),
+        _ => json!({"subtype": "error", "request_id": id, "error": NOBODY}),
+    };
+    line(&json!({"type": "control_response", "response": response}))
+}
+
+const NOT_ALLOWED: &str = "This is not allowed in this run, and nobody is there to ask: find another way, or go on without it.";
+const NOBODY: &str = "nobody is there to answer this in an unattended run";
+
+fn line(value: &Value) -> Vec<u8> {
+    let mut line = value.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}

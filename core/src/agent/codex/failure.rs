@@ -1,0 +1,178 @@
+//! What the errors of Codex mean, and until when a limit holds.
+
+use std::time::Duration;
+
+use super::super::Failure;
+use super::read::{Object, cut};
+use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
+use crate::mcp::json;
+use crate::time::Stamp;
+
+/// An error, as a turn or an answer has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Error {
+    pub(super) failure: Failure,
+    pub(super) why: String,
+}
+
+/// When the limits of the account that are reached end.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    primary: Option<Window>,
+    secondary: Option<Window>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    is_full: bool,
+    resets_at: Option<u64>,
+}
+
+impl Limits {
+    /// Takes in a snapshot. It is sparse: what it does not have, it does not take back.
+    pub(super) fn update(&mut self, told: &Object<'_>) {
+        for (place, key) in [(&mut self.primary, "primary"), (&mut self.secondary, "secondary")] {
+            let window = told.object(key);
+            if let Some(used) = window.number("usedPercent") {
+                let resets_at = window.number("resetsAt");
+                *place = Some(Window { is_full: used >= 100, resets_at });
+            }
+        }
+    }
+
+    /// When the last of those that are reached ends.
+    fn until(&self, now: Stamp) -> Option<Stamp> {
+        let windows = [self.primary, self.secondary].into_iter().flatten();
+        let ends = windows.filter(|window| window.is_full).filter_map(|window| window.resets_at);
+        let until = Stamp::since_unix_epoch(Duration::from_secs(ends.max()?));
+        // A time in the past or far from now is no time to wait for.
+        let wait = until.since(now);
+        (!wait.is_zero() && wait <= AGENT_LIMITED_MAX).then_some(until)
+    }
+}
+
+/// Reads the error of a turn.
+pub(super) fn of_turn(error: &Object<'_>, limits: &Limits, now: Stamp) -> Error {
+    let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
+    let failure = match error.raw("codexErrorInfo") {
+        Some(info) => by_info(info, limits, now),
+        None => Failure::Other,
+    };
+    named(failure, message)
+}
+
+/// Reads the error that answers a request of ours.
+pub(super) fn of_answer(error: &Object<'_>, limits: &Limits, now: Stamp) -> Error {
+    let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
+    let failure = match error.object("data").raw("codexErrorInfo") {
+        Some(info) => by_info(info, limits, now),
+        None => Failure::Other,
+    };
+    named(failure, message)
+}
+
+/// An error that nothing but its words tell of.
+pub(super) fn other(why: &str) -> Error {
+    Error { failure: Failure::Other, why: cut(why, AGENT_TEXT_CHARS_MAX) }
+}
+
+fn named(failure: Failure, why: String) -> Error {
+    // A provider that is not OpenAI's own says it in its words only, and Codex hands them on.
+    let is_overflow = failure == Failure::Other && why.contains("context_length_exceeded");
+    Error { failure: if is_overflow { Failure::Overflow } else { failure }, why }
+}
+
+/// The info is a name, or an object with a name and a status of HTTP.
+fn by_info(info: &[u8], limits: &Limits, now: Stamp) -> Failure {
+    let object = Object::read(info).unwrap_or_default();
+    let Some(name) = json::read_text(info).or_else(|| object.first_key()) else {
+        return Failure::Other;
+    };
+    match name.as_ref() {
+        "contextWindowExceeded" => Failure::Overflow,
+        "sessionBudgetExceeded" => Failure::Budget,
+        "usageLimitExceeded" => Failure::Limited { until: limits.until(now) },
+        "rateLimitExceeded" => Failure::Limited { until: None },
+        // The errors of a server come as this one too, with "high demand" as their words.
+        "serverOverloaded"
+        | "flexUnavailable"
+        | "policyCapacityUnavailable"
+        | "internalServerError" => Failure::Overloaded,
+        "unauthorized" => Failure::Unauthorized,
+        name => match object.object(name).number("httpStatusCode") {
+            Some(401 | 403) => Failure::Unauthorized,
+            Some(429) => Failure::Limited { until: limits.until(now) },
+            Some(500..=599) => Failure::Overloaded,
+            _ => Failure::Other,
+        },
+    }
+}
+
+/// The number of the try in `Reconnecting... 2/5`.
+pub(super) fn attempt(message: &str) -> Option<u32> {
+    let (before, _) = message.rsplit_once('/')?;
+    before.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(info: &str) -> Failure {
+        let text = format!(r#"{{"message":"m","codexErrorInfo":{info}}}"#);
+        let object = Object::read(text.as_bytes()).expect("an object");
+        of_turn(&object, &Limits::default(), Stamp::default()).failure
+    }
+
+    #[test]
+    fn each_error_has_its_kind() {
+        let status = |name: &str, status: &str| {
+            failure(&format!(r#"{{"{name}":{{"httpStatusCode":{status}}}}}"#))
+        };
+        let limited = Failure::Limited { until: None };
+        assert_eq!(failure(r#""contextWindowExceeded""#), Failure::Overflow);
+        assert_eq!(failure(r#""usageLimitExceeded""#), limited);
+        assert_eq!(failure(r#""rateLimitExceeded""#), limited);
+        assert_eq!(failure(r#""sessionBudgetExceeded""#), Failure::Budget);
+        assert_eq!(failure(r#""serverOverloaded""#), Failure::Overloaded);
+        assert_eq!(failure(r#""internalServerError""#), Failure::Overloaded);
+        assert_eq!(failure(r#""unauthorized""#), Failure::Unauthorized);
+        assert_eq!(status("responseTooManyFailedAttempts", "429"), limited);
+        assert_eq!(status("httpConnectionFailed", "401"), Failure::Unauthorized);
+        assert_eq!(status("responseStreamDisconnected", "503"), Failure::Overloaded);
+        assert_eq!(status("responseStreamDisconnected", "null"), Failure::Other);
+        for unknown in ["\"somethingNew\"", "{\"new\":{\"x\":1}}", "null", "7", "[]"] {
+            assert_eq!(failure(unknown), Failure::Other, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_when_the_last_window_that_is_full_does() {
+        let now = Stamp::since_unix_epoch(Duration::from_secs(1000));
+        let until = |snapshots: &[&str]| {
+            let mut limits = Limits::default();
+            for text in snapshots {
+                limits.update(&Object::read(text.as_bytes()).expect("an object"));
+            }
+            limits.until(now).map(Stamp::unix_seconds)
+        };
+        let full = r#"{"primary":{"usedPercent":100,"resetsAt":2000},"secondary":null}"#;
+        let both = r#"{"secondary":{"usedPercent":100,"resetsAt":3000}}"#;
+        assert_eq!(until(&[full]), Some(2000.0));
+        assert_eq!(until(&[full, r#"{"primary":null}"#]), Some(2000.0), "null takes nothing back");
+        assert_eq!(until(&[full, both]), Some(3000.0));
+        assert_eq!(until(&[full, r#"{"primary":{"usedPercent":3,"resetsAt":9000}}"#]), None);
+        for odd in ["1000", "1", "99999999999999999999", "null", "\"soon\""] {
+            let text = format!(r#"{{"primary":{{"usedPercent":100,"resetsAt":{odd}}}}}"#);
+            assert_eq!(until(&[&text]), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_try_is_in_its_words() {
+        assert_eq!(attempt("Reconnecting... 2/5"), Some(2));
+        assert_eq!(attempt("Reconnecting... x/5"), None);
+        assert_eq!(attempt("Reconnecting"), None);
+        assert_eq!(attempt("see https://example.com/a"), None);
+    }
+}

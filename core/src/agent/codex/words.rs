@@ -1,0 +1,129 @@
+//! What is said to Codex: our requests, and the answers to its own.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{Permission, Server, Setup};
+
+/// A line of its stdin.
+pub(super) fn line(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+/// Says who we are.
+pub(super) fn initialize() -> Value {
+    json!({
+        "clientInfo": { "name": "afresh", "title": "afresh", "version": env!("CARGO_PKG_VERSION") },
+        "capabilities": {
+            "experimentalApi": false,
+            "requestAttestation": false,
+            // It is the whole diff again after each change, and nobody here reads it.
+            "optOutNotificationMethods": ["turn/diff/updated"],
+        },
+    })
+}
+
+/// Opens a thread, which is what Codex calls a session.
+///
+/// Settings go here and not as `-c` on the command line: there everybody could read the variables of the
+/// servers, and a name with a dot in it would be a path.
+pub(super) fn thread_start(setup: &Setup) -> Value {
+    let mut config = Map::new();
+    // Whatever the user's own settings are, it shall not come first. Codex takes at most nine tenths of
+    // the window, so this moves its compaction away, and does not end it.
+    config.insert("model_auto_compact_token_limit".to_owned(), json!(i64::MAX));
+    // "Whatever it wants" needs the network: packages, remotes. Elsewhere the user's own setting holds.
+    if setup.permission == Permission::Auto {
+        config.insert("sandbox_workspace_write".to_owned(), json!({ "network_access": true }));
+    }
+    if !setup.servers.is_empty() {
+        let servers = setup.servers.iter().map(|given| (given.name.clone(), server(setup, given)));
+        config.insert("mcp_servers".to_owned(), Value::Object(servers.collect()));
+    }
+    let mut params = json!({
+        "cwd": setup.folder,
+        "approvalPolicy": "never",
+        "sandbox": sandbox(setup.permission),
+        "config": config,
+    });
+    if let Some(model) = &setup.model {
+        params["model"] = json!(model);
+    }
+    params
+}
+
+const fn sandbox(permission: Permission) -> &'static str {
+    match permission {
+        Permission::Plan => "read-only",
+        Permission::Edit | Permission::Auto => "workspace-write",
+        Permission::Bypass => "danger-full-access",
+    }
+}
+
+fn server(setup: &Setup, given: &Server) -> Value {
+    let (program, arguments) = given
+        .command
+        .split_first()
+        .map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
+    let env: Map<String, Value> =
+        given.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    // The user may have one of this name that is turned off.
+    let mut server = json!({ "command": program, "args": arguments, "env": env, "enabled": true });
+    // With nobody to ask, Codex refuses each tool that does not say that it only reads. Who gives a
+    // server to the session wants it used, unless nothing may be changed.
+    if setup.permission != Permission::Plan {
+        server["default_tools_approval_mode"] = json!("approve");
+    }
+    server
+}
+
+/// Begins a turn; where one runs, it hears this at its next step.
+pub(super) fn turn_start(thread: &str, text: &str) -> Value {
+    json!({ "threadId": thread, "input": input(text) })
+}
+
+/// Tells the turn that runs.
+pub(super) fn turn_steer(thread: &str, turn: &str, text: &str) -> Value {
+    json!({ "threadId": thread, "expectedTurnId": turn, "input": input(text) })
+}
+
+/// Ends the turn that runs.
+pub(super) fn turn_interrupt(thread: &str, turn: &str) -> Value {
+    json!({ "threadId": thread, "turnId": turn })
+}
+
+fn input(text: &str) -> Value {
+    json!([{ "type": "text", "text": text }])
+}
+
+/// The answer to what Codex asks: there is nobody who could say yes. It never waits for one.
+pub(super) fn refusal(id: &str, method: &str) -> Vec<u8> {
+    let result = match method {
+        "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
+            json!({ "decision": "decline" })
+        }
+        "execCommandApproval" | "applyPatchApproval" => {
+            json!({ "decision": { "denied": { "rejection": NOBODY } } })
+        }
+        "item/tool/requestUserInput" => json!({ "answers": {} }),
+        "mcpServer/elicitation/request" => {
+            json!({ "action": "decline", "content": null, "_meta": null })
+        }
+        "item/permissions/requestApproval" => json!({ "permissions": {}, "scope": "turn" }),
+        "item/tool/call" => json!({
+            "contentItems": [{ "type": "inputText", "text": NOBODY }],
+            "success": false,
+        }),
+        _ => {
+            let error = json!({ "code": METHOD_NOT_FOUND, "message": NOBODY });
+            return format!("{{\"id\":{id},\"error\":{error}}}\n").into_bytes();
+        }
+    };
+    // The id goes back as it came, whatever number or text it is.
+    format!("{{\"id\":{id},\"result\":{result}}}\n").into_bytes()
+}
+
+const NOBODY: &str = "nobody is there to answer; go on without it";
+
+const METHOD_NOT_FOUND: i32 = -32601;

@@ -1,0 +1,274 @@
+//! Any command that takes a prompt and prints what it has to say.
+//!
+//! It gets its only prompt when it starts, and its only turn ends with its process. It cannot be steered, and an
+//! interrupt means that the daemon ends the process: this machine only remembers that it was wanted.
+
+use super::{
+    AgentKind, Context, Effect, Failure, Heard, Input, Session, Setup, Speaks, Start, Told, TurnEnd,
+};
+use crate::limits::{AGENT_GUESS_STEP, AGENT_TEXT_CHARS_MAX};
+use crate::service::Exit;
+use crate::time::Stamp;
+
+/// What stands for the prompt in an argument.
+const PROMPT: &str = "{prompt}";
+
+/// A session of [`AgentKind::Command`].
+#[derive(Debug)]
+pub struct Command {
+    setup: Setup,
+    window: Option<u64>,
+    chars: u64,
+    guessed: u64,
+    tail: String,
+    over: bool,
+    interrupted: bool,
+}
+
+impl Command {
+    /// Which agent this is.
+    pub const KIND: AgentKind = AgentKind::Command;
+
+    /// A session that has not been started.
+    pub fn new(setup: Setup) -> Self {
+        let chars = length(&setup.prompt);
+        Self {
+            setup,
+            window: None,
+            chars,
+            guessed: 0,
+            tail: String::new(),
+            over: false,
+            interrupted: false,
+        }
+    }
+
+    /// The same, with a context of this many tokens.
+    #[must_use]
+    pub fn with_window(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
+        self
+    }
+
+    /// A token has about four characters; what the command adds by itself and does not show makes it more.
+    fn guess(&self) -> u64 {
+        self.chars.saturating_mul(13) / 40
+    }
+
+    fn context(&mut self) -> Effect {
+        self.guessed = self.guess();
+        let (used, window) = (self.guessed, self.window);
+        Effect::Heard(Heard::Context(Context { used, window, compacts_at: None, exact: false }))
+    }
+
+    fn line(&mut self, line: &[u8]) -> Vec<Effect> {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end_matches('\r');
+        self.chars = self.chars.saturating_add(length(text)).saturating_add(1);
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let text = super::cut::cut(text, AGENT_TEXT_CHARS_MAX);
+        self.remember(&text);
+        let mut effects = vec![Effect::Heard(Heard::Text(text))];
+        if self.guess() >= self.guessed.saturating_add(AGENT_GUESS_STEP) {
+            effects.push(self.context());
+        }
+        effects
+    }
+
+    /// Keeps the end of all that was said.
+    fn remember(&mut self, text: &str) {
+        if !self.tail.is_empty() {
+            self.tail.push('\n');
+        }
+        self.tail.push_str(text);
+        // Cut now and then: no text has more characters than bytes, and none less than a quarter as many.
+        if self.tail.len() > 8 * AGENT_TEXT_CHARS_MAX {
+            self.tail = end_of(&self.tail);
+        }
+    }
+
+    fn ended(&mut self, exit: &Exit) -> Vec<Effect> {
+        if std::mem::replace(&mut self.over, true) {
+            return Vec::new();
+        }
+        let tail = end_of(&std::mem::take(&mut self.tail));
+        let end = match exit {
+            _ if self.interrupted => TurnEnd::Interrupted,
+            Exit::Code(0) => TurnEnd::Done(tail),
+            other => {
+                let why = match tail.lines().next_back() {
+                    Some(last) => format!("it {other}: {last}"),
+                    None => format!("it {other}"),
+                };
+                TurnEnd::Failed { failure: Failure::Other, why }
+            }
+        };
+        vec![self.context(), Effect::Heard(Heard::TurnEnded(end))]
+    }
+}
+
+impl Session for Command {
+    fn start(&self) -> Start {
+        let prompt = &self.setup.prompt;
+        let (program, arguments) = match self.setup.program.split_first() {
+            Some((program, arguments)) => (Some(program.clone()), arguments),
+            None => (None, &[][..]),
+        };
+        let takes_argument = arguments.iter().any(|argument| argument.contains(PROMPT));
+        let arguments = arguments.iter().map(|argument| argument.replace(PROMPT, prompt));
+        Start {
+            argv: program.into_iter().chain(arguments).collect(),
+            env: Vec::new(),
+            stdin: if takes_argument { Vec::new() } else { prompt.clone().into_bytes() },
+            speaks: Speaks::Output,
+        }
+    }
+
+    fn handle(&mut self, _now: Stamp, input: Input<'_>) -> Vec<Effect> {
+        match input {
+            Input::Started => {
+                let ready = Heard::Ready { session: None, model: self.setup.model.clone() };
+                vec![Effect::Heard(ready), self.context()]
+            }
+            Input::Line(line) if !self.over => self.line(line),
+            Input::Told(Told::Interrupt | Told::End) => {
+                self.interrupted = true;
+                Vec::new()
+            }
+            Input::Told(Told::Measure) => vec![self.context()],
+            Input::Ended(exit) => self.ended(exit),
+            // Its prompt is the one that it was started with; it hears no other.
+            Input::Told(Told::Prompt(_) | Told::Steer(_))
+            | Input::Line(_)
+            | Input::Event(_)
+            | Input::Answer { .. }
+            | Input::Failed { .. }
+            | Input::Wakeup => Vec::new(),
+        }
+    }
+}
+
+/// The last characters of a text, as many as are kept.
+fn end_of(text: &str) -> String {
+    let excess = text.chars().count().saturating_sub(AGENT_TEXT_CHARS_MAX);
+    text.chars().skip(excess).collect()
+}
+
+fn length(text: &str) -> u64 {
+    u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::Permission;
+
+    fn setup(program: &[&str], prompt: &str) -> Setup {
+        Setup {
+            program: program.iter().map(|&word| word.to_owned()).collect(),
+            folder: "/work".to_owned(),
+            model: None,
+            permission: Permission::Edit,
+            id: "0".to_owned(),
+            port: 0,
+            prompt: prompt.to_owned(),
+            servers: Vec::new(),
+        }
+    }
+
+    fn heard(command: &mut Command, input: Input<'_>) -> Vec<Heard> {
+        let effects = command.handle(Stamp::default(), input);
+        let heard = effects.into_iter().map(|effect| match effect {
+            Effect::Heard(heard) => heard,
+            other => panic!("{other:?}"),
+        });
+        heard.collect()
+    }
+
+    fn guess(used: u64, window: Option<u64>) -> Heard {
+        Heard::Context(Context { used, window, compacts_at: None, exact: false })
+    }
+
+    #[test]
+    fn the_prompt_goes_where_it_is_wanted_else_to_stdin() {
+        let start = Command::new(setup(&["tool", "-m", "do: {prompt}!"], "a $b")).start();
+        assert_eq!(start.argv, ["tool", "-m", "do: a $b!"]);
+        assert_eq!((start.stdin, start.speaks), (Vec::new(), Speaks::Output));
+        let start = Command::new(setup(&["tool", "-"], "a {prompt} b")).start();
+        assert_eq!(start.argv, ["tool", "-"]);
+        assert_eq!(start.stdin, b"a {prompt} b");
+    }
+
+    #[test]
+    fn a_turn_is_the_life_of_the_process() {
+        let mut command = Command::new(setup(&["tool"], &"x".repeat(400))).with_window(1000);
+        let ready = Heard::Ready { session: None, model: None };
+        assert_eq!(heard(&mut command, Input::Started), [ready, guess(130, Some(1000))]);
+        assert_eq!(heard(&mut command, Input::Line(b"one\r")), [Heard::Text("one".to_owned())]);
+        assert_eq!(heard(&mut command, Input::Line(b" ")), []);
+        let steer = Told::Steer("stop".to_owned());
+        assert_eq!(heard(&mut command, Input::Told(&steer)), []);
+        assert_eq!(heard(&mut command, Input::Line(b"two")), [Heard::Text("two".to_owned())]);
+        assert_eq!(
+            heard(&mut command, Input::Ended(&Exit::Code(0))),
+            [guess(133, Some(1000)), Heard::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
+        );
+        assert_eq!(heard(&mut command, Input::Ended(&Exit::Code(0))), []);
+    }
+
+    #[test]
+    fn a_guess_is_said_again_when_it_has_grown() {
+        let mut command = Command::new(setup(&["tool"], ""));
+        heard(&mut command, Input::Started);
+        assert_eq!(heard(&mut command, Input::Line(&[b'x'; 786])).len(), 1);
+        assert_eq!(heard(&mut command, Input::Line(b"x"))[1], guess(256, None));
+        assert_eq!(heard(&mut command, Input::Told(&Told::Measure)), [guess(256, None)]);
+    }
+
+    #[test]
+    fn a_failure_says_how_and_what_was_said_last() {
+        let cases: [(&[&[u8]], Exit, bool, TurnEnd); 4] = [
+            (
+                &[b"no such model"],
+                Exit::Code(2),
+                false,
+                failed("it exited with code 2: no such model"),
+            ),
+            (&[], Exit::Signal(9), false, failed("it ended by signal 9 (SIGKILL)")),
+            (&[b"half"], Exit::Signal(15), true, TurnEnd::Interrupted),
+            (&[], Exit::Code(0), false, TurnEnd::Done(String::new())),
+        ];
+        for (lines, exit, interrupted, end) in cases {
+            let mut command = Command::new(setup(&["tool"], "go"));
+            for line in lines {
+                heard(&mut command, Input::Line(line));
+            }
+            if interrupted {
+                heard(&mut command, Input::Told(&Told::Interrupt));
+            }
+            let said = heard(&mut command, Input::Ended(&exit));
+            assert_eq!(said.last(), Some(&Heard::TurnEnded(end)));
+        }
+    }
+
+    fn failed(why: &str) -> TurnEnd {
+        TurnEnd::Failed { failure: Failure::Other, why: why.to_owned() }
+    }
+
+    #[test]
+    fn only_the_end_of_much_output_is_kept() {
+        let mut command = Command::new(setup(&["tool"], "go"));
+        for number in 0..10_000 {
+            let line = format!("{number} {}", "ä".repeat(100));
+            heard(&mut command, Input::Line(line.as_bytes()));
+        }
+        heard(&mut command, Input::Line(&[0xff; 100_000]));
+        heard(&mut command, Input::Line(b"last"));
+        let said = heard(&mut command, Input::Ended(&Exit::Code(0)));
+        let Some(Heard::TurnEnded(TurnEnd::Done(text))) = said.last() else { panic!("{said:?}") };
+        assert!(text.ends_with("\nlast"));
+        assert_eq!(text.chars().count(), AGENT_TEXT_CHARS_MAX);
+    }
+}

@@ -1,0 +1,325 @@
+//! A session of an agent CLI: what it says and what it is told, in one language for all of them.
+//!
+//! Each agent has a machine of its own that turns its words into [`Heard`] and our wishes into its
+//! words. They own no process, no socket and no clock; the daemon drives them and performs their effects.
+//! What they do not know they pass over: these programs change every week.
+
+mod claude;
+mod codex;
+mod command;
+mod cut;
+mod opencode;
+
+use std::time::Duration;
+
+pub use self::claude::Claude;
+pub use self::codex::Codex;
+pub use self::command::Command;
+pub use self::opencode::Opencode;
+
+use crate::service::Exit;
+use crate::time::Stamp;
+
+/// Which agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AgentKind {
+    /// Claude Code, over its stream-json control channel.
+    Claude,
+    /// Codex, over `codex app-server`.
+    Codex,
+    /// opencode, over `opencode serve`.
+    Opencode,
+    /// Any command that takes a prompt: its use of the context is a guess.
+    Command,
+}
+
+impl AgentKind {
+    /// All of them, in the order in which they are looked for.
+    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Opencode, Self::Command];
+
+    /// How it is called on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Command => "command",
+        }
+    }
+}
+
+/// What an agent may do without asking. There is nobody to ask in a run: what it may not do is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Permission {
+    /// It reads, and writes nothing.
+    Plan,
+    /// It edits files of its folder, and runs what its own settings allow.
+    #[default]
+    Edit,
+    /// It runs whatever it wants, within the agent's own sandbox where it has one.
+    Auto,
+    /// Everything.
+    Bypass,
+}
+
+/// A session that is to be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The program and arguments that come before ours.
+    pub program: Vec<String>,
+    /// The folder that it works in.
+    pub folder: String,
+    /// The model, where it is not the agent's usual one.
+    pub model: Option<String>,
+    /// What it may do.
+    pub permission: Permission,
+    /// An id that nobody else has, for agents whose sessions are named from outside: a UUID.
+    pub id: String,
+    /// The port that opencode's server is to listen on.
+    pub port: u16,
+    /// The first prompt, for those who get it when they start.
+    pub prompt: String,
+    /// MCP servers that it gets from us, beside its own or instead of those of the same name.
+    pub servers: Vec<Server>,
+}
+
+/// An MCP server that an agent is to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its name in the agent.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Its variables, on top of the agent's.
+    pub env: Vec<(String, String)>,
+}
+
+/// How the process of an agent is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Variables on top of ours.
+    pub env: Vec<(String, String)>,
+    /// What it finds on its stdin, which is closed after it unless lines are spoken.
+    pub stdin: Vec<u8>,
+    /// How it is spoken with.
+    pub speaks: Speaks,
+}
+
+/// How an agent is spoken with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// Lines on stdin and stdout.
+    Lines,
+    /// HTTP on a port of this machine, with server-sent events; its output is only its log.
+    Http {
+        /// The port.
+        port: u16,
+        /// The `authorization` header of each request to it, where it has a password.
+        authorization: Option<String>,
+    },
+    /// Not at all: its stdout is what it says, and its end is the end of its only turn.
+    Output,
+}
+
+/// A request over HTTP, so that its answer is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// What happened to a session.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input<'a> {
+    /// Its process runs.
+    Started,
+    /// A line of its stdout, without its end.
+    Line(&'a [u8]),
+    /// The data of a server-sent event.
+    Event(&'a [u8]),
+    /// A request was answered.
+    Answer {
+        /// Which.
+        request: RequestId,
+        /// The status.
+        status: u16,
+        /// The body.
+        body: &'a [u8],
+    },
+    /// A request, or the stream of events, got no answer.
+    Failed {
+        /// Which; none for the stream of events.
+        request: Option<RequestId>,
+        /// Why.
+        why: &'a str,
+    },
+    /// Somebody wants something of it.
+    Told(&'a Told),
+    /// Its process and all that it started are gone.
+    Ended(&'a Exit),
+    /// The time that the machine asked for is over.
+    Wakeup,
+}
+
+/// What a session is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Begin a turn with this. Only between turns.
+    Prompt(String),
+    /// Hear this in the turn that runs, at its next step. Between turns it is a prompt.
+    Steer(String),
+    /// End the turn that runs, now.
+    Interrupt,
+    /// How full is the context? Where the agent can be asked.
+    Measure,
+    /// There is nothing more to do: end.
+    End,
+}
+
+/// What a machine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Write this to its stdin, all of it.
+    Write(Vec<u8>),
+    /// Close its stdin.
+    CloseStdin,
+    /// Ask its server.
+    Request {
+        /// Which.
+        request: RequestId,
+        /// The method.
+        method: &'static str,
+        /// The path, with its query.
+        path: String,
+        /// The body, as JSON.
+        body: Vec<u8>,
+    },
+    /// Listen to the events of its server at this path, from now on.
+    Listen {
+        /// The path.
+        path: String,
+    },
+    /// Give a [`Input::Wakeup`] after this long, instead of any that was asked for before.
+    WakeAfter(Duration),
+    /// Hand this on.
+    Heard(Heard),
+}
+
+/// What is heard of a session, whoever the agent is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// It can be given a prompt.
+    Ready {
+        /// The session, as the agent calls it.
+        session: Option<String>,
+        /// The model, where it says so.
+        model: Option<String>,
+    },
+    /// How full the context is now.
+    Context(Context),
+    /// What the session has used in all, its subagents included.
+    Spent(Spent),
+    /// The agent said something.
+    Text(String),
+    /// It uses a tool.
+    ToolBegan {
+        /// This use of it.
+        id: String,
+        /// The tool.
+        name: String,
+        /// On what: a line for people, cut to [`crate::limits::AGENT_DETAIL_CHARS_MAX`].
+        detail: String,
+    },
+    /// A tool has ended.
+    ToolEnded {
+        /// This use of it.
+        id: String,
+        /// Whether it succeeded.
+        succeeded: bool,
+    },
+    /// The agent has put its context together by itself: something was lost.
+    Compacted,
+    /// The agent tries a call of its model again by itself.
+    Retrying {
+        /// The number of the try.
+        attempt: u32,
+        /// Why.
+        why: String,
+        /// When, where it says so.
+        at: Option<Stamp>,
+    },
+    /// The turn has ended.
+    TurnEnded(TurnEnd),
+    /// A line or event that could not be read at all, cut.
+    Strange(String),
+}
+
+/// How full a context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Tokens in it.
+    pub used: u64,
+    /// How many it can have, where that is known.
+    pub window: Option<u64>,
+    /// Where the agent would put it together by itself.
+    pub compacts_at: Option<u64>,
+    /// Whether the agent counted, or we guess.
+    pub exact: bool,
+}
+
+/// What a session has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Tokens that went in, those from a cache included.
+    pub input: u64,
+    /// Of those, the ones from a cache.
+    pub cached: u64,
+    /// Tokens that came out.
+    pub output: u64,
+    /// What it cost, in US dollars, where the agent says so.
+    pub dollars: Option<f64>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// The agent is done, and said this at the end.
+    Done(String),
+    /// It was interrupted.
+    Interrupted,
+    /// It failed.
+    Failed {
+        /// What kind of failure it is.
+        failure: Failure,
+        /// What the agent says of it.
+        why: String,
+    },
+}
+
+/// Why a turn failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What was asked does not fit into the context.
+    Overflow,
+    /// The use of the model is limited until then.
+    Limited {
+        /// Until when, where it is said.
+        until: Option<Stamp>,
+    },
+    /// The model has too much to do.
+    Overloaded,
+    /// The agent has no right to use its model.
+    Unauthorized,
+    /// A budget of the agent's own is used up.
+    Budget,
+    /// Something else.
+    Other,
+}
+
+/// The machine of one session.
+pub trait Session {
+    /// How its process is started.
+    fn start(&self) -> Start;
+
+    /// Takes in what happened, and says what to do.
+    fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect>;
+}

@@ -1,0 +1,375 @@
+//! opencode, over the HTTP server of `opencode serve`.
+//!
+//! The server is asked until it is there; then come its events, the windows of its models and a session of our own.
+//! A prompt is a message to the session, and so is a word during a turn: opencode takes it in at its next step. The
+//! server has no end of its own: after [`Told::End`] the daemon ends the process. A request that gets no answer has
+//! to be said as [`Input::Failed`] after some time: nothing here waits for it by a clock.
+//!
+//! ```text
+//! Waiting ──Started──▶ Polling ──healthy──▶ Opening ──events, windows, session──▶ Ready ──Ended──▶ Over
+//! ```
+
+mod answers;
+mod events;
+mod ledger;
+mod requests;
+mod start;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::json;
+
+use self::ledger::{Ledger, Seen};
+use self::requests::Asked;
+use self::turn::Turn;
+use super::cut::cut;
+use super::{
+    AgentKind, Context, Effect, Failure, Heard, Input, RequestId, Session, Setup, Start, Told,
+    TurnEnd,
+};
+use crate::limits::{
+    AGENT_DETAIL_CHARS_MAX, AGENT_HEALTH_WAIT, AGENT_LISTEN_DELAY_MAX, AGENT_READY_POLL,
+    AGENT_READY_WAIT, AGENT_REREAD_MESSAGES_MAX, AGENT_SETTLE_WAIT,
+};
+use crate::time::Stamp;
+
+/// A session of [`AgentKind::Opencode`].
+#[derive(Debug)]
+pub struct Opencode {
+    setup: Setup,
+    secret: String,
+    now: Stamp,
+    phase: Phase,
+    stream: Stream,
+    requests: BTreeMap<RequestId, Asked>,
+    requests_made: u64,
+    /// The id of our session, once there is one.
+    session: Option<String>,
+    /// What was to be said before the session was there.
+    early: Option<String>,
+    turn: Option<Turn>,
+    /// Whether the state of the server must be read again.
+    unsure: bool,
+    /// The windows of the models, by `provider/model`; none until they are known.
+    windows: Option<BTreeMap<String, u64>>,
+    model: Option<String>,
+    context: Option<Context>,
+    ledger: Ledger,
+    /// Parts of messages that were dealt with.
+    seen: Seen,
+    /// Tools that run, by the ids of their parts.
+    tools: BTreeSet<String>,
+    /// The newest message of the user. Ids grow with time.
+    newest_asked: String,
+    /// The message in which opencode puts its context together.
+    summary: Option<String>,
+    /// The try of a call that was told last: session, number and time.
+    retry: Option<(String, u64, u64)>,
+}
+
+/// How far the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    /// Since when, and when it was asked last.
+    Polling {
+        since: Stamp,
+        asked: Stamp,
+    },
+    Opening {
+        since: Stamp,
+    },
+    Ready,
+    Over,
+}
+
+/// The stream of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Silent,
+    Asked { failures: u32 },
+    Open,
+    Lost { failures: u32 },
+}
+
+type Effects = Vec<Effect>;
+
+impl Opencode {
+    /// Which agent this is.
+    pub const KIND: AgentKind = AgentKind::Opencode;
+
+    /// A session that has not been started. Its server wants the id of the setup as its password, unless it gets
+    /// [another](Self::with_secret).
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            secret: setup.id.clone(),
+            model: setup.model.clone(),
+            setup,
+            now: Stamp::default(),
+            phase: Phase::Waiting,
+            stream: Stream::Silent,
+            requests: BTreeMap::new(),
+            requests_made: 0,
+            session: None,
+            early: None,
+            turn: None,
+            unsure: false,
+            windows: None,
+            context: None,
+            ledger: Ledger::default(),
+            seen: Seen::default(),
+            tools: BTreeSet::new(),
+            newest_asked: String::new(),
+            summary: None,
+            retry: None,
+        }
+    }
+
+    /// The same, with a server that wants this password. Whoever has it can make the agent do what it may do.
+    #[must_use]
+    pub fn with_secret(mut self, secret: String) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    fn started(&mut self, effects: &mut Effects) {
+        if self.phase == Phase::Waiting {
+            self.poll(self.now, None, effects);
+        }
+    }
+
+    /// Asks whether the server is there, unless it was asked just now and thinks about it.
+    fn poll(&mut self, since: Stamp, asked: Option<Stamp>, effects: &mut Effects) {
+        let waits = |asked: &Stamp| self.now.since(*asked) < AGENT_HEALTH_WAIT;
+        let asked =
+            asked.filter(waits).filter(|_| self.is_open(Asked::Health)).unwrap_or_else(|| {
+                self.get(Asked::Health, "/global/health", effects);
+                self.now
+            });
+        self.phase = Phase::Polling { since, asked };
+        effects.push(Effect::WakeAfter(AGENT_READY_POLL));
+    }
+
+    fn woken(&mut self, effects: &mut Effects) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        if let Phase::Polling { since, .. } | Phase::Opening { since } = self.phase {
+            let left = AGENT_READY_WAIT.saturating_sub(self.now.since(since));
+            if left.is_zero() {
+                let seconds = AGENT_READY_WAIT.as_secs();
+                return self
+                    .give_up(format!("its server was not ready within {seconds}s"), effects);
+            }
+            if let Phase::Polling { since, asked } = self.phase {
+                return self.poll(since, Some(asked), effects);
+            }
+            effects.push(Effect::WakeAfter(left));
+        }
+        if let Stream::Lost { failures } = self.stream {
+            self.listen(failures, effects);
+        }
+        if self.unsure || self.turn.as_ref().is_some_and(|turn| turn.idle) {
+            self.look(effects);
+        }
+    }
+
+    fn told(&mut self, told: &Told, effects: &mut Effects) {
+        match told {
+            Told::Prompt(text) | Told::Steer(text) => self.say(text, effects),
+            Told::Interrupt | Told::End => {
+                self.early = None;
+                self.interrupt(effects);
+            }
+            // It says so after each call of its model; before the first there is nothing to ask for.
+            Told::Measure => {
+                effects.extend(self.context.map(|now| Effect::Heard(Heard::Context(now))))
+            }
+        }
+    }
+
+    /// Says something: a prompt between turns, else a word that is heard at the next step.
+    fn say(&mut self, text: &str, effects: &mut Effects) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        let (Phase::Ready, Some(session)) = (self.phase, &self.session) else {
+            self.early = Some(text.to_owned());
+            return;
+        };
+        let path = format!("/session/{session}/prompt_async");
+        let body = start::message(&self.setup, text);
+        let asked = match &mut self.turn {
+            Some(turn) => {
+                turn.unseen = turn.unseen.saturating_add(1);
+                Asked::Steer
+            }
+            None => {
+                self.turn = Some(Turn::new());
+                Asked::Prompt
+            }
+        };
+        self.post(asked, path, &body, effects);
+    }
+
+    fn interrupt(&mut self, effects: &mut Effects) {
+        if let Some(turn) = &mut self.turn {
+            turn.interrupted = true;
+            self.abort(effects);
+        }
+    }
+
+    fn abort(&mut self, effects: &mut Effects) {
+        if let Some(session) = &self.session {
+            let path = format!("/session/{session}/abort");
+            self.post(Asked::Abort, path, &json!({}), effects);
+        }
+    }
+
+    /// Listens to the events. They come without a past.
+    fn listen(&mut self, failures: u32, effects: &mut Effects) {
+        self.stream = Stream::Asked { failures };
+        effects.push(Effect::Listen { path: "/event".to_owned() });
+    }
+
+    fn stream_lost(&mut self, effects: &mut Effects) {
+        let failures = match self.stream {
+            Stream::Asked { failures } | Stream::Lost { failures } => failures.saturating_add(1),
+            Stream::Silent | Stream::Open => 0,
+        };
+        if matches!(self.phase, Phase::Opening { .. } | Phase::Ready) {
+            self.stream = Stream::Lost { failures };
+            let delay = AGENT_READY_POLL.saturating_mul(1 << failures.min(10));
+            effects.push(Effect::WakeAfter(delay.min(AGENT_LISTEN_DELAY_MAX)));
+        }
+    }
+
+    /// The stream is open. What happened before it was is read, unless there is no session yet.
+    fn connected(&mut self, effects: &mut Effects) {
+        self.stream = Stream::Open;
+        if self.phase == Phase::Ready {
+            self.look(effects);
+        }
+        self.maybe_ready(effects);
+    }
+
+    /// Reads the state of the server, as events were missed or say too little. The rest follows the messages.
+    fn look(&mut self, effects: &mut Effects) {
+        let (Phase::Ready, Stream::Open, Some(session)) = (self.phase, self.stream, &self.session)
+        else {
+            return;
+        };
+        self.unsure = false;
+        if !self.is_open(Asked::Messages) {
+            let path = format!("/session/{session}/message?limit={AGENT_REREAD_MESSAGES_MAX}");
+            self.get(Asked::Messages, &path, effects);
+        }
+    }
+
+    fn look_later(&mut self, effects: &mut Effects) {
+        self.unsure = true;
+        effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
+    }
+
+    fn maybe_ready(&mut self, effects: &mut Effects) {
+        let opening = matches!(self.phase, Phase::Opening { .. });
+        if !opening || self.stream != Stream::Open || self.windows.is_none() {
+            return;
+        }
+        let Some(session) = self.session.clone() else { return };
+        self.phase = Phase::Ready;
+        let model = self.setup.model.clone();
+        effects.push(Effect::Heard(Heard::Ready { session: Some(session), model }));
+        if let Some(text) = self.early.take() {
+            self.say(&text, effects);
+        }
+    }
+
+    /// Ends the turn, if it is over.
+    fn maybe_end(&mut self, effects: &mut Effects) {
+        let Some(turn) = &self.turn else { return };
+        if turn.is_over() {
+            self.end_turn(effects);
+        } else if turn.idle {
+            effects.push(Effect::WakeAfter(AGENT_SETTLE_WAIT));
+        }
+    }
+
+    fn end_turn(&mut self, effects: &mut Effects) {
+        let Some(turn) = self.turn.take() else { return };
+        // Of a tool that was cut off, nothing more is heard.
+        for id in std::mem::take(&mut self.tools) {
+            effects.push(Effect::Heard(Heard::ToolEnded { id, succeeded: false }));
+        }
+        effects.push(Effect::Heard(Heard::TurnEnded(turn.end())));
+    }
+
+    fn fail_turn(&mut self, why: String, effects: &mut Effects) {
+        if let Some(turn) = &mut self.turn {
+            turn.given_up = true;
+            turn.failure = Some((Failure::Other, why));
+            self.end_turn(effects);
+        }
+    }
+
+    /// There will be no session.
+    fn give_up(&mut self, why: String, effects: &mut Effects) {
+        self.phase = Phase::Over;
+        self.stream = Stream::Silent;
+        let failed = TurnEnd::Failed { failure: Failure::Other, why };
+        effects.push(Effect::Heard(Heard::TurnEnded(failed)));
+    }
+
+    fn ended(&mut self, how: String, effects: &mut Effects) {
+        match self.phase {
+            Phase::Over => {}
+            Phase::Waiting | Phase::Polling { .. } | Phase::Opening { .. } => {
+                self.give_up(how, effects);
+            }
+            Phase::Ready => self.fail_turn(how, effects),
+        }
+        self.phase = Phase::Over;
+        self.requests.clear();
+    }
+}
+
+impl Session for Opencode {
+    fn start(&self) -> Start {
+        start::start(&self.setup, &self.secret)
+    }
+
+    fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {
+        self.now = now;
+        let mut effects = Vec::new();
+        match input {
+            Input::Started => self.started(&mut effects),
+            // Its output is its log.
+            Input::Line(_) => {}
+            Input::Event(data) => self.event(data, &mut effects),
+            Input::Answer { request, status, body } => {
+                self.answer(request, Ok((status, body)), &mut effects);
+            }
+            Input::Failed { request: Some(request), why } => {
+                self.answer(request, Err(why), &mut effects);
+            }
+            Input::Failed { request: None, .. } => self.stream_lost(&mut effects),
+            Input::Told(told) => self.told(told, &mut effects),
+            Input::Ended(exit) => self.ended(format!("it {exit}"), &mut effects),
+            Input::Wakeup => self.woken(&mut effects),
+        }
+        effects
+    }
+}
+
+fn strange(text: &str) -> Effect {
+    Effect::Heard(Heard::Strange(cut(text, AGENT_DETAIL_CHARS_MAX)))
+}
+
+/// A moment that JavaScript gave, in milliseconds.
+fn moment(millis: u64) -> Stamp {
+    Stamp::since_unix_epoch(Duration::from_millis(millis))
+}

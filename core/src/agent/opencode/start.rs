@@ -1,0 +1,136 @@
+//! How opencode's server is started: its arguments, and what is laid over its configuration.
+
+use serde_json::{Map, Value, json};
+
+use super::super::{Permission, Server, Setup, Speaks, Start};
+
+/// The name in the `authorization` header; a fixed one, so that a variable of the user does not change it.
+const USER: &str = "afresh";
+
+/// How the server of this session is started. Whoever knows the secret can speak with it.
+pub(super) fn start(setup: &Setup, secret: &str) -> Start {
+    let port = setup.port.to_string();
+    let ours = ["serve", "--port", &port, "--hostname", "127.0.0.1"].map(str::to_owned);
+    let env = [
+        ("OPENCODE_CONFIG_CONTENT", config(setup).to_string()),
+        ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
+        ("OPENCODE_SERVER_USERNAME", USER.to_owned()),
+        ("OPENCODE_SERVER_PASSWORD", secret.to_owned()),
+    ];
+    let authorization = format!("Basic {}", base64(format!("{USER}:{secret}").as_bytes()));
+    Start {
+        argv: setup.program.iter().cloned().chain(ours).collect(),
+        env: env.map(|(name, value)| (name.to_owned(), value)).into(),
+        stdin: Vec::new(),
+        speaks: Speaks::Http { port: setup.port, authorization: Some(authorization) },
+    }
+}
+
+/// What a new session is made of. Its rules come after those of all configuration, and subagents get the ones that
+/// deny.
+pub(super) fn session(setup: &Setup) -> Value {
+    let asking = ["question", "plan_enter", "plan_exit"].map(|name| (name, "deny"));
+    let own: &[(&str, &str)] = match setup.permission {
+        Permission::Auto => &[],
+        Permission::Plan | Permission::Edit | Permission::Bypass => rules(setup.permission),
+    };
+    let all = own.iter().copied().chain(asking);
+    let all =
+        all.map(|(name, action)| json!({"permission": name, "pattern": "*", "action": action}));
+    // With a title of ours no model is asked for one.
+    json!({"title": format!("afresh {}", setup.id), "permission": all.collect::<Vec<_>>()})
+}
+
+/// A prompt, or a message during a turn.
+pub(super) fn message(setup: &Setup, text: &str) -> Value {
+    let mut body = json!({"parts": [{"type": "text", "text": text}]});
+    if let Some((provider, model)) = setup.model.as_deref().and_then(|name| name.split_once('/')) {
+        body["model"] = json!({"providerID": provider, "modelID": model});
+    }
+    body
+}
+
+/// Whether something that opencode asks for is allowed where nobody can be asked.
+pub(super) fn allows(permission: Permission, asked: &str) -> bool {
+    match permission {
+        Permission::Plan | Permission::Edit => false,
+        // It asks whether to go on after the same call three times. Nobody watches: no.
+        Permission::Auto | Permission::Bypass => asked != "doom_loop",
+    }
+}
+
+/// What is laid over the user's configuration.
+fn config(setup: &Setup) -> Value {
+    let permission: Map<String, Value> = rules(setup.permission)
+        .iter()
+        .map(|&(name, action)| (name.to_owned(), Value::from(action)))
+        .collect();
+    let servers: Map<String, Value> =
+        setup.servers.iter().map(|server| (server.name.clone(), local(server))).collect();
+    let mut config = json!({
+        "autoupdate": false,
+        // We say when a context is full. What it loses by itself, nobody wrote down.
+        "compaction": {"auto": false},
+        "permission": permission,
+    });
+    if !servers.is_empty() {
+        config["mcp"] = Value::Object(servers);
+    }
+    if let Some(model) = &setup.model {
+        config["model"] = Value::from(model.as_str());
+    }
+    config
+}
+
+/// Rules as opencode has them: the last that fits wins.
+fn rules(permission: Permission) -> &'static [(&'static str, &'static str)] {
+    match permission {
+        Permission::Plan => &[("edit", "deny"), ("bash", "deny")],
+        Permission::Edit => &[("edit", "allow")],
+        Permission::Auto | Permission::Bypass => &[("*", "allow"), ("doom_loop", "ask")],
+    }
+}
+
+fn local(server: &Server) -> Value {
+    let variables: Map<String, Value> = server
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
+        .collect();
+    json!({"type": "local", "command": server.command, "environment": variables, "enabled": true})
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit) & 63) as usize;
+            text.push(if digit <= three.len() { char::from(DIGITS[value]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (text, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+            ("?>~\u{ff}", "Pz5+w78="),
+        ] {
+            assert_eq!(base64(text.as_bytes()), encoded);
+        }
+    }
+}

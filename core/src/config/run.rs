@@ -1,0 +1,255 @@
+//! The making of `[run]`: how `afresh run` carries out a plan.
+
+use super::error::{ConfigError, ErrorKind, Origin};
+use super::kind::Value;
+use super::made::Values;
+use super::settings::position;
+use crate::agent::{AgentKind, Permission};
+use crate::run::{Budget, Dirty, Settings};
+
+/// How `afresh run` carries out a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSettings {
+    /// The agent; none is the first that is installed.
+    pub agent: Option<AgentKind>,
+    /// Its program and arguments that come before ours; empty is its own name.
+    pub command: Vec<String>,
+    /// The model; none is the agent's usual one.
+    pub model: Option<String>,
+    /// What the agent may do.
+    pub permission: Permission,
+    /// The branch to work on; none is the one that is there.
+    pub branch: Option<String>,
+    /// Patterns of files that are never committed.
+    pub excludes: Vec<String>,
+    /// All else.
+    pub settings: Settings,
+}
+
+impl Values {
+    pub(super) fn run(&self) -> RunSettings {
+        let agent = self.word("run", "agent");
+        let command = self.text_of_run("agent_command").unwrap_or_default();
+        RunSettings {
+            agent: AgentKind::ALL.into_iter().find(|kind| kind.name() == agent),
+            command: command.split_whitespace().map(str::to_owned).collect(),
+            model: self.text_of_run("model"),
+            permission: match self.word("run", "permission_mode") {
+                "plan" => Permission::Plan,
+                "auto" => Permission::Auto,
+                "bypass" => Permission::Bypass,
+                _ => Permission::Edit,
+            },
+            branch: self.text_of_run("branch"),
+            excludes: match &self.given("run", "exclude").value {
+                Value::List(patterns) => patterns.clone(),
+                _ => Vec::new(),
+            },
+            settings: self.settings_of_run(),
+        }
+    }
+
+    fn settings_of_run(&self) -> Settings {
+        let time = |key: &str| self.duration_of("run", key);
+        Settings {
+            context_threshold: self.float("run", "context_threshold"),
+            soft_threshold: self.float("run", "soft_threshold"),
+            tool_call_threshold: self.integer("run", "tool_call_threshold"),
+            max_restarts: self.integer("run", "max_restarts"),
+            max_remediations: self.integer("run", "max_remediations"),
+            restart_delay: time("restart_delay"),
+            handoff_max: time("handoff_timeout"),
+            silence_max: time("silence"),
+            limit_wait: time("limit_wait"),
+            gate_max: time("gate_timeout"),
+            // Nothing is no bound at all: who wants to use nothing starts nothing.
+            budget: Budget {
+                time: Some(time("max_time")).filter(|time| !time.is_zero()),
+                dollars: Some(self.float("run", "max_cost")).filter(|dollars| *dollars > 0.0),
+                tokens: Some(self.integer("run", "max_tokens")).filter(|tokens| *tokens > 0),
+                restarts: None,
+            },
+            commit_prefix: self.text_of_run("commit_prefix").unwrap_or_default(),
+            dirty: match self.word("run", "dirty") {
+                "refuse" => Dirty::Refuse,
+                _ => Dirty::Commit,
+            },
+            without_git: self.given("run", "no_git").value == Value::Bool(true),
+        }
+    }
+
+    fn text_of_run(&self, key: &str) -> Option<String> {
+        Some(self.given("run", key).value.to_string()).filter(|text| !text.is_empty())
+    }
+
+    /// Where a layer names another agent than the weaker ones, what those say about theirs does not count.
+    pub(super) fn forget_other_agent(&mut self, weaker: &Self) {
+        let of = |values: &Self| values.given("run", "agent").value.clone();
+        if of(weaker) == of(self) || of(weaker) == Value::Word("auto") {
+            return;
+        }
+        let built_in = Self::of_defaults();
+        for index in ["agent_command", "model"].into_iter().filter_map(|key| position("run", key)) {
+            if self.0[index] == weaker.0[index] {
+                self.0[index] = built_in.0[index].clone();
+            }
+        }
+    }
+
+    /// The soft threshold is never above the hard one. Where a person wrote it, that is a mistake of theirs.
+    pub(super) fn settle_thresholds(&mut self) -> Option<ConfigError> {
+        let hard = self.given("run", "context_threshold").clone();
+        let at = position("run", "soft_threshold")?;
+        if self.float("run", "soft_threshold") <= self.float("run", "context_threshold") {
+            return None;
+        }
+        let soft = &mut self.0[at];
+        if soft.place.origin == Origin::Default {
+            soft.value = hard.value;
+            return None;
+        }
+        let message = format!(
+            "`soft_threshold` ({}) is never reached: `context_threshold` ({}) ends the session before",
+            soft.value, hard.value
+        );
+        let hint = format!("`context_threshold` comes from: {}", hard.place.origin);
+        Some(soft.place.error(ErrorKind::Idle, message, hint))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Config, FileKind, Flag, Source, load};
+    use super::*;
+
+    fn with(project: &str, own: &str, env: &[(&str, &str)], flags: &[Flag<'_>]) -> Config {
+        let texts = [project, own].map(|text| format!("[run]\n{text}"));
+        let file = |kind, path, at: usize| Source { kind, path, bytes: texts[at].as_bytes() };
+        let project = file(FileKind::Workspace, "afresh.toml", 0);
+        let own = file(FileKind::User, "config.toml", 1);
+        let env: Vec<_> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        load(&[project, own], &env, flags).unwrap()
+    }
+
+    fn flag<'a>(name: &'a str, setting: &'a str, value: &'a str) -> Flag<'a> {
+        Flag { name, setting, value }
+    }
+
+    #[test]
+    fn what_is_built_in_is_what_a_run_does_by_itself() {
+        let run = load(&[], &[], &[]).unwrap().run;
+        assert_eq!(run.settings, Settings::default());
+        assert_eq!((run.agent, run.command, run.model), (None, Vec::new(), None));
+        assert_eq!((run.permission, run.branch), (Permission::default(), None));
+        assert!(run.excludes.is_empty());
+    }
+
+    #[test]
+    fn every_key_reaches_its_place_and_the_stronger_layer_wins() {
+        // S8
+        let project = "context_threshold = 70\nmax_restarts = 5\nsilence = \"1m\"\nexclude = [\"*.log\"]\n\
+                       max_cost = 2.5\nmax_tokens = 1000\nmax_time = \"2h\"\ndirty = \"refuse\"\n\
+                       no_git = true\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\n\
+                       gate_timeout = \"7s\"\nrestart_delay = \"8s\"\ncommit_prefix = \"wip:\"\n\
+                       tool_call_threshold = 9\nmax_remediations = 10\npermission_mode = \"plan\"";
+        let env = [("AFRESH_RUN_MAX_RESTARTS", "7"), ("AFRESH_RUN_EXCLUDE", "a/**, b")];
+        let flags = [flag("--context-threshold", "run.context_threshold", "75.5")];
+        let run = with(project, "max_restarts = 6\nsoft_threshold = 50", &env, &flags).run;
+        let seconds = Duration::from_secs;
+        let settings = Settings {
+            context_threshold: 75.5,
+            soft_threshold: 50.0,
+            tool_call_threshold: 9,
+            max_restarts: 7,
+            max_remediations: 10,
+            restart_delay: seconds(8),
+            handoff_max: seconds(5),
+            silence_max: seconds(60),
+            limit_wait: seconds(6),
+            gate_max: seconds(7),
+            budget: Budget {
+                time: Some(seconds(7_200)),
+                dollars: Some(2.5),
+                tokens: Some(1_000),
+                restarts: None,
+            },
+            commit_prefix: "wip:".to_owned(),
+            dirty: Dirty::Refuse,
+            without_git: true,
+        };
+        assert_eq!(run.settings, settings);
+        assert_eq!(run.excludes, ["a/**", "b"]);
+        assert_eq!((run.permission, run.branch.as_deref()), (Permission::Plan, Some("work")));
+    }
+
+    #[test]
+    fn the_command_and_the_model_of_another_agent_do_not_count() {
+        let project = "agent = \"claude\"\nagent_command = \"npx  claude\"\nmodel = \"large\"";
+        let run = |own: &str, env: &[(&str, &str)], flags: &[Flag<'_>]| {
+            let run = with(project, own, env, flags).run;
+            (run.agent, run.command.join(" "), run.model)
+        };
+        let large = Some("large".to_owned());
+        let own = (Some(AgentKind::Claude), "npx claude".to_owned(), large);
+        assert_eq!(run("", &[], &[]), own);
+        assert_eq!(run("agent = \"claude\"", &[], &[flag("--agent", "run.agent", "claude")]), own);
+        let codex = (Some(AgentKind::Codex), String::new(), None);
+        assert_eq!(run("agent = \"codex\"", &[], &[]), codex);
+        assert_eq!(run("", &[("AFRESH_RUN_AGENT", "codex")], &[]), codex);
+        assert_eq!(
+            run("", &[], &[flag("--agent", "run.agent", "auto")]),
+            (None, String::new(), None)
+        );
+        let flags = [flag("--agent", "run.agent", "codex"), flag("--model", "run.model", "small")];
+        let (_, command, model) = run("", &[], &flags);
+        assert_eq!((command.as_str(), model.as_deref()), ("", Some("small")));
+    }
+
+    #[test]
+    fn a_soft_threshold_above_the_hard_one_is_a_mistake_of_whoever_wrote_it() {
+        let flags = [flag("--context-threshold", "run.context_threshold", "40")];
+        let built_in = with("", "", &[], &flags);
+        assert_eq!((built_in.run.settings.soft_threshold, built_in.warnings.len()), (40.0, 0));
+        let written = with("soft_threshold = 60", "", &[], &flags);
+        let [warning] = &written.warnings[..] else { panic!("{:?}", written.warnings) };
+        assert_eq!(
+            warning.to_string(),
+            "\
+warning: `soft_threshold` (60.0) is never reached: `context_threshold` (40.0) ends the session before
+ --> afresh.toml:2:18
+  |
+2 | soft_threshold = 60
+  |                  ^^
+hint: `context_threshold` comes from: flag --context-threshold"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_place() {
+        for wrong in [
+            "context_threshold = 0",
+            "context_threshold = 101",
+            "soft_threshold = \"80\"",
+            "max_restarts = -1",
+            "silence = \"0s\"",
+            "max_cost = -1",
+            "agent = \"cladue\"",
+            "permission_mode = \"all\"",
+            "exclude = \"*.log\"",
+            "exclude = [\"\"]",
+            "exclude = [1]",
+            "commit_prefix = \"a\\nb\"",
+            "no_git = 1",
+        ] {
+            let text = format!("[run]\n{wrong}");
+            let source =
+                Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: text.as_bytes() };
+            let errors = load(&[source], &[], &[]).unwrap_err();
+            let report = errors[0].to_string();
+            assert!(errors.len() == 1 && report.contains("afresh.toml:2:"), "{wrong}: {report}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Bounds of plans and runs.
+
+use std::time::Duration;
+
+/// Progress that is remembered for the checkpoint: the last texts of the agent, each cut…
+pub const PROGRESS_TEXTS_MAX: usize = 12;
+
+/// …to so many characters.
+pub const PROGRESS_TEXT_CHARS_MAX: usize = 600;
+
+/// A checkpoint in all. At the bound its parts are cut, the handoff last: it stands in front of every
+/// prompt, and takes room that the work needs.
+pub const CHECKPOINT_CHARS_MAX: usize = 24 * 1024;
+
+/// The handoff that an agent writes; the rest is cut.
+pub const HANDOFF_CHARS_MAX: usize = 12 * 1024;
+
+/// Files and commits that a checkpoint lists; then it says how many more there are.
+pub const CHECKPOINT_LIST_MAX: usize = 40;
+
+/// What is kept of the output of a gate that failed: its end, where the reasons mostly stand.
+pub const GATE_TAIL_CHARS_MAX: usize = 6 * 1024;
+
+/// How long an agent that was interrupted may take to say so; then its process is ended.
+pub const INTERRUPT_WAIT: Duration = Duration::from_secs(15);
+
+/// An agent that says it tries again later than this is not waited for: its session ends, and the run
+/// waits.
+pub const RETRY_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Tries of one model call before the agent's own patience counts as none.
+pub const RETRIES_MAX: u32 = 12;
+
+/// The longest wait for a limit that does not say when it ends: each is twice the one before.
+pub const LIMIT_WAIT_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// Waits in a row without any progress; with one more the phase fails.
+pub const LIMIT_WAITS_MAX: u32 = 24;
+
+/// What is added to a time at which a limit ends: clocks differ.
+pub const LIMIT_SLACK: Duration = Duration::from_secs(2);
+
+/// What a gate may print; one that prints more has failed.
+pub const GATE_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long git may take for one thing.
+pub const GIT_WAIT: Duration = Duration::from_secs(120);
+
+/// What git may print; more is an error of git's.
+pub const GIT_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long an agent that was told to end may take by itself, before SIGTERM…
+pub const AGENT_END_WAIT: Duration = Duration::from_secs(3);
+
+/// …and how long after that, before SIGKILL.
+pub const AGENT_TERM_WAIT: Duration = Duration::from_secs(3);
+
+/// Wishes of a person that wait for the loop of a run.
+pub const RUN_ASKS_MAX: usize = 16;
+
+/// A file of a plan beyond this is refused: a book has that much, and no agent reads it at once.
+pub const PLAN_FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Phases of one plan; one with more is refused. Each is a session of an agent, so this many take weeks.
+pub const PLAN_PHASES_MAX: usize = 500;
+
+/// The task of one phase, and what stands before all phases, each; more is refused. It is some 60,000 tokens,
+/// and has to leave room for the work in the context of every agent.
+pub const PLAN_TASK_BYTES_MAX: usize = 256 * 1024;
+
+/// The name of a phase or of a gate; a longer one is refused: it is shown in tables and in commits.
+pub const PLAN_NAME_CHARS_MAX: usize = 100;
+
+/// Gates of one phase; one with more is refused. What has more is a script.
+pub const PLAN_GATES_MAX: usize = 50;
+
+/// One command; a longer one is refused. What is longer is a script.
+pub const PLAN_COMMAND_BYTES_MAX: usize = 8 * 1024;
+
+/// Patterns of files of one phase; one with more is refused.
+pub const PLAN_PATTERNS_MAX: usize = 200;
+
+/// Errors and warnings about one plan that are shown; one more says that there are others.
+pub const PLAN_ERRORS_MAX: usize = 100;
+
+/// The most dollars that a phase can be given; more is a mistake.
+pub const PLAN_DOLLARS_MAX: f64 = 1_000_000.0;
+
+/// The most tokens that a phase can be given; more is a mistake.
+pub const PLAN_TOKENS_MAX: u64 = 1_000_000_000_000;
+
+const _: () = assert!(PLAN_TASK_BYTES_MAX < PLAN_FILE_BYTES_MAX);

@@ -1,0 +1,69 @@
+//! What a run and its phases may use: time, dollars and tokens.
+
+use super::*;
+
+impl Machine {
+    /// What is left of the times of run and phase.
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let run = self.settings.budget.time.map(|max| max.saturating_sub(self.worked));
+        let phase = self.plan.phases.get(self.phase.index).and_then(|phase| phase.time_max);
+        let phase = phase.map(|max| max.saturating_sub(self.phase.worked));
+        match (run, phase) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// A limit of time that is reached.
+    pub(super) fn out_of_time(&self) -> Option<Why> {
+        let phase = self.plan.phases.get(self.phase.index)?;
+        if let Some(max) = phase.time_max.filter(|max| self.phase.worked >= *max) {
+            let detail = format!("phase `{}` took the {} s that it may", phase.name, max.as_secs());
+            return Some(Why::new(Cause::TimedOut, detail));
+        }
+        let max = self.settings.budget.time.filter(|max| self.worked >= *max)?;
+        let detail = format!("the run took the {} s that it may", max.as_secs());
+        Some(Why::new(Cause::OutOfBudget, detail))
+    }
+
+    /// A budget that is used up.
+    pub(super) fn out_of_budget(&self) -> Option<String> {
+        let phase = self.plan.phases.get(self.phase.index)?;
+        let running = self.session.as_ref().map_or_else(Spent::default, |session| session.spent);
+        let checks = [
+            (
+                plus(self.spent, running),
+                self.settings.budget.dollars,
+                self.settings.budget.tokens,
+                "the run",
+            ),
+            (plus(self.phase.spent, running), phase.dollars_max, phase.tokens_max, "the phase"),
+        ];
+        for (spent, dollars_max, tokens_max, whose) in checks {
+            if let (Some(dollars), Some(max)) = (spent.dollars, dollars_max)
+                && dollars >= max
+            {
+                return Some(format!("{whose} has cost ${dollars:.2}, and may cost ${max:.2}"));
+            }
+            let tokens = spent.input + spent.output;
+            if let Some(max) = tokens_max.filter(|max| tokens >= *max) {
+                return Some(format!("{whose} has used {tokens} tokens, and may use {max}"));
+            }
+        }
+        None
+    }
+}
+
+/// Both together. What one of them does not know in dollars, nobody knows.
+pub(in super::super) fn plus(one: Spent, other: Spent) -> Spent {
+    let dollars = match (one.dollars, other.dollars) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    };
+    Spent {
+        input: one.input + other.input,
+        cached: one.cached + other.cached,
+        output: one.output + other.output,
+        dollars,
+    }
+}

@@ -1,0 +1,313 @@
+//! What becomes of a phase: where it begins, what is committed, whether its gates are green.
+
+use super::super::checkpoint::tail;
+use super::*;
+use crate::limits::{GATE_TAIL_CHARS_MAX, LIMIT_WAITS_MAX};
+
+impl Machine {
+    pub(super) fn begin_phase(&mut self) {
+        if self.phase.index >= self.plan.phases.len() {
+            self.finish(Finish::Done);
+            return;
+        }
+        let (number, of) = (self.phase.index + 1, self.plan.phases.len());
+        let phase = self.this_phase().name.clone();
+        self.say(Say::PhaseBegins { phase, number, of });
+        self.step = Step::Basing;
+        self.git(GitAsk::Base);
+    }
+
+    pub(super) fn this_phase(&self) -> &Phase {
+        &self.plan.phases[self.phase.index]
+    }
+
+    pub(super) fn git_answered(&mut self, now: Now, answer: GitAnswer) {
+        let is_end = !matches!(answer, GitAnswer::Base { .. } | GitAnswer::Looked(_));
+        match (std::mem::replace(&mut self.step, Step::Idle), answer) {
+            (Step::Basing, _) if self.settings.without_git => {
+                self.has_git = false;
+                if !self.grant() {
+                    self.start_phase(now);
+                }
+            }
+            (Step::Basing, GitAnswer::Base { commit, dirty }) => self.based(now, commit, &dirty),
+            (Step::Basing, GitAnswer::NoRepository(why)) => {
+                let hint = "run `git init` and commit, or pass --no-git to work without commits";
+                self.finish(Finish::Refused { why, hint: hint.to_owned() });
+            }
+            (Step::Basing, GitAnswer::Failed(why)) => {
+                let hint = "see what `git status` says here".to_owned();
+                self.finish(Finish::Refused { why: format!("git failed: {why}"), hint });
+            }
+            (Step::Tidying, GitAnswer::Committed(commit)) => {
+                if let Some(commit) = commit {
+                    self.phase.base = Some(commit.clone());
+                    let message = self.tidy_message();
+                    self.record(Record::Committed { commit, message });
+                }
+                self.start_phase(now);
+            }
+            (Step::Committing { cause, message, until }, answer) if is_end => {
+                self.committed(message, answer);
+                let (since, files) = (self.phase.base.clone(), self.this_phase().files.clone());
+                self.step = Step::Looking { cause, until };
+                self.git(GitAsk::Look { since, files });
+            }
+            (Step::Looking { cause, until }, GitAnswer::Looked(looked)) => {
+                self.phase.looked = looked;
+                self.after_session(now, cause, until);
+            }
+            (
+                Step::Looking { cause, until },
+                GitAnswer::Failed(why) | GitAnswer::NoRepository(why),
+            ) => {
+                self.note(format!("git cannot say what has changed: {why}"), true);
+                self.after_session(now, cause, until);
+            }
+            (Step::Sealing { message }, answer) if is_end => {
+                self.committed(message, answer);
+                self.end_phase(PhaseEnd::Done, String::new());
+            }
+            (Step::Tidying, GitAnswer::Failed(why) | GitAnswer::NoRepository(why)) => {
+                let why = format!("what is there cannot be committed: {why}");
+                let hint = "commit it yourself, and begin again".to_owned();
+                self.finish(Finish::Refused { why, hint });
+            }
+            // Nobody asked.
+            (step, _) => self.step = step,
+        }
+    }
+
+    fn based(&mut self, now: Now, commit: Option<String>, dirty: &[String]) {
+        let is_new = self.phase.kind.is_none();
+        if is_new {
+            self.phase.base = commit;
+        }
+        if self.grant() {
+            return;
+        }
+        if dirty.is_empty() || !is_new {
+            self.start_phase(now);
+            return;
+        }
+        match self.settings.dirty {
+            Dirty::Refuse => {
+                let why = format!("{} files are changed and not committed", dirty.len());
+                let hint = "commit or stash them, or pass --dirty commit".to_owned();
+                self.finish(Finish::Refused { why, hint });
+            }
+            Dirty::Commit => {
+                let message = self.tidy_message();
+                self.step = Step::Tidying;
+                self.git(GitAsk::Commit { message });
+            }
+        }
+    }
+
+    fn tidy_message(&self) -> String {
+        self.message(&format!("what was there before `{}`", self.this_phase().name))
+    }
+
+    /// The message of a commit.
+    fn message(&self, text: &str) -> String {
+        format!("{} {text}", self.settings.commit_prefix).trim_start().to_owned()
+    }
+
+    fn start_phase(&mut self, now: Now) {
+        let resumed = self.phase.kind;
+        if resumed.is_none() {
+            let (phase, base) = (self.this_phase().name.clone(), self.phase.base.clone());
+            self.record(Record::PhaseBegan { phase, base });
+            self.open(now, Kind::First);
+            return;
+        }
+        // What the lost session did is safe first.
+        self.commit_after(now, Cause::Lost, None);
+    }
+
+    /// Commits what a session did; what comes next depends on why it ended.
+    pub(super) fn commit_after(&mut self, now: Now, cause: Cause, until: Option<Stamp>) {
+        let phase = &self.this_phase().name;
+        let message = self.message(&match (cause, self.phase.kind) {
+            (Cause::Done, Some(Kind::Remediation(number))) => {
+                format!("{phase}, remediation {number}")
+            }
+            (Cause::Done, _) => phase.clone(),
+            (cause, _) => format!("{phase}, unfinished ({})", cause.name()),
+        });
+        if !self.has_git {
+            self.after_session(now, cause, until);
+            return;
+        }
+        self.step = Step::Committing { cause, message: message.clone(), until };
+        self.git(GitAsk::Commit { message });
+    }
+
+    fn committed(&mut self, message: String, answer: GitAnswer) {
+        match answer {
+            GitAnswer::Committed(Some(commit)) => {
+                self.record(Record::Committed { commit, message })
+            }
+            GitAnswer::Failed(why) | GitAnswer::NoRepository(why) => {
+                self.note(format!("the work is in the files, but not committed: {why}"), true);
+            }
+            _ => {}
+        }
+    }
+
+    /// The work of a session is safe: what now?
+    fn after_session(&mut self, now: Now, cause: Cause, until: Option<Stamp>) {
+        if !matches!(cause, Cause::Stopped | Cause::Skipped) && self.grant() {
+            return;
+        }
+        self.wish = None;
+        let why = self.phase.why.clone();
+        let was_remediation = matches!(self.phase.kind, Some(Kind::Remediation(_)));
+        match cause {
+            Cause::Done => self.begin_gates(),
+            Cause::Stopped => self.finish(Finish::Stopped { why }),
+            Cause::OutOfBudget => self.finish(Finish::Stopped { why }),
+            Cause::Skipped => self.end_phase(PhaseEnd::Skipped, why),
+            Cause::TimedOut => self.end_phase(PhaseEnd::Failed, why),
+            Cause::Limited => self.wait_for_limit(now, until),
+            Cause::RestartAsked | Cause::Lost => self.open(now, Kind::Resumed),
+            // A remediation is not restarted: its gates say whether it was enough.
+            _ if was_remediation => self.begin_gates(),
+            Cause::ContextLimitRestart
+            | Cause::CompactedRestart
+            | Cause::Stalled
+            | Cause::Overflow
+            | Cause::Crashed
+            | Cause::Failed => self.restart(now),
+        }
+    }
+
+    fn restart(&mut self, now: Now) {
+        let max = self.settings.max_restarts;
+        let why = self.phase.why.clone();
+        if self.phase.restarts >= max {
+            let text = format!(
+                "it was restarted {max} times, and not done when the last session ended: {why}"
+            );
+            self.end_phase(PhaseEnd::Failed, text);
+            return;
+        }
+        if self.settings.budget.restarts.is_some_and(|max| self.restarts >= max) {
+            let why = format!("the run has restarted its agent {} times, as it may", self.restarts);
+            self.finish(Finish::Stopped { why });
+            return;
+        }
+        self.phase.restarts += 1;
+        self.restarts += 1;
+        let kind = Kind::Restart(self.phase.restarts);
+        self.step = Step::Resting { kind, until: now.time + self.settings.restart_delay };
+    }
+
+    fn wait_for_limit(&mut self, now: Now, said: Option<Stamp>) {
+        if self.phase.waits >= LIMIT_WAITS_MAX {
+            let why =
+                format!("the use of the model is limited, after {LIMIT_WAITS_MAX} waits still");
+            self.finish(Finish::Stopped { why });
+            return;
+        }
+        let until = limit_end(now.stamp, said, self.settings.limit_wait, self.phase.waits);
+        self.phase.waits += 1;
+        let why = self.phase.why.clone();
+        self.record(Record::Waiting { why: why.clone(), until: until.to_string() });
+        self.say(Say::Waits { why, until });
+        let kind = match self.phase.kind {
+            Some(kind @ Kind::Remediation(_)) => kind,
+            _ => Kind::Resumed,
+        };
+        self.step = Step::Limited { kind, until };
+    }
+
+    fn begin_gates(&mut self) {
+        let mut failed = Vec::new();
+        let outside = &self.phase.looked.outside;
+        if !outside.is_empty() {
+            let text =
+                format!("these files may not be touched in this phase:\n{}", outside.join("\n"));
+            failed.push(("files of the phase".to_owned(), text));
+        }
+        self.run_gate(0, failed);
+    }
+
+    fn run_gate(&mut self, gate: usize, failed: Vec<(String, String)>) {
+        let Some(wanted) = self.this_phase().gates.get(gate).cloned() else {
+            self.judge(failed);
+            return;
+        };
+        self.say(Say::GateBegins(wanted.name));
+        let time_max = wanted.time_max.unwrap_or(self.settings.gate_max);
+        self.step = Step::Gating { gate, failed };
+        self.effects.push(Effect::RunGate { gate, command: wanted.command, time_max });
+    }
+
+    pub(super) fn gate_ended(&mut self, end: GateEnd) {
+        let Step::Gating { gate, failed } = &mut self.step else { return };
+        if *gate != end.gate {
+            return;
+        }
+        let (gate, mut failed) = (*gate, std::mem::take(failed));
+        let phase = self.this_phase();
+        let (phase, name) = (phase.name.clone(), phase.gates[gate].name.clone());
+        let output = tail(&end.output, GATE_TAIL_CHARS_MAX);
+        let took_ms = u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX);
+        let (passed, ending) = (end.passed, end.ending.clone());
+        self.record(Record::GateEnded {
+            phase,
+            gate: name.clone(),
+            passed,
+            ending: ending.clone(),
+            output: output.clone(),
+            took_ms,
+        });
+        self.say(Say::GateEnds(name.clone(), end));
+        if !passed {
+            failed.push((name, format!("{output}\n[{ending}]")));
+        }
+        self.step = Step::Gating { gate, failed: Vec::new() };
+        self.run_gate(gate + 1, failed);
+    }
+
+    /// All gates were run.
+    fn judge(&mut self, failed: Vec<(String, String)>) {
+        self.phase.failed.clone_from(&failed);
+        if failed.is_empty() {
+            let message = self.message(&format!("{}, done", self.this_phase().name));
+            if !self.has_git {
+                self.end_phase(PhaseEnd::Done, String::new());
+                return;
+            }
+            self.step = Step::Sealing { message: message.clone() };
+            self.git(GitAsk::Commit { message });
+            return;
+        }
+        let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(", ");
+        let max = self.settings.max_remediations;
+        if self.phase.remediations >= max {
+            let text = format!("after {max} remediations these gates still fail: {names}");
+            self.end_phase(PhaseEnd::Failed, text);
+            return;
+        }
+        self.phase.remediations += 1;
+        self.phase.why = format!("gates failed: {names}");
+        let kind = Kind::Remediation(self.phase.remediations);
+        self.step = Step::Resting { kind, until: self.last + self.settings.restart_delay };
+    }
+
+    pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: String) {
+        let phase = self.this_phase().name.clone();
+        self.record(Record::PhaseEnded { phase: phase.clone(), end, detail: detail.clone() });
+        self.say(Say::PhaseEnds { phase: phase.clone(), end, detail: detail.clone() });
+        self.ends[self.phase.index] = Some(end);
+        if end == PhaseEnd::Failed {
+            self.finish(Finish::Failed { why: format!("phase `{phase}` failed: {detail}") });
+            return;
+        }
+        self.phase = Current { index: self.phase.index + 1, ..Current::default() };
+        self.begin_phase();
+    }
+}

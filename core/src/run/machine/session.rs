@@ -1,0 +1,326 @@
+//! What becomes of a session: the ladder from a full context to its end.
+
+use super::super::checkpoint::{Checkpoint, cut};
+use super::super::meter::{Level, Meter};
+use super::super::prompts;
+use super::*;
+use crate::agent::{Failure, Heard, Told, TurnEnd};
+use crate::limits::{
+    AGENT_READY_WAIT, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, PROGRESS_TEXT_CHARS_MAX,
+    PROGRESS_TEXTS_MAX, RETRIES_MAX, RETRY_PATIENCE,
+};
+
+/// A session of an agent.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) attempt: Attempt,
+    pub(super) meter: Meter,
+    pub(super) spent: Spent,
+    pub(super) steered: bool,
+    pub(super) heard_at: Time,
+    pub(super) retries: u32,
+    /// Since when the agent only tries again.
+    pub(super) retrying: Option<Time>,
+}
+
+impl Machine {
+    pub(super) fn open(&mut self, now: Now, kind: Kind) {
+        self.last_attempt = Attempt(self.last_attempt.0 + 1);
+        let attempt = self.last_attempt;
+        let phase = self.this_phase().name.clone();
+        let task = prompts::task(&self.plan, self.this_phase());
+        let prompt = match kind {
+            Kind::First => task,
+            _ => prompts::with_checkpoint(&self.checkpoint(kind).text(), &task),
+        };
+        self.phase.kind = Some(kind);
+        self.session = Some(Session {
+            attempt,
+            meter: Meter::default(),
+            spent: Spent::default(),
+            steered: false,
+            heard_at: now.time,
+            retries: 0,
+            retrying: None,
+        });
+        self.record(Record::AttemptBegan { attempt, phase, kind });
+        self.say(Say::AttemptBegins(attempt, kind));
+        self.effects.push(Effect::Open { attempt, prompt: prompt.clone() });
+        self.step = Step::Opening { prompt, until: now.time + AGENT_READY_WAIT };
+    }
+
+    /// What the next session is told.
+    fn checkpoint(&self, kind: Kind) -> Checkpoint {
+        Checkpoint {
+            phase: self.this_phase().name.clone(),
+            kind: Some(kind),
+            restarts_max: self.settings.max_restarts,
+            why: self.phase.why.clone(),
+            handoff: self.phase.handoff.clone(),
+            progress: self.phase.progress.iter().cloned().collect(),
+            looked: self.phase.looked.clone(),
+            failed: self.phase.failed.clone(),
+        }
+    }
+
+    pub(super) fn tell_agent(&mut self, told: Told) {
+        if let Some(session) = &self.session {
+            self.effects.push(Effect::Tell(session.attempt, told));
+        }
+    }
+
+    pub(super) const fn heard_now(&mut self, now: Time) {
+        if let Some(session) = &mut self.session {
+            session.heard_at = now;
+        }
+    }
+
+    pub(super) fn hear(&mut self, now: Now, heard: Heard) {
+        self.heard_now(now.time);
+        let Some(session) = &mut self.session else { return };
+        let attempt = session.attempt;
+        if !matches!(heard, Heard::Retrying { .. } | Heard::Strange(_)) {
+            session.retrying = None;
+        }
+        match heard {
+            Heard::Ready { session, model } => {
+                self.record(Record::SessionNamed { attempt, session, model: model.clone() });
+                self.say(Say::AgentReady { model });
+                if let Step::Opening { prompt, .. } = &self.step {
+                    let prompt = prompt.clone();
+                    self.tell_agent(Told::Prompt(prompt));
+                    self.step = Step::Working;
+                }
+            }
+            Heard::Context(context) => {
+                session.meter.take(context);
+                let percent = session.meter.percent();
+                let context = session.meter.context().unwrap_or(context);
+                let (used, window, exact) = (context.used, context.window, context.exact);
+                self.record(Record::Sampled { attempt, used, window, exact });
+                self.say(Say::Context(context, percent));
+                self.climb(now);
+            }
+            Heard::Spent(spent) => {
+                session.spent = spent;
+                let Spent { input, cached, output, dollars } = spent;
+                self.record(Record::Spent { attempt, input, cached, output, dollars });
+                self.say(Say::Spent(plus(self.spent, spent)));
+                if self.step == Step::Working
+                    && let Some(detail) = self.out_of_budget()
+                {
+                    self.interrupt(now, Why::new(Cause::OutOfBudget, detail));
+                }
+            }
+            Heard::Text(text) => self.progress(attempt, &text),
+            Heard::ToolBegan { name, detail, .. } => {
+                session.meter.count_tool();
+                session.retries = 0;
+                self.phase.waits = 0;
+                self.say(Say::Tool { name, detail });
+                self.climb(now);
+            }
+            Heard::ToolEnded { .. } => {}
+            Heard::Compacted => self.compacted(now),
+            Heard::Retrying { attempt, why, at } => self.retrying(now, attempt, &why, at),
+            Heard::TurnEnded(end) => self.turn_ended(now, end),
+            Heard::Strange(text) => {
+                self.note(format!("the agent says something strange: {text}"), false);
+            }
+        }
+    }
+
+    fn progress(&mut self, attempt: Attempt, text: &str) {
+        let text = text.trim();
+        if text.is_empty() {
+            return;
+        }
+        if self.phase.progress.len() >= PROGRESS_TEXTS_MAX {
+            self.phase.progress.pop_front();
+        }
+        let text = cut(text, PROGRESS_TEXT_CHARS_MAX);
+        self.phase.progress.push_back(text.clone());
+        self.record(Record::Progress { attempt, text: text.clone() });
+        self.say(Say::Text(text));
+    }
+
+    /// Looks at the meter, and takes the next step of the ladder.
+    fn climb(&mut self, now: Now) {
+        let Some(session) = self.session.as_mut().filter(|_| self.step == Step::Working) else {
+            return;
+        };
+        // Where nothing is restarted, nothing is ended for it.
+        if self.settings.max_restarts == 0 {
+            return;
+        }
+        let (level, percent) = (session.meter.level(&self.settings), session.meter.percent());
+        match level {
+            Level::Low => {}
+            Level::Soft if session.steered => {}
+            Level::Soft => {
+                session.steered = true;
+                let text = percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
+                self.note(
+                    format!("the context fills up{text}: the agent is asked to come to an end"),
+                    false,
+                );
+                self.tell_agent(Told::Steer(prompts::steer(percent)));
+            }
+            Level::Hard => {
+                let calls = session.meter.tool_calls();
+                let detail = match percent.filter(|p| *p >= self.settings.context_threshold) {
+                    Some(percent) => format!("its context was full ({percent:.0} %)"),
+                    None if calls >= self.settings.tool_call_threshold => {
+                        format!("it had used tools {calls} times")
+                    }
+                    None => "its context was about to be compacted".to_owned(),
+                };
+                self.interrupt(now, Why::new(Cause::ContextLimitRestart, detail));
+            }
+        }
+    }
+
+    fn compacted(&mut self, now: Now) {
+        self.note("the agent has compacted its context by itself", true);
+        if self.step == Step::Working && self.settings.max_restarts > 0 {
+            let detail = "the agent had compacted its context by itself";
+            self.interrupt(now, Why::new(Cause::CompactedRestart, detail));
+        }
+    }
+
+    fn retrying(&mut self, now: Now, number: u32, why: &str, at: Option<Stamp>) {
+        let Some(session) = &mut self.session else { return };
+        session.retries += 1;
+        session.retrying.get_or_insert(now.time);
+        let retries = session.retries.max(number);
+        self.note(format!("the agent tries again ({retries}): {why}"), false);
+        let is_late = at.is_some_and(|at| at.since(now.stamp) > RETRY_PATIENCE);
+        if self.step == Step::Working && (is_late || retries > RETRIES_MAX) {
+            let until = at.filter(|_| is_late);
+            self.close(Why { cause: Cause::Limited, detail: why.to_owned(), until }, None);
+        }
+    }
+
+    fn turn_ended(&mut self, now: Now, end: TurnEnd) {
+        match (self.step.clone(), end) {
+            (Step::Working, TurnEnd::Done(text)) => self.said_done(&text),
+            (Step::Working, TurnEnd::Interrupted) => {
+                self.close(
+                    Why::new(Cause::Failed, "the turn was interrupted by somebody else"),
+                    None,
+                );
+            }
+            (Step::Working | Step::Pausing, TurnEnd::Failed { failure, why }) => {
+                self.turn_failed(failure, why);
+            }
+            (Step::Pausing, TurnEnd::Done(_) | TurnEnd::Interrupted) => {
+                self.note("paused", false);
+                self.step = Step::Paused;
+            }
+            // It was faster than us: what it says counts.
+            (Step::Interrupting { why, .. }, TurnEnd::Done(text)) if wants_handoff(why.cause) => {
+                self.said_done(&text);
+            }
+            (Step::Interrupting { why, .. }, TurnEnd::Interrupted) if wants_handoff(why.cause) => {
+                self.tell_agent(Told::Prompt(prompts::ASK_HANDOFF.to_owned()));
+                let until = now.time + self.settings.handoff_max;
+                self.step = Step::HandingOff { why, until };
+            }
+            (Step::Interrupting { why, .. }, _) => self.close(why, None),
+            (Step::HandingOff { why, .. }, TurnEnd::Done(text)) => {
+                let text = text.trim();
+                self.close(why, (!text.is_empty()).then(|| cut(text, HANDOFF_CHARS_MAX)));
+            }
+            (Step::HandingOff { why, .. }, _) => {
+                self.note(
+                    "the agent wrote no handoff: the checkpoint is made of git and its words",
+                    true,
+                );
+                self.close(why, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn said_done(&mut self, text: &str) {
+        match text.trim_start().strip_prefix(prompts::HANDOFF) {
+            Some(handoff) => {
+                let handoff = handoff.trim_start_matches([':', '*', ' ', '\n', '\r']);
+                let handoff = cut(handoff, HANDOFF_CHARS_MAX);
+                let why =
+                    Why::new(Cause::ContextLimitRestart, "it stopped before its context was full");
+                self.close(why, Some(handoff));
+            }
+            None => self.close(Why::new(Cause::Done, "the agent said that it is done"), None),
+        }
+    }
+
+    fn turn_failed(&mut self, failure: Failure, why: String) {
+        let (cause, until) = match failure {
+            Failure::Overflow => (Cause::Overflow, None),
+            Failure::Limited { until } => (Cause::Limited, until),
+            Failure::Overloaded => (Cause::Limited, None),
+            Failure::Budget => (Cause::OutOfBudget, None),
+            // Another session would fail the same way: a person has to do something.
+            Failure::Unauthorized => (Cause::Stopped, None),
+            Failure::Other => (Cause::Failed, None),
+        };
+        self.close(Why { cause, detail: why, until }, None);
+    }
+
+    /// The turn that runs is to end, so that the session can.
+    pub(super) fn interrupt(&mut self, now: Now, why: Why) {
+        self.note(format!("the session ends: {}", why.detail), false);
+        self.tell_agent(Told::Interrupt);
+        self.step = Step::Interrupting { why, until: now.time + INTERRUPT_WAIT };
+    }
+
+    /// The session ends now.
+    pub(super) fn close(&mut self, why: Why, handoff: Option<String>) {
+        let Some(session) = &self.session else { return };
+        self.effects.push(Effect::End(session.attempt));
+        self.step = Step::Closing { why, handoff };
+    }
+
+    pub(super) fn not_started(&mut self, attempt: Attempt, why: String) {
+        if self.session.as_ref().is_none_or(|session| session.attempt != attempt) {
+            return;
+        }
+        self.session = None;
+        let detail = format!("the agent could not be started: {why}");
+        let cause = Cause::Crashed;
+        self.record(Record::AttemptEnded { attempt, cause, handoff: None, detail: detail.clone() });
+        self.finish(Finish::Stopped { why: detail });
+    }
+
+    pub(super) fn session_ended(&mut self, now: Now, attempt: Attempt, how: &str) {
+        let Some(session) = self.session.take_if(|session| session.attempt == attempt) else {
+            return;
+        };
+        let (why, handoff) = match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Closing { why, handoff } => (why, handoff),
+            Step::Interrupting { why, .. } | Step::HandingOff { why, .. } => (why, None),
+            _ => (Why::new(Cause::Crashed, format!("the agent ended by itself: {how}")), None),
+        };
+        self.spent = plus(self.spent, session.spent);
+        self.phase.spent = plus(self.phase.spent, session.spent);
+        if handoff.is_some() {
+            self.phase.handoff.clone_from(&handoff);
+        } else if !matches!(why.cause, Cause::Limited | Cause::Stopped) {
+            // An old handoff would send the next one back.
+            self.phase.handoff = None;
+        }
+        self.phase.why.clone_from(&why.detail);
+        let Why { cause, detail, until } = why;
+        self.record(Record::AttemptEnded { attempt, cause, handoff, detail });
+        self.commit_after(now, cause, until);
+    }
+}
+
+/// Whether the agent is asked for a handoff: it can answer, and there is time.
+const fn wants_handoff(cause: Cause) -> bool {
+    matches!(
+        cause,
+        Cause::ContextLimitRestart | Cause::CompactedRestart | Cause::RestartAsked | Cause::Stalled
+    )
+}

@@ -1,0 +1,68 @@
+//! What a screen shows of a run.
+
+use super::*;
+use crate::agent::Context;
+
+/// The state of a run, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// The phases, and how each ended.
+    pub phases: Vec<(String, Option<PhaseEnd>)>,
+    /// The phase that is worked on.
+    pub current: usize,
+    /// What is done now, in a word.
+    pub doing: &'static str,
+    /// The session.
+    pub attempt: Attempt,
+    /// How full its context is.
+    pub context: Option<Context>,
+    /// The same in percent.
+    pub percent: Option<f64>,
+    /// Uses of tools in this session.
+    pub tool_calls: u32,
+    /// What was used in all.
+    pub spent: Spent,
+    /// Restarts of this phase.
+    pub restarts: u32,
+    /// When a limit ends.
+    pub until: Option<Stamp>,
+}
+
+impl Machine {
+    /// The state, for people.
+    pub fn view(&self) -> View {
+        let doing = match &self.step {
+            Step::Idle | Step::Basing | Step::Tidying => "beginning",
+            Step::Opening { .. } => "starting the agent",
+            Step::Working => "working",
+            Step::Pausing => "pausing",
+            Step::Paused => "paused",
+            Step::Interrupting { .. } => "interrupting",
+            Step::HandingOff { .. } => "handing off",
+            Step::Closing { .. } => "ending the session",
+            Step::Committing { .. } | Step::Looking { .. } | Step::Sealing { .. } => "committing",
+            Step::Resting { .. } => "restarting",
+            Step::Limited { .. } => "waiting for a limit to end",
+            Step::Gating { .. } => "running gates",
+            Step::Over => "over",
+        };
+        let session = self.session.as_ref();
+        let running = session.map_or_else(Spent::default, |session| session.spent);
+        let names = self.plan.phases.iter().map(|phase| phase.name.clone());
+        View {
+            phases: names.zip(self.ends.iter().copied()).collect(),
+            current: self.phase.index,
+            doing,
+            attempt: self.last_attempt,
+            context: session.and_then(|session| session.meter.context()),
+            percent: session.and_then(|session| session.meter.percent()),
+            tool_calls: session.map_or(0, |session| session.meter.tool_calls()),
+            spent: plus(self.spent, running),
+            restarts: self.phase.restarts,
+            until: match &self.step {
+                Step::Limited { until, .. } => Some(*until),
+                _ => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A plan carried out by an agent: a session for each phase, ended before its context is full, and begun
+//! again with a checkpoint.
+//!
+//! ```text
+//!   Basing ─▶ Opening ─▶ Working ──done──▶ Closing ─▶ Committing ─▶ Gating ──green──▶ next phase
+//!               ▲           │ threshold, stall, overflow             │ red
+//!               │           ▼                                        ▼
+//!               │      Interrupting ─▶ HandingOff ─▶ Closing   a remediation attempt
+//!               │                                       │
+//!               └── Resting, Limited ◀── Looking ◀── Committing
+//! ```
+//!
+//! `meter.rs` says how full a context is, `checkpoint.rs` what the next session is told, `prompts.rs` has
+//! our words to the agent, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
+//! a file or a clock.
+
+mod checkpoint;
+mod machine;
+mod meter;
+mod past;
+pub mod plan;
+mod prompts;
+mod record;
+mod settings;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::checkpoint::Checkpoint;
+pub use self::machine::{Machine, View};
+pub use self::meter::{Level, Meter};
+pub use self::past::{Past, PastPhase};
+pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
+pub use self::settings::{Budget, Dirty, Settings};
+use crate::agent::{Context, Heard, Spent, Told};
+use crate::time::{Stamp, Time};
+
+/// A moment, by both clocks: limits end by that on the wall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Since the start.
+    pub time: Time,
+    /// On the wall.
+    pub stamp: Stamp,
+}
+
+/// A session of the run, in order: each has a number that no other has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Attempt(pub u32);
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// Go.
+    Begin,
+    /// Something was heard of a session.
+    Heard(Attempt, Heard),
+    /// The process of a session could not be started.
+    NotStarted(Attempt, String),
+    /// The process of a session and all that it started are gone; how it ended, in words.
+    SessionEnded(Attempt, String),
+    /// What git said.
+    Git(GitAnswer),
+    /// A gate has ended.
+    GateEnded(GateEnd),
+    /// Somebody wants something.
+    Asked(Asked),
+    /// The time of `next_wakeup` has come.
+    Wakeup,
+}
+
+/// What a person may want of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Stop working until it is resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// Tell the agent this.
+    Steer(String),
+    /// End the session, and begin another one with a checkpoint.
+    Restart,
+    /// Leave the phase as it is, and go on with the next one.
+    Skip,
+    /// End in order; the run can be resumed.
+    Stop,
+}
+
+/// What has to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Start a session, which will get this prompt.
+    Open {
+        /// Which.
+        attempt: Attempt,
+        /// What it is told first.
+        prompt: String,
+    },
+    /// Tell a session something.
+    Tell(Attempt, Told),
+    /// End the process of a session and all that it started; it may be gone already.
+    End(Attempt),
+    /// Ask git.
+    Git(GitAsk),
+    /// Run a gate.
+    RunGate {
+        /// Its place in the phase.
+        gate: usize,
+        /// What a shell is to run.
+        command: String,
+        /// How long it may take.
+        time_max: Duration,
+    },
+    /// End the gate that runs: nobody wants to know any more.
+    EndGate,
+    /// Write this down, before anything that comes after it is done.
+    Record(Record),
+    /// Tell people.
+    Say(Say),
+    /// The run is over.
+    Finish(Finish),
+}
+
+/// What git is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GitAsk {
+    /// Where we stand, and whether there are changes.
+    Base,
+    /// Commit everything.
+    Commit {
+        /// The message.
+        message: String,
+    },
+    /// What has happened since a commit.
+    Look {
+        /// That commit; none where there was none.
+        since: Option<String>,
+        /// Patterns of the files that may be touched.
+        files: Vec<String>,
+    },
+}
+
+/// What git answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GitAnswer {
+    /// Where we stand.
+    Base {
+        /// The commit; none in a repository without any.
+        commit: Option<String>,
+        /// Files that are changed or new.
+        dirty: Vec<String>,
+    },
+    /// Everything is committed; none where there was nothing.
+    Committed(Option<String>),
+    /// What has happened.
+    Looked(Looked),
+    /// There is no repository here, or no git.
+    NoRepository(String),
+    /// It failed, and why.
+    Failed(String),
+}
+
+/// What has happened in a repository since a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Commits, newest first: hash and title.
+    pub commits: Vec<String>,
+    /// What `git diff --stat` says.
+    pub stat: String,
+    /// Files that were changed.
+    pub modified: Vec<String>,
+    /// Files that are new.
+    pub new: Vec<String>,
+    /// Files that were touched though they may not be.
+    pub outside: Vec<String>,
+}
+
+/// How a gate ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateEnd {
+    /// Its place in the phase.
+    pub gate: usize,
+    /// Whether it passed.
+    pub passed: bool,
+    /// How it ended, in words: `exit code 1`.
+    pub ending: String,
+    /// The end of what it printed.
+    pub output: String,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What people are told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Say {
+    /// A phase begins.
+    PhaseBegins {
+        /// Its name.
+        phase: String,
+        /// Its place.
+        number: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// A session begins.
+    AttemptBegins(Attempt, Kind),
+    /// The agent is there.
+    AgentReady {
+        /// The model.
+        model: Option<String>,
+    },
+    /// How full the context is, in percent where that is known.
+    Context(Context, Option<f64>),
+    /// What was used so far, in all.
+    Spent(Spent),
+    /// The agent said this.
+    Text(String),
+    /// It uses a tool.
+    Tool {
+        /// The tool.
+        name: String,
+        /// On what.
+        detail: String,
+    },
+    /// Something worth knowing; whether it is a reason to worry.
+    Note(String, bool),
+    /// A gate is run.
+    GateBegins(String),
+    /// A gate has ended.
+    GateEnds(String, GateEnd),
+    /// The run waits until then.
+    Waits {
+        /// Why.
+        why: String,
+        /// Until when.
+        until: Stamp,
+    },
+    /// A phase is over.
+    PhaseEnds {
+        /// Its name.
+        phase: String,
+        /// How.
+        end: PhaseEnd,
+        /// More about it.
+        detail: String,
+    },
+}

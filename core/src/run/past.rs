@@ -1,0 +1,168 @@
+//! What the records of a run tell about it: where it can go on, and what it has used.
+
+use super::{Attempt, Kind, PhaseEnd, Record, machine};
+use crate::agent::Spent;
+use crate::limits::PROGRESS_TEXTS_MAX;
+
+/// What is known of an earlier part of the same run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// Phases that are over and did not fail.
+    pub over: Vec<(String, PhaseEnd)>,
+    /// The last number of a session.
+    pub last_attempt: Attempt,
+    /// What was used in all.
+    pub spent: Spent,
+    /// Restarts in all.
+    pub restarts: u32,
+    /// The phase that had begun.
+    pub phase: Option<PastPhase>,
+}
+
+/// What is known of a phase that had begun.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PastPhase {
+    /// Its name.
+    pub name: String,
+    /// Where the repository stood.
+    pub base: Option<String>,
+    /// Restarts so far.
+    pub restarts: u32,
+    /// Remediations so far.
+    pub remediations: u32,
+    /// What the agent said last.
+    pub progress: Vec<String>,
+    /// The last handoff.
+    pub handoff: Option<String>,
+    /// Gates that failed last: their names and ends of output.
+    pub failed: Vec<(String, String)>,
+    /// What it has used.
+    pub spent: Spent,
+}
+
+impl Past {
+    /// What these records tell, in the order in which they were written.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut past = Self::default();
+        let mut running = Spent::default();
+        for record in records {
+            past.take(record, &mut running);
+        }
+        past.settle(running);
+        past
+    }
+
+    fn take(&mut self, record: &Record, running: &mut Spent) {
+        match record {
+            Record::PhaseBegan { phase, base } => {
+                let (name, base) = (phase.clone(), base.clone());
+                self.phase = Some(PastPhase { name, base, ..PastPhase::default() });
+            }
+            Record::AttemptBegan { attempt, kind, .. } => {
+                self.settle(std::mem::take(running));
+                self.last_attempt = Attempt(self.last_attempt.0.max(attempt.0));
+                let Some(phase) = &mut self.phase else { return };
+                match kind {
+                    Kind::Restart(number) => {
+                        phase.restarts = *number;
+                        self.restarts += 1;
+                    }
+                    Kind::Remediation(number) => phase.remediations = *number,
+                    Kind::First | Kind::Resumed => {}
+                }
+            }
+            Record::Spent { input, cached, output, dollars, .. } => {
+                let (input, cached, output) = (*input, *cached, *output);
+                *running = Spent { input, cached, output, dollars: *dollars };
+            }
+            Record::Progress { text, .. } => {
+                let Some(phase) = &mut self.phase else { return };
+                if phase.progress.len() >= PROGRESS_TEXTS_MAX {
+                    phase.progress.remove(0);
+                }
+                phase.progress.push(text.clone());
+            }
+            Record::AttemptEnded { handoff, .. } => {
+                self.settle(std::mem::take(running));
+                let Some(phase) = &mut self.phase else { return };
+                phase.handoff.clone_from(handoff);
+                phase.failed.clear();
+            }
+            Record::GateEnded { gate, passed: false, ending, output, .. } => {
+                let Some(phase) = &mut self.phase else { return };
+                phase.failed.push((gate.clone(), format!("{output}\n[{ending}]")));
+            }
+            Record::PhaseEnded { phase, end, .. } => {
+                self.settle(std::mem::take(running));
+                self.phase = None;
+                // A phase that failed is tried again, from its beginning.
+                if *end != PhaseEnd::Failed {
+                    self.over.push((phase.clone(), *end));
+                }
+            }
+            Record::SessionNamed { .. }
+            | Record::Sampled { .. }
+            | Record::Committed { .. }
+            | Record::GateEnded { .. }
+            | Record::Waiting { .. }
+            | Record::RunEnded { .. } => {}
+        }
+    }
+
+    /// A session is over, and what it has used counts.
+    fn settle(&mut self, running: Spent) {
+        self.spent = machine::plus(self.spent, running);
+        if let Some(phase) = &mut self.phase {
+            phase.spent = machine::plus(phase.spent, running);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Cause;
+
+    fn began(attempt: u32, kind: Kind) -> Record {
+        Record::AttemptBegan { attempt: Attempt(attempt), phase: "B".to_owned(), kind }
+    }
+
+    fn spent(attempt: u32, input: u64) -> Record {
+        let attempt = Attempt(attempt);
+        Record::Spent { attempt, input, cached: 0, output: 1, dollars: Some(0.5) }
+    }
+
+    #[test]
+    fn what_was_done_is_over_and_what_had_begun_goes_on() {
+        let phase = |name: &str| Record::PhaseBegan { phase: name.to_owned(), base: None };
+        let ended = Record::PhaseEnded {
+            phase: "A".to_owned(),
+            end: PhaseEnd::Done,
+            detail: String::new(),
+        };
+        let handoff = Some("half done".to_owned());
+        let cause = Cause::ContextLimitRestart;
+        let attempt = Attempt(2);
+        let stopped = Record::AttemptEnded { attempt, cause, handoff, detail: String::new() };
+        let records = [
+            phase("A"),
+            began(1, Kind::First),
+            spent(1, 100),
+            spent(1, 150),
+            ended,
+            phase("B"),
+            began(2, Kind::First),
+            spent(2, 10),
+            stopped,
+            began(3, Kind::Restart(1)),
+            spent(3, 20),
+        ];
+        let past = Past::of(&records);
+        assert_eq!(past.over, [("A".to_owned(), PhaseEnd::Done)]);
+        assert_eq!((past.last_attempt, past.restarts), (Attempt(3), 1));
+        assert_eq!((past.spent.input, past.spent.dollars), (180, Some(1.5)));
+        let phase = past.phase.unwrap();
+        assert_eq!((phase.name.as_str(), phase.restarts, phase.spent.input), ("B", 1, 30));
+        assert_eq!(phase.handoff.as_deref(), Some("half done"));
+    }
+}

@@ -1,0 +1,259 @@
+//! A file of a plan as lines: which of them are headings, code or comments, and where they stand.
+//!
+//! Only as much of Markdown is known as it takes to leave the rest of it alone.
+
+use std::ops::Range;
+
+use super::error::{Place, PlanError};
+use crate::config::{Lines, harmless};
+use crate::limits::PLAN_FILE_BYTES_MAX;
+
+/// A file, line by line.
+pub(super) struct Page<'a> {
+    /// As it is named in errors.
+    pub(super) path: String,
+    lines: Lines<'a>,
+    pub(super) rows: Vec<Row<'a>>,
+    /// The line of a code block or a comment that nothing closes, and which of them it is.
+    unclosed: Option<(usize, &'static str)>,
+}
+
+/// One line, without its end.
+pub(super) struct Row<'a> {
+    pub(super) start: usize,
+    pub(super) text: &'a str,
+    pub(super) kind: RowKind,
+}
+
+/// What sort of line it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RowKind {
+    Blank,
+    /// With the range of what it says, in the line.
+    Heading {
+        level: usize,
+        content: Range<usize>,
+    },
+    /// The first line of a code block.
+    Open,
+    /// A line in a code block.
+    Code,
+    /// The last line of a code block.
+    Close,
+    /// A line of a comment.
+    Comment,
+    Text,
+}
+
+/// The start of an item of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bullet {
+    /// How far in it stands.
+    pub(super) indent: usize,
+    /// Where what it says begins, in the line.
+    pub(super) content: usize,
+}
+
+/// The text of a file, or what is wrong with its bytes.
+pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<PlanError>> {
+    let path = harmless(path);
+    if bytes.len() > PLAN_FILE_BYTES_MAX {
+        let message = format!("the file is larger than {}KiB", PLAN_FILE_BYTES_MAX / 1024);
+        let hint = "split it into files, and link them";
+        return Err(Box::new(Place::start(&path).error(message, hint)));
+    }
+    // Editors on Windows put the mark of UTF-8 at the start; it is no part of the text.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let wrong = |at: usize, message: &str| {
+        // Up to there, the text with its replacement marks is the same as the bytes.
+        let text = String::from_utf8_lossy(bytes);
+        let (line, column, excerpt) = Lines::new(&text).locate(&(at..at + 1));
+        let place = Place { path: path.clone(), line, column, excerpt: Some(excerpt) };
+        Box::new(place.error(message.to_owned(), "save it as UTF-8"))
+    };
+    match std::str::from_utf8(bytes) {
+        Err(error) => Err(wrong(error.valid_up_to(), "the file is not UTF-8 text")),
+        Ok(text) => match text.find('\0') {
+            Some(at) => Err(wrong(at, "the file has a NUL in it, and is no text")),
+            None => Ok(text),
+        },
+    }
+}
+
+impl<'a> Page<'a> {
+    pub(super) fn new(path: &str, text: &'a str) -> Self {
+        let mut page = Self {
+            path: harmless(path),
+            lines: Lines::new(text),
+            rows: Vec::new(),
+            unclosed: None,
+        };
+        let mut start = 0;
+        let mut within = Within::Prose;
+        for line in text.split_inclusive('\n') {
+            let bare = line.strip_suffix('\n').unwrap_or(line);
+            let bare = bare.strip_suffix('\r').unwrap_or(bare);
+            let (kind, next) = classify(bare, within);
+            let row = page.rows.len();
+            page.unclosed = match (within, next) {
+                (_, Within::Prose) => None,
+                (Within::Prose, Within::Code { .. }) => Some((row, "code block")),
+                (Within::Prose, Within::Comment) => Some((row, "comment")),
+                (Within::Code { .. } | Within::Comment, _) => page.unclosed,
+            };
+            within = next;
+            page.rows.push(Row { start, text: bare, kind });
+            start += line.len();
+        }
+        page
+    }
+
+    /// The place of a part of a line.
+    pub(super) fn place(&self, row: usize, part: &Range<usize>) -> Place {
+        let start = self.rows.get(row).map_or(0, |row| row.start);
+        self.locate(&(start + part.start..start + part.end))
+    }
+
+    /// The place of what a line says.
+    pub(super) fn place_of_row(&self, row: usize) -> Place {
+        let text = self.rows.get(row).map_or("", |row| row.text);
+        let indent = text.len() - text.trim_start().len();
+        self.place(row, &(indent..text.trim_end().len().max(indent)))
+    }
+
+    fn locate(&self, span: &Range<usize>) -> Place {
+        let (line, column, excerpt) = self.lines.locate(span);
+        Place { path: self.path.clone(), line, column, excerpt: Some(excerpt) }
+    }
+
+    /// What is wrong with the page as Markdown.
+    pub(super) fn check(&self) -> Option<PlanError> {
+        let (row, what) = self.unclosed?;
+        let place = self.place_of_row(row);
+        let hint = match what {
+            "comment" => "end it with `-->`",
+            _ => "end it with a line of the same signs",
+        };
+        Some(place.error(format!("the {what} that begins here never ends"), hint))
+    }
+
+    /// What the lines say, without empty ones at both ends, and without two of them where lines between were
+    /// taken out.
+    pub(super) fn prose(&self, rows: &[usize]) -> String {
+        let mut text = String::new();
+        let mut last = None;
+        let mut is_gap = false;
+        for &at in rows {
+            let row = &self.rows[at];
+            is_gap = is_gap || last.is_some_and(|last: usize| last + 1 < at);
+            last = Some(at);
+            if row.kind != RowKind::Blank {
+                is_gap = false;
+            } else if text.is_empty() || is_gap && text.ends_with("\n\n") {
+                continue;
+            }
+            text.push_str(row.text);
+            text.push('\n');
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Within {
+    Prose,
+    Code { sign: char, count: usize },
+    Comment,
+}
+
+/// What a line is, and what the next one is within.
+fn classify(line: &str, within: Within) -> (RowKind, Within) {
+    let trimmed = line.trim();
+    match within {
+        Within::Code { sign, count } => {
+            let run = trimmed.chars().take_while(|c| *c == sign).count();
+            match run >= count && trimmed.len() == run {
+                true => (RowKind::Close, Within::Prose),
+                false => (RowKind::Code, within),
+            }
+        }
+        Within::Comment => match trimmed.find("-->") {
+            None => (RowKind::Comment, within),
+            // What comes behind a comment is no comment: it must not be lost.
+            Some(at) if at + 3 < trimmed.len() => (RowKind::Text, Within::Prose),
+            Some(_) => (RowKind::Comment, Within::Prose),
+        },
+        Within::Prose => begin(line, trimmed),
+    }
+}
+
+fn begin(line: &str, trimmed: &str) -> (RowKind, Within) {
+    if trimmed.is_empty() {
+        return (RowKind::Blank, Within::Prose);
+    }
+    let content = bullet(line).map_or(trimmed, |bullet| line[bullet.content..].trim());
+    for sign in ['`', '~'] {
+        let count = content.chars().take_while(|c| *c == sign).count();
+        // A line with more of the signs behind is a piece of code in a sentence.
+        if count >= 3 && !(sign == '`' && content[count..].contains(sign)) {
+            return (RowKind::Open, Within::Code { sign, count });
+        }
+    }
+    if let Some(rest) = trimmed.strip_prefix("<!--") {
+        return match rest.find("-->") {
+            None => (RowKind::Comment, Within::Comment),
+            Some(at) if at + 3 < rest.len() => (RowKind::Text, Within::Prose),
+            Some(_) => (RowKind::Comment, Within::Prose),
+        };
+    }
+    match heading(line) {
+        Some((level, content)) => (RowKind::Heading { level, content }, Within::Prose),
+        None => (RowKind::Text, Within::Prose),
+    }
+}
+
+/// The level of a heading, and the range of what it says.
+fn heading(line: &str) -> Option<(usize, Range<usize>)> {
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let level = line[indent..].chars().take_while(|c| *c == '#').count();
+    let after = &line[indent + level..];
+    if indent > 3
+        || !(1..=6).contains(&level)
+        || !(after.is_empty() || after.starts_with([' ', '\t']))
+    {
+        return None;
+    }
+    let mut text = after.trim();
+    // Signs at the end close a heading, where a space is before them.
+    let open = text.trim_end_matches('#');
+    if open.is_empty() || open.ends_with([' ', '\t']) {
+        text = open.trim_end();
+    }
+    let start = line.len() - after.trim_start().len();
+    Some((level, start..start + text.len()))
+}
+
+/// How far in a line begins.
+pub(super) fn indent(line: &str) -> usize {
+    let blanks = line.chars().take_while(|c| matches!(c, ' ' | '\t'));
+    blanks.map(|c| if c == '\t' { 4 } else { 1 }).sum()
+}
+
+/// The start of an item: `-`, `*`, `+`, `1.` or `1)`, with a box to tick or without.
+pub(super) fn bullet(line: &str) -> Option<Bullet> {
+    let body = line.trim_start_matches([' ', '\t']);
+    let digits = body.bytes().take_while(u8::is_ascii_digit).count();
+    let sign = match body.as_bytes().get(digits)? {
+        b'-' | b'*' | b'+' if digits == 0 => 1,
+        b'.' | b')' if (1..=9).contains(&digits) => digits + 1,
+        _ => return None,
+    };
+    let after = &body[sign..];
+    if !after.is_empty() && !after.starts_with([' ', '\t']) {
+        return None;
+    }
+    let said = after.trim_start();
+    let boxed = ["[ ] ", "[x] ", "[X] "].iter().find_map(|tick| said.strip_prefix(tick));
+    let said = boxed.map_or(said, str::trim_start);
+    Some(Bullet { indent: indent(line), content: line.len() - said.len() })
+}

@@ -1,0 +1,228 @@
+//! What is written down of a run. The names are read again by later versions: they stay as they are.
+
+use serde::{Deserialize, Serialize};
+
+use super::Attempt;
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Cause {
+    /// The agent said that it is done.
+    Done,
+    /// Its context was full, or its tools were used often enough.
+    ContextLimitRestart,
+    /// It had put its context together by itself.
+    CompactedRestart,
+    /// It was silent for too long.
+    Stalled,
+    /// What it was asked did not fit.
+    Overflow,
+    /// The use of the model is limited.
+    Limited,
+    /// Somebody wanted a new session.
+    RestartAsked,
+    /// Its process ended, or could not start.
+    Crashed,
+    /// Its turn failed.
+    Failed,
+    /// The time of the phase was over.
+    TimedOut,
+    /// A budget is used up.
+    OutOfBudget,
+    /// Somebody wanted the phase skipped.
+    Skipped,
+    /// Somebody wanted the run stopped.
+    Stopped,
+    /// afresh itself ended without a word.
+    Lost,
+}
+
+impl Cause {
+    /// As it stands in the log of a session.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::ContextLimitRestart => "CONTEXT_LIMIT_RESTART",
+            Self::CompactedRestart => "COMPACTED_RESTART",
+            Self::Stalled => "STALLED",
+            Self::Overflow => "OVERFLOW",
+            Self::Limited => "LIMITED",
+            Self::RestartAsked => "RESTART_ASKED",
+            Self::Crashed => "CRASHED",
+            Self::Failed => "FAILED",
+            Self::TimedOut => "TIMED_OUT",
+            Self::OutOfBudget => "OUT_OF_BUDGET",
+            Self::Skipped => "SKIPPED",
+            Self::Stopped => "STOPPED",
+            Self::Lost => "LOST",
+        }
+    }
+}
+
+/// Which kind of attempt a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// The first of its phase.
+    First,
+    /// It goes on where a session had to end; the number of the restart.
+    Restart(u32),
+    /// It mends what made a gate fail; its number.
+    Remediation(u32),
+    /// It goes on after afresh itself had ended, or after a wait.
+    Resumed,
+}
+
+/// What is written down of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A phase began.
+    PhaseBegan {
+        /// Its name.
+        phase: String,
+        /// Where the repository stood.
+        base: Option<String>,
+    },
+    /// A session is about to be started.
+    AttemptBegan {
+        /// Which.
+        attempt: Attempt,
+        /// Of which phase.
+        phase: String,
+        /// Of which kind.
+        kind: Kind,
+    },
+    /// The agent's own name of the session, and its model.
+    SessionNamed {
+        /// Which.
+        attempt: Attempt,
+        /// As the agent calls it.
+        session: Option<String>,
+        /// The model.
+        model: Option<String>,
+    },
+    /// How full the context is.
+    Sampled {
+        /// In which session.
+        attempt: Attempt,
+        /// Tokens in it.
+        used: u64,
+        /// How many fit.
+        window: Option<u64>,
+        /// Whether that is counted.
+        exact: bool,
+    },
+    /// What a session has used in all.
+    Spent {
+        /// Which.
+        attempt: Attempt,
+        /// Tokens in.
+        input: u64,
+        /// Of those, from a cache.
+        cached: u64,
+        /// Tokens out.
+        output: u64,
+        /// Dollars.
+        dollars: Option<f64>,
+    },
+    /// The agent said something.
+    Progress {
+        /// In which session.
+        attempt: Attempt,
+        /// What.
+        text: String,
+    },
+    /// A session ended.
+    AttemptEnded {
+        /// Which.
+        attempt: Attempt,
+        /// Why.
+        cause: Cause,
+        /// The handoff that it wrote.
+        handoff: Option<String>,
+        /// More about it.
+        detail: String,
+    },
+    /// Something was committed.
+    Committed {
+        /// The commit.
+        commit: String,
+        /// Its message.
+        message: String,
+    },
+    /// A gate was run.
+    GateEnded {
+        /// Of which phase.
+        phase: String,
+        /// The gate.
+        gate: String,
+        /// Whether it passed.
+        passed: bool,
+        /// How it ended.
+        ending: String,
+        /// The end of what it printed.
+        output: String,
+        /// How long it took.
+        took_ms: u64,
+    },
+    /// The run waits for a limit to end.
+    Waiting {
+        /// Why.
+        why: String,
+        /// Until when.
+        until: String,
+    },
+    /// A phase is over.
+    PhaseEnded {
+        /// Its name.
+        phase: String,
+        /// How.
+        end: PhaseEnd,
+        /// More about it.
+        detail: String,
+    },
+    /// The run is over.
+    RunEnded {
+        /// How.
+        finish: Finish,
+    },
+}
+
+/// How a phase is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseEnd {
+    /// All gates are green.
+    Done,
+    /// It was skipped.
+    Skipped,
+    /// It failed.
+    Failed,
+}
+
+/// How a run is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "finish", rename_all = "snake_case")]
+pub enum Finish {
+    /// All phases are done.
+    Done,
+    /// A phase failed.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// It was stopped, or a budget is used up; it can be resumed.
+    Stopped {
+        /// Why.
+        why: String,
+    },
+    /// It could not begin.
+    Refused {
+        /// Why.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+}
