@@ -1,6 +1,7 @@
 //! What the process was started with: read once, passed down from here.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -175,32 +176,59 @@ pub(crate) fn config_error(errors: &[ConfigError]) -> CommandError {
 
 /// The bytes of a configuration file, one more than allowed at most; `None` where there is none.
 pub(crate) fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
-    let failed = |error: std::io::Error| {
-        let exit = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => Exit::Unavailable,
-            _ => Exit::Config,
+    read_bounded(path, CONFIG_FILE_BYTES_MAX).map_err(|error| error.of(path))
+}
+
+/// Why a file that is there could not be read.
+#[derive(Debug)]
+pub(crate) enum ReadFileError {
+    NotAFile,
+    Refused(std::io::Error),
+}
+
+impl ReadFileError {
+    /// The failure of a command that needs the file.
+    pub(crate) fn of(&self, path: &Path) -> CommandError {
+        let path = path.display();
+        let (exit, text) = match self {
+            Self::NotAFile => (Exit::Config, format!("error: `{path}` is not a file")),
+            Self::Refused(error) => {
+                let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+                let exit = if is_denied { Exit::Unavailable } else { Exit::Config };
+                (exit, format!("error: cannot read `{path}`: {error}"))
+            }
         };
-        let text = format!("error: cannot read `{}`: {error}", path.display());
         CommandError { exit, text: Text::Ready(text), hints: Vec::new() }
-    };
+    }
+}
+
+impl fmt::Display for ReadFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAFile => f.write_str("it is not a file"),
+            Self::Refused(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// The bytes of a file, one more than allowed at most; `None` where there is none.
+pub(crate) fn read_bounded(
+    path: &Path,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, ReadFileError> {
     // A FIFO would keep us waiting for a writer.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        let text = format!("error: `{}` is not a file", path.display());
-        return Err(CommandError {
-            exit: Exit::Config,
-            text: Text::Ready(text),
-            hints: Vec::new(),
-        });
+        return Err(ReadFileError::NotAFile);
     }
     match File::open(path) {
         Ok(file) => {
             let mut bytes = Vec::new();
-            let limit = u64::try_from(CONFIG_FILE_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-            file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+            let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+            file.take(limit).read_to_end(&mut bytes).map_err(ReadFileError::Refused)?;
             Ok(Some(bytes))
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(ReadFileError::Refused(error)),
     }
 }

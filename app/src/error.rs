@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Failed,
     /// The command line is wrong.
     Usage,
-    /// The configuration is wrong.
+    /// The configuration or a plan is wrong.
     Config,
     /// What was asked for does not exist.
     NotFound,
@@ -33,7 +33,10 @@ pub(crate) const EXIT_CODES: [(&str, &str); 10] = [
         "a check found something wrong, `adopt` has changes to make, a restart or the kept command failed",
     ),
     ("2", "the command line is wrong"),
-    ("3", "the configuration is wrong; `afresh config check` says where"),
+    (
+        "3",
+        "the configuration or a plan is wrong; `afresh config check` or `afresh plan check` says where",
+    ),
     ("4", "what was asked for does not exist"),
     ("5", "the system refuses what is needed; `afresh doctor` says what"),
     ("70", "afresh itself is broken: please report it"),

@@ -5,6 +5,7 @@ mod cli;
 mod environment;
 mod error;
 mod output;
+mod plan_file;
 mod running;
 mod screen;
 
@@ -40,6 +41,8 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
     match cli.command {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
         Command::Gateway(arguments) => cli::gateway::run(arguments, &environment),
+        Command::Run(arguments) => cli::run::run(&arguments, &environment),
+        Command::Runs(arguments) => cli::runs::run(&arguments, &environment),
         Command::Adopt(arguments) => cli::adopt::run(&arguments, &environment),
         Command::Keep(arguments) => cli::keep::run(*arguments, &environment),
         Command::Up(arguments) => cli::up::run(arguments, environment),
@@ -55,6 +58,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Metrics(arguments) => cli::metrics::run(&arguments, &environment),
         Command::History(arguments) => cli::history::run(&arguments, &environment),
         Command::Config(arguments) => cli::config::run(&arguments, &environment),
+        Command::Plan(arguments) => cli::plan::run(&arguments, &environment),
         Command::Hooks(arguments) => cli::hooks::run(&arguments, &environment),
         Command::Install(arguments) => cli::install::run(&arguments, &environment),
         Command::Doctor(arguments) => cli::doctor::run(&arguments, &environment),

@@ -18,6 +18,7 @@ mod os;
 mod output;
 mod pipe;
 mod process;
+mod run;
 mod run_briefly;
 mod self_test;
 pub mod store;
@@ -38,8 +39,9 @@ pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{HOME_VARIABLE, detach, is_variable, leave_session};
 pub use self::process::{AbandonedWarden, Command};
+pub use self::run::{Asker, Asks, Recorder, Run, RunError, Shower, asks, run};
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
-pub use self::up::{Lines, LockError, Reload, Reloaded, Show, Up, UpError, up, up_holder};
+pub use self::up::{Lines, Reload, Reloaded, Show, Up, UpError, up};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

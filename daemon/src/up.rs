@@ -2,7 +2,6 @@
 
 mod daemon;
 mod fleet;
-mod lock;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,8 +23,6 @@ use tokio::time::{Instant, timeout};
 
 use self::daemon::Daemon;
 use self::fleet::Fleet;
-use self::lock::Lock;
-pub use self::lock::{LockError, up_holder};
 use crate::control::{About, Bound, Control, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::hooks::HookSetup;
@@ -36,6 +33,7 @@ use crate::output::{Output, OutputThread};
 use crate::process::{Entered, MECHANISM, Processes, ignore_in_supervisor};
 use crate::store::chain;
 use crate::store::history::History;
+use crate::store::lock::{Lock, LockError, Sole};
 use crate::store::rotating::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervise;
@@ -124,7 +122,7 @@ pub enum UpError {
 pub fn up(mut up: Up) -> Result<i32, UpError> {
     // The folder has to be there for the lock; what is wrong with it is said later, in the log.
     up.workspace.prepare().ok();
-    let lock = Lock::take(up.workspace.state())?;
+    let lock = Lock::take(up.workspace.state(), Sole::Up)?;
     let code = keep::block_on(run(up))?;
     drop(lock);
     Ok(code)

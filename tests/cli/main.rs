@@ -12,6 +12,8 @@ mod gateway;
 mod help;
 mod history;
 mod install;
+mod plan;
+mod run;
 mod running;
 
 use std::process::{Command, Stdio};

@@ -29,6 +29,7 @@ mod mcp_wires;
 mod orphans;
 mod output;
 mod restart;
+mod run;
 mod screen;
 mod service_logs;
 mod stop;

@@ -178,7 +178,7 @@ fn entry_to_json(table: &ShownTable, entry: &ShownEntry) -> serde_json::Value {
 }
 
 /// TOML, with the origins as comments: it can be pasted into a file.
-fn print_tables(rows: &[Shown], tables: &[ShownTable]) -> io::Result<()> {
+pub(crate) fn print_tables(rows: &[Shown], tables: &[ShownTable]) -> io::Result<()> {
     type Row = (String, String, Origin);
     let mut sections: Vec<(String, Option<&Origin>, Vec<Row>)> = Vec::new();
     for row in rows {

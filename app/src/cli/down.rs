@@ -6,7 +6,8 @@ use std::time::Duration;
 use afresh_core::control::Face;
 use afresh_core::limits::{DOWN_LOOK_INTERVAL, DOWN_WAIT_MAX};
 use afresh_core::service::State;
-use afresh_daemon::{abandoned_warden, control, monotonic, process_is_alive, up_holder};
+use afresh_daemon::store::lock::up_holder;
+use afresh_daemon::{abandoned_warden, control, monotonic, process_is_alive};
 use clap::Args;
 
 use crate::environment::Environment;

@@ -19,8 +19,11 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod metrics;
+pub(crate) mod plan;
 pub(crate) mod reload;
 pub(crate) mod restart;
+pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -44,6 +47,7 @@ use clap::{Parser, Subcommand};
                   afresh keep -- node server.js              keep a server alive\n  \
                   afresh up                                  keep all services of afresh.toml alive
   \
+                  afresh run PLAN.md                         let an agent carry out a plan\n  \
                   afresh adopt                               put it in front of your MCP servers\n  \
                   afresh status                              what runs here\n  \
                   afresh history --since 1h                  what happened in the last hour\n  \
@@ -64,6 +68,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Mcp(Box<mcp::Arguments>),
     Gateway(gateway::Arguments),
+    Run(Box<run::Arguments>),
+    Runs(runs::Arguments),
     Adopt(adopt::Arguments),
     Keep(Box<keep::Arguments>),
     Up(up::Arguments),
@@ -79,6 +85,7 @@ pub(crate) enum Command {
     Metrics(metrics::Arguments),
     History(history::Arguments),
     Config(config::Arguments),
+    Plan(plan::Arguments),
     Hooks(hooks::Arguments),
     Install(install::Arguments),
     Doctor(doctor::Arguments),

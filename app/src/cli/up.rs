@@ -10,8 +10,9 @@ use afresh_core::control::Face;
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::time::parse_duration;
 use afresh_daemon::control::{self, Daemon};
+use afresh_daemon::store::lock::{LockError, Sole};
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Lines, LockError, Reload, Reloaded, Up, UpError};
+use afresh_daemon::{Lines, Reload, Reloaded, Up, UpError};
 use clap::Args;
 
 use crate::environment::Environment;
@@ -75,7 +76,10 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
     check_names(&arguments.names, &config.services)?;
     if let Some(other) = daemon(&environment)? {
         // Whatever became of its lock.
-        return Err(failed(UpError::Lock(LockError::Taken { pid: Some(other.version.pid) })));
+        return Err(failed(UpError::Lock(LockError::Taken {
+            sole: Sole::Up,
+            pid: Some(other.version.pid),
+        })));
     }
     if arguments.detach && !arguments.in_background {
         return background::start(&arguments, &environment, &workspace);

@@ -7,10 +7,12 @@
 pub mod clients;
 pub mod follow;
 pub mod history;
+pub mod lock;
 pub mod marker;
 mod numbered;
 pub(crate) mod replace;
 pub mod rotating;
+pub mod runs;
 pub mod service_log;
 pub(crate) mod trace;
 pub mod trail;

@@ -1,5 +1,5 @@
-//! One daemon a workspace: whoever holds the lock of its state folder. The kernel gives it back when
-//! that process ends, however it ends.
+//! One `afresh up` and one `afresh run` a workspace: whoever holds the lock of it in the state folder. The
+//! kernel gives it back when that process ends, however it ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -9,9 +9,27 @@ use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
 
 use crate::os::create_private;
 
+/// What there is only one of in a workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sole {
+    /// The daemon of its services.
+    Up,
+    /// A run of a plan.
+    Run,
+}
+
+impl Sole {
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Up => "up.lock",
+            Self::Run => "run.lock",
+        }
+    }
+}
+
 /// Held as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     _file: File,
 }
 
@@ -19,8 +37,10 @@ pub(crate) struct Lock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another one holds it.
-    #[error("services of this workspace are up already{}", by(*pid))]
+    #[error("{}", taken(*sole, *pid))]
     Taken {
+        /// What there is already.
+        sole: Sole,
         /// Which process, where it could be told.
         pid: Option<u32>,
     },
@@ -35,14 +55,19 @@ pub enum LockError {
     },
 }
 
-fn by(pid: Option<u32>) -> String {
-    pid.map_or_else(String::new, |pid| format!(": afresh with pid {pid} keeps them"))
+fn taken(sole: Sole, pid: Option<u32>) -> String {
+    let (what, does) = match sole {
+        Sole::Up => ("services of this workspace are up already", "keeps them"),
+        Sole::Run => ("a plan is carried out in this workspace already", "does"),
+    };
+    let by = pid.map_or_else(String::new, |pid| format!(": afresh with pid {pid} {does}"));
+    format!("{what}{by}")
 }
 
 impl Lock {
-    /// Takes the lock of a state folder, if nobody has it.
-    pub(crate) fn take(state: &Path) -> Result<Self, LockError> {
-        let path = state.join("up.lock");
+    /// Takes a lock of a state folder, if nobody has it.
+    pub fn take(state: &Path, sole: Sole) -> Result<Self, LockError> {
+        let path = state.join(sole.file());
         let failed = |source| LockError::File { path: path.clone(), source };
         // Nobody else may even look at it: a lock can be taken by whoever can read the file.
         match create_private(&path) {
@@ -64,7 +89,7 @@ impl Lock {
                     std::thread::park_timeout(DOWN_LOOK_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(LockError::Taken { pid: holder(&mut file) });
+                    return Err(LockError::Taken { sole, pid: holder(&mut file) });
                 }
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
@@ -82,7 +107,7 @@ impl Lock {
 
 /// The process that holds the lock of a state folder; none where nobody does. 0 where it is not told.
 pub fn up_holder(state: &Path) -> Option<u32> {
-    let mut file = File::open(state.join("up.lock")).ok()?;
+    let mut file = File::open(state.join(Sole::Up.file())).ok()?;
     // One that we get is given back when the file is closed.
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Some(holder(&mut file).unwrap_or(0)),
@@ -105,11 +130,15 @@ mod tests {
     #[test]
     fn only_one_can_hold_it() {
         let folder = TempDir::new();
-        let first = Lock::take(&folder.join("")).unwrap();
-        let second = Lock::take(&folder.join("")).unwrap_err();
+        let first = Lock::take(&folder.join(""), Sole::Up).unwrap();
+        let second = Lock::take(&folder.join(""), Sole::Up).unwrap_err();
         let own = std::process::id();
-        assert!(matches!(second, LockError::Taken { pid: Some(pid) } if pid == own), "{second}");
+        assert!(
+            matches!(second, LockError::Taken { pid: Some(pid), .. } if pid == own),
+            "{second}"
+        );
         drop(first);
-        Lock::take(&folder.join("")).unwrap();
+        Lock::take(&folder.join(""), Sole::Up).unwrap();
+        Lock::take(&folder.join(""), Sole::Run).unwrap();
     }
 }

@@ -1,0 +1,207 @@
+//! `afresh plan`.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use afresh_core::config::{Origin, harmless};
+use afresh_core::run::plan::{EXAMPLE, Phase, Plan, PlanError};
+use afresh_core::time::write_duration;
+use clap::{Args, Subcommand, ValueHint};
+use serde_json::json;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output::{self, Paint};
+use crate::plan_file::{self, ReadPlan};
+
+/// Check a plan for an agent, or write an example of one
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Checks a plan for an agent, or writes an example of one.\n\nA plan is Markdown: a title, and \
+                  `## Phase: NAME` sections with the task in prose. Lines such as `- Depends on: NAME`, \
+                  `- Gate: COMMAND`, `- Files: src/**`, `- Time limit: 30m`, `- Cost limit: $5` and \
+                  `- Token limit: 2M` say more about a phase.",
+    after_help = "Examples:\n  \
+                  afresh plan new                  write PLAN.md, to start from\n  \
+                  afresh plan check                is PLAN.md right, and what will be done when?\n  \
+                  afresh plan check docs/next.md   another plan"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check a plan and show its phases; exits with 3 where something is wrong
+    Check {
+        /// The plan
+        #[arg(value_name = "FILE", default_value = "PLAN.md", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// The verdict, every error as an object, and the phases
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write an example of a plan
+    New {
+        /// The file to write, which must not exist; `-` is stdout
+        #[arg(value_name = "FILE", default_value = "PLAN.md", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    match &arguments.command {
+        Command::Check { file, json } => check(file, *json, environment),
+        Command::New { file } => new(file, environment),
+    }
+}
+
+fn check(file: &Path, json: bool, environment: &Environment) -> Result<Exit, CommandError> {
+    let ReadPlan { files, result } = plan_file::read(file, environment)?;
+    if json {
+        let (plan, messages) = match &result {
+            Ok(sound) => (Some(plan_to_json(&sound.plan)), &sound.warnings),
+            Err(errors) => (None, errors),
+        };
+        let messages: Vec<serde_json::Value> = messages.iter().map(message_to_json).collect();
+        let verdict =
+            json!({"ok": result.is_ok(), "files": files, "messages": messages, "plan": plan});
+        output::print(&format!("{verdict:#}\n"))?;
+        return Ok(if result.is_ok() { Exit::Success } else { Exit::Config });
+    }
+    let sound = result.map_err(|errors| plan_file::plan_error(&errors))?;
+    for warning in &sound.warnings {
+        output::warn(&warning.to_string());
+    }
+    output::print(&shown(&files, &sound.plan))?;
+    Ok(Exit::Success)
+}
+
+/// The verdict, and the phases in the order in which they are done.
+fn shown(files: &[String], plan: &Plan) -> String {
+    let paint = Paint::stdout();
+    let count = |count: usize, name: &str| match count {
+        1 => format!("1 {name}"),
+        many => format!("{many} {name}s"),
+    };
+    let others = match files.len() {
+        0 | 1 => String::new(),
+        many => format!(" and {}", count(many - 1, "file")),
+    };
+    let first = files.first().map(|file| harmless(file)).unwrap_or_default();
+    let phases = count(plan.phases.len(), "phase");
+    let mut text =
+        format!("ok: `{first}`{others}; {phases}\n\n{}\n", paint.bold(&harmless(&plan.title)));
+    for (at, phase) in plan.phases.iter().enumerate() {
+        let number = format!("{}.", at + 1);
+        text.push_str(&format!("{number:>4} {}\n", paint.bold(&harmless(&phase.name))));
+        for (key, value) in details(phase) {
+            let key = paint.dim(&format!("{key:<10}"));
+            text.push_str(&format!("     {key}  {}\n", harmless(&value)));
+        }
+    }
+    text
+}
+
+fn details(phase: &Phase) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if !phase.depends_on.is_empty() {
+        rows.push(("depends on", phase.depends_on.join(", ")));
+    }
+    for gate in &phase.gates {
+        let time = gate.time_max.map(write_duration);
+        let label: Vec<String> = (gate.name != gate.command)
+            .then(|| gate.name.clone())
+            .into_iter()
+            .chain(time)
+            .collect();
+        rows.push(match label.is_empty() {
+            true => ("gate", gate.command.clone()),
+            false => ("gate", format!("({}) {}", label.join(", "), gate.command)),
+        });
+    }
+    if phase.gates.is_empty() {
+        rows.push(("gate", "none".to_owned()));
+    }
+    if !phase.files.is_empty() {
+        rows.push(("files", phase.files.join(", ")));
+    }
+    let limits: Vec<String> = [
+        phase.time_max.map(write_duration),
+        phase.dollars_max.map(|dollars| format!("${dollars}")),
+        phase.tokens_max.map(|tokens| format!("{tokens} tokens")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !limits.is_empty() {
+        rows.push(("at most", limits.join(", ")));
+    }
+    rows
+}
+
+fn plan_to_json(plan: &Plan) -> serde_json::Value {
+    let millis = |time: &std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let phase = |phase: &Phase| {
+        let gates: Vec<serde_json::Value> = phase
+            .gates
+            .iter()
+            .map(|gate| {
+                let time_max_ms = gate.time_max.as_ref().map(millis);
+                json!({"name": gate.name, "command": gate.command, "time_max_ms": time_max_ms})
+            })
+            .collect();
+        json!({
+            "name": phase.name,
+            "task": phase.task,
+            "depends_on": phase.depends_on,
+            "gates": gates,
+            "files": phase.files,
+            "time_max_ms": phase.time_max.as_ref().map(millis),
+            "dollars_max": phase.dollars_max,
+            "tokens_max": phase.tokens_max,
+        })
+    };
+    let phases: Vec<serde_json::Value> = plan.phases.iter().map(phase).collect();
+    json!({"title": plan.title, "preface": plan.preface, "phases": phases})
+}
+
+fn message_to_json(error: &PlanError) -> serde_json::Value {
+    let origin = match &error.origin {
+        Origin::File { path, line, column } => {
+            json!({"kind": "file", "path": path, "line": line, "column": column})
+        }
+        other => json!({"kind": "other", "text": other.to_string()}),
+    };
+    json!({
+        "severity": error.severity.word(),
+        "message": error.message,
+        "origin": origin,
+        "hint": error.hint,
+    })
+}
+
+fn new(file: &Path, environment: &Environment) -> Result<Exit, CommandError> {
+    if file == Path::new("-") {
+        output::print(EXAMPLE)?;
+        return Ok(Exit::Success);
+    }
+    let path = environment.cwd.join(file);
+    let shown = environment.shown(&path);
+    let written = File::create_new(&path).and_then(|mut file| file.write_all(EXAMPLE.as_bytes()));
+    match written {
+        Ok(()) => {
+            output::print(&format!("wrote `{shown}`: change it, then run `afresh plan check`\n"))?;
+            Ok(Exit::Success)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(CommandError::new(Exit::Failed, format!("`{shown}` exists, and is left as it is"))
+                .hint("name another file, or `-` to see the example"))
+        }
+        Err(error) => {
+            Err(CommandError::new(Exit::Unavailable, format!("cannot write `{shown}`: {error}")))
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `afresh run`.
+
+mod dry;
+mod flags;
+mod told;
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use afresh_core::agent::AgentKind;
+use afresh_core::config::RunSettings;
+use afresh_core::run::{Finish, Machine, Past, Record};
+use afresh_core::time::Stamp;
+use afresh_daemon::Run;
+use afresh_daemon::store::lock::{Lock, Sole};
+use afresh_daemon::store::runs::{RunRow, Runs};
+use clap::{Args, ValueHint};
+
+use self::flags::RunFlags;
+use self::told::Teller;
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output;
+use crate::plan_file;
+
+/// Let a coding agent carry out a plan, with a fresh session before its context is full
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Lets a coding agent carry out a plan, phase by phase.\n\nEach phase gets a fresh session. Its \
+                  use of the context window is followed: at the soft threshold the agent is asked to come to an \
+                  end, at the hard one it is interrupted and writes a handoff; what it did is committed, and a \
+                  new session goes on from there. When the agent says that it is done, the gates of the phase \
+                  are run by afresh itself; where one fails, another session mends it.\n\nCtrl+C ends in order; \
+                  `--resume` goes on. `afresh plan new` writes an example of a plan.",
+    after_help = "Examples:\n  \
+                  afresh run PLAN.md                              with the first agent that is installed\n  \
+                  afresh run PLAN.md --agent codex --max-restarts 5\n  \
+                  afresh run PLAN.md --dry-run                    what would be done\n  \
+                  afresh run --resume                             after Ctrl+C, a kill or a reboot\n\n\
+                  What is under Settings can also be set in `[run]` of `afresh.toml` or by a variable: see \
+                  `afresh config show`."
+)]
+pub(crate) struct Arguments {
+    /// The plan
+    #[arg(value_name = "PLAN", default_value = "PLAN.md", value_hint = ValueHint::FilePath)]
+    plan: PathBuf,
+
+    /// Go on with the last run of this plan that is not done
+    #[arg(long)]
+    resume: bool,
+
+    /// Show what would be done and with which settings, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// With `--dry-run`: the same as one object
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+
+    // Last, because their heading would also stand over what follows.
+    #[command(flatten)]
+    flags: RunFlags,
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let read = plan_file::read(&arguments.plan, environment)?;
+    let sound = read.result.map_err(|errors| plan_file::plan_error(&errors))?;
+    for warning in &sound.warnings {
+        output::warn(&warning.to_string());
+    }
+    let plan = sound.plan;
+    let mut workspace = environment.workspace();
+    let config = arguments.flags.config(environment, &workspace)?;
+    let (kind, program) = agent(&config.run, environment)?;
+    if arguments.dry_run {
+        return dry::show(&plan, kind, &program, &config, arguments.json);
+    }
+    let settings = config.run;
+    if let Some(notice) = workspace.prepare().map_err(unavailable)? {
+        output::warn(&notice.text);
+    }
+    let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
+    let runs = Runs::open(workspace.state()).map_err(unavailable)?;
+    let path = arguments.plan.to_string_lossy().into_owned();
+    let (number, past) = match arguments.resume {
+        true => arguments.resumed(&runs, &path)?,
+        false => {
+            let number = runs.begin(now(), &path, &plan.title, kind.name()).map_err(unavailable)?;
+            (number, Past::default())
+        }
+    };
+    let logs = workspace.state().join("runs").join(number.to_string());
+    std::fs::create_dir_all(&logs).map_err(unavailable)?;
+    let teller = Teller::new();
+    teller.begins(number, &plan, kind, &logs);
+    // Nobody presses keys where there is no terminal.
+    let (_asker, asked) = afresh_daemon::asks();
+    let finish = afresh_daemon::run(Run {
+        machine: Machine::new(plan, settings.settings, past),
+        folder: environment.cwd.clone(),
+        logs,
+        agent: kind,
+        program,
+        model: settings.model,
+        permission: settings.permission,
+        servers: Vec::new(),
+        env: environment.variables.clone(),
+        branch: settings.branch,
+        excludes: excludes(settings.excludes),
+        record: Box::new(move |at, record: &Record| {
+            runs.record(number, at, record).map_err(|error| error.to_string())
+        }),
+        show: Box::new(move |say, view| teller.tell(say, view)),
+        asked,
+    });
+    conclude(number, &finish.map_err(unavailable)?)
+}
+
+/// Says how it ended, and what to do about it.
+fn conclude(number: i64, finish: &Finish) -> Result<Exit, CommandError> {
+    match finish {
+        Finish::Done => {
+            output::remark(&format!(
+                "run {number} is done; `afresh runs show {number}` tells more"
+            ));
+            Ok(Exit::Success)
+        }
+        Finish::Stopped { why } => {
+            let text = format!("run {number} has stopped: {why}");
+            Err(CommandError::new(Exit::Failed, text).hint("`afresh run --resume` goes on"))
+        }
+        Finish::Failed { why } => {
+            let text = format!("run {number} has failed: {why}");
+            let hint = format!(
+                "`afresh runs show {number}` tells what happened; `afresh run --resume` tries that phase again"
+            );
+            Err(CommandError::new(Exit::Failed, text).hint(hint))
+        }
+        Finish::Refused { why, hint } => {
+            Err(CommandError::new(Exit::Unavailable, why.clone()).hint(hint.clone()))
+        }
+    }
+}
+
+/// Which agent, and its program.
+fn agent(
+    settings: &RunSettings,
+    environment: &Environment,
+) -> Result<(AgentKind, Vec<String>), CommandError> {
+    let command = settings.command.clone();
+    let own = |kind: AgentKind| vec![kind.name().to_owned()];
+    match settings.agent {
+        Some(AgentKind::Command) if command.is_empty() => {
+            Err(CommandError::new(Exit::Usage, "the agent `command` needs a command")
+                .hint("add --agent-command 'my-agent --prompt {prompt}'"))
+        }
+        Some(kind) => Ok((kind, if command.is_empty() { own(kind) } else { command })),
+        None if !command.is_empty() => {
+            Err(CommandError::new(Exit::Usage, "which agent is `--agent-command`?")
+                .hint("add --agent claude, codex, opencode or command"))
+        }
+        None => {
+            // Some systems have a program that is called `command`.
+            let mut known = AgentKind::ALL.into_iter().filter(|kind| *kind != AgentKind::Command);
+            let found = known.find(|kind| on_path(kind.name(), environment));
+            let kind = found.ok_or_else(|| {
+                CommandError::new(
+                    Exit::NotFound,
+                    "no agent is installed: none of claude, codex and opencode is on the PATH",
+                )
+                .hint("install one of them, or pass --agent command --agent-command …")
+            })?;
+            Ok((kind, own(kind)))
+        }
+    }
+}
+
+impl Arguments {
+    /// The run to go on with.
+    fn resumed(&self, runs: &Runs, path: &str) -> Result<(i64, Past), CommandError> {
+        let list = runs.list(1_000).map_err(unavailable)?;
+        let is_open = |row: &&RunRow| row.plan == path && row.finish != Some(Finish::Done);
+        let Some(row) = list.iter().find(is_open) else {
+            let text = format!("there is no run of `{path}` that is not done");
+            return Err(
+                CommandError::new(Exit::NotFound, text).hint("leave out --resume to begin one")
+            );
+        };
+        let records = runs.records(row.run).map_err(unavailable)?;
+        runs.resume(row.run).map_err(unavailable)?;
+        Ok((row.run, Past::of(records.iter().map(|(_, record)| record))))
+    }
+}
+
+/// What is never committed: our own state, and what was given.
+fn excludes(given: Vec<String>) -> Vec<String> {
+    let own = ["**/.afresh/**".to_owned()];
+    own.into_iter().chain(given).collect()
+}
+
+fn on_path(name: &str, environment: &Environment) -> bool {
+    let path = environment.variable("PATH").cloned().unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| is_program(&folder.join(name)))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}
+
+fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> CommandError {
+    CommandError::new(Exit::Unavailable, error)
+}
+
+fn now() -> Stamp {
+    Stamp::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}

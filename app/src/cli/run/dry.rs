@@ -1,0 +1,50 @@
+//! What a run would do, and how.
+
+use afresh_core::agent::AgentKind;
+use afresh_core::config::{Config, Shown, harmless};
+use afresh_core::run::plan::{Phase, Plan};
+use serde_json::{Map, Value, json};
+
+use crate::cli::config::print_tables;
+use crate::error::{CommandError, Exit};
+use crate::output;
+
+/// Shows the phases in their order, and the settings with where they come from.
+pub(super) fn show(
+    plan: &Plan,
+    kind: AgentKind,
+    program: &[String],
+    config: &Config,
+    json: bool,
+) -> Result<Exit, CommandError> {
+    let settings: Vec<Shown> = config.shown().filter(|shown| shown.section == "run").collect();
+    if json {
+        let settings: Map<String, Value> =
+            settings.iter().map(|shown| (shown.key.to_owned(), shown.value.to_json())).collect();
+        let phase = |phase: &Phase| {
+            let gates: Vec<&str> = phase.gates.iter().map(|gate| gate.command.as_str()).collect();
+            json!({"name": phase.name, "gates": gates})
+        };
+        let all = json!({
+            "title": plan.title,
+            "agent": kind.name(),
+            "program": program,
+            "phases": plan.phases.iter().map(phase).collect::<Vec<_>>(),
+            "settings": settings,
+        });
+        output::print(&format!("{all:#}\n"))?;
+        return Ok(Exit::Success);
+    }
+    let (title, program) = (harmless(&plan.title), harmless(&program.join(" ")));
+    let mut text = format!("{title}\nagent: {} ({program})\n", kind.name());
+    for (at, phase) in plan.phases.iter().enumerate() {
+        text.push_str(&format!("{}. {}\n", at + 1, harmless(&phase.name)));
+        for gate in &phase.gates {
+            text.push_str(&format!("   gate: {}\n", harmless(&gate.command)));
+        }
+    }
+    text.push('\n');
+    output::print(&text)?;
+    print_tables(&settings, &[])?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,137 @@
+//! The settings of `afresh run` as flags. Their values are read with those of the other layers.
+
+use afresh_core::config::{Config, Flag};
+use afresh_daemon::store::workspace::Workspace;
+use clap::Args;
+use clap::builder::PossibleValue;
+
+use crate::environment::Environment;
+use crate::error::CommandError;
+
+/// How a plan is carried out.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Settings")]
+pub(super) struct RunFlags {
+    /// The agent: claude, codex, opencode, command, or auto for the first of them that is installed
+    /// [default: auto]
+    #[arg(long, value_name = "AGENT", hide_possible_values = true, value_parser = ["auto", "claude", "codex", "opencode", "command"])]
+    agent: Option<String>,
+    /// The program of the agent, and arguments that come before ours; for `--agent command` the whole
+    /// command, where `{prompt}` stands for the prompt
+    #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
+    agent_command: Option<String>,
+    /// The model, where it is not the agent's usual one
+    #[arg(long, value_name = "MODEL", allow_hyphen_values = true)]
+    model: Option<String>,
+    /// What the agent may do; what it may not do is refused, since nobody is asked [default: edit]
+    #[arg(long, value_name = "MODE", value_parser = permissions())]
+    permission_mode: Option<String>,
+    /// Percent of the context window at which a session is ended; 100 is never [default: 80]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    context_threshold: Option<String>,
+    /// Percent at which the agent is asked to come to an end by itself [default: 65]
+    #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
+    soft_threshold: Option<String>,
+    /// Uses of tools after which a session is ended; 0 is never [default: 100]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    tool_call_threshold: Option<String>,
+    /// Restarts of one phase; with 0 no session is ended for its context [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    max_restarts: Option<String>,
+    /// Sessions that may mend what made a gate fail, for each phase [default: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    max_remediations: Option<String>,
+    /// The time between one session and the next [default: 0s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    restart_delay: Option<String>,
+    /// How long an agent may take for its handoff [default: 3m]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    handoff_timeout: Option<String>,
+    /// How long nothing may be heard of an agent that works [default: 15m]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    silence: Option<String>,
+    /// The first wait for a limit that does not say when it ends; each one after it is twice as long
+    /// [default: 1m]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    limit_wait: Option<String>,
+    /// How long a gate may take, where the plan does not say [default: 15m]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    gate_timeout: Option<String>,
+    /// What the run may cost, in US dollars, as far as the agent says; 0 is any amount [default: 0]
+    #[arg(long, value_name = "DOLLARS", allow_hyphen_values = true)]
+    max_cost: Option<String>,
+    /// How many tokens the run may use, in and out; 0 is any number [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    max_tokens: Option<String>,
+    /// How long the run may take, waits not counted; 0 is any time [default: 0s]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    max_time: Option<String>,
+    /// Work on this branch, which is made where there is none
+    #[arg(long, value_name = "BRANCH", allow_hyphen_values = true)]
+    branch: Option<String>,
+    /// In front of the message of each commit [default: afresh:]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    commit_prefix: Option<String>,
+    /// Changes that are not committed at the start: commit them apart, or refuse to begin [default:
+    /// commit]
+    #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = ["commit", "refuse"])]
+    dirty: Option<String>,
+    /// Never commit files that match, beside those that git ignores; can be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Work without git, and so without commits
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    no_git: Option<String>,
+}
+
+impl RunFlags {
+    /// The configuration of all layers, these flags the strongest.
+    pub(super) fn config(
+        &self,
+        environment: &Environment,
+        workspace: &Workspace,
+    ) -> Result<Config, CommandError> {
+        let exclude = (!self.exclude.is_empty()).then(|| self.exclude.join(","));
+        let flags: Vec<Flag<'_>> = [
+            ("--agent", "run.agent", &self.agent),
+            ("--agent-command", "run.agent_command", &self.agent_command),
+            ("--model", "run.model", &self.model),
+            ("--permission-mode", "run.permission_mode", &self.permission_mode),
+            ("--context-threshold", "run.context_threshold", &self.context_threshold),
+            ("--soft-threshold", "run.soft_threshold", &self.soft_threshold),
+            ("--tool-call-threshold", "run.tool_call_threshold", &self.tool_call_threshold),
+            ("--max-restarts", "run.max_restarts", &self.max_restarts),
+            ("--max-remediations", "run.max_remediations", &self.max_remediations),
+            ("--restart-delay", "run.restart_delay", &self.restart_delay),
+            ("--handoff-timeout", "run.handoff_timeout", &self.handoff_timeout),
+            ("--silence", "run.silence", &self.silence),
+            ("--limit-wait", "run.limit_wait", &self.limit_wait),
+            ("--gate-timeout", "run.gate_timeout", &self.gate_timeout),
+            ("--max-cost", "run.max_cost", &self.max_cost),
+            ("--max-tokens", "run.max_tokens", &self.max_tokens),
+            ("--max-time", "run.max_time", &self.max_time),
+            ("--branch", "run.branch", &self.branch),
+            ("--commit-prefix", "run.commit_prefix", &self.commit_prefix),
+            ("--dirty", "run.dirty", &self.dirty),
+            ("--exclude", "run.exclude", &exclude),
+            ("--no-git", "run.no_git", &self.no_git),
+        ]
+        .into_iter()
+        .filter_map(|(name, setting, value)| {
+            value.as_deref().map(|value| Flag { name, setting, value })
+        })
+        .collect();
+        environment.config(workspace, &flags)
+    }
+}
+
+fn permissions() -> [PossibleValue; 4] {
+    [
+        PossibleValue::new("plan").help("It reads, and writes nothing"),
+        PossibleValue::new("edit")
+            .help("It edits files here, and runs what its own settings allow"),
+        PossibleValue::new("auto")
+            .help("It runs what it wants, within the agent's own sandbox where it has one"),
+        PossibleValue::new("bypass").help("Everything"),
+    ]
+}

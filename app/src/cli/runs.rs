@@ -1,0 +1,271 @@
+//! `afresh runs`.
+
+use afresh_core::config::harmless;
+use afresh_core::run::{Attempt, Finish, Kind, Past, PhaseEnd, Record};
+use afresh_daemon::store::runs::{RunRow, Runs};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output::{self, Lines, Paint};
+
+/// Show the runs of plans here, and what happened in each
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Shows the runs of plans in this workspace, newest first, or what happened in one of them: its \
+                  phases, sessions, restarts, gates, tokens and cost, and how full the context was.",
+    after_help = "Examples:\n  \
+                  afresh runs                the last runs\n  \
+                  afresh runs show           what happened in the last one\n  \
+                  afresh runs show 3 --json  all that is known of run 3, for programs"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Only the last so many
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+
+    /// For programs: an array of objects
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what happened in a run
+    Show {
+        /// Its number; the last one where none is given
+        #[arg(value_name = "RUN")]
+        run: Option<i64>,
+        /// For programs: the run and all its records
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    let mut workspace = environment.workspace();
+    workspace.locate();
+    let runs = match Runs::path_in(workspace.state()).exists() {
+        true => Some(Runs::open(workspace.state()).map_err(unavailable)?),
+        false => None,
+    };
+    match &arguments.command {
+        None => list(runs.as_ref(), arguments),
+        Some(Command::Show { run, json }) => show(runs.as_ref(), *run, *json),
+    }
+}
+
+fn list(runs: Option<&Runs>, arguments: &Arguments) -> Result<Exit, CommandError> {
+    let rows =
+        runs.map_or(Ok(Vec::new()), |runs| runs.list(arguments.limit)).map_err(unavailable)?;
+    if arguments.json {
+        let rows: Vec<serde_json::Value> = rows.iter().map(row_to_json).collect();
+        output::print(&format!("{:#}\n", json!(rows)))?;
+        return Ok(Exit::Success);
+    }
+    if rows.is_empty() {
+        output::remark("no plan was run here yet; `afresh run PLAN.md` does");
+        return Ok(Exit::Success);
+    }
+    let mut lines = Lines::new();
+    let paint = Paint::stdout();
+    lines.write(
+        &paint
+            .dim(&format!("{:>4}  {:<20}  {:<9}  {:<8}  TITLE", "RUN", "BEGAN", "STATE", "AGENT")),
+    )?;
+    for row in rows {
+        let state = format!("{:<9}", state(row.finish.as_ref()));
+        let state = match row.finish {
+            Some(Finish::Done) => paint.green(&state),
+            Some(Finish::Failed { .. } | Finish::Refused { .. }) => paint.red(&state),
+            Some(Finish::Stopped { .. }) | None => paint.yellow(&state),
+        };
+        let began = row.began.get(..19).unwrap_or(&row.began);
+        let title = harmless(&row.title);
+        lines.write(&format!("{:>4}  {began:<20}  {state}  {:<8}  {title}", row.run, row.agent))?;
+    }
+    lines.flush()?;
+    Ok(Exit::Success)
+}
+
+const fn state(finish: Option<&Finish>) -> &'static str {
+    match finish {
+        None => "open",
+        Some(Finish::Done) => "done",
+        Some(Finish::Failed { .. }) => "failed",
+        Some(Finish::Stopped { .. }) => "stopped",
+        Some(Finish::Refused { .. }) => "refused",
+    }
+}
+
+fn row_to_json(row: &RunRow) -> serde_json::Value {
+    json!({
+        "run": row.run,
+        "plan": row.plan,
+        "title": row.title,
+        "agent": row.agent,
+        "began": row.began,
+        "ended": row.ended,
+        "state": state(row.finish.as_ref()),
+        "finish": row.finish,
+    })
+}
+
+fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> Result<Exit, CommandError> {
+    let missing = || {
+        let text = match run {
+            Some(run) => format!("there is no run {run} here"),
+            None => "no plan was run here yet".to_owned(),
+        };
+        CommandError::new(Exit::NotFound, text).hint("`afresh runs` lists them")
+    };
+    let runs = runs.ok_or_else(missing)?;
+    let row = match run {
+        Some(run) => runs.one(run).map_err(unavailable)?,
+        None => runs.list(1).map_err(unavailable)?.pop(),
+    };
+    let row = row.ok_or_else(missing)?;
+    let records = runs.records(row.run).map_err(unavailable)?;
+    if json {
+        let each = records.iter().map(|(at, record)| json!({"at": at, "record": record}));
+        let mut whole = row_to_json(&row);
+        whole["records"] = each.collect();
+        output::print(&format!("{whole:#}\n"))?;
+        return Ok(Exit::Success);
+    }
+    let mut lines = Lines::new();
+    let paint = Paint::stdout();
+    let title = paint.bold(&harmless(&row.title));
+    lines.write(&format!(
+        "{title} (run {}, {}, {})",
+        row.run,
+        row.agent,
+        state(row.finish.as_ref())
+    ))?;
+    for (at, record) in &records {
+        if let Some(text) = told(record, paint) {
+            let clock = at.get(11..19).unwrap_or(at);
+            lines.write(&format!("{}  {text}", paint.dim(clock)))?;
+        }
+    }
+    for line in totals(&records) {
+        lines.write(&line)?;
+    }
+    for line in chart(&records) {
+        lines.write(&line)?;
+    }
+    lines.flush()?;
+    Ok(Exit::Success)
+}
+
+/// A record as a line of the story; none for those that are only counted.
+fn told(record: &Record, paint: Paint) -> Option<String> {
+    Some(match record {
+        Record::PhaseBegan { phase, .. } => paint.bold(&format!("phase: {}", harmless(phase))),
+        Record::AttemptBegan { attempt, kind, .. } => {
+            let kind = match kind {
+                Kind::First => String::new(),
+                Kind::Restart(number) => format!(" (restart {number})"),
+                Kind::Remediation(number) => format!(" (remediation {number})"),
+                Kind::Resumed => " (goes on)".to_owned(),
+            };
+            format!("session {} begins{kind}", attempt.0)
+        }
+        Record::AttemptEnded { attempt, cause, detail, .. } => {
+            format!("session {} ends: {} ({})", attempt.0, cause.name(), harmless(detail))
+        }
+        Record::Committed { commit, message } => {
+            format!("commit {} {}", commit.get(..9).unwrap_or(commit), harmless(message))
+        }
+        Record::GateEnded { gate, passed: true, took_ms, .. } => paint.green(&format!(
+            "gate passed: {} ({:.1} s)",
+            harmless(gate),
+            *took_ms as f64 / 1e3
+        )),
+        Record::GateEnded { gate, ending, .. } => {
+            paint.red(&format!("gate failed: {} ({})", harmless(gate), harmless(ending)))
+        }
+        Record::Waiting { why, until } => {
+            paint.yellow(&format!("waits until {until}: {}", harmless(why)))
+        }
+        Record::PhaseEnded { phase, end, detail } => {
+            let end = match end {
+                PhaseEnd::Done => "done",
+                PhaseEnd::Skipped => "skipped",
+                PhaseEnd::Failed => "failed",
+            };
+            let detail =
+                if detail.is_empty() { String::new() } else { format!(": {}", harmless(detail)) };
+            format!("phase {end}: {}{detail}", harmless(phase))
+        }
+        Record::RunEnded { finish } => match finish {
+            Finish::Done => "the run is done".to_owned(),
+            Finish::Failed { why } | Finish::Stopped { why } | Finish::Refused { why, .. } => {
+                format!("the run is {}: {}", state(Some(finish)), harmless(why))
+            }
+        },
+        Record::SessionNamed { .. }
+        | Record::Sampled { .. }
+        | Record::Spent { .. }
+        | Record::Progress { .. } => return None,
+    })
+}
+
+fn totals(records: &[(String, Record)]) -> Vec<String> {
+    let past = Past::of(records.iter().map(|(_, record)| record));
+    let cost = past.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
+    let (input, cached, output) = (past.spent.input, past.spent.cached, past.spent.output);
+    let restarts = past.restarts;
+    vec![
+        String::new(),
+        format!(
+            "{input} tokens in ({cached} from the cache), {output} out{cost}; {restarts} restarts"
+        ),
+    ]
+}
+
+/// How full the context was: a bar for each sample, a line for each session.
+fn chart(records: &[(String, Record)]) -> Vec<String> {
+    let mut sessions: Vec<(Attempt, Vec<f64>)> = Vec::new();
+    for (_, record) in records {
+        if let Record::Sampled { attempt, used, window: Some(window), .. } = record
+            && *window > 0
+        {
+            let percent = *used as f64 / *window as f64 * 100.0;
+            match sessions.last_mut() {
+                Some((last, samples)) if last == attempt => samples.push(percent),
+                _ => sessions.push((*attempt, vec![percent])),
+            }
+        }
+    }
+    if sessions.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![String::new(), "context, by session:".to_owned()];
+    for (attempt, samples) in sessions {
+        let last = samples.last().copied().unwrap_or_default();
+        let bars: String = thinned(&samples, 60).map(bar).collect();
+        lines.push(format!("{:>4}  {bars}  {last:.0} %", attempt.0));
+    }
+    lines
+}
+
+/// At most so many of them, evenly.
+fn thinned(samples: &[f64], samples_max: usize) -> impl Iterator<Item = f64> {
+    let step = samples.len().div_ceil(samples_max).max(1);
+    samples.chunks(step).map(|chunk| chunk.iter().copied().fold(0.0, f64::max))
+}
+
+fn bar(percent: f64) -> char {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let at = (percent / 100.0 * BARS.len() as f64) as usize;
+    BARS[at.min(BARS.len() - 1)]
+}
+
+fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> CommandError {
+    CommandError::new(Exit::Unavailable, error)
+}

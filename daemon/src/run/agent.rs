@@ -1,0 +1,333 @@
+//! The process of an agent's session: its pipes or its port, and the machine that knows its words.
+
+use std::time::Duration;
+
+use afresh_core::agent::{Effect, Heard, Input, RequestId, Session, Speaks, Told};
+use afresh_core::gateway::remote::EventStream;
+use afresh_core::limits::{
+    AGENT_ANSWER_WAIT, AGENT_LINE_BYTES_MAX, AGENT_STDIN_MAX, AGENT_WORDS_MAX, PIPE_CHUNK_BYTES,
+};
+use afresh_core::run::Attempt;
+use afresh_core::service::Exit;
+use afresh_core::time::Stamp;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::log::SessionLog;
+use crate::http::{Client, Limits, Pool, Request};
+use crate::os::{PipeReader, PipeWriter};
+use crate::process::Stdio;
+
+/// Something that came of a session.
+pub(super) struct Word {
+    pub(super) attempt: Attempt,
+    said: Said,
+}
+
+enum Said {
+    Line(Vec<u8>),
+    /// A line was longer than allowed.
+    TooLong(usize),
+    Log(Vec<u8>),
+    /// One of its two outputs is at its end.
+    Closed,
+    Event(Vec<u8>),
+    Answer {
+        request: RequestId,
+        status: u16,
+        body: Vec<u8>,
+    },
+    Failed {
+        request: Option<RequestId>,
+        why: String,
+    },
+}
+
+/// A session whose process runs, or is about to.
+pub(super) struct Agent {
+    attempt: Attempt,
+    machine: Box<dyn Session + Send>,
+    speaks: Speaks,
+    stdin: Option<mpsc::Sender<Vec<u8>>>,
+    tasks: JoinSet<()>,
+    words: mpsc::Sender<Word>,
+    log: SessionLog,
+    /// Outputs that are not at their end.
+    outputs: u8,
+    /// How its process ended, while its last words are waited for.
+    pub(super) exit: Option<(Exit, Instant)>,
+    /// When the machine wants to be woken.
+    pub(super) wake_at: Option<Instant>,
+}
+
+impl Agent {
+    pub(super) fn new(
+        attempt: Attempt,
+        machine: Box<dyn Session + Send>,
+        stdio: Stdio,
+        words: mpsc::Sender<Word>,
+        log: SessionLog,
+    ) -> Self {
+        let start = machine.start();
+        let mut tasks = JoinSet::new();
+        let (sender, queue) = mpsc::channel(AGENT_STDIN_MAX);
+        sender.try_send(start.stdin).ok();
+        tasks.spawn(feed(stdio.stdin, queue));
+        let stdin = (start.speaks == Speaks::Lines).then_some(sender);
+        let is_log = matches!(start.speaks, Speaks::Http { .. });
+        tasks.spawn(read_lines(attempt, stdio.stdout, words.clone(), is_log));
+        tasks.spawn(read_lines(attempt, stdio.stderr, words.clone(), true));
+        Self {
+            attempt,
+            machine,
+            speaks: start.speaks,
+            stdin,
+            tasks,
+            words,
+            log,
+            outputs: 2,
+            exit: None,
+            wake_at: None,
+        }
+    }
+
+    /// Its process is gone: when its last words have come, or are late, it has ended.
+    pub(super) fn exited(&mut self, exit: Exit) {
+        self.exit = Some((exit, Instant::now() + LAST_WORDS));
+    }
+
+    /// Whether all is heard that there was to hear.
+    pub(super) fn is_over(&self) -> bool {
+        self.exit.as_ref().is_some_and(|(_, until)| self.outputs == 0 || *until <= Instant::now())
+    }
+
+    /// When something is to be done, if nothing happens before.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        match &self.exit {
+            Some((_, until)) => Some(*until),
+            None => self.wake_at,
+        }
+    }
+
+    /// Its process runs.
+    pub(super) fn started(&mut self, now: Stamp) -> Vec<Heard> {
+        self.give(now, Input::Started)
+    }
+
+    pub(super) fn tell(&mut self, now: Stamp, told: &Told) -> Vec<Heard> {
+        self.log.told(now, told);
+        self.give(now, Input::Told(told))
+    }
+
+    pub(super) fn wake(&mut self, now: Stamp) -> Vec<Heard> {
+        self.wake_at = None;
+        self.give(now, Input::Wakeup)
+    }
+
+    pub(super) fn take(&mut self, now: Stamp, word: Word) -> Vec<Heard> {
+        match word.said {
+            Said::Line(line) => {
+                self.log.line(now, &line);
+                self.give(now, Input::Line(&line))
+            }
+            Said::Closed => {
+                self.outputs = self.outputs.saturating_sub(1);
+                Vec::new()
+            }
+            Said::Log(line) => {
+                self.log.line(now, &line);
+                Vec::new()
+            }
+            Said::TooLong(bytes) => {
+                let text = format!("a line of {bytes} bytes, which is passed over");
+                self.log.note(now, &text);
+                vec![Heard::Strange(text)]
+            }
+            Said::Event(data) => {
+                self.log.line(now, &data);
+                self.give(now, Input::Event(&data))
+            }
+            Said::Answer { request, status, body } => {
+                self.give(now, Input::Answer { request, status, body: &body })
+            }
+            Said::Failed { request, why } => self.give(now, Input::Failed { request, why: &why }),
+        }
+    }
+
+    /// Its process is gone. What is still in its pipes has been taken.
+    pub(super) fn ended(mut self, now: Stamp, exit: &Exit) -> Vec<Heard> {
+        self.give(now, Input::Ended(exit))
+    }
+
+    fn give(&mut self, now: Stamp, input: Input<'_>) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        for effect in self.machine.handle(now, input) {
+            match effect {
+                Effect::Write(bytes) => {
+                    if let Some(stdin) = &self.stdin {
+                        // One that does not read is silent too, and ended for that.
+                        stdin.try_send(bytes).ok();
+                    }
+                }
+                Effect::CloseStdin => self.stdin = None,
+                Effect::Request { request, method, path, body } => {
+                    self.request(request, method, &path, body);
+                }
+                Effect::Listen { path } => self.listen(&path),
+                Effect::WakeAfter(time) => self.wake_at = Some(Instant::now() + time),
+                Effect::Heard(it) => heard.push(it),
+            }
+        }
+        heard
+    }
+
+    fn url(&self, path: &str) -> String {
+        let port = match self.speaks {
+            Speaks::Http { port, .. } => port,
+            Speaks::Lines | Speaks::Output => 0,
+        };
+        format!("http://127.0.0.1:{port}{path}")
+    }
+
+    fn authorization(&self) -> Vec<(String, String)> {
+        match &self.speaks {
+            Speaks::Http { authorization: Some(secret), .. } => {
+                vec![("authorization".to_owned(), secret.clone())]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn request(&mut self, request: RequestId, method: &'static str, path: &str, body: Vec<u8>) {
+        let (url, attempt, words) = (self.url(path), self.attempt, self.words.clone());
+        let mut headers = self.authorization();
+        self.tasks.spawn(async move {
+            headers.push(("content-type".to_owned(), "application/json".to_owned()));
+            let body = String::from_utf8_lossy(&body).into_owned();
+            let asked = Request { method, url: &url, headers: &headers, body };
+            let limits =
+                Limits { time_max: AGENT_ANSWER_WAIT, body_bytes_max: AGENT_LINE_BYTES_MAX };
+            let said = match client().request(asked, limits).await {
+                Ok(answer) => Said::Answer { request, status: answer.status, body: answer.body },
+                Err(error) => {
+                    Said::Failed { request: Some(request), why: crate::store::chain(&error) }
+                }
+            };
+            words.send(Word { attempt, said }).await.ok();
+        });
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn listen(&mut self, path: &str) {
+        let (url, attempt, words) = (self.url(path), self.attempt, self.words.clone());
+        let headers = self.authorization();
+        self.tasks.spawn(async move {
+            let why = follow(&url, headers, attempt, &words).await;
+            let said = Said::Failed { request: None, why };
+            words.send(Word { attempt, said }).await.ok();
+        });
+    }
+}
+
+/// What `https` needs is never made: all of this is on this machine.
+fn client() -> &'static Client {
+    static CLIENT: std::sync::OnceLock<Client> = std::sync::OnceLock::new();
+    CLIENT.get_or_init(|| Client::new(None))
+}
+
+/// Hands on the events of a server, and returns why there are no more.
+async fn follow(
+    url: &str,
+    mut headers: Vec<(String, String)>,
+    attempt: Attempt,
+    words: &mpsc::Sender<Word>,
+) -> String {
+    let pool = match Pool::new(client(), url) {
+        Ok(pool) => pool,
+        Err(error) => return error.to_string(),
+    };
+    headers.push(("accept".to_owned(), "text/event-stream".to_owned()));
+    let asked = Request { method: "GET", url, headers: &headers, body: String::new() };
+    let mut streamed = match timeout(AGENT_ANSWER_WAIT, pool.send(asked)).await {
+        Ok(Ok(streamed)) if streamed.status == 200 => streamed,
+        Ok(Ok(streamed)) => return format!("it answered with status {}", streamed.status),
+        Ok(Err(not_sent)) => return not_sent.error.to_string(),
+        Err(_) => return "it did not answer in time".to_owned(),
+    };
+    let mut stream = EventStream::new(AGENT_LINE_BYTES_MAX);
+    while let Some(bytes) = streamed.next().await {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(error) => return error.to_string(),
+        };
+        for event in stream.push(&bytes) {
+            let said = match event.is_too_long {
+                true => Said::TooLong(AGENT_LINE_BYTES_MAX),
+                false => Said::Event(event.data),
+            };
+            if words.send(Word { attempt, said }).await.is_err() {
+                return "nobody listens".to_owned();
+            }
+        }
+    }
+    "it has ended".to_owned()
+}
+
+/// Writes what is to be said; the pipe is closed with the queue.
+async fn feed(mut stdin: PipeWriter, mut queue: mpsc::Receiver<Vec<u8>>) {
+    while let Some(bytes) = queue.recv().await {
+        if stdin.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Hands on lines. The rest of one that is too long is passed over, and said once.
+async fn read_lines(
+    attempt: Attempt,
+    mut pipe: PipeReader,
+    words: mpsc::Sender<Word>,
+    is_log: bool,
+) {
+    let mut buffer = vec![0; PIPE_CHUNK_BYTES];
+    let (mut line, mut skipped) = (Vec::new(), 0);
+    loop {
+        let read = match pipe.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(read) => read,
+        };
+        let mut rest = &buffer[..read];
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            line.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            let said = match std::mem::take(&mut skipped) {
+                0 if is_log => Said::Log(std::mem::take(&mut line)),
+                0 => Said::Line(std::mem::take(&mut line)),
+                more => Said::TooLong(more + std::mem::take(&mut line).len()),
+            };
+            if words.send(Word { attempt, said }).await.is_err() {
+                return;
+            }
+        }
+        line.extend_from_slice(rest);
+        if line.len() > AGENT_LINE_BYTES_MAX {
+            skipped += line.len();
+            line = Vec::new();
+        }
+    }
+    if !line.is_empty() {
+        let said = if is_log { Said::Log(line) } else { Said::Line(line) };
+        words.send(Word { attempt, said }).await.ok();
+    }
+    words.send(Word { attempt, said: Said::Closed }).await.ok();
+}
+
+/// Where words come in.
+pub(super) fn words() -> (mpsc::Sender<Word>, mpsc::Receiver<Word>) {
+    mpsc::channel(AGENT_WORDS_MAX)
+}
+
+/// How long words of a session that has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);

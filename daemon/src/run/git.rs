@@ -1,0 +1,175 @@
+//! What git is asked, by the `git` that the user has. Nothing here resets, cleans or throws away.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_WAIT};
+use afresh_core::run::{GitAnswer, GitAsk, Looked};
+use afresh_core::service::Exit;
+
+use crate::process::Command;
+use crate::run_briefly::{Brief, BriefEnding, BriefRunner};
+
+/// The tree without files, which every repository has.
+const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+#[derive(Clone)]
+pub(super) struct Git {
+    pub(super) runner: BriefRunner,
+    pub(super) folder: PathBuf,
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// Patterns of what is never committed.
+    pub(super) excludes: Vec<String>,
+}
+
+/// What git said, where it succeeded.
+type Said = Result<String, String>;
+
+impl Git {
+    pub(super) async fn ask(self, ask: GitAsk) -> GitAnswer {
+        let answer = match ask {
+            GitAsk::Base => self.base().await,
+            GitAsk::Commit { message } => self.commit(&message).await.map(GitAnswer::Committed),
+            GitAsk::Look { since, files } => {
+                self.look(since.as_deref(), &files).await.map(GitAnswer::Looked)
+            }
+        };
+        answer.unwrap_or_else(GitAnswer::Failed)
+    }
+
+    /// Makes a branch and goes there; one that is there already is gone to.
+    pub(super) async fn switch(&self, branch: &str) -> Result<(), String> {
+        let there =
+            self.run(&["rev-parse", "--verify", "-q", &format!("refs/heads/{branch}")]).await;
+        match there {
+            Ok(_) => self.run(&["switch", branch]).await.map(drop),
+            Err(_) => self.run(&["switch", "-c", branch]).await.map(drop),
+        }
+    }
+
+    async fn base(&self) -> Result<GitAnswer, String> {
+        if let Err(why) = self.run(&["rev-parse", "--is-inside-work-tree"]).await {
+            return Ok(GitAnswer::NoRepository(format!("there is no git repository here: {why}")));
+        }
+        let commit = self.head().await;
+        let words = ["status", "--porcelain=v1", "-z", "--untracked-files=all"];
+        let status = self.run_on_ours(&words).await?;
+        let entries = status.split('\0').filter(|entry| entry.len() > 3);
+        let dirty = entries.map(|entry| entry[3..].to_owned()).collect();
+        Ok(GitAnswer::Base { commit, dirty })
+    }
+
+    async fn head(&self) -> Option<String> {
+        let head = self.run(&["rev-parse", "--verify", "-q", "HEAD"]).await.ok()?;
+        Some(head.trim().to_owned())
+    }
+
+    async fn commit(&self, message: &str) -> Result<Option<String>, String> {
+        self.run_on_ours(&["add", "-A"]).await?;
+        if self.run(&["diff", "--cached", "--quiet"]).await.is_ok() {
+            return Ok(None);
+        }
+        // Whose machine has no name for commits still has its work committed.
+        let mut words = vec!["-c", "commit.gpgSign=false"];
+        if self.run(&["config", "user.email"]).await.is_err() {
+            words.extend(["-c", "user.name=afresh", "-c", "user.email=afresh@localhost"]);
+        }
+        // Hooks judge finished work; this keeps what there is.
+        words.extend(["commit", "-q", "--no-verify", "-m", message]);
+        self.run(&words).await?;
+        Ok(self.head().await)
+    }
+
+    async fn look(&self, since: Option<&str>, files: &[String]) -> Result<Looked, String> {
+        let head = self.head().await;
+        let Some(head) = head else { return Ok(Looked::default()) };
+        let base = since.unwrap_or(EMPTY_TREE);
+        let range = [base, &head];
+        let commits = match since {
+            Some(since) => {
+                self.run(&["log", "--format=%h %s", &format!("{since}..{head}")]).await?
+            }
+            None => self.run(&["log", "--format=%h %s"]).await?,
+        };
+        let stat = self.run(&["diff", "--stat=100", range[0], range[1]]).await?;
+        let named =
+            self.run(&["diff", "--name-status", "--no-renames", "-z", range[0], range[1]]).await?;
+        let mut looked = Looked {
+            commits: commits.lines().map(str::to_owned).collect(),
+            stat,
+            ..Looked::default()
+        };
+        let mut fields = named.split('\0');
+        while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
+            match status {
+                "A" => looked.new.push(name.to_owned()),
+                _ => looked.modified.push(name.to_owned()),
+            }
+        }
+        if !files.is_empty() {
+            let mut words =
+                vec!["diff", "--name-only", "--no-renames", "-z", range[0], range[1], "--", ":/"];
+            let patterns: Vec<String> = files.iter().map(|pattern| allowed(pattern)).collect();
+            words.extend(patterns.iter().map(String::as_str));
+            let outside = self.run(&words).await?;
+            looked.outside =
+                outside.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        }
+        Ok(looked)
+    }
+
+    /// Runs it on all files but those that are never committed.
+    async fn run_on_ours(&self, words: &[&str]) -> Said {
+        let exclude = |pattern: &String| format!(":(top,exclude,glob){pattern}");
+        let excludes: Vec<String> = self.excludes.iter().map(exclude).collect();
+        let mut all = words.to_vec();
+        all.extend(["--", ":/"]);
+        all.extend(excludes.iter().map(String::as_str));
+        self.run(&all).await
+    }
+
+    async fn run(&self, words: &[&str]) -> Said {
+        let mut argv: Vec<OsString> = vec!["git".into()];
+        argv.extend(words.iter().map(OsString::from));
+        let mut env = self.env.clone();
+        // Nobody is there to answer, and messages are for us.
+        env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
+        env.push(("LC_ALL".into(), "C".into()));
+        let command = Command { argv, cwd: Some(self.folder.clone()), env };
+        let brief = Brief {
+            command,
+            stdin: Vec::new(),
+            time_max: GIT_WAIT,
+            output_bytes_max: GIT_OUTPUT_BYTES_MAX,
+        };
+        let Some(outcome) = self.runner.run(brief).await else {
+            return Err("afresh is ending".to_owned());
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match outcome.ending {
+            BriefEnding::Exited(Exit::Code(0)) => Ok(text(&outcome.stdout)),
+            BriefEnding::Exited(_) => {
+                let said = text(&outcome.stderr);
+                let said = said.trim().lines().last().unwrap_or("it says no more").to_owned();
+                Err(format!(
+                    "git {}: {said}",
+                    words.iter().find(|word| !word.starts_with('-')).unwrap_or(&"")
+                ))
+            }
+            BriefEnding::SpawnFailed(failure) => {
+                Err(format!("git cannot be started: {}", failure.message))
+            }
+            BriefEnding::TimedOut => Err("git did not end in time".to_owned()),
+            BriefEnding::TooMuchOutput => Err("git printed too much".to_owned()),
+        }
+    }
+}
+
+/// What a pattern of the plan leaves out of the list of what was touched: a folder is all that is in it.
+fn allowed(pattern: &str) -> String {
+    let pattern = pattern.trim_start_matches("./");
+    match pattern.strip_suffix('/') {
+        Some(folder) => format!(":(top,exclude,glob){folder}/**"),
+        None => format!(":(top,exclude,glob){pattern}"),
+    }
+}

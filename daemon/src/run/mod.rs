@@ -1,0 +1,338 @@
+//! `afresh run`: drives the machine of a run. One loop owns the agent's session, gates, git and the record;
+//! all processes go through the process layer, so that nothing of an agent outlives us.
+
+mod agent;
+mod gate;
+mod git;
+mod log;
+mod session;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use afresh_core::agent::{
+    AgentKind, Claude, Codex, Command as AnyCommand, Opencode, Permission, Server, Session, Setup,
+};
+use afresh_core::id::ServiceId;
+use afresh_core::limits::RUN_ASKS_MAX;
+use afresh_core::run::{
+    Asked, Effect, Finish, GateEnd, GitAnswer, Input, Machine, Now, Record, Say, View,
+};
+use afresh_core::time::{Stamp, Time};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use self::agent::Word;
+use self::git::Git;
+use self::session::Running;
+use crate::os::{self, Signals};
+use crate::process::{Processes, Report, StartError, ignore_in_supervisor};
+use crate::run_briefly::{BriefStep, Briefs};
+
+/// The only service that a run has: its agent, an instance for each session.
+const AGENT: ServiceId = ServiceId(0);
+
+/// Writes a record down, or says why it cannot.
+pub type Recorder = dyn FnMut(Stamp, &Record) -> Result<(), String>;
+
+/// Shows what happened, beside the state of the run.
+pub type Shower = dyn FnMut(&Say, &View);
+
+/// What is to be run, and how.
+pub struct Run {
+    /// The machine, with what is known of its past.
+    pub machine: Machine,
+    /// The folder that the agent works in.
+    pub folder: PathBuf,
+    /// Where the logs of sessions go; it exists.
+    pub logs: PathBuf,
+    /// The agent.
+    pub agent: AgentKind,
+    /// Its program, and arguments that come before ours.
+    pub program: Vec<String>,
+    /// The model, where it is not the agent's usual one.
+    pub model: Option<String>,
+    /// What the agent may do.
+    pub permission: Permission,
+    /// MCP servers that it gets from us.
+    pub servers: Vec<Server>,
+    /// The environment of everything that is started.
+    pub env: Vec<(OsString, OsString)>,
+    /// The branch to work on.
+    pub branch: Option<String>,
+    /// Patterns of what is never committed.
+    pub excludes: Vec<String>,
+    /// Writes down what happened, before anything that comes after it is done.
+    pub record: Box<Recorder>,
+    /// Shows what happens.
+    pub show: Box<Shower>,
+    /// What a person wants.
+    pub asked: Asks,
+}
+
+/// What a person wants, on its way to a run.
+#[derive(Debug)]
+pub struct Asks(mpsc::Receiver<Asked>);
+
+/// Where a person says it.
+#[derive(Clone, Debug)]
+pub struct Asker(mpsc::Sender<Asked>);
+
+impl Asker {
+    /// Asks; one who asks faster than the run can hear is not heard.
+    pub fn ask(&self, asked: Asked) {
+        self.0.try_send(asked).ok();
+    }
+}
+
+/// Both ends.
+pub fn asks() -> (Asker, Asks) {
+    let (sender, receiver) = mpsc::channel(RUN_ASKS_MAX);
+    (Asker(sender), Asks(receiver))
+}
+
+/// Why a run could not be driven.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The event loop could not be made.
+    #[error("cannot set up the event loop")]
+    Runtime(#[source] std::io::Error),
+    /// Signals cannot be heard.
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// No process can be started.
+    #[error("cannot set up the process layer")]
+    Processes(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The branch cannot be gone to.
+    #[error("cannot go to the branch `{branch}`: {why}")]
+    Branch {
+        /// The branch.
+        branch: String,
+        /// What git said.
+        why: String,
+    },
+    /// What happened cannot be written down.
+    #[error("cannot write down what happens: {0}")]
+    Record(String),
+}
+
+impl From<StartError> for RunError {
+    fn from(error: StartError) -> Self {
+        Self::Processes(Box::new(error))
+    }
+}
+
+/// Carries a plan out, until it is over or somebody wants it to stop.
+pub fn run(run: Run) -> Result<Finish, RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(RunError::Runtime)?;
+    let result = runtime.block_on(async {
+        let signals = Signals::listen().map_err(RunError::Signals)?;
+        ignore_in_supervisor().map_err(RunError::Signals)?;
+        let mut driver = Driver::new(run, Processes::start()?);
+        let result = driver.drive(signals).await;
+        driver.close().await;
+        result
+    });
+    runtime.shutdown_background();
+    result
+}
+
+struct Driver {
+    run: Run,
+    processes: Processes,
+    briefs: Briefs,
+    git: Git,
+    session: Option<Running>,
+    words: (mpsc::Sender<Word>, mpsc::Receiver<Word>),
+    answers: JoinSet<GitAnswer>,
+    gate: JoinSet<GateEnd>,
+    begun: Instant,
+    finish: Option<Finish>,
+    failed: Option<RunError>,
+}
+
+enum Happened {
+    Report(Report),
+    Brief(BriefStep),
+    Word(Word),
+    Git(GitAnswer),
+    Gate(GateEnd),
+    Asked(Asked),
+    Signal(os::Asked),
+    Wakeup,
+}
+
+impl Driver {
+    fn new(run: Run, processes: Processes) -> Self {
+        let briefs = Briefs::new();
+        let git = Git {
+            runner: briefs.runner(),
+            folder: run.folder.clone(),
+            env: run.env.clone(),
+            excludes: run.excludes.clone(),
+        };
+        Self {
+            run,
+            processes,
+            briefs,
+            git,
+            session: None,
+            words: agent::words(),
+            answers: JoinSet::new(),
+            gate: JoinSet::new(),
+            begun: Instant::now(),
+            finish: None,
+            failed: None,
+        }
+    }
+
+    async fn drive(&mut self, mut signals: Signals) -> Result<Finish, RunError> {
+        self.go_to_branch().await?;
+        self.give(Input::Begin);
+        let mut interrupts = 0;
+        loop {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if let Some(finish) = self.finish.take() {
+                return Ok(finish);
+            }
+            match self.wait(&mut signals).await {
+                Happened::Report(report) if Briefs::are_meant(&report) => self.briefs.hear(report),
+                Happened::Report(report) => self.hear(report),
+                Happened::Brief(step) => self.briefs.react(&mut self.processes, step),
+                Happened::Word(word) => self.take(word),
+                Happened::Git(answer) => self.give(Input::Git(answer)),
+                Happened::Gate(end) => self.give(Input::GateEnded(end)),
+                Happened::Asked(asked) => self.give(Input::Asked(asked)),
+                Happened::Signal(os::Asked::Restart(_)) => self.give(Input::Asked(Asked::Restart)),
+                Happened::Signal(_) => {
+                    interrupts += 1;
+                    self.give(Input::Asked(Asked::Stop));
+                    if interrupts > 1 {
+                        self.end_faster();
+                    }
+                }
+                Happened::Wakeup => self.wake(),
+            }
+        }
+    }
+
+    /// Everything that still runs ends with the process layer.
+    async fn close(self) {
+        let Self { processes, gate, answers, .. } = self;
+        drop((gate, answers));
+        processes.shutdown().await;
+    }
+
+    async fn go_to_branch(&mut self) -> Result<(), RunError> {
+        let Some(branch) = self.run.branch.clone() else { return Ok(()) };
+        let git = self.git.clone();
+        let switched = async { git.switch(&branch).await };
+        let mut switched = std::pin::pin!(switched);
+        loop {
+            tokio::select! {
+                done = &mut switched => {
+                    return done.map_err(|why| RunError::Branch { branch: branch.clone(), why });
+                }
+                report = self.processes.next() => if Briefs::are_meant(&report) {
+                    self.briefs.hear(report);
+                },
+                step = self.briefs.next() => self.briefs.react(&mut self.processes, step),
+            }
+        }
+    }
+
+    async fn wait(&mut self, signals: &mut Signals) -> Happened {
+        let wake_at = self.next_wakeup();
+        let wakeup = async {
+            match wake_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            report = self.processes.next() => Happened::Report(report),
+            step = self.briefs.next() => Happened::Brief(step),
+            Some(word) = self.words.1.recv() => Happened::Word(word),
+            Some(Ok(answer)) = self.answers.join_next() => Happened::Git(answer),
+            Some(Ok(end)) = self.gate.join_next() => Happened::Gate(end),
+            Some(asked) = self.run.asked.0.recv() => Happened::Asked(asked),
+            asked = signals.next() => Happened::Signal(asked),
+            () = wakeup => Happened::Wakeup,
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now { time: Time::after_start(self.begun.elapsed()), stamp: stamp() }
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let machine = self.run.machine.next_wakeup(self.now());
+        let machine = machine.map(|time| self.begun + time.since_start());
+        let session = self.session.as_ref().and_then(|session| session.agent.next_wakeup());
+        let ending = self.session.as_ref().and_then(|session| session.ending).map(|(_, at)| at);
+        [machine, session, ending].into_iter().flatten().min()
+    }
+
+    fn wake(&mut self) {
+        let now = Instant::now();
+        self.step_of_end(now);
+        if let Some(session) = &mut self.session
+            && session.agent.wake_at.is_some_and(|at| at <= now)
+        {
+            let heard = session.agent.wake(stamp());
+            self.heard(heard);
+        }
+        self.end_if_over();
+        self.give(Input::Wakeup);
+    }
+
+    /// Gives the machine what happened, and does what it says.
+    fn give(&mut self, input: Input) {
+        for effect in self.run.machine.handle(self.now(), input) {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Open { attempt, prompt } => self.open(attempt, prompt),
+            Effect::Tell(attempt, told) => self.tell(attempt, &told),
+            Effect::End(attempt) => self.end(attempt),
+            Effect::Git(ask) => drop(self.answers.spawn(self.git.clone().ask(ask))),
+            Effect::RunGate { gate, command, time_max } => self.run_gate(gate, command, time_max),
+            // Whoever asked is gone, and so is what was asked for.
+            Effect::EndGate => self.gate = JoinSet::new(),
+            Effect::Record(record) => {
+                if let Record::AttemptEnded { .. } = &record {
+                    self.note_end(&record);
+                }
+                if let Err(why) = (self.run.record)(stamp(), &record) {
+                    self.failed.get_or_insert(RunError::Record(why));
+                }
+            }
+            Effect::Say(say) => (self.run.show)(&say, &self.run.machine.view()),
+            Effect::Finish(finish) => self.finish = Some(finish),
+        }
+    }
+}
+
+fn machine_of(kind: AgentKind, setup: Setup) -> Box<dyn Session + Send> {
+    match kind {
+        AgentKind::Claude => Box::new(Claude::new(setup)),
+        AgentKind::Codex => Box::new(Codex::new(setup)),
+        AgentKind::Opencode => Box::new(Opencode::new(setup).with_secret(session::uuid())),
+        AgentKind::Command => Box::new(AnyCommand::new(setup)),
+    }
+}
+
+/// The time on the wall.
+fn stamp() -> Stamp {
+    Stamp::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}

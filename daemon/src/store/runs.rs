@@ -1,0 +1,270 @@
+//! The runs of a workspace, in SQLite: what happened, record by record, and views that make tables of it.
+//!
+//! A record is on disk when it is written: a run that was killed goes on where it was.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use afresh_core::run::{Finish, Record};
+use afresh_core::time::Stamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::os;
+
+/// The version of the tables; a newer afresh makes others.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE runs (
+        run INTEGER PRIMARY KEY,
+        plan TEXT NOT NULL,
+        title TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        began TEXT NOT NULL,
+        ended TEXT,
+        finish TEXT
+    );
+    CREATE TABLE records (
+        run INTEGER NOT NULL REFERENCES runs(run),
+        number INTEGER NOT NULL,
+        at TEXT NOT NULL,
+        record TEXT NOT NULL,
+        PRIMARY KEY (run, number)
+    ) WITHOUT ROWID;
+    CREATE VIEW phases AS SELECT run, at, record->>'phase' AS phase, record->>'end' AS end,
+        record->>'detail' AS detail FROM records WHERE record->>'record' = 'phase_ended';
+    CREATE VIEW sessions AS SELECT run, at, record->>'attempt' AS attempt, record->>'cause' AS cause,
+        record->>'detail' AS detail, record->>'handoff' AS handoff
+        FROM records WHERE record->>'record' = 'attempt_ended';
+    CREATE VIEW usage AS SELECT run, at, record->>'attempt' AS attempt, record->>'used' AS used,
+        record->>'window' AS window, record->>'exact' AS exact
+        FROM records WHERE record->>'record' = 'sampled';
+    CREATE VIEW restarts AS SELECT run, at, attempt, cause, detail FROM sessions WHERE cause <> 'DONE';
+    CREATE VIEW gates AS SELECT run, at, record->>'phase' AS phase, record->>'gate' AS gate,
+        record->>'passed' AS passed, record->>'ending' AS ending, record->>'took_ms' AS took_ms
+        FROM records WHERE record->>'record' = 'gate_ended';
+    CREATE VIEW progress AS SELECT run, at, record->>'attempt' AS attempt, record->>'text' AS text
+        FROM records WHERE record->>'record' = 'progress';
+";
+
+/// Why the runs cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RunsError {
+    /// The file cannot be used.
+    #[error("cannot use the runs in `{}`", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// A newer afresh made it.
+    #[error("`{}` was made by a newer afresh (version {version} of its tables)", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: i64,
+    },
+    /// Something that is written there is none of ours.
+    #[error("record {number} of run {run} in `{}` cannot be understood", path.display())]
+    Strange {
+        /// The file.
+        path: PathBuf,
+        /// The run.
+        run: i64,
+        /// The record.
+        number: i64,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The runs of a workspace.
+#[derive(Debug)]
+pub struct Runs {
+    connection: Connection,
+    path: PathBuf,
+}
+
+/// One run, as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRow {
+    /// Its number.
+    pub run: i64,
+    /// The file of its plan.
+    pub plan: String,
+    /// The title of that.
+    pub title: String,
+    /// The agent.
+    pub agent: String,
+    /// When it began.
+    pub began: String,
+    /// When it ended; none while it runs, or when it was killed.
+    pub ended: Option<String>,
+    /// How it ended.
+    pub finish: Option<Finish>,
+}
+
+impl Runs {
+    /// The file of a state folder.
+    pub fn path_in(state: &Path) -> PathBuf {
+        state.join("runs.db")
+    }
+
+    /// Opens the runs of a state folder, and makes the file where there is none.
+    pub fn open(state: &Path) -> Result<Self, RunsError> {
+        let path = Self::path_in(state);
+        // Prompts and answers are nobody else's. One that is there already is as it is.
+        os::create_private(&path).ok();
+        let failed = |source| RunsError::File { path: path.clone(), source };
+        let connection = Connection::open(&path).map_err(failed)?;
+        connection.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        let version: i64 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(failed)?;
+        match version {
+            0 => {
+                let made = format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;");
+                connection.execute_batch(&made).map_err(failed)?;
+            }
+            VERSION => {}
+            version => return Err(RunsError::Newer { path, version }),
+        }
+        Ok(Self { connection, path })
+    }
+
+    /// Writes down that a run begins, and gives it a number.
+    pub fn begin(&self, at: Stamp, plan: &str, title: &str, agent: &str) -> Result<i64, RunsError> {
+        let words = "INSERT INTO runs (plan, title, agent, began) VALUES (?1, ?2, ?3, ?4)";
+        let values = params![plan, title, agent, at.to_string()];
+        self.connection.execute(words, values).map_err(|source| self.failed(source))?;
+        Ok(self.connection.last_insert_rowid())
+    }
+
+    /// A run that had ended goes on.
+    pub fn resume(&self, run: i64) -> Result<(), RunsError> {
+        let words = "UPDATE runs SET ended = NULL, finish = NULL WHERE run = ?1";
+        self.connection.execute(words, params![run]).map_err(|source| self.failed(source))?;
+        Ok(())
+    }
+
+    /// Writes a record down.
+    pub fn record(&self, run: i64, at: Stamp, record: &Record) -> Result<(), RunsError> {
+        let failed = |source| self.failed(source);
+        let text = serde_json::to_string(record).unwrap_or_default();
+        let words = "INSERT INTO records (run, number, at, record) VALUES (?1,
+            (SELECT COALESCE(MAX(number), 0) + 1 FROM records WHERE run = ?1), ?2, ?3)";
+        let mut insert = self.connection.prepare(words).map_err(failed)?;
+        insert.execute(params![run, at.to_string(), text]).map_err(failed)?;
+        if let Record::RunEnded { finish } = record {
+            let finish = serde_json::to_string(finish).unwrap_or_default();
+            let words = "UPDATE runs SET ended = ?2, finish = ?3 WHERE run = ?1";
+            self.connection.execute(words, params![run, at.to_string(), finish]).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// What is written down of a run.
+    pub fn records(&self, run: i64) -> Result<Vec<(String, Record)>, RunsError> {
+        let failed = |source| self.failed(source);
+        let words = "SELECT number, at, record FROM records WHERE run = ?1 ORDER BY number";
+        let mut select = self.connection.prepare(words).map_err(failed)?;
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let rows = select.query_map(params![run], read).map_err(failed)?;
+        let mut records = Vec::new();
+        for row in rows {
+            let (number, at, text): (i64, String, String) = row.map_err(failed)?;
+            let record = serde_json::from_str(&text).map_err(|source| {
+                let path = self.path.clone();
+                RunsError::Strange { path, run, number, source }
+            })?;
+            records.push((at, record));
+        }
+        Ok(records)
+    }
+
+    /// The newest runs, newest first.
+    pub fn list(&self, runs_max: usize) -> Result<Vec<RunRow>, RunsError> {
+        let failed = |source| self.failed(source);
+        let words = "SELECT run, plan, title, agent, began, ended, finish FROM runs
+            ORDER BY run DESC LIMIT ?1";
+        let mut select = self.connection.prepare(words).map_err(failed)?;
+        let runs_max = i64::try_from(runs_max).unwrap_or(i64::MAX);
+        let rows = select.query_map(params![runs_max], row).map_err(failed)?;
+        rows.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    /// One run.
+    pub fn one(&self, run: i64) -> Result<Option<RunRow>, RunsError> {
+        let words = "SELECT run, plan, title, agent, began, ended, finish FROM runs WHERE run = ?1";
+        let found = self.connection.query_row(words, params![run], row).optional();
+        found.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> RunsError {
+        RunsError::File { path: self.path.clone(), source }
+    }
+}
+
+fn row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    let finish: Option<String> = row.get(6)?;
+    Ok(RunRow {
+        run: row.get(0)?,
+        plan: row.get(1)?,
+        title: row.get(2)?,
+        agent: row.get(3)?,
+        began: row.get(4)?,
+        ended: row.get(5)?,
+        finish: finish.and_then(|finish| serde_json::from_str(&finish).ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use afresh_core::run::{Attempt, PhaseEnd};
+
+    use super::*;
+    use crate::store::TempDir;
+
+    #[test]
+    fn what_is_written_is_read_again_by_another_process() {
+        let dir = TempDir::new();
+        let at = Stamp::since_unix_epoch(Duration::from_secs(1));
+        let records = [
+            Record::PhaseBegan { phase: "A".to_owned(), base: Some("c".to_owned()) },
+            Record::Sampled { attempt: Attempt(1), used: 5, window: Some(10), exact: true },
+            Record::PhaseEnded {
+                phase: "A".to_owned(),
+                end: PhaseEnd::Done,
+                detail: String::new(),
+            },
+            Record::RunEnded { finish: Finish::Done },
+        ];
+        let runs = Runs::open(&dir.join(".")).unwrap();
+        let run = runs.begin(at, "PLAN.md", "A plan", "claude").unwrap();
+        assert_eq!(runs.one(run).unwrap().unwrap().finish, None);
+        for record in &records {
+            runs.record(run, at, record).unwrap();
+        }
+        drop(runs);
+        let runs = Runs::open(&dir.join(".")).unwrap();
+        let read: Vec<Record> =
+            runs.records(run).unwrap().into_iter().map(|(_, record)| record).collect();
+        assert_eq!(read, records);
+        let row = runs.list(10).unwrap().remove(0);
+        assert_eq!((row.run, row.finish), (run, Some(Finish::Done)));
+        let used: i64 = runs
+            .connection
+            .query_row("SELECT used FROM usage WHERE run = ?1", params![run], |row| row.get(0))
+            .unwrap();
+        assert_eq!(used, 5);
+        runs.connection.pragma_update(None, "user_version", 99).unwrap();
+        drop(runs);
+        assert!(matches!(Runs::open(&dir.join(".")), Err(RunsError::Newer { version: 99, .. })));
+    }
+}

@@ -1,0 +1,138 @@
+//! `afresh run`, with a shell script for an agent. Real agents are in `tests/interop/plans`.
+
+use std::process::Command;
+
+use afresh_tests::{TestEnv, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+const PLAN: &str = "# A plan\n\n## Phase: One\n\nWrite one.txt.\n\n- Gate: test -f one.txt\n- Gate: test -f fixed.txt\n\n\
+                    ## Phase: Two\n\nWrite two.txt.\n\n- Gate: test -f two.txt\n";
+
+/// What the agent does, by its prompt: it finds that on its stdin.
+const AGENT: &str = r###"
+prompt=$(cat)
+case $prompt in
+    *"remediation 1"*) touch fixed.txt; echo mended ;;
+    *"## One"*) [ -e slow ] && { rm slow; touch begun; sleep 1000; }; echo 1 > one.txt; echo "one is written" ;;
+    *"## Two"*) echo 2 > two.txt; echo "two is written" ;;
+esac
+"###;
+
+fn git(env: &TestEnv, words: &[&str]) -> String {
+    let mut command = Command::new("git");
+    env.furnish(&mut command);
+    let output = command.args(words).output().expect("git is installed");
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A repository with a plan and an agent in it.
+fn repository(files: &[&str]) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("PLAN.md", PLAN);
+    env.write("agent.sh", AGENT);
+    env.write(".gitignore", "slow\nbegun\n");
+    files.iter().for_each(|name| drop(env.write(name, "")));
+    git(&env, &["init", "-q", "-b", "main"]);
+    git(&env, &["add", "PLAN.md", "agent.sh", ".gitignore"]);
+    git(&env, &["-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qm", "the plan"]);
+    env
+}
+
+const RUN: [&str; 5] = ["run", "--agent", "command", "--agent-command", "sh agent.sh"];
+
+fn titles(env: &TestEnv) -> Vec<String> {
+    let log = git(env, &["log", "--reverse", "--format=%s"]);
+    log.lines().map(str::to_owned).collect()
+}
+
+/// The records of one kind of the last run.
+fn records(env: &TestEnv, kind: &str) -> Vec<Value> {
+    let shown = env.run(&["runs", "show", "--json"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let all = shown["records"].as_array().expect("records").iter().map(|it| it["record"].clone());
+    all.filter(|record| record["record"] == kind).collect()
+}
+
+#[test]
+fn a_plan_is_carried_out_and_gates_decide() {
+    // S1 S7
+    let env = repository(&[]);
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let wanted = ["the plan", "afresh: One", "afresh: One, remediation 1", "afresh: Two"];
+    assert_eq!(titles(&env), wanted);
+    assert_eq!(git(&env, &["status", "--porcelain"]), "");
+    for line in ["gate failed: test -f fixed.txt", "session 2, remediation 1", "done: Two"] {
+        assert!(run.stdout.contains(line), "no `{line}`:\n{}", run.stdout);
+    }
+    assert_eq!(records(&env, "phase_ended").len(), 2);
+    assert!(env.run(&["runs"]).stdout.contains("done"), "it is listed");
+    env.assert_nothing_left();
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_nothing_and_goes_on() {
+    // S6 S9
+    let env = repository(&["slow"]);
+    let mut run = env.start(&RUN);
+    wait_for("the agent works", || env.work().join("begun").exists());
+    run.signal(Signal::SIGKILL);
+    run.wait();
+    env.assert_nothing_left();
+    let resumed = env.run(&[&RUN[..], &["--resume"]].concat());
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let phases: Vec<Value> =
+        records(&env, "phase_ended").iter().map(|record| record["phase"].clone()).collect();
+    assert_eq!(phases, ["One", "Two"], "each once");
+    let kinds: Vec<Value> =
+        records(&env, "attempt_began").iter().map(|record| record["kind"].clone()).collect();
+    assert_eq!(kinds[..2], ["first", "resumed"]);
+    // There is nothing more to go on with.
+    assert_eq!(env.run(&[&RUN[..], &["--resume"]].concat()).code, Some(4));
+}
+
+#[test]
+fn ctrl_c_ends_in_order_and_only_one_runs_at_a_time() {
+    let env = repository(&["slow"]);
+    let mut run = env.start(&RUN);
+    wait_for("the agent works", || env.work().join("begun").exists());
+    let second = env.run(&RUN);
+    assert_eq!(second.code, Some(5), "{second:?}");
+    assert!(
+        second.stderr.contains("a plan is carried out in this workspace already"),
+        "{second:?}"
+    );
+    run.signal(Signal::SIGINT);
+    assert_eq!(run.wait().code(), Some(1), "{}", run.stderr());
+    assert!(run.stderr().contains("`afresh run --resume` goes on"), "{}", run.stderr());
+    env.assert_nothing_left();
+    let ended = records(&env, "attempt_ended");
+    assert_eq!(ended[0]["cause"], "STOPPED");
+    assert_eq!(env.run(&[&RUN[..], &["--resume"]].concat()).code, Some(0));
+}
+
+#[test]
+fn what_cannot_begin_says_why() {
+    let env = TestEnv::new();
+    env.write("PLAN.md", PLAN);
+    env.write("agent.sh", AGENT);
+    let without = env.run(&RUN);
+    assert_eq!(without.code, Some(5), "{without:?}");
+    assert!(without.stderr.contains("no git repository") && without.stderr.contains("--no-git"));
+    let run = env.run(&[&RUN[..], &["--no-git"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let none = env.run(&["run", "--agent", "command", "--agent-command", "no-such-agent"]);
+    assert_ne!(none.code, Some(0), "{none:?}");
+    let env = repository(&[]);
+    env.write("changed.txt", "");
+    let refused = env.run(&[&RUN[..], &["--dirty", "refuse"]].concat());
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert!(refused.stderr.contains("1 files are changed"), "{refused:?}");
+    let run = env.run(&[&RUN[..], &["--branch", "afresh/work"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(titles(&env)[1], "afresh: what was there before `One`");
+    assert_eq!(git(&env, &["branch", "--show-current"]), "afresh/work\n");
+}
