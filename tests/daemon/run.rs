@@ -136,3 +136,22 @@ fn what_cannot_begin_says_why() {
     assert_eq!(titles(&env)[1], "afresh: what was there before `One`");
     assert_eq!(git(&env, &["branch", "--show-current"]), "afresh/work\n");
 }
+
+#[test]
+fn what_is_excluded_is_not_committed_and_no_reason_to_refuse() {
+    let env = repository(&["notes.log"]);
+    // S8
+    env.write("afresh.toml", "[run]\nexclude = [\"*.log\", \"afresh.toml\"]\ndirty = \"refuse\"\n");
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(git(&env, &["status", "--porcelain"]), "?? afresh.toml\n?? notes.log\n");
+    assert_eq!(titles(&env).len(), 4);
+}
+
+#[test]
+fn a_repository_is_left_alone_where_that_is_wanted() {
+    let env = repository(&[]);
+    let run = env.run(&[&RUN[..], &["--no-git"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(titles(&env), ["the plan"]);
+}

@@ -11,9 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use afresh_core::agent::{
-    AgentKind, Claude, Codex, Command as AnyCommand, Opencode, Permission, Server, Session, Setup,
-};
+use afresh_core::agent::{AgentKind, Permission, Server};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::RUN_ASKS_MAX;
 use afresh_core::run::{
@@ -320,15 +318,6 @@ impl Driver {
             Effect::Say(say) => (self.run.show)(&say, &self.run.machine.view()),
             Effect::Finish(finish) => self.finish = Some(finish),
         }
-    }
-}
-
-fn machine_of(kind: AgentKind, setup: Setup) -> Box<dyn Session + Send> {
-    match kind {
-        AgentKind::Claude => Box::new(Claude::new(setup)),
-        AgentKind::Codex => Box::new(Codex::new(setup)),
-        AgentKind::Opencode => Box::new(Opencode::new(setup).with_secret(session::uuid())),
-        AgentKind::Command => Box::new(AnyCommand::new(setup)),
     }
 }
 

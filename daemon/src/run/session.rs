@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use afresh_core::agent::{Heard, Session, Setup, Told};
+use afresh_core::agent::{
+    AgentKind, Claude, Codex, Command as AnyCommand, Heard, Opencode, Session, Setup, Told,
+};
 use afresh_core::definition::StopSignal;
 use afresh_core::id::Generation;
 use afresh_core::limits::{AGENT_END_WAIT, AGENT_TERM_WAIT, KILL_PATIENCE};
@@ -12,7 +14,7 @@ use tokio::time::Instant;
 
 use super::agent::{Agent, Word};
 use super::log::SessionLog;
-use super::{AGENT, Driver, machine_of, stamp};
+use super::{AGENT, Driver, stamp};
 use crate::os;
 use crate::process::{Command, OutputEnd, Report, Stdio};
 
@@ -173,6 +175,15 @@ impl Driver {
     }
 }
 
+fn machine_of(kind: AgentKind, setup: Setup) -> Box<dyn Session + Send> {
+    match kind {
+        AgentKind::Claude => Box::new(Claude::new(setup)),
+        AgentKind::Codex => Box::new(Codex::new(setup)),
+        AgentKind::Opencode => Box::new(Opencode::new(setup).with_secret(uuid())),
+        AgentKind::Command => Box::new(AnyCommand::new(setup)),
+    }
+}
+
 /// A port that nobody has at this moment.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0));
@@ -180,7 +191,7 @@ fn free_port() -> u16 {
 }
 
 /// A random UUID, version 4.
-pub(super) fn uuid() -> String {
+fn uuid() -> String {
     let mut bytes = os::random_bytes::<16>().unwrap_or_default();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
