@@ -76,8 +76,9 @@ fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<Entry> {
     let (_, key) = kind.members();
     let (mut place, mut count) = (None, 0);
     json::each_member(raw, |member| {
-        if json::reads_as(&raw[member.key], key) {
-            place = Some(member.value);
+        let found = &raw[member.key];
+        if json::reads_as(found, key) {
+            place = json::is_key(found, key).then_some(member.value);
             count += 1;
         }
     })?;
@@ -161,7 +162,7 @@ mod tests {
         };
         let fine: [&[u8]; 5] = [
             br#"{"name":"get"}"#,
-            br#"{"n\u0061mes":1,"name":"\u0067et","Name":"other"}"#,
+            br#"{"n\u0061mes":1,"name":"\u0067et","title":"other"}"#,
             // Half a pair, as some cut their texts: most readers take it.
             br#"{"name":"get","description":"\ud83d"}"#,
             br#" { "inputSchema":{"properties":{"name":{}}} , "name" : "get" } "#,
@@ -172,7 +173,7 @@ mod tests {
             assert_eq!((page.entries.len(), page.improper), (1, 0), "{raw:?}");
             assert!(["a__get", "a__deep"].contains(&page.entries[0].exposed.as_str()));
         }
-        let bad: [&[u8]; 12] = [
+        let bad: [&[u8]; 14] = [
             b"7",
             br#"{"title":"get"}"#,
             br#"{"name":""}"#,
@@ -185,6 +186,8 @@ mod tests {
             br#"{"name":"get","name":"set"}"#,
             br#"{"name":"get","n\u0061me":"b__get"}"#,
             br#"{"n\u0061me":"b__get","name":"get"}"#,
+            br#"{"name":"get","Name":"b__get"}"#,
+            br#"{"Name":"get"}"#,
             &nested(CATALOG_DEPTH_MAX),
         ];
         for raw in bad {

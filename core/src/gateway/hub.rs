@@ -16,6 +16,7 @@ mod ask;
 mod between;
 mod bytes;
 mod circuit;
+mod doubt;
 mod heard;
 mod link;
 mod listen;
@@ -48,7 +49,7 @@ use super::backend::Expose;
 use super::span::Span;
 use super::{ClientId, Effect, Input, LinkId};
 use crate::mcp::answer;
-use crate::mcp::envelope::{Id, Message, look};
+use crate::mcp::envelope::{Id, Message, look, look_closely};
 use crate::mcp::{Kind, json as raw};
 use crate::time::Time;
 
@@ -226,13 +227,17 @@ impl Hub {
         if !self.clients.contains_key(&client) {
             return;
         }
-        match look(&line) {
-            Some(Message::Request { id, method, params }) => {
+        let Some((message, is_odd)) = look_closely(&line) else { return };
+        if is_odd {
+            return self.doubt_client(client, message);
+        }
+        match message {
+            Message::Request { id, method, params } => {
                 self.ask(client, Request::new(&id, &method, &params, &line), is_late);
             }
-            Some(Message::Notification { method }) => self.tell(client, &method, &line),
-            Some(Message::Response { id, .. }) => self.reply(client, id.as_ref(), &line),
-            Some(Message::Batch) => {
+            Message::Notification { method } => self.tell(client, &method, &line),
+            Message::Response { id, .. } => self.reply(client, id.as_ref(), &line),
+            Message::Batch => {
                 for element in raw::elements(&line).unwrap_or_default() {
                     let line = &line[element];
                     // A batch of batches is nothing, and a stack ends.
@@ -241,11 +246,10 @@ impl Hub {
                     }
                 }
             }
-            Some(Message::Invalid { id }) => {
+            Message::Invalid { id } => {
                 let why = "this is no request: it needs a method, and a text or a number as its id";
                 self.answer(client, &id, answer::invalid(&id, why));
             }
-            None => {}
         }
     }
 
@@ -254,15 +258,19 @@ impl Hub {
         if !self.links.contains_key(&link) {
             return;
         }
-        match look(&line) {
-            Some(Message::Request { id, method, params }) => {
+        let Some((message, is_odd)) = look_closely(&line) else { return };
+        if is_odd {
+            return self.doubt_link(link, message);
+        }
+        match message {
+            Message::Request { id, method, params } => {
                 self.asks(link, id, &method, &params, &line, about);
             }
-            Some(Message::Notification { method }) => self.told(link, &method, line, about),
-            Some(Message::Response { id: Some(id), is_error }) => {
+            Message::Notification { method } => self.told(link, &method, line, about),
+            Message::Response { id: Some(id), is_error } => {
                 self.answered(link, &id, line, is_error);
             }
-            Some(Message::Batch) => {
+            Message::Batch => {
                 for element in raw::elements(&line).unwrap_or_default() {
                     let line = &line[element];
                     if !matches!(look(line), Some(Message::Batch)) {
@@ -270,7 +278,7 @@ impl Hub {
                     }
                 }
             }
-            Some(Message::Response { .. } | Message::Invalid { .. }) | None => {}
+            Message::Response { .. } | Message::Invalid { .. } => {}
         }
     }
 

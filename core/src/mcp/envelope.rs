@@ -117,8 +117,15 @@ pub enum Message {
 
 /// Looks at a line; `None` where it is no JSON-RPC message. One pass finds all that matters.
 pub fn look(line: &[u8]) -> Option<Message> {
+    look_closely(line).map(|(message, _)| message)
+}
+
+/// The same, and whether others may read something else in it: a key that matters stands there twice, in other
+/// cases or with escapes for its letters. Most readers take the last of two and some the first, some do not tell
+/// cases apart, and we do not find the one with escapes.
+pub fn look_closely(line: &[u8]) -> Option<(Message, bool)> {
     let [mut id, mut method, mut result, mut error] = [const { None }; 4];
-    let mut params = Params::default();
+    let (mut params, mut has_params, mut is_odd) = (Params::default(), false, false);
     let whole = json::skip_whole_object(line, |key, start| {
         // Where a key stands twice, the last counts.
         let place = match &line[key] {
@@ -127,31 +134,45 @@ pub fn look(line: &[u8]) -> Option<Message> {
             br#""result""# => &mut result,
             br#""error""# => &mut error,
             br#""params""# => {
+                is_odd |= std::mem::replace(&mut has_params, true);
                 params = Params::default();
-                return params.fill(line, start);
+                return params.fill(line, start, &mut is_odd);
             }
-            _ => return json::skip_value(line, start),
+            key => {
+                is_odd |= hides(key, &["id", "method", "params", "result", "error"]);
+                return json::skip_value(line, start);
+            }
         };
         let end = json::skip_value(line, start)?;
-        *place = Some(&line[start..end]);
+        is_odd |= place.replace(&line[start..end]).is_some();
         Some(end)
     });
     if whole.is_none() {
-        return json::elements(line).map(|_| Message::Batch);
+        return json::elements(line).map(|_| (Message::Batch, false));
     }
     let id = id.filter(|raw| *raw != b"null").map(Id::new);
-    match (method.and_then(json::text), id) {
-        (Some(method), Some(id)) if id.is_proper() => Some(Message::Request { id, method, params }),
-        (Some(_), Some(id)) => Some(Message::Invalid { id }),
-        (Some(method), None) => Some(Message::Notification { method }),
+    let message = match (method.and_then(json::text), id) {
+        (Some(method), Some(id)) if id.is_proper() => Message::Request { id, method, params },
+        (Some(_), Some(id)) => Message::Invalid { id },
+        (Some(method), None) => Message::Notification { method },
         (None, id) => {
             let is_error = error.is_some();
             match is_error || result.is_some() {
-                true => Some(Message::Response { id, is_error }),
-                false => id.map(|id| Message::Invalid { id }),
+                true => Message::Response { id, is_error },
+                false => Message::Invalid { id: id? },
             }
         }
-    }
+    };
+    Some((message, is_odd))
+}
+
+/// Whether others may take a raw key for one that matters, or letters in it are written with escapes, as nobody
+/// does who means no harm.
+fn hides(key: &[u8], matter: &[&str]) -> bool {
+    let is_one = |text: &str| matter.iter().any(|key| key.eq_ignore_ascii_case(text));
+    let is_word =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    json::read_text(key).is_some_and(|text| is_one(&text) || key.contains(&b'\\') && is_word(&text))
 }
 
 /// The plainest form of an id that has others; `None` where it stands there already, or has none.
@@ -185,9 +206,11 @@ pub struct Params {
 
 impl Params {
     /// Looks into the parameters that begin at `start`, and returns where they end.
-    fn fill(&mut self, line: &[u8], start: usize) -> Option<usize> {
+    fn fill(&mut self, line: &[u8], start: usize, is_odd: &mut bool) -> Option<usize> {
         let end = match line.get(start) {
-            Some(b'{') => json::skip_object(line, start, |key, at| self.note(line, key, at)),
+            Some(b'{') => {
+                json::skip_object(line, start, |key, at| self.note(line, key, at, is_odd))
+            }
             _ => None,
         };
         end.or_else(|| {
@@ -197,33 +220,55 @@ impl Params {
         })
     }
 
-    fn note(&mut self, line: &[u8], key: Range<usize>, start: usize) -> Option<usize> {
+    fn note(
+        &mut self,
+        line: &[u8],
+        key: Range<usize>,
+        start: usize,
+        is_odd: &mut bool,
+    ) -> Option<usize> {
         match &line[key] {
-            br#""name""# => note(&mut self.name, line, start),
-            br#""task""# => note(&mut self.task, line, start),
+            br#""name""# => note(&mut self.name, line, start, is_odd),
+            br#""task""# => note(&mut self.task, line, start, is_odd),
             br#""_meta""# => {
                 (self.progress_token, self.version) = (None, None);
                 let end = match line.get(start) {
                     Some(b'{') => json::skip_object(line, start, |key, at| match &line[key] {
-                        br#""progressToken""# => note(&mut self.progress_token, line, at),
-                        META_VERSION_KEY => note(&mut self.version, line, at),
-                        _ => json::skip_value(line, at),
+                        br#""progressToken""# => note(&mut self.progress_token, line, at, is_odd),
+                        META_VERSION_KEY => note(&mut self.version, line, at, is_odd),
+                        key => {
+                            *is_odd |= hides(key, &["progressToken"]);
+                            json::skip_value(line, at)
+                        }
                     }),
                     _ => json::skip_value(line, start),
                 }?;
-                self.meta = Some(start..end);
+                *is_odd |= self.meta.replace(start..end).is_some();
                 Some(end)
             }
-            _ => json::skip_value(line, start),
+            key => {
+                // What these are about is not for us to see here, but others must not read another one.
+                let is_plain = PARAMS.iter().any(|plain| json::is_key(key, plain));
+                *is_odd |= !is_plain && hides(key, &PARAMS);
+                json::skip_value(line, start)
+            }
         }
     }
 }
 
-fn note(place: &mut Option<Range<usize>>, line: &[u8], start: usize) -> Option<usize> {
+fn note(
+    place: &mut Option<Range<usize>>,
+    line: &[u8],
+    start: usize,
+    is_odd: &mut bool,
+) -> Option<usize> {
     let end = json::skip_value(line, start)?;
-    *place = Some(start..end);
+    *is_odd |= place.replace(start..end).is_some();
     Some(end)
 }
+
+/// Parameters by which messages find their way.
+const PARAMS: [&str; 7] = ["name", "task", "_meta", "uri", "ref", "requestId", "progressToken"];
 
 const META_VERSION_KEY: &[u8] = br#""io.modelcontextprotocol/protocolVersion""#;
 
@@ -311,6 +356,42 @@ mod tests {
         ] {
             let id = Id::new(id.as_bytes());
             assert_eq!(look(line.as_bytes()), Some(Message::Invalid { id }), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_others_may_read_otherwise_is_odd() {
+        let is_odd = |line: &str| look_closely(line.as_bytes()).expect(line).1;
+        for fine in [
+            r#"{"id":1,"method":"m","params":{"name":"a","arguments":{"n\u0061me":1,"name":2,"name":3}}}"#,
+            r#"{"id":1,"result":{"id":2,"i\u0064":3,"id":4},"error":null}"#,
+            r#"{"id":1,"method":"m","params":{"uri":"a","ID":7,"Method":"x"},"Name":1}"#,
+            // As Python and PHP write them.
+            r#"{"id":1,"method":"m","params":{"caf\u00e9":1,"_meta":{"a\/b":1,"x\"y":2}},"\ud83d\ude00":1}"#,
+        ] {
+            assert!(!is_odd(fine), "{fine}");
+        }
+        for odd in [
+            r#"{"id":1,"id":2,"method":"m"}"#,
+            r#"{"id":1,"method":"m","i\u0064":2}"#,
+            r#"{"i\u0064":2,"id":1,"result":{}}"#,
+            r#"{"id":1,"method":"m","method":"n"}"#,
+            r#"{"id":1,"method":"m","params":{},"params":{}}"#,
+            r#"{"id":1,"method":"m","p\u0061rams":{}}"#,
+            r#"{"id":1,"result":1,"result":2}"#,
+            r#"{"id":1,"error":1,"error":2}"#,
+            r#"{"id":1,"method":"m","params":{"name":"a","name":"b"}}"#,
+            r#"{"id":1,"method":"m","params":{"name":"a","Name":"b"}}"#,
+            r#"{"id":1,"method":"m","ID":2}"#,
+            r#"{"id":1,"method":"m","params":{"uri":"a","URI":"b"}}"#,
+            r#"{"id":1,"method":"m","params":{"_meta":{"progresstoken":2}}}"#,
+            r#"{"id":1,"method":"m","params":{"\u006eame":"b"}}"#,
+            r#"{"method":"m","params":{"progress\u0054oken":1}}"#,
+            r#"{"id":1,"method":"m","params":{"_meta":{},"_meta":{}}}"#,
+            r#"{"id":1,"method":"m","params":{"_meta":{"progressToken":1,"progressToken":2}}}"#,
+            r#"{"id":1,"method":"m","params":{"_meta":{"\u0070rogressToken":2}}}"#,
+        ] {
+            assert!(is_odd(odd), "{odd}");
         }
     }
 

@@ -163,12 +163,13 @@ fn depth(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// Whether a raw key is this one, however it is written.
+/// Whether somebody may take a raw key for this one: it is written with escapes, or in another case.
 pub fn reads_as(raw: &[u8], key: &str) -> bool {
-    is_key(raw, key) || raw.contains(&b'\\') && read_text(raw).is_some_and(|text| text == key)
+    is_key(raw, key) || read_text(raw).is_some_and(|text| text.eq_ignore_ascii_case(key))
 }
 
-fn is_key(raw: &[u8], key: &str) -> bool {
+/// Whether a raw key is this one, as it stands there.
+pub(crate) fn is_key(raw: &[u8], key: &str) -> bool {
     raw.len() == key.len() + 2 && &raw[1..raw.len() - 1] == key.as_bytes()
 }
 
@@ -314,6 +315,7 @@ mod tests {
         }
         assert!(!is_sound(b"[\"\xff\"]", 3) && !is_sound(b"[\"\xed\xa0\x80\"]", 3));
         assert!(reads_as(br#""name""#, "name") && reads_as(br#""n\u0061m\u0065""#, "name"));
+        assert!(reads_as(br#""Name""#, "name") && reads_as(br#""N\u0041me""#, "name"));
         assert!(!reads_as(br#""names""#, "name") && !reads_as(br#""n\u0061mes""#, "name"));
     }
 

@@ -209,6 +209,10 @@ impl Random {
                 own = Some(name);
             }
         }
+        // Some do not tell cases apart.
+        if key == "name" && members.iter().any(|member| member.starts_with(b"\"Name\"")) {
+            own = None;
+        }
         let blank = *self.of(&["", "", " ", "\t "]);
         let raw = [b"{", &members.join(format!("{blank},{blank}").as_bytes())[..], b"}"].concat();
         Listed { raw, own }

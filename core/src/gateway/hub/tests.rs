@@ -1,6 +1,7 @@
 //! The hub between clients and servers that are played here.
 
 mod apart;
+mod doubt;
 mod eras;
 mod histories;
 mod limits;
