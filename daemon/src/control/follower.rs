@@ -57,14 +57,7 @@ pub struct Follower {
 impl Follower {
     /// One that follows nobody yet, and takes the signals that tell us to end from now on.
     pub fn new() -> Result<Self, ControlError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ControlError::Runtime)?;
-        let signals = {
-            let _entered = runtime.enter();
-            Signals::listen().map_err(ControlError::Runtime)?
-        };
+        let (signals, runtime) = listen()?;
         Ok(Self { signals, runtime })
     }
 
@@ -112,6 +105,19 @@ impl Follower {
             pass_on(&mut self.signals, found, AtEnd::Leave, print).await.map(|_| ())
         })
     }
+}
+
+/// The signals that tell us to end, taken from now on, and the event loop that they belong to.
+pub(super) fn listen() -> Result<(Signals, Runtime), ControlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ControlError::Runtime)?;
+    let signals = {
+        let _entered = runtime.enter();
+        Signals::listen().map_err(ControlError::Runtime)?
+    };
+    Ok((signals, runtime))
 }
 
 async fn follow_lines(

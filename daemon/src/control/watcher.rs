@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
 use super::client::{ControlError, ask};
-use super::follower::{Found, stream};
+use super::follower::{Found, listen, stream};
 use crate::os::{Asked, Signals};
 
 /// Why a wait is over.
@@ -38,14 +38,7 @@ pub struct Watcher {
 impl Watcher {
     /// One that listens to nobody yet.
     pub fn new() -> Result<Self, ControlError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ControlError::Runtime)?;
-        let signals = {
-            let _entered = runtime.enter();
-            Signals::listen().map_err(ControlError::Runtime)?
-        };
+        let (signals, runtime) = listen()?;
         let (sender, told) = mpsc::channel(CONTROL_ASKS_MAX);
         let (followers, followed) = (JoinSet::new(), BTreeSet::new());
         Ok(Self { signals, followers, followed, sender, told, runtime })
