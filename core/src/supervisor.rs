@@ -13,6 +13,9 @@ pub struct Supervisor {
     services: BTreeMap<ServiceId, Service>,
     /// Ids are never given twice.
     next: u32,
+    /// The earliest moment that a service waits for, where nothing has happened to one since it was looked for.
+    /// It is asked for with each message that passes, and those happen to no service.
+    wakeup: Option<Option<Time>>,
 }
 
 impl Supervisor {
@@ -20,6 +23,7 @@ impl Supervisor {
     pub fn add(&mut self, service: Service) -> ServiceId {
         let id = ServiceId(self.next);
         self.next += 1;
+        self.wakeup = None;
         self.services.insert(id, service);
         id
     }
@@ -28,6 +32,7 @@ impl Supervisor {
     pub fn remove(&mut self, id: ServiceId) -> bool {
         let is_down = self.service(id).is_some_and(|service| service.rest().is_some());
         if is_down {
+            self.wakeup = None;
             self.services.remove(&id);
         }
         is_down
@@ -35,21 +40,21 @@ impl Supervisor {
 
     /// Lets a service go on with the counts of an earlier supervisor.
     pub fn resume(&mut self, id: ServiceId, generation: Generation, restarts: Option<u64>) {
-        if let Some(service) = self.services.get_mut(&id) {
+        if let Some(service) = self.service_mut(id) {
             service.resume(generation, restarts);
         }
     }
 
     /// Changes the rules of a service; they hold from the next thing that happens to it.
     pub fn set_policy(&mut self, id: ServiceId, policy: Policy) {
-        if let Some(service) = self.services.get_mut(&id) {
+        if let Some(service) = self.service_mut(id) {
             service.set_policy(policy);
         }
     }
 
     /// Hands an input to one service.
     pub fn handle(&mut self, now: Time, id: ServiceId, input: Input) -> Vec<(ServiceId, Effect)> {
-        let effects = self.services.get_mut(&id).map(|service| service.handle(now, input));
+        let effects = self.service_mut(id).map(|service| service.handle(now, input));
         effects.unwrap_or_default().into_iter().map(|effect| (id, effect)).collect()
     }
 
@@ -68,8 +73,10 @@ impl Supervisor {
     }
 
     /// When `wake` wants to be called.
-    pub fn next_wakeup(&self) -> Option<Time> {
-        self.services.values().filter_map(Service::next_wakeup).min()
+    pub fn next_wakeup(&mut self) -> Option<Time> {
+        let services = &self.services;
+        let earliest = || services.values().filter_map(Service::next_wakeup).min();
+        *self.wakeup.get_or_insert_with(earliest)
     }
 
     /// Whether every service is down, with nothing planned.
@@ -80,6 +87,12 @@ impl Supervisor {
     /// One service.
     pub fn service(&self, id: ServiceId) -> Option<&Service> {
         self.services.get(&id)
+    }
+
+    /// One service, to which something happens.
+    fn service_mut(&mut self, id: ServiceId) -> Option<&mut Service> {
+        self.wakeup = None;
+        self.services.get_mut(&id)
     }
 
     /// All services.

@@ -19,6 +19,7 @@ mod circuit;
 mod doubt;
 mod heard;
 mod link;
+mod links;
 mod listen;
 mod lists;
 mod look;
@@ -41,7 +42,8 @@ use serde_json::{Value, json};
 
 use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
-use self::link::{Link, Server};
+use self::link::Server;
+use self::links::Links;
 use self::names::Clash;
 use self::questions::Unasked;
 use self::session::Client;
@@ -77,7 +79,7 @@ pub struct Hub {
     /// The slots of those that are there, as they stand in the configuration.
     order: Vec<usize>,
     clients: BTreeMap<ClientId, Client>,
-    links: BTreeMap<LinkId, Link>,
+    links: Links,
     /// Requests of the hub's to servers that have no answer yet, by the number in their ids.
     flights: BTreeMap<u64, Flight>,
     /// Requests of servers that a client has not answered, by the number in their ids.
@@ -163,7 +165,7 @@ impl Hub {
             servers: Vec::new(),
             order: Vec::new(),
             clients: BTreeMap::new(),
-            links: BTreeMap::new(),
+            links: Links::default(),
             flights: BTreeMap::new(),
             asked: BTreeMap::new(),
             unasked: VecDeque::new(),
@@ -182,7 +184,10 @@ impl Hub {
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
         self.now = now;
         match input {
-            Input::Configured(backends) => self.configure(backends),
+            Input::Configured(backends) => {
+                self.configure(backends);
+                self.touch_links();
+            }
             Input::Joined { client, access } => {
                 self.clients.insert(client, Client::new(access));
             }
@@ -197,6 +202,7 @@ impl Hub {
             Input::LinkLost { link, why } => self.lost(link, &why),
             Input::Wakeup => self.wake(),
         }
+        self.note_links();
         std::mem::take(&mut self.effects)
     }
 
@@ -204,9 +210,8 @@ impl Hub {
     pub fn next_wakeup(&self) -> Option<Time> {
         let flights = self.deadlines.first().map(|(at, _)| *at);
         let held = self.held.iter().map(|held| held.until);
-        let links = self.links.values().filter_map(|link| self.link_wakeup(link));
         let unasked = self.unasked.iter().map(|unasked| unasked.until);
-        flights.into_iter().chain(held).chain(unasked).chain(links).min()
+        flights.into_iter().chain(held).chain(unasked).chain(self.links.next_moment()).min()
     }
 
     /// How many requests of clients' are on their way.

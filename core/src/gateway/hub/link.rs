@@ -76,6 +76,8 @@ pub(super) struct Link {
     /// The parameters of `initialize`, raw.
     pub(super) opening: Vec<u8>,
     pub(super) used_at: Time,
+    /// When something has to be done about it, as it was last noted.
+    pub(super) moment: Option<Time>,
     /// When somebody first spoke over it.
     pub(super) begun_at: Time,
     /// How its server does, where that was said.
@@ -246,6 +248,7 @@ impl Hub {
                 meta: Vec::new(),
                 opening: Vec::new(),
                 used_at: self.now,
+                moment: None,
                 begun_at: self.now,
                 state: None,
                 down_since: None,

@@ -110,11 +110,7 @@ impl Hub {
             whose == client && json::get(line, &["id"]).is_some_and(|raw| Id::new(raw) == *id)
         };
         self.held.iter().any(|held| is_it(held.client, &held.line))
-            || self
-                .links
-                .values()
-                .flat_map(|link| &link.waiting)
-                .any(|(whose, line)| is_it(*whose, line))
+            || self.links.waiting().any(|(whose, line)| is_it(*whose, line))
     }
 
     /// Clients that use a link, and may.

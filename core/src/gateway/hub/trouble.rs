@@ -113,13 +113,7 @@ impl Hub {
     }
 
     pub(super) fn look_after_links(&mut self) {
-        let due: Vec<LinkId> = self
-            .links
-            .iter()
-            .filter(|(_, link)| self.link_wakeup(link).is_some_and(|at| at <= self.now))
-            .map(|(id, _)| *id)
-            .collect();
-        for link in due {
+        for link in self.links.due(self.now) {
             self.read_due_lists(link);
             let Some(its) = self.links.get(&link) else { continue };
             let is_due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
