@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use afresh_tests::mcp::Server;
 use afresh_tests::measure::{Activity, Memory, Report, Samples, bench, micros};
 use afresh_tests::wait_for;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 
 use self::client::{Client, Form, Session};
 use self::gateways::{Gateway, Kind};
@@ -59,8 +61,9 @@ fn main() -> ExitCode {
             idle_clients(report);
         }
         if is_wanted("servers") {
-            many_servers(report, Kind::AfreshStdio, true);
-            many_servers(report, Kind::AfreshHttp, false);
+            stay_on_one_core();
+            many_servers(report, Kind::AfreshStdio);
+            many_servers(report, Kind::AfreshHttp);
         }
         for kind in missing {
             let name = kind.name();
@@ -73,6 +76,14 @@ fn main() -> ExitCode {
 fn is_wanted(part: &str) -> bool {
     let named = || std::env::args().skip(1).filter(|word| !word.starts_with('-'));
     named().next().is_none() || named().any(|word| word == part)
+}
+
+/// With all of it on one core nothing happens beside anything else: how long a call takes is what it costs, in the
+/// client, the gateway, the server and the kernel, and does not hang on which core each of them was put on.
+fn stay_on_one_core() {
+    let mut cores = CpuSet::new();
+    cores.set(0).expect("there is a core");
+    sched_setaffinity(Pid::from_raw(0), &cores).expect("it can be chosen");
 }
 
 /// What one of them shows.
@@ -264,7 +275,7 @@ impl Load {
     }
 }
 
-fn many_servers(report: &mut Report, kind: Kind, with_direct: bool) {
+fn many_servers(report: &mut Report, kind: Kind) {
     report.note(&format!("The cost of a call with more servers; {}", kind.name()));
     let mut loads: Vec<Load> = Vec::new();
     for servers in SERVERS {
@@ -274,7 +285,7 @@ fn many_servers(report: &mut Report, kind: Kind, with_direct: bool) {
         }
     }
     // To wake a hundred processes in turn has its price without anything between, too.
-    for servers in [1, 100].into_iter().filter(|_| with_direct) {
+    for servers in [1, 100] {
         loads.push(Load::start(Kind::Direct, servers, true));
     }
     for turn in 0..TURNS + FIRST_TURNS {
@@ -301,15 +312,15 @@ fn many_servers(report: &mut Report, kind: Kind, with_direct: bool) {
         let name = format!("{}, {}", kind.name(), load.name());
         let first = first_of(load);
         let (calls, one) = (seconds(&load.calls), seconds(&first.calls));
-        match direct[..] {
-            [alone, each] if load.spread => {
-                let added = (calls - seconds(&each.calls)) / (one - seconds(&alone.calls));
-                report.target(&format!("{name}, added to direct, x 1 server"), added, 1.3, "");
-            }
-            _ => report.target(&format!("{name}, median, x 1 server"), calls / one, 1.3, ""),
+        if load.spread {
+            let added = calls - seconds(&direct[1].calls);
+            let added = added / (one - seconds(&direct[0].calls));
+            report.target(&format!("{name}, added to direct, x 1 server"), added, 1.3, "");
+        } else {
+            report.target(&format!("{name}, median, x 1 server"), calls / one, 1.3, "");
+            let cpu = seconds(&load.cpu) / seconds(&first.cpu);
+            report.target(&format!("{name}, CPU, x 1 server"), cpu, 1.3, "");
         }
-        let cpu = seconds(&load.cpu) / seconds(&first.cpu);
-        report.target(&format!("{name}, CPU, x 1 server"), cpu, 1.3, "");
     }
     loads.into_iter().for_each(|load| load.gateway.end());
     report.note("");
