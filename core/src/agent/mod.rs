@@ -17,6 +17,7 @@ pub use self::codex::Codex;
 pub use self::command::Command;
 pub use self::opencode::Opencode;
 
+use crate::limits::{AGENT_END_WAIT, AGENT_SERVER_END_WAIT};
 use crate::service::Exit;
 use crate::time::Stamp;
 
@@ -121,6 +122,17 @@ pub enum Speaks {
     },
     /// Not at all: its stdout is what it says, and its end is the end of its only turn.
     Output,
+}
+
+impl Speaks {
+    /// How long one that was told to end may take by itself. A server does not end for that: it only gets the time
+    /// to break off what it does.
+    pub const fn end_wait(&self) -> Duration {
+        match self {
+            Self::Http { .. } => AGENT_SERVER_END_WAIT,
+            Self::Lines | Self::Output => AGENT_END_WAIT,
+        }
+    }
 }
 
 /// A request over HTTP, so that its answer is known.
@@ -322,4 +334,16 @@ pub trait Session {
 
     /// Takes in what happened, and says what to do.
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_can_end_by_itself_is_waited_for() {
+        let server = Speaks::Http { port: 1, authorization: None };
+        assert!(server.end_wait() < Speaks::Lines.end_wait());
+        assert_eq!(Speaks::Lines.end_wait(), Speaks::Output.end_wait());
+    }
 }

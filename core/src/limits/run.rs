@@ -52,6 +52,9 @@ pub const GIT_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How long an agent that was told to end may take by itself, before SIGTERM…
 pub const AGENT_END_WAIT: Duration = Duration::from_secs(3);
 
+/// …and how long a server that is spoken with over HTTP may, as it only breaks off its turn and does not end…
+pub const AGENT_SERVER_END_WAIT: Duration = Duration::from_millis(500);
+
 /// …and how long after that, before SIGKILL.
 pub const AGENT_TERM_WAIT: Duration = Duration::from_secs(3);
 

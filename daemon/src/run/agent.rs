@@ -111,6 +111,11 @@ impl Agent {
         }
     }
 
+    /// How long it may take to end, once it was told to.
+    pub(super) const fn end_wait(&self) -> Duration {
+        self.speaks.end_wait()
+    }
+
     /// Its process runs.
     pub(super) fn started(&mut self, now: Stamp) -> Vec<Heard> {
         self.give(now, Input::Started)

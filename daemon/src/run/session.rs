@@ -7,7 +7,7 @@ use afresh_core::agent::{
 };
 use afresh_core::definition::StopSignal;
 use afresh_core::id::Generation;
-use afresh_core::limits::{AGENT_END_WAIT, AGENT_TERM_WAIT, KILL_PATIENCE};
+use afresh_core::limits::{AGENT_TERM_WAIT, KILL_PATIENCE};
 use afresh_core::run::{Attempt, Input, Record, Say};
 use afresh_core::service::Exit;
 use tokio::time::Instant;
@@ -132,7 +132,7 @@ impl Driver {
         if let Some(session) = self.session.as_mut().filter(|session| session.attempt == attempt)
             && session.ending.is_none()
         {
-            session.ending = Some((Ending::Asked, Instant::now() + AGENT_END_WAIT));
+            session.ending = Some((Ending::Asked, Instant::now() + session.agent.end_wait()));
         }
     }
 
