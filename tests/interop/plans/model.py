@@ -1,24 +1,75 @@
-"""A model on loopback that carries out a plan by a script, in the words of two APIs, and keeps all it was asked."""
+"""A model on loopback that follows a script, in the words of two APIs, and keeps all that it was asked and said."""
 
 import json
 import threading
-import time
 from copy import copy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import messages
+import responses
+
 WINDOW = 200_000
 
-
-# Stands for a command that takes its time.
+# Stands for a command that does not end by itself, where the agent can be interrupted in it.
 NAP = "a nap"
+
+# What stands in the prompts of afresh, of helpers and in the summary of a conversation, and nowhere else.
+OF_AFRESH = "## How this is judged"
+OF_HELPER = "You are a helper in the interop plan."
+OF_SUMMARY = "This sums up the interop plan."
+
+# How each agent asks for a summary of its conversation.
+ASKS_SUMMARY = ["create a detailed summary of", "CONTEXT CHECKPOINT COMPACTION", "Create a new anchored summary"]
 
 
 class Reply:
-    """One answer: a shell command to run or a text, with the tokens that the conversation has then."""
+    """One answer: a text, a shell command, a task for a helper or a failure; and how full the conversation is then."""
 
-    def __init__(self, percent, shell=None, text=None, status=None, headers=None, hang=False):
-        self.input, self.output = int(WINDOW * percent / 100), 10
-        self.shell, self.text, self.status, self.headers, self.hang = shell, text, status, headers or {}, hang
+    def __init__(self, percent, text=None, shell=None, helper=None, wait=False, cached=0, status=None, headers=None):
+        self.input, self.cached, self.output = int(WINDOW * percent / 100), int(WINDOW * cached / 100), 0
+        self.text, self.shell, self.helper, self.wait = text, shell, helper, wait
+        self.status, self.headers, self.hang = status, headers or {}, False
+
+
+def hang():
+    """No answer at all."""
+    reply = Reply(0)
+    reply.hang = True
+    return reply
+
+
+class Asked:
+    """What a conversation has in it: the texts of the user, and how many tools have answered."""
+
+    def __init__(self, body, texts, results):
+        self.body, self.texts, self.results = body, texts, results
+        self.prompt = next((text for text in texts if OF_AFRESH in text), "")
+        self.last = texts[-1] if texts else ""
+        self.wants_handoff = "Write the handoff" in self.last
+        self.wants_summary = any(words in self.last for words in ASKS_SUMMARY)
+        # Some have it as their own words.
+        self.is_summed_up = OF_SUMMARY in json.dumps(body)
+        self.is_of_helper = not self.prompt and any(OF_HELPER in text for text in texts)
+
+    @property
+    def kind(self):
+        """Whose call this is: of the agent itself, of a helper, or made on the side, for a title or a summary."""
+        if self.wants_summary:
+            return "summary"
+        if self.is_of_helper:
+            return "helper"
+        return "agent" if self.prompt or self.is_summed_up else "other"
+
+
+class Call:
+    """A call of the model. What was used is known once it is answered."""
+
+    def __init__(self, asked):
+        self.asked, self.kind, self.reply, self.broken_off = asked, asked.kind, None, False
+
+    @property
+    def is_answered(self):
+        return self.reply is not None and not self.reply.hang and not self.reply.status
 
 
 class Server(ThreadingHTTPServer):
@@ -29,10 +80,11 @@ class Server(ThreadingHTTPServer):
 
 
 class Model:
-    """Serves until it is closed. `script(asked)` gives a `Reply` for each `Asked`."""
+    """Serves until it is closed. `script(asked)` gives a `Reply`; `before(model, call)` can hold it back."""
 
     def __init__(self, script, nap):
-        self.script, self.nap, self.asked, self.reported, self.lock = script, nap, [], [], threading.Lock()
+        self.script, self.nap, self.before = script, nap, None
+        self.calls, self.lock = [], threading.Lock()
         self.server = Server(("127.0.0.1", 0), type("Handler", (Handler,), {"model": self}))
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -41,32 +93,33 @@ class Model:
         self.server.shutdown()
         self.server.server_close()
 
-    def reply(self, asked):
+    def call(self, asked):
+        """Takes a call, and says what to answer. No two answers have the same size."""
+        call = Call(asked)
+        if self.before:
+            self.before(self, call)
         with self.lock:
-            reply = copy(self.script(asked))
-            reply.shell = self.nap if reply.shell == NAP else reply.shell
-            self.asked.append(asked)
-            if reply.status is None:
-                self.reported.append(reply.input + reply.output)
-            return reply
+            reply = copy(self.script(asked) if call.kind != "other" else Reply(1, "a title"))
+            reply.is_nap = reply.shell == NAP
+            reply.shell = self.nap if reply.is_nap else reply.shell
+            reply.output = 11 + 2 * len(self.calls)
+            call.reply = reply
+            self.calls.append(call)
+        return call
+
+    @property
+    def asked(self):
+        return [call.asked for call in list(self.calls)]
 
     def prompts(self):
-        """The first words of each conversation, in order."""
-        seen = []
-        for asked in self.asked:
-            if asked.prompt not in seen:
-                seen.append(asked.prompt)
-        return seen
+        """The first words of each session, in order."""
+        prompts = (asked.prompt for asked in self.asked if asked.kind == "agent" and asked.prompt)
+        return list(dict.fromkeys(prompts))
 
-
-class Asked:
-    """What a conversation has in it: the texts of the user, and how many tools have answered since the last."""
-
-    def __init__(self, texts, results):
-        self.texts, self.results = texts, results
-        self.prompt = next((text for text in texts if "## How this is judged" in text), "")
-        self.last = texts[-1] if texts else ""
-        self.whole = ""
+    def used(self):
+        """Tokens in, from a cache, and out, in all answers."""
+        replies = [call.reply for call in list(self.calls) if call.is_answered]
+        return tuple(sum(getattr(reply, what) for reply in replies) for what in ("input", "cached", "output"))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -85,22 +138,31 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.split("?")[0]
         if path.endswith("/count_tokens"):
             return self.answer(200, "application/json", json.dumps({"input_tokens": 1000}))
-        asked, speak = (asked_responses, responses) if path.endswith("/responses") else (asked_messages, messages)
-        asked = asked(body)
-        asked.whole = json.dumps(body)
-        # Titles, summaries and the like are no part of the plan.
-        reply = self.model.reply(asked) if body.get("tools") and asked.prompt else Reply(0, text="a title")
+        speak = responses if path.endswith("/responses") else messages
+        call = self.model.call(Asked(body, *speak.read(body)))
+        reply = call.reply
         if reply.hang:
-            time.sleep(600)
+            call.broken_off = self.is_broken_off()
+            self.close_connection = True
+            return None
         if reply.status:
             kinds = {429: "rate_limit_error", 529: "overloaded_error", 400: "invalid_request_error"}
             code = "context_length_exceeded" if reply.status == 400 else None
             error = {"type": kinds.get(reply.status, "api_error"), "message": reply.text, "code": code}
             text = json.dumps({"type": "error", "error": error})
             return self.answer(reply.status, "application/json", text, reply.headers)
-        events = speak(body, reply)
-        text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
-        self.answer(200, "text/event-stream", text)
+        text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in speak.write(body, reply))
+        return self.answer(200, "text/event-stream", text)
+
+    def is_broken_off(self, seconds=600):
+        """Waits until whoever asked has enough of it."""
+        self.connection.settimeout(seconds)
+        try:
+            return self.connection.recv(1) == b""
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
 
     def answer(self, status, kind, text, headers=None):
         data = text.encode()
@@ -116,65 +178,3 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             # Whoever asked was interrupted.
             self.close_connection = True
-
-
-def asked_messages(body):
-    texts, results = [], 0
-    for message in body.get("messages", []):
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        for block in blocks:
-            if message["role"] == "user" and block.get("type") == "text":
-                texts.append(block["text"])
-            results += block.get("type") == "tool_result"
-    return Asked(texts, results)
-
-
-def messages(body, reply):
-    """The Messages API of Anthropic."""
-    if reply.shell:
-        tool = next(tool for tool in body["tools"] if tool["name"].lower() == "bash")
-        arguments = {"command": reply.shell, "description": "a step"}
-        block = {"type": "tool_use", "id": f"toolu_{time.monotonic_ns()}", "name": tool["name"], "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
-    else:
-        block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": reply.text}
-    usage = {"input_tokens": reply.input, "output_tokens": 1}
-    empty = {"id": f"msg_{time.monotonic_ns()}", "type": "message", "role": "assistant", "model": body.get("model")}
-    empty.update(content=[], stop_reason=None, stop_sequence=None, usage=usage)
-    yield {"type": "message_start", "message": empty}
-    yield {"type": "content_block_start", "index": 0, "content_block": block}
-    yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
-    stop = {"stop_reason": "tool_use" if reply.shell else "end_turn", "stop_sequence": None}
-    yield {"type": "message_delta", "delta": stop, "usage": {**usage, "output_tokens": reply.output}}
-    yield {"type": "message_stop"}
-
-
-def asked_responses(body):
-    texts, results = [], 0
-    for item in body.get("input", []):
-        if item.get("type") == "message" and item.get("role") == "user":
-            texts.extend(part.get("text", "") for part in item.get("content", []))
-        results += item.get("type") == "function_call_output"
-    return Asked(texts, results)
-
-
-def responses(body, reply):
-    """The Responses API of OpenAI."""
-    if reply.shell:
-        names = [tool.get("name") for tool in body["tools"]]
-        name = next(name for name in ("exec_command", "shell_command", "shell") if name in names)
-        arguments = {"cmd": reply.shell} if name == "exec_command" else {"command": reply.shell}
-        if name == "shell":
-            arguments = {"command": ["bash", "-c", reply.shell]}
-        call = f"call_{time.monotonic_ns()}"
-        item = {"type": "function_call", "id": call, "call_id": call, "name": name, "arguments": json.dumps(arguments)}
-    else:
-        content = [{"type": "output_text", "text": reply.text}]
-        item = {"type": "message", "role": "assistant", "id": "msg_1", "content": content}
-    total = reply.input + reply.output
-    usage = {"input_tokens": reply.input, "output_tokens": reply.output, "total_tokens": total}
-    yield {"type": "response.created", "response": {"id": "resp_1"}}
-    yield {"type": "response.output_item.done", "output_index": 0, "item": item}
-    yield {"type": "response.completed", "response": {"id": "resp_1", "output": [item], "usage": usage}}
