@@ -2,6 +2,7 @@
 
 mod dry;
 mod flags;
+mod servers;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use afresh_daemon::store::runs::{RunRow, Runs};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
+use self::servers::OwnServers;
 use self::told::Teller;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
@@ -72,8 +74,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let mut workspace = environment.workspace();
     let config = arguments.flags.config(environment, &workspace)?;
     let (kind, program) = agent(&config.run, environment)?;
+    let servers = OwnServers::new(kind, &program, config.run.supervise_mcp, environment)?;
+    let found = servers.find();
+    servers::warn(&found);
     if arguments.dry_run {
-        return dry::show(&plan, kind, &program, &config, arguments.json);
+        return dry::show(&plan, kind, &program, &config, &found, arguments.json);
     }
     let settings = config.run;
     if let Some(notice) = workspace.prepare().map_err(unavailable)? {
@@ -93,6 +98,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     std::fs::create_dir_all(&logs).map_err(unavailable)?;
     let teller = Teller::new();
     teller.begins(number, &plan, kind, &logs);
+    servers::tell(&found);
     // Nobody presses keys where there is no terminal.
     let (_asker, asked) = afresh_daemon::asks();
     let finish = afresh_daemon::run(Run {
@@ -103,7 +109,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         program,
         model: settings.model,
         permission: settings.permission,
-        servers: Vec::new(),
+        servers: Box::new(move || servers.find().servers.into_iter().map(|it| it.server).collect()),
+        servers_file: workspace.state().join("agent-servers.json"),
         env: environment.variables.clone(),
         branch: settings.branch,
         excludes: excludes(settings.excludes),

@@ -12,6 +12,7 @@ mod diff;
 pub(crate) mod given;
 mod jsonc;
 mod server;
+mod value;
 mod wrap;
 
 use std::ops::Range;
@@ -19,6 +20,8 @@ use std::ops::Range;
 pub use self::diff::{Line, Mark};
 pub use self::server::{Server, State};
 pub(crate) use self::server::{Start, Word};
+pub(crate) use self::value::{Written, read_value};
+pub(crate) use self::wrap::label;
 pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;
@@ -66,21 +69,11 @@ impl<'a> File<'a> {
     ///
     /// The path is named in the error, and nothing else is done with it.
     pub fn read(path: &str, bytes: &'a [u8]) -> Result<Self, Box<ConfigError>> {
+        let hint = "correct it, or name the other files; this one is as it was";
         let error = |kind, message: String, excerpt_of: Option<(&str, Range<usize>)>| {
-            let hint = "correct it, or name the other files; this one is as it was";
             Box::new(error_at(path, kind, message, excerpt_of, hint.to_owned()))
         };
-        if bytes.len() > ADOPT_FILE_BYTES_MAX {
-            let mib = ADOPT_FILE_BYTES_MAX / 1024 / 1024;
-            let message = format!("the file is larger than {mib}MiB");
-            return Err(error(ErrorKind::TooLarge, message, None));
-        }
-        let text = std::str::from_utf8(bytes).map_err(|wrong| {
-            let known = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
-            let span = known.len()..known.len();
-            let message = "the file is not UTF-8 text from here on".to_owned();
-            error(ErrorKind::Encoding, message, Some((&known, span)))
-        })?;
+        let text = checked_text(path, bytes, hint)?;
         let servers = match Syntax::of(path) {
             Syntax::Json => client_json::servers(text).map_err(|wrong| {
                 let span = wrong.at..wrong.at + 1;
@@ -136,6 +129,24 @@ impl<'a> File<'a> {
         debug_assert!(edits.is_sorted_by(|a, b| a.range.end <= b.range.start), "{edits:?}");
         edits
     }
+}
+
+/// The text of a file that is neither too large nor something else.
+fn checked_text<'a>(path: &str, bytes: &'a [u8], hint: &str) -> Result<&'a str, Box<ConfigError>> {
+    let error = |kind, message: String, excerpt_of: Option<(&str, Range<usize>)>| {
+        Box::new(error_at(path, kind, message, excerpt_of, hint.to_owned()))
+    };
+    if bytes.len() > ADOPT_FILE_BYTES_MAX {
+        let mib = ADOPT_FILE_BYTES_MAX / 1024 / 1024;
+        let message = format!("the file is larger than {mib}MiB");
+        return Err(error(ErrorKind::TooLarge, message, None));
+    }
+    std::str::from_utf8(bytes).map_err(|wrong| {
+        let known = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
+        let span = known.len()..known.len();
+        let message = "the file is not UTF-8 text from here on".to_owned();
+        error(ErrorKind::Encoding, message, Some((&known, span)))
+    })
 }
 
 /// An error in a file, with its line where that is no secret.

@@ -159,7 +159,7 @@ fn comma(text: &str, list: &List) -> &'static str {
 
 /// The name by which afresh knows the server. It must be no flag, and nothing that a process cannot
 /// be given.
-fn label(name: &str) -> String {
+pub(crate) fn label(name: &str) -> String {
     let plain: String = name.chars().filter(|c| !c.is_control()).collect();
     match plain.trim_start_matches('-') {
         "" => "server".to_owned(),

@@ -96,7 +96,7 @@ impl Session for Codex {
     fn start(&self) -> Start {
         let mut argv = self.setup.program.clone();
         argv.push("app-server".to_owned());
-        Start { argv, env: Vec::new(), stdin: Vec::new(), speaks: Speaks::Lines }
+        Start { argv, env: Vec::new(), stdin: Vec::new(), speaks: Speaks::Lines, file: None }
     }
 
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {

@@ -123,6 +123,7 @@ impl Session for Command {
             env: Vec::new(),
             stdin: if takes_argument { Vec::new() } else { prompt.clone().into_bytes() },
             speaks: Speaks::Output,
+            file: None,
         }
     }
 
@@ -175,6 +176,7 @@ mod tests {
             port: 0,
             prompt: prompt.to_owned(),
             servers: Vec::new(),
+            file: String::new(),
         }
     }
 

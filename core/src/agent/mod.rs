@@ -9,8 +9,11 @@ mod codex;
 mod command;
 mod cut;
 mod opencode;
+pub mod servers;
 
 use std::time::Duration;
+
+use serde_json::{Map, Value};
 
 pub use self::claude::Claude;
 pub use self::codex::Codex;
@@ -80,8 +83,10 @@ pub struct Setup {
     pub port: u16,
     /// The first prompt, for those who get it when they start.
     pub prompt: String,
-    /// MCP servers that it gets from us, beside its own or instead of those of the same name.
+    /// MCP servers that are laid over its own of the same name.
     pub servers: Vec<Server>,
+    /// A file that only this user can read, for an agent that takes servers from nowhere else.
+    pub file: String,
 }
 
 /// An MCP server that an agent is to use.
@@ -91,8 +96,8 @@ pub struct Server {
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Its variables, on top of the agent's.
-    pub env: Vec<(String, String)>,
+    /// What else its entry says, in the agent's own words; nothing where that stays as it is.
+    pub rest: Map<String, Value>,
 }
 
 /// How the process of an agent is started.
@@ -106,6 +111,8 @@ pub struct Start {
     pub stdin: Vec<u8>,
     /// How it is spoken with.
     pub speaks: Speaks,
+    /// What has to be in [`Setup::file`] before it starts.
+    pub file: Option<Vec<u8>>,
 }
 
 /// How an agent is spoken with.

@@ -22,6 +22,8 @@ pub struct RunSettings {
     pub branch: Option<String>,
     /// Patterns of files that are never committed.
     pub excludes: Vec<String>,
+    /// Whether `afresh mcp` stands in front of the agent's MCP servers.
+    pub supervise_mcp: bool,
     /// All else.
     pub settings: Settings,
 }
@@ -45,6 +47,7 @@ impl Values {
                 Value::List(patterns) => patterns.clone(),
                 _ => Vec::new(),
             },
+            supervise_mcp: self.given("run", "supervise_mcp").value == Value::Bool(true),
             settings: self.settings_of_run(),
         }
     }
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(run.settings, Settings::default());
         assert_eq!((run.agent, run.command, run.model), (None, Vec::new(), None));
         assert_eq!((run.permission, run.branch), (Permission::default(), None));
-        assert!(run.excludes.is_empty());
+        assert!(run.excludes.is_empty() && run.supervise_mcp);
     }
 
     #[test]
@@ -152,7 +155,7 @@ mod tests {
         // S8
         let project = "context_threshold = 70\nmax_restarts = 5\nsilence = \"1m\"\nexclude = [\"*.log\"]\n\
                        max_cost = 2.5\nmax_tokens = 1000\nmax_time = \"2h\"\ndirty = \"refuse\"\n\
-                       no_git = true\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\n\
+                       no_git = true\nsupervise_mcp = false\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\n\
                        gate_timeout = \"7s\"\nrestart_delay = \"8s\"\ncommit_prefix = \"wip:\"\n\
                        tool_call_threshold = 9\nmax_remediations = 10\npermission_mode = \"plan\"";
         let env = [("AFRESH_RUN_MAX_RESTARTS", "7"), ("AFRESH_RUN_EXCLUDE", "a/**, b")];
@@ -182,6 +185,7 @@ mod tests {
         };
         assert_eq!(run.settings, settings);
         assert_eq!(run.excludes, ["a/**", "b"]);
+        assert!(!run.supervise_mcp);
         assert_eq!((run.permission, run.branch.as_deref()), (Permission::Plan, Some("work")));
     }
 

@@ -9,7 +9,7 @@ pub use super::section::{SECTIONS, Scope, Section, Setting};
 use crate::limits;
 
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 49] = [
+pub static SETTINGS: [Setting; 50] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
@@ -299,6 +299,12 @@ pub static SETTINGS: [Setting; 49] = [
         Kind::Bool,
         Value::Bool(false),
         "Whether to work without git, and so without commits.",
+    ),
+    run(
+        "supervise_mcp",
+        Kind::Bool,
+        Value::Bool(true),
+        "Whether `afresh mcp` stands in front of the MCP servers that the agent starts.",
     ),
 ];
 

@@ -127,6 +127,7 @@ commit_prefix = "wip:"
 dirty = "refuse"
 exclude = ["*.log", "out/**"]
 no_git = true
+supervise_mcp = false
 "#;
 
 #[test]

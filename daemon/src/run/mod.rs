@@ -38,6 +38,9 @@ pub type Recorder = dyn FnMut(Stamp, &Record) -> Result<(), String>;
 /// Shows what happened, beside the state of the run.
 pub type Shower = dyn FnMut(&Say, &View);
 
+/// Says which MCP servers are laid over those of an agent.
+pub type Servers = dyn FnMut() -> Vec<Server>;
+
 /// What is to be run, and how.
 pub struct Run {
     /// The machine, with what is known of its past.
@@ -54,8 +57,10 @@ pub struct Run {
     pub model: Option<String>,
     /// What the agent may do.
     pub permission: Permission,
-    /// MCP servers that it gets from us.
-    pub servers: Vec<Server>,
+    /// Which MCP servers are laid over its own, asked for each session: it may change its files meanwhile.
+    pub servers: Box<Servers>,
+    /// A file that nobody else uses and that only this user can read, for as long as a session has it.
+    pub servers_file: PathBuf,
     /// The environment of everything that is started.
     pub env: Vec<(OsString, OsString)>,
     /// The branch to work on.
@@ -132,7 +137,10 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
         let signals = Signals::listen().map_err(RunError::Signals)?;
         ignore_in_supervisor().map_err(RunError::Signals)?;
         let mut driver = Driver::new(run, Processes::start()?);
+        // One that was killed may have left it.
+        driver.remove_servers_file();
         let result = driver.drive(signals).await;
+        driver.remove_servers_file();
         driver.close().await;
         result
     });

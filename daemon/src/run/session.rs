@@ -1,6 +1,7 @@
 //! The session of an agent: its start, what is heard of it, and the steps of its end.
 
 use std::ffi::OsString;
+use std::io::Write;
 
 use afresh_core::agent::{
     AgentKind, Claude, Codex, Command as AnyCommand, Heard, Opencode, Session, Setup, Told,
@@ -44,10 +45,17 @@ impl Driver {
             id: uuid(),
             port: free_port(),
             prompt,
-            servers: self.run.servers.clone(),
+            servers: (self.run.servers)(),
+            file: self.run.servers_file.to_string_lossy().into_owned(),
         };
         let machine = machine_of(self.run.agent, setup);
         let start = machine.start();
+        if let Some(content) = &start.file
+            && let Err(error) = self.write_servers_file(content)
+        {
+            let why = format!("cannot write `{}`: {error}", self.run.servers_file.display());
+            return self.give(Input::NotStarted(attempt, why));
+        }
         let mut env = self.run.env.clone();
         env.extend(start.env.iter().map(|(name, value)| (name.into(), value.into())));
         let argv = start.argv.iter().map(OsString::from).collect();
@@ -58,6 +66,17 @@ impl Driver {
             Ok(stdio) => self.begin(attempt, machine, stdio),
             Err(failure) => self.give(Input::NotStarted(attempt, failure.message)),
         }
+    }
+
+    fn write_servers_file(&self, content: &[u8]) -> std::io::Result<()> {
+        self.remove_servers_file();
+        os::create_private(&self.run.servers_file)?.write_all(content)
+    }
+
+    /// There are secrets in it.
+    pub(super) fn remove_servers_file(&self) {
+        // It need not be there.
+        std::fs::remove_file(&self.run.servers_file).ok();
     }
 
     fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: Stdio) {
@@ -118,6 +137,7 @@ impl Driver {
     /// The session has ended when its process is gone and its last words are heard.
     pub(super) fn end_if_over(&mut self) {
         let Some(session) = self.session.take_if(|session| session.agent.is_over()) else { return };
+        self.remove_servers_file();
         let attempt = session.attempt;
         let exit = session.agent.exit.map_or(Exit::Unknown, |(exit, _)| exit);
         for heard in session.agent.ended(stamp(), &exit) {

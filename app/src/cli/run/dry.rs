@@ -1,6 +1,7 @@
 //! What a run would do, and how.
 
 use afresh_core::agent::AgentKind;
+use afresh_core::agent::servers::{Found, Supervised};
 use afresh_core::config::{Config, Shown, harmless};
 use afresh_core::run::plan::{Phase, Plan};
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ pub(super) fn show(
     kind: AgentKind,
     program: &[String],
     config: &Config,
+    found: &Found,
     json: bool,
 ) -> Result<Exit, CommandError> {
     let settings: Vec<Shown> = config.shown().filter(|shown| shown.section == "run").collect();
@@ -25,11 +27,13 @@ pub(super) fn show(
             let gates: Vec<&str> = phase.gates.iter().map(|gate| gate.command.as_str()).collect();
             json!({"name": phase.name, "gates": gates})
         };
+        let server = |it: &Supervised| json!({"name": it.server.name, "from": it.from});
         let all = json!({
             "title": plan.title,
             "agent": kind.name(),
             "program": program,
             "phases": plan.phases.iter().map(phase).collect::<Vec<_>>(),
+            "supervised_servers": found.servers.iter().map(server).collect::<Vec<_>>(),
             "settings": settings,
         });
         output::print(&format!("{all:#}\n"))?;
@@ -37,6 +41,10 @@ pub(super) fn show(
     }
     let (title, program) = (harmless(&plan.title), harmless(&program.join(" ")));
     let mut text = format!("{title}\nagent: {} ({program})\n", kind.name());
+    for server in &found.servers {
+        let (name, from) = (harmless(&server.server.name), harmless(&server.from));
+        text.push_str(&format!("MCP server behind afresh: {name} (from {from})\n"));
+    }
     for (at, phase) in plan.phases.iter().enumerate() {
         text.push_str(&format!("{}. {}\n", at + 1, harmless(&phase.name)));
         for gate in &phase.gates {

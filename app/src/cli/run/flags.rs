@@ -82,6 +82,13 @@ pub(super) struct RunFlags {
     /// Work without git, and so without commits
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     no_git: Option<String>,
+    /// Put `afresh mcp` in front of the MCP servers that the agent starts; its files stay as they are
+    /// [default: true]
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    supervise_mcp: Option<String>,
+    /// Leave the agent's MCP servers alone
+    #[arg(long, conflicts_with = "supervise_mcp")]
+    no_supervise_mcp: bool,
 }
 
 impl RunFlags {
@@ -91,6 +98,8 @@ impl RunFlags {
         environment: &Environment,
         workspace: &Workspace,
     ) -> Result<Config, CommandError> {
+        let off = self.no_supervise_mcp.then(|| "false".to_owned());
+        let supervise_mcp = off.or_else(|| self.supervise_mcp.clone());
         let exclude = (!self.exclude.is_empty()).then(|| self.exclude.join(","));
         let flags: Vec<Flag<'_>> = [
             ("--agent", "run.agent", &self.agent),
@@ -115,6 +124,7 @@ impl RunFlags {
             ("--dirty", "run.dirty", &self.dirty),
             ("--exclude", "run.exclude", &exclude),
             ("--no-git", "run.no_git", &self.no_git),
+            ("--supervise-mcp", "run.supervise_mcp", &supervise_mcp),
         ]
         .into_iter()
         .filter_map(|(name, setting, value)| {

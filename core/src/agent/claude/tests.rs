@@ -130,6 +130,7 @@ fn setup() -> Setup {
         port: 0,
         prompt: String::new(),
         servers: Vec::new(),
+        file: "/state/servers.json".to_owned(),
     }
 }
 
@@ -138,7 +139,7 @@ fn it_is_started_as_a_session_that_speaks_in_lines() {
     let server = Server {
         name: "notes".to_owned(),
         command: ["afresh", "mcp", "--", "notes"].map(str::to_owned).to_vec(),
-        env: vec![("LEVEL".to_owned(), "3 \"x\"".to_owned())],
+        rest: serde_json::from_str(r#"{"env":{"LEVEL":"3 \"x\""},"timeout":5}"#).unwrap(),
     };
     let setup = Setup {
         program: vec!["nice".to_owned(), "claude".to_owned()],
@@ -157,11 +158,13 @@ fn it_is_started_as_a_session_that_speaks_in_lines() {
     assert_eq!(after("--input-format"), "stream-json");
     assert_eq!(after("--session-id"), "00000000-0000-4000-8000-000000000001");
     assert_eq!(after("--model"), "opus");
-    let config: serde_json::Value = serde_json::from_str(after("--mcp-config")).unwrap();
+    // What a server is told is for nobody who can list processes.
+    assert_eq!(after("--mcp-config"), "/state/servers.json");
+    let config: serde_json::Value = serde_json::from_slice(&start.file.unwrap()).unwrap();
     let server = &config["mcpServers"]["notes"];
     assert_eq!(server["command"], "afresh");
     assert_eq!(server["args"], serde_json::json!(["mcp", "--", "notes"]));
-    assert_eq!(server["env"]["LEVEL"], "3 \"x\"");
+    assert_eq!((&server["env"]["LEVEL"], &server["timeout"]), (&"3 \"x\"".into(), &5.into()));
     // The flag before takes every value up to the next flag.
     assert_eq!(start.argv[start.argv.len() - 2..], ["--permission-mode", "acceptEdits"]);
     for name in ["DISABLE_AUTO_COMPACT", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"] {

@@ -12,13 +12,16 @@ pub(super) fn start(setup: &Setup) -> Start {
     if let Some(model) = &setup.model {
         argv.extend(["--model".to_owned(), model.clone()]);
     }
-    if !setup.servers.is_empty() {
-        argv.extend(["--mcp-config".to_owned(), servers(&setup.servers)]);
+    // In a file, as everybody can read a command line, and servers have secrets in their variables. Beside its own
+    // servers and those of its plugins, and in front of those of the same name.
+    let file = (!setup.servers.is_empty()).then(|| servers(&setup.servers).into_bytes());
+    if file.is_some() {
+        argv.extend(["--mcp-config".to_owned(), setup.file.clone()]);
     }
     // After the servers, as that flag takes all values up to the next one.
     argv.extend(["--permission-mode".to_owned(), mode(setup.permission).to_owned()]);
     let env = VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    Start { argv, env, stdin: Vec::new(), speaks: Speaks::Lines }
+    Start { argv, env, stdin: Vec::new(), speaks: Speaks::Lines, file }
 }
 
 /// A session without a screen that speaks in lines, both ways, and says what its model says as it does.
@@ -60,10 +63,10 @@ fn servers(servers: &[Server]) -> String {
             Some((command, arguments)) => (command.as_str(), arguments),
             None => ("", &[][..]),
         };
-        let env: Map<String, Value> =
-            server.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-        let entry = json!({"type": "stdio", "command": command, "args": arguments, "env": env});
-        (server.name.clone(), entry)
+        let mut entry = server.rest.clone();
+        entry.insert("command".to_owned(), json!(command));
+        entry.insert("args".to_owned(), json!(arguments));
+        (server.name.clone(), Value::Object(entry))
     });
     json!({"mcpServers": all.collect::<Map<_, _>>()}).to_string()
 }

@@ -42,6 +42,7 @@ fn setup() -> Setup {
         port: 1,
         prompt: "unused".to_owned(),
         servers: Vec::new(),
+        file: "/state/servers.json".to_owned(),
     }
 }
 
@@ -333,7 +334,7 @@ fn tools_of_each_kind() {
     let server = Server {
         name: "srv".to_owned(),
         command: vec!["python3".to_owned(), "/project/server.py".to_owned()],
-        env: Vec::new(),
+        rest: serde_json::Map::new(),
     };
     let world =
         replay(include_str!("recorded/tools.txt"), Setup { servers: vec![server], ..setup() });
@@ -372,7 +373,7 @@ fn a_thread_is_opened_as_it_was_asked_for() {
     let server = Server {
         name: "my.odd name".to_owned(),
         command: vec!["npx".to_owned(), "-y".to_owned()],
-        env: vec![("KEY".to_owned(), "secret".to_owned())],
+        rest: serde_json::Map::new(),
     };
     let opened = |permission| {
         let model = Some("m".to_owned());
@@ -390,16 +391,15 @@ fn a_thread_is_opened_as_it_was_asked_for() {
         let params = opened(permission);
         let network = params["config"]["sandbox_workspace_write"]["network_access"].clone();
         let server = params["config"]["mcp_servers"]["my.odd name"].clone();
-        assert_eq!(server["env"], json!({ "KEY": "secret" }));
-        (params["sandbox"].clone(), network, server["default_tools_approval_mode"].clone())
+        // All else is as the user has it, also which tools are allowed.
+        assert_eq!(server, json!({ "command": "npx", "args": ["-y"] }));
+        assert_eq!(params.get("cwd"), None, "Codex would note down that the project is trusted");
+        (params["sandbox"].clone(), network)
     };
-    let (approve, null) = (json!("approve"), Value::Null);
-    assert_eq!(settings(Permission::Plan), (json!("read-only"), null.clone(), null.clone()));
-    let edit = (json!("workspace-write"), null.clone(), approve.clone());
-    assert_eq!(settings(Permission::Edit), edit);
-    let auto = (json!("workspace-write"), json!(true), approve.clone());
-    assert_eq!(settings(Permission::Auto), auto);
-    assert_eq!(settings(Permission::Bypass), (json!("danger-full-access"), null, approve));
+    assert_eq!(settings(Permission::Plan), (json!("read-only"), Value::Null));
+    assert_eq!(settings(Permission::Edit), (json!("workspace-write"), Value::Null));
+    assert_eq!(settings(Permission::Auto), (json!("workspace-write"), json!(true)));
+    assert_eq!(settings(Permission::Bypass), (json!("danger-full-access"), Value::Null));
 }
 
 #[test]

@@ -26,8 +26,11 @@ pub(super) fn initialize() -> Value {
 
 /// Opens a thread, which is what Codex calls a session.
 ///
-/// Settings go here and not as `-c` on the command line: there everybody could read the variables of the
-/// servers, and a name with a dot in it would be a path.
+/// Settings go here and not as `-c` on the command line: there everybody could read the arguments of the
+/// servers, and a name with a dot in it would be a path. They are laid over the user's own, key by key.
+///
+/// The folder is that of the process, and not said: where it is said, Codex notes down in the user's
+/// settings that the project is trusted, and from then on starts what the project's own settings name.
 pub(super) fn thread_start(setup: &Setup) -> Value {
     let mut config = Map::new();
     // Whatever the user's own settings are, it shall not come first. Codex takes at most nine tenths of
@@ -38,11 +41,10 @@ pub(super) fn thread_start(setup: &Setup) -> Value {
         config.insert("sandbox_workspace_write".to_owned(), json!({ "network_access": true }));
     }
     if !setup.servers.is_empty() {
-        let servers = setup.servers.iter().map(|given| (given.name.clone(), server(setup, given)));
+        let servers = setup.servers.iter().map(|given| (given.name.clone(), server(given)));
         config.insert("mcp_servers".to_owned(), Value::Object(servers.collect()));
     }
     let mut params = json!({
-        "cwd": setup.folder,
         "approvalPolicy": "never",
         "sandbox": sandbox(setup.permission),
         "config": config,
@@ -61,21 +63,16 @@ const fn sandbox(permission: Permission) -> &'static str {
     }
 }
 
-fn server(setup: &Setup, given: &Server) -> Value {
+/// What is laid over the user's own entry: which tools may be used, time limits and all else stay as they are.
+fn server(given: &Server) -> Value {
     let (program, arguments) = given
         .command
         .split_first()
         .map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
-    let env: Map<String, Value> =
-        given.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    // The user may have one of this name that is turned off.
-    let mut server = json!({ "command": program, "args": arguments, "env": env, "enabled": true });
-    // With nobody to ask, Codex refuses each tool that does not say that it only reads. Who gives a
-    // server to the session wants it used, unless nothing may be changed.
-    if setup.permission != Permission::Plan {
-        server["default_tools_approval_mode"] = json!("approve");
-    }
-    server
+    let mut server = given.rest.clone();
+    server.insert("command".to_owned(), json!(program));
+    server.insert("args".to_owned(), json!(arguments));
+    Value::Object(server)
 }
 
 /// Begins a turn; where one runs, it hears this at its next step.

@@ -23,6 +23,7 @@ pub(super) fn start(setup: &Setup, secret: &str) -> Start {
         env: env.map(|(name, value)| (name.to_owned(), value)).into(),
         stdin: Vec::new(),
         speaks: Speaks::Http { port: setup.port, authorization: Some(authorization) },
+        file: None,
     }
 }
 
@@ -91,13 +92,13 @@ fn rules(permission: Permission) -> &'static [(&'static str, &'static str)] {
     }
 }
 
+/// The user's own entry is below this one: variables, time limits and all else stay as they are.
 fn local(server: &Server) -> Value {
-    let variables: Map<String, Value> = server
-        .env
-        .iter()
-        .map(|(name, value)| (name.clone(), Value::from(value.as_str())))
-        .collect();
-    json!({"type": "local", "command": server.command, "environment": variables, "enabled": true})
+    let mut entry = server.rest.clone();
+    // It refuses an entry that does not say this again.
+    entry.insert("type".to_owned(), json!("local"));
+    entry.insert("command".to_owned(), json!(server.command));
+    Value::Object(entry)
 }
 
 fn base64(bytes: &[u8]) -> String {

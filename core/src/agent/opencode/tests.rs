@@ -28,6 +28,7 @@ fn setup() -> Setup {
         port: 4100,
         prompt: String::new(),
         servers: Vec::new(),
+        file: "/state/servers.json".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ fn the_server_gets_what_it_needs() {
     setup.servers.push(Server {
         name: "tools".to_owned(),
         command: vec!["afresh".to_owned(), "mcp".to_owned()],
-        env: vec![("KEY".to_owned(), "value".to_owned())],
+        rest: serde_json::Map::new(),
     });
     let start = Opencode::new(setup).with_secret("word".to_owned()).start();
     assert_eq!(start.argv, ["opencode", "serve", "--port", "4100", "--hostname", "127.0.0.1"]);
@@ -30,9 +30,7 @@ fn the_server_gets_what_it_needs() {
         "autoupdate": false,
         "compaction": {"auto": false},
         "permission": {"edit": "deny", "bash": "deny"},
-        "mcp": {"tools": {
-            "type": "local", "command": ["afresh", "mcp"], "environment": {"KEY": "value"}, "enabled": true,
-        }},
+        "mcp": {"tools": {"type": "local", "command": ["afresh", "mcp"]}},
         "model": "mock/deep/m",
     });
     assert_eq!(config, expected);

@@ -1,0 +1,113 @@
+//! The agent's own MCP servers, which stand behind `afresh mcp` while a run lasts.
+
+use std::path::{Path, PathBuf};
+
+use afresh_core::agent::AgentKind;
+use afresh_core::agent::servers::{
+    Found, Layer, Place, Text, Wanted, find, repository_of_worktree, sources,
+};
+use afresh_core::config::harmless;
+use afresh_daemon::HOME_VARIABLE;
+use afresh_daemon::store::clients::{ClientFile, ReadClientFileError, own_path};
+
+use crate::environment::Environment;
+use crate::error::{CommandError, Exit};
+use crate::output;
+
+/// Where they are looked for.
+pub(super) struct OwnServers {
+    kind: AgentKind,
+    program: Vec<String>,
+    wanted: bool,
+    environment: Environment,
+    repository: Option<PathBuf>,
+    project: Option<PathBuf>,
+    home: Option<PathBuf>,
+    afresh: String,
+}
+
+impl OwnServers {
+    pub(super) fn new(
+        kind: AgentKind,
+        program: &[String],
+        wanted: bool,
+        environment: &Environment,
+    ) -> Result<Self, CommandError> {
+        let path = environment.variable("PATH").map(std::ffi::OsString::as_os_str);
+        let afresh = own_path(path).map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+        let repository = repository(&environment.cwd);
+        Ok(Self {
+            kind,
+            program: program.to_vec(),
+            wanted,
+            environment: environment.clone(),
+            project: repository.as_deref().map(project),
+            repository,
+            home: environment.folder(HOME_VARIABLE),
+            afresh: afresh.to_string_lossy().into_owned(),
+        })
+    }
+
+    /// Reads the agent's files as they are now.
+    pub(super) fn find(&self) -> Found {
+        if !self.wanted {
+            return Found::default();
+        }
+        let place = Place {
+            folder: &self.environment.cwd,
+            repository: self.repository.as_deref(),
+            project: self.project.as_deref(),
+            home: self.home.as_deref(),
+            variable: &|name| self.environment.folder(name),
+            is_set: &|name| self.environment.variable(name).is_some_and(|value| !value.is_empty()),
+        };
+        let mut texts = Vec::new();
+        for source in sources(self.kind, &place) {
+            let path = self.environment.shown(&source.path);
+            match ClientFile::named(source.path).read() {
+                Ok(text) => texts.push(Text { layer: source.layer, path, bytes: text.bytes }),
+                Err(ReadClientFileError::Missing { .. }) => {}
+                // What cannot be read can have turned a server off.
+                Err(_) if source.layer != Layer::ClaudeProject => {
+                    let note = Some(format!("`{}` cannot be read", harmless(&path)));
+                    return Found { note, ..Found::default() };
+                }
+                Err(_) => {}
+            }
+        }
+        let (agent, program) = (self.kind, self.program.as_slice());
+        find(&Wanted { agent, program, place: &place, afresh: &self.afresh }, &texts)
+    }
+}
+
+fn repository(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().find(|above| above.join(".git").exists()).map(Path::to_owned)
+}
+
+/// The repository that this is a worktree of, or itself.
+fn project(repository: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(repository.join(".git")).unwrap_or_default();
+    repository_of_worktree(&text).unwrap_or(repository).to_owned()
+}
+
+/// Says what is wrong with the files; the run goes on.
+pub(super) fn warn(found: &Found) {
+    for mistake in &found.mistakes {
+        output::warn(&mistake.to_string().replacen("error:", "warning:", 1));
+    }
+    if let Some(note) = &found.note {
+        output::warn(&format!("warning: the agent's MCP servers are not supervised: {note}"));
+    }
+}
+
+/// Says which servers there are.
+pub(super) fn tell(found: &Found) {
+    let names: Vec<String> = found.servers.iter().map(|it| harmless(&it.server.name)).collect();
+    let (servers, are) = match names.len() {
+        0 => return,
+        1 => ("server", "is"),
+        _ => ("servers", "are"),
+    };
+    let (count, names) = (names.len(), names.join(", "));
+    output::remark(&format!("{count} MCP {servers} of the agent {are} supervised: {names}"));
+}
