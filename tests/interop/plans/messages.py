@@ -3,6 +3,8 @@
 import json
 import time
 
+from tools import tool_of
+
 
 def read(body):
     """The texts of the user, and how many tools have answered."""
@@ -27,6 +29,8 @@ def write(body, reply):
             kind = "general-purpose" if name[0].isupper() else "general"
             arguments = {"description": "a task", "prompt": reply.helper, "subagent_type": kind}
             arguments |= {"run_in_background": False} if name[0].isupper() else {}
+        if reply.tool:
+            name, arguments = tool_of(body["tools"], *reply.tool)["name"], {}
         block = {"type": "tool_use", "id": f"toolu_{time.monotonic_ns()}", "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
     else:

@@ -29,6 +29,8 @@ class Reply:
         self.input, self.cached, self.output = int(WINDOW * percent / 100), int(WINDOW * cached / 100), 0
         self.text, self.shell, self.helper, self.wait = text, shell, helper, wait
         self.status, self.headers, self.hang = status, headers or {}, False
+        # A server and a tool of it, instead of the shell.
+        self.tool = None
 
 
 def hang():
@@ -43,12 +45,13 @@ class Asked:
 
     def __init__(self, body, texts, results):
         self.body, self.texts, self.results = body, texts, results
+        self.whole = json.dumps(body)
         self.prompt = next((text for text in texts if OF_AFRESH in text), "")
         self.last = texts[-1] if texts else ""
         self.wants_handoff = "Write the handoff" in self.last
         self.wants_summary = any(words in self.last for words in ASKS_SUMMARY)
         # Some have it as their own words.
-        self.is_summed_up = OF_SUMMARY in json.dumps(body)
+        self.is_summed_up = OF_SUMMARY in self.whole
         self.is_of_helper = not self.prompt and any(OF_HELPER in text for text in texts)
 
     @property

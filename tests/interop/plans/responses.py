@@ -4,6 +4,8 @@ import json
 import re
 import time
 
+from tools import tool_of
+
 
 def read(body):
     """The texts of the user, and how many tools have answered."""
@@ -24,6 +26,8 @@ def write(body, reply):
         # Some tools are in a group, and only called with its name.
         groups = [group["name"] for group in body["tools"] if name in [tool.get("name") for tool in group.get("tools", [])]]
         item |= {"namespace": groups[0]} if groups else {}
+        if reply.tool:
+            item.update(tool_of(body["tools"], *reply.tool), arguments="{}")
     else:
         content = [{"type": "output_text", "text": reply.text}]
         item = {"type": "message", "role": "assistant", "id": "msg_1", "content": content}
