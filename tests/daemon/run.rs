@@ -65,7 +65,13 @@ fn a_plan_is_carried_out_and_gates_decide() {
     let wanted = ["the plan", "afresh: One", "afresh: One, remediation 1", "afresh: Two"];
     assert_eq!(titles(&env), wanted);
     assert_eq!(git(&env, &["status", "--porcelain"]), "");
-    for line in ["gate failed: test -f fixed.txt", "session 2, remediation 1", "done: Two"] {
+    // S9: the use of the context is seen while it grows.
+    for line in [
+        "  context: about ",
+        "gate failed: test -f fixed.txt",
+        "session 2, remediation 1",
+        "done: Two",
+    ] {
         assert!(run.stdout.contains(line), "no `{line}`:\n{}", run.stdout);
     }
     assert_eq!(records(&env, "phase_ended").len(), 2);
@@ -92,6 +98,41 @@ fn a_run_that_is_killed_leaves_nothing_and_goes_on() {
     assert_eq!(kinds[..2], ["first", "resumed"]);
     // There is nothing more to go on with.
     assert_eq!(env.run(&[&RUN[..], &["--resume"]].concat()).code, Some(4));
+}
+
+/// An agent that speaks as Claude Code does, so many lines a second and for so long.
+fn talker(rate: u32, seconds: u32) -> String {
+    let program = afresh_tests::afresh_binary().with_file_name("agent-stream");
+    format!("{} {rate} {seconds}", program.display())
+}
+
+#[test]
+fn what_was_shown_is_on_disk_when_afresh_is_killed() {
+    // S9: continuous checkpoints. Thick or thin, whatever a person has seen outlives us.
+    for rate in [100, 2_000] {
+        let env = repository(&[]);
+        let talker = talker(rate, 1_000);
+        let flags = ["run", "--agent", "claude", "--agent-command", &talker];
+        let mut run = env.start(&flags);
+        run.wait_stdout("> Bash cargo test 3", 1);
+        run.signal(Signal::SIGKILL);
+        run.wait();
+        let shown = run.stdout();
+        env.assert_nothing_left();
+        let log = env.work().join(".afresh/runs/1/session-1.jsonl");
+        let log = std::fs::read_to_string(log).expect("a log");
+        assert!(!log.contains("content_block_delta"), "pieces are not kept");
+        for line in shown.lines().filter_map(|line| line.trim().strip_prefix("> Bash ")) {
+            assert!(log.contains(line), "{line} was shown, and is not in the log");
+        }
+        let texts = shown.lines().filter(|line| line.contains("a few words of what it thinks"));
+        assert!(records(&env, "progress").len() >= texts.count(), "{shown}");
+        let context = shown.lines().rfind(|line| line.contains("context:")).expect("a context");
+        let samples = records(&env, "sampled");
+        let is_there = |sample: &Value| context.contains(&format!("({} of", sample["used"]));
+        assert!(samples.iter().any(is_there), "{context}: {samples:?}");
+        assert!(!records(&env, "spent").is_empty());
+    }
 }
 
 #[test]

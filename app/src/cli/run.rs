@@ -114,8 +114,8 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         env: environment.variables.clone(),
         branch: settings.branch,
         excludes: excludes(settings.excludes),
-        record: Box::new(move |at, record: &Record| {
-            runs.record(number, at, record).map_err(|error| error.to_string())
+        record: Box::new(move |records: &[(Stamp, Record)]| {
+            runs.record(number, records).map_err(|error| error.to_string())
         }),
         show: Box::new(move |say, view| teller.tell(say, view)),
         asked,

@@ -9,6 +9,7 @@ mod codex;
 mod command;
 mod cut;
 mod opencode;
+mod piece;
 pub mod servers;
 
 use std::time::Duration;

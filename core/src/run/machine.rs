@@ -181,6 +181,7 @@ impl Machine {
                     self.hear(now, heard);
                 }
             }
+            Input::Stirred(attempt) => self.stirred(now.time, attempt),
             Input::NotStarted(attempt, why) => self.not_started(attempt, why),
             Input::SessionEnded(attempt, how) => self.session_ended(now, attempt, &how),
             Input::Git(answer) => self.git_answered(now, answer),

@@ -56,6 +56,8 @@ pub enum Input {
     Begin,
     /// Something was heard of a session.
     Heard(Attempt, Heard),
+    /// A session is at work, though there is nothing new to hear of it.
+    Stirred(Attempt),
     /// The process of a session could not be started.
     NotStarted(Attempt, String),
     /// The process of a session and all that it started are gone; how it ended, in words.

@@ -59,10 +59,10 @@ pub(crate) use self::socket::{
 pub(crate) use self::streams::{keep_freed_memory, own_stdin, own_stdout, settle_memory};
 pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, create_private, cut, file_kind,
-    free_bytes, host_name, is_at_path, is_open_to_all, keep_owner, make_private, manager,
-    monotonic_micros, not_ours_alone, notification, open_files_limit, open_to_append, open_to_read,
-    own_temporary_folder, program_in, random_bytes, read_exact_at, settings_folder, stderr, stdout,
-    sync_folder, wait_for_stdin, write_now,
+    free_bytes, host_name, is_at_path, is_open_to_all, keep_owner, leave_alone, make_private,
+    manager, monotonic_micros, not_ours_alone, notification, open_files_limit, open_to_append,
+    open_to_read, own_temporary_folder, program_in, random_bytes, read_exact_at, settings_folder,
+    stderr, stdout, sync_folder, wait_for_stdin, write_now,
 };
 pub use self::system::{HOME_VARIABLE, detach, is_variable, leave_session};
 

@@ -10,6 +10,7 @@ use std::os::unix::fs::{
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use afresh_core::install::Manager;
 use nix::libc::O_NONBLOCK;
@@ -36,6 +37,14 @@ pub(crate) type PipeReader = pipe::Receiver;
 
 /// Our end of a pipe that an instance reads from.
 pub(crate) type PipeWriter = pipe::Sender;
+
+/// Leaves a pipe alone for a while. The kernel is not to tell us meanwhile what comes in: it would wake us up for
+/// each piece of it.
+pub(crate) async fn leave_alone(pipe: PipeReader, time: Duration) -> io::Result<PipeReader> {
+    let quiet = pipe.into_nonblocking_fd()?;
+    tokio::time::sleep(time).await;
+    PipeReader::from_owned_fd_unchecked(quiet)
+}
 
 /// The signals that people and terminals send us.
 pub(crate) struct Signals {
@@ -285,7 +294,7 @@ pub(crate) fn manager() -> Option<(Manager, u32)> {
 
 /// The clock that systemd goes by.
 pub(crate) fn monotonic_micros() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(std::time::Duration::from);
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
     now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
 }
 

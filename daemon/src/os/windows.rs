@@ -12,6 +12,7 @@ use std::os::windows::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::null_mut;
+use std::time::Duration;
 
 use afresh_core::install::Manager;
 use tokio::net::windows::named_pipe::NamedPipeServer;
@@ -45,6 +46,12 @@ pub(crate) type PipeReader = NamedPipeServer;
 
 /// Our end of a pipe that an instance reads from.
 pub(crate) type PipeWriter = NamedPipeServer;
+
+/// Leaves a pipe alone for a while. Nobody is woken up here who does not read.
+pub(crate) async fn leave_alone(pipe: PipeReader, time: Duration) -> io::Result<PipeReader> {
+    tokio::time::sleep(time).await;
+    Ok(pipe)
+}
 
 /// What people, the console and the system tell us.
 pub(crate) struct Signals {

@@ -2,52 +2,27 @@
 
 use std::time::Duration;
 
-use afresh_core::agent::{Effect, Heard, Input, RequestId, Session, Speaks, Told};
+use afresh_core::agent::{AgentKind, Effect, Heard, Input, RequestId, Session, Speaks, Told};
 use afresh_core::gateway::remote::EventStream;
-use afresh_core::limits::{
-    AGENT_ANSWER_WAIT, AGENT_LINE_BYTES_MAX, AGENT_STDIN_MAX, AGENT_WORDS_MAX, PIPE_CHUNK_BYTES,
-};
+use afresh_core::limits::{AGENT_ANSWER_WAIT, AGENT_LINE_BYTES_MAX, AGENT_STDIN_MAX};
 use afresh_core::run::Attempt;
 use afresh_core::service::Exit;
 use afresh_core::time::Stamp;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::log::SessionLog;
+use super::words::{Said, Word, read_lines};
 use crate::http::{Client, Limits, Pool, Request};
-use crate::os::{PipeReader, PipeWriter};
+use crate::os::PipeWriter;
 use crate::process::Stdio;
-
-/// Something that came of a session.
-pub(super) struct Word {
-    pub(super) attempt: Attempt,
-    said: Said,
-}
-
-enum Said {
-    Line(Vec<u8>),
-    /// A line was longer than allowed.
-    TooLong(usize),
-    Log(Vec<u8>),
-    /// One of its two outputs is at its end.
-    Closed,
-    Event(Vec<u8>),
-    Answer {
-        request: RequestId,
-        status: u16,
-        body: Vec<u8>,
-    },
-    Failed {
-        request: Option<RequestId>,
-        why: String,
-    },
-}
 
 /// A session whose process runs, or is about to.
 pub(super) struct Agent {
     attempt: Attempt,
+    kind: AgentKind,
     machine: Box<dyn Session + Send>,
     speaks: Speaks,
     stdin: Option<mpsc::Sender<Vec<u8>>>,
@@ -65,6 +40,7 @@ pub(super) struct Agent {
 impl Agent {
     pub(super) fn new(
         attempt: Attempt,
+        kind: AgentKind,
         machine: Box<dyn Session + Send>,
         stdio: Stdio,
         words: mpsc::Sender<Word>,
@@ -77,10 +53,12 @@ impl Agent {
         tasks.spawn(feed(stdio.stdin, queue));
         let stdin = (start.speaks == Speaks::Lines).then_some(sender);
         let is_log = matches!(start.speaks, Speaks::Http { .. });
-        tasks.spawn(read_lines(attempt, stdio.stdout, words.clone(), is_log));
-        tasks.spawn(read_lines(attempt, stdio.stderr, words.clone(), true));
+        let log_of = |is_log: bool| if is_log { None } else { Some(kind) };
+        tasks.spawn(read_lines(attempt, stdio.stdout, words.clone(), log_of(is_log)));
+        tasks.spawn(read_lines(attempt, stdio.stderr, words.clone(), log_of(true)));
         Self {
             attempt,
+            kind,
             machine,
             speaks: start.speaks,
             stdin,
@@ -131,8 +109,10 @@ impl Agent {
         self.give(now, Input::Wakeup)
     }
 
-    pub(super) fn take(&mut self, now: Stamp, word: Word) -> Vec<Heard> {
-        match word.said {
+    pub(super) fn take(&mut self, now: Stamp, said: Said) -> Vec<Heard> {
+        match said {
+            // It comes again whole.
+            Said::Piece => Vec::new(),
             Said::Line(line) => {
                 self.log.line(now, &line);
                 self.give(now, Input::Line(&line))
@@ -159,6 +139,11 @@ impl Agent {
             }
             Said::Failed { request, why } => self.give(now, Input::Failed { request, why: &why }),
         }
+    }
+
+    /// What was taken together is written together.
+    pub(super) fn write_log(&mut self) {
+        self.log.flush();
     }
 
     /// Its process is gone. What is still in its pipes has been taken.
@@ -220,18 +205,18 @@ impl Agent {
                     Said::Failed { request: Some(request), why: crate::store::chain(&error) }
                 }
             };
-            words.send(Word { attempt, said }).await.ok();
+            words.send(Word { attempt, said: vec![said] }).await.ok();
         });
         while self.tasks.try_join_next().is_some() {}
     }
 
     fn listen(&mut self, path: &str) {
         let (url, attempt, words) = (self.url(path), self.attempt, self.words.clone());
-        let headers = self.authorization();
+        let (headers, kind) = (self.authorization(), self.kind);
         self.tasks.spawn(async move {
-            let why = follow(&url, headers, attempt, &words).await;
+            let why = follow(&url, headers, (attempt, kind), &words).await;
             let said = Said::Failed { request: None, why };
-            words.send(Word { attempt, said }).await.ok();
+            words.send(Word { attempt, said: vec![said] }).await.ok();
         });
     }
 }
@@ -246,7 +231,7 @@ fn client() -> &'static Client {
 async fn follow(
     url: &str,
     mut headers: Vec<(String, String)>,
-    attempt: Attempt,
+    (attempt, kind): (Attempt, AgentKind),
     words: &mpsc::Sender<Word>,
 ) -> String {
     let pool = match Pool::new(client(), url) {
@@ -267,14 +252,14 @@ async fn follow(
             Ok(bytes) => bytes,
             Err(error) => return error.to_string(),
         };
-        for event in stream.push(&bytes) {
-            let said = match event.is_too_long {
-                true => Said::TooLong(AGENT_LINE_BYTES_MAX),
-                false => Said::Event(event.data),
-            };
-            if words.send(Word { attempt, said }).await.is_err() {
-                return "nobody listens".to_owned();
-            }
+        let said = stream.push(&bytes).into_iter().map(|event| match event.is_too_long {
+            true => Said::TooLong(AGENT_LINE_BYTES_MAX),
+            false if kind.is_piece(&event.data) => Said::Piece,
+            false => Said::Event(event.data),
+        });
+        let said: Vec<Said> = said.collect();
+        if !said.is_empty() && words.send(Word { attempt, said }).await.is_err() {
+            return "nobody listens".to_owned();
         }
     }
     "it has ended".to_owned()
@@ -287,51 +272,6 @@ async fn feed(mut stdin: PipeWriter, mut queue: mpsc::Receiver<Vec<u8>>) {
             return;
         }
     }
-}
-
-/// Hands on lines. The rest of one that is too long is passed over, and said once.
-async fn read_lines(
-    attempt: Attempt,
-    mut pipe: PipeReader,
-    words: mpsc::Sender<Word>,
-    is_log: bool,
-) {
-    let mut buffer = vec![0; PIPE_CHUNK_BYTES];
-    let (mut line, mut skipped) = (Vec::new(), 0);
-    loop {
-        let read = match pipe.read(&mut buffer).await {
-            Ok(0) | Err(_) => break,
-            Ok(read) => read,
-        };
-        let mut rest = &buffer[..read];
-        while let Some(end) = memchr::memchr(b'\n', rest) {
-            line.extend_from_slice(&rest[..end]);
-            rest = &rest[end + 1..];
-            let said = match std::mem::take(&mut skipped) {
-                0 if is_log => Said::Log(std::mem::take(&mut line)),
-                0 => Said::Line(std::mem::take(&mut line)),
-                more => Said::TooLong(more + std::mem::take(&mut line).len()),
-            };
-            if words.send(Word { attempt, said }).await.is_err() {
-                return;
-            }
-        }
-        line.extend_from_slice(rest);
-        if line.len() > AGENT_LINE_BYTES_MAX {
-            skipped += line.len();
-            line = Vec::new();
-        }
-    }
-    if !line.is_empty() {
-        let said = if is_log { Said::Log(line) } else { Said::Line(line) };
-        words.send(Word { attempt, said }).await.ok();
-    }
-    words.send(Word { attempt, said: Said::Closed }).await.ok();
-}
-
-/// Where words come in.
-pub(super) fn words() -> (mpsc::Sender<Word>, mpsc::Receiver<Word>) {
-    mpsc::channel(AGENT_WORDS_MAX)
 }
 
 /// How long words of a session that has ended are waited for.

@@ -5,30 +5,44 @@ use std::io::Write;
 use std::path::Path;
 
 use afresh_core::agent::Told;
-use afresh_core::limits::SESSION_LOG_BYTES_MAX;
+use afresh_core::limits::{PIPE_CHUNK_BYTES, SESSION_LOG_BYTES_MAX};
 use afresh_core::run::Cause;
 use afresh_core::time::Stamp;
+use serde::Serialize;
 use serde_json::json;
 
 /// One that cannot be written is no reason to stop.
 pub(super) struct SessionLog {
     file: Option<File>,
     written: u64,
+    /// Lines that are written together.
+    waiting: Vec<u8>,
+}
+
+/// A line of the agent.
+#[derive(Serialize)]
+struct Line<'a> {
+    at: &'a str,
+    said: &'a str,
 }
 
 impl SessionLog {
     pub(super) fn create(path: &Path) -> Self {
-        Self { file: crate::os::create_private(path).ok(), written: 0 }
+        Self { file: crate::os::create_private(path).ok(), written: 0, waiting: Vec::new() }
     }
 
     pub(super) fn append(path: &Path) -> Self {
         let file = File::options().append(true).open(path).ok();
-        Self { file, written: 0 }
+        Self { file, written: 0, waiting: Vec::new() }
     }
 
+    /// Takes a line of the agent in; it is written with the next flush.
     pub(super) fn line(&mut self, now: Stamp, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        self.write(&json!({"at": now.to_string(), "said": text}));
+        let said = String::from_utf8_lossy(line);
+        self.push(&Line { at: &now.to_string(), said: &said });
+        if self.waiting.len() > PIPE_CHUNK_BYTES {
+            self.flush();
+        }
     }
 
     pub(super) fn told(&mut self, now: Stamp, told: &Told) {
@@ -51,16 +65,40 @@ impl SessionLog {
     }
 
     fn write(&mut self, value: &serde_json::Value) {
-        let Some(file) = &mut self.file else { return };
-        let mut line = value.to_string();
-        if self.written + line.len() as u64 > SESSION_LOG_BYTES_MAX {
-            line = json!({"note": "the log is full: what follows is not in it"}).to_string();
-            self.written = u64::MAX / 2;
+        self.push(value);
+        self.flush();
+    }
+
+    fn push(&mut self, value: &impl Serialize) {
+        if self.file.is_none() || self.written > SESSION_LOG_BYTES_MAX {
+            return;
         }
-        line.push('\n');
-        self.written += line.len() as u64;
-        if file.write_all(line.as_bytes()).is_err() || self.written > SESSION_LOG_BYTES_MAX {
+        let begin = self.waiting.len();
+        if serde_json::to_writer(&mut self.waiting, value).is_err() {
+            self.waiting.truncate(begin);
+            return;
+        }
+        self.written += (self.waiting.len() - begin) as u64 + 1;
+        if self.written > SESSION_LOG_BYTES_MAX {
+            self.waiting.truncate(begin);
+            let full = json!({"note": "the log is full: what follows is not in it"});
+            self.waiting.extend_from_slice(full.to_string().as_bytes());
+        }
+        self.waiting.push(b'\n');
+    }
+
+    /// Writes what waits.
+    pub(super) fn flush(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        if file.write_all(&self.waiting).is_err() || self.written > SESSION_LOG_BYTES_MAX {
             self.file = None;
         }
+        self.waiting.clear();
+    }
+}
+
+impl Drop for SessionLog {
+    fn drop(&mut self) {
+        self.flush();
     }
 }

@@ -6,6 +6,7 @@ mod gate;
 mod git;
 mod log;
 mod session;
+mod words;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,9 +23,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::agent::Word;
 use self::git::Git;
 use self::session::Running;
+use self::words::Word;
 use crate::os::{self, Signals};
 use crate::process::{Processes, Report, StartError, ignore_in_supervisor};
 use crate::run_briefly::{BriefStep, Briefs};
@@ -32,8 +33,8 @@ use crate::run_briefly::{BriefStep, Briefs};
 /// The only service that a run has: its agent, an instance for each session.
 const AGENT: ServiceId = ServiceId(0);
 
-/// Writes a record down, or says why it cannot.
-pub type Recorder = dyn FnMut(Stamp, &Record) -> Result<(), String>;
+/// Writes records down together, or says why it cannot.
+pub type Recorder = dyn FnMut(&[(Stamp, Record)]) -> Result<(), String>;
 
 /// Shows what happened, beside the state of the run.
 pub type Shower = dyn FnMut(&Say, &View);
@@ -160,6 +161,10 @@ struct Driver {
     begun: Instant,
     finish: Option<Finish>,
     failed: Option<RunError>,
+    /// Records that are written down together, before anything that follows from them is done…
+    records: Vec<(Stamp, Record)>,
+    /// …and what is shown then.
+    says: Vec<Say>,
 }
 
 enum Happened {
@@ -188,12 +193,14 @@ impl Driver {
             briefs,
             git,
             session: None,
-            words: agent::words(),
+            words: words::words(),
             answers: JoinSet::new(),
             gate: JoinSet::new(),
             begun: Instant::now(),
             finish: None,
             failed: None,
+            records: Vec::new(),
+            says: Vec::new(),
         }
     }
 
@@ -202,6 +209,7 @@ impl Driver {
         self.give(Input::Begin);
         let mut interrupts = 0;
         loop {
+            self.settle();
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
@@ -307,6 +315,9 @@ impl Driver {
     }
 
     fn perform(&mut self, effect: Effect) {
+        if !matches!(effect, Effect::Record(_) | Effect::Say(_)) {
+            self.settle();
+        }
         match effect {
             Effect::Open { attempt, prompt } => self.open(attempt, prompt),
             Effect::Tell(attempt, told) => self.tell(attempt, &told),
@@ -319,12 +330,37 @@ impl Driver {
                 if let Record::AttemptEnded { .. } = &record {
                     self.note_end(&record);
                 }
-                if let Err(why) = (self.run.record)(stamp(), &record) {
-                    self.failed.get_or_insert(RunError::Record(why));
+                // What a session has used in all is only told better by what follows at once.
+                if let Record::Spent { .. } = &record {
+                    self.records.retain(|(_, earlier)| !matches!(earlier, Record::Spent { .. }));
                 }
+                self.records.push((stamp(), record));
             }
-            Effect::Say(say) => (self.run.show)(&say, &self.run.machine.view()),
+            Effect::Say(say) => {
+                // Nobody reads two of these at once.
+                if matches!(say, Say::Context(..) | Say::Spent(_)) {
+                    let kind = std::mem::discriminant(&say);
+                    self.says.retain(|earlier| std::mem::discriminant(earlier) != kind);
+                }
+                self.says.push(say);
+            }
             Effect::Finish(finish) => self.finish = Some(finish),
+        }
+    }
+
+    /// Writes down what has happened, and shows it: whoever has seen it can rely on it.
+    fn settle(&mut self) {
+        if !self.records.is_empty() {
+            if let Err(why) = (self.run.record)(&self.records) {
+                self.failed.get_or_insert(RunError::Record(why));
+            }
+            self.records.clear();
+        }
+        if !self.says.is_empty() {
+            let view = self.run.machine.view();
+            for say in self.says.drain(..) {
+                (self.run.show)(&say, &view);
+            }
         }
     }
 }

@@ -13,8 +13,9 @@ use afresh_core::run::{Attempt, Input, Record, Say};
 use afresh_core::service::Exit;
 use tokio::time::Instant;
 
-use super::agent::{Agent, Word};
+use super::agent::Agent;
 use super::log::SessionLog;
+use super::words::{Said, Word};
 use super::{AGENT, Driver, stamp};
 use crate::os;
 use crate::process::{Command, OutputEnd, Report, Stdio};
@@ -81,7 +82,8 @@ impl Driver {
 
     fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: Stdio) {
         let log = SessionLog::create(&self.run.logs.join(format!("session-{}.jsonl", attempt.0)));
-        let agent = Agent::new(attempt, machine, stdio, self.words.0.clone(), log);
+        let (kind, words) = (self.run.agent, self.words.0.clone());
+        let agent = Agent::new(attempt, kind, machine, stdio, words, log);
         self.session = Some(Running { attempt, agent, ending: None });
     }
 
@@ -111,13 +113,21 @@ impl Driver {
     }
 
     pub(super) fn take(&mut self, word: Word) {
-        if let Some(session) = &mut self.session
-            && session.attempt == word.attempt
-        {
-            let heard = session.agent.take(stamp(), word);
-            self.heard(heard);
-            self.end_if_over();
+        let Word { attempt, said } = word;
+        if said.iter().any(|said| matches!(said, Said::Piece)) {
+            self.give(Input::Stirred(attempt));
         }
+        let now = stamp();
+        for said in said {
+            let session = self.session.as_mut().filter(|session| session.attempt == attempt);
+            let Some(session) = session else { return };
+            let heard = session.agent.take(now, said);
+            self.heard(heard);
+        }
+        if let Some(session) = &mut self.session {
+            session.agent.write_log();
+        }
+        self.end_if_over();
     }
 
     pub(super) fn tell(&mut self, attempt: Attempt, told: &Told) {

@@ -1,7 +1,9 @@
 //! The runs of a workspace, in SQLite: what happened, record by record, and views that make tables of it.
 //!
-//! A record is on disk when it is written: a run that was killed goes on where it was.
+//! A record is in the file when it is written: a run that was killed goes on where it was. What something follows from
+//! is on the disk itself.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,6 +89,8 @@ pub enum RunsError {
 pub struct Runs {
     connection: Connection,
     path: PathBuf,
+    /// Whether each write waits for the disk.
+    on_disk: Cell<bool>,
 }
 
 /// One run, as lists show it.
@@ -135,7 +139,7 @@ impl Runs {
             VERSION => {}
             version => return Err(RunsError::Newer { path, version }),
         }
-        Ok(Self { connection, path })
+        Ok(Self { connection, path, on_disk: Cell::new(true) })
     }
 
     /// Writes down that a run begins, and gives it a number.
@@ -153,18 +157,37 @@ impl Runs {
         Ok(())
     }
 
-    /// Writes a record down.
-    pub fn record(&self, run: i64, at: Stamp, record: &Record) -> Result<(), RunsError> {
+    /// Writes records down, all or none. When this returns they outlive us; what only tells how a session goes
+    /// may be lost when the machine itself loses its power.
+    pub fn record(&self, run: i64, records: &[(Stamp, Record)]) -> Result<(), RunsError> {
         let failed = |source| self.failed(source);
-        let text = serde_json::to_string(record).unwrap_or_default();
+        self.bring_to_disk(records.iter().any(|(_, record)| decides(record))).map_err(failed)?;
+        let all = self.connection.unchecked_transaction().map_err(failed)?;
+        self.insert(run, records).map_err(failed)?;
+        all.commit().map_err(failed)
+    }
+
+    /// Whether what is written next is waited for until it is on the disk itself.
+    fn bring_to_disk(&self, wanted: bool) -> rusqlite::Result<()> {
+        if self.on_disk.replace(wanted) != wanted {
+            let level = if wanted { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+        }
+        Ok(())
+    }
+
+    fn insert(&self, run: i64, records: &[(Stamp, Record)]) -> rusqlite::Result<()> {
         let words = "INSERT INTO records (run, number, at, record) VALUES (?1,
             (SELECT COALESCE(MAX(number), 0) + 1 FROM records WHERE run = ?1), ?2, ?3)";
-        let mut insert = self.connection.prepare(words).map_err(failed)?;
-        insert.execute(params![run, at.to_string(), text]).map_err(failed)?;
-        if let Record::RunEnded { finish } = record {
-            let finish = serde_json::to_string(finish).unwrap_or_default();
-            let words = "UPDATE runs SET ended = ?2, finish = ?3 WHERE run = ?1";
-            self.connection.execute(words, params![run, at.to_string(), finish]).map_err(failed)?;
+        let mut insert = self.connection.prepare(words)?;
+        for (at, record) in records {
+            let text = serde_json::to_string(record).unwrap_or_default();
+            insert.execute(params![run, at.to_string(), text])?;
+            if let Record::RunEnded { finish } = record {
+                let finish = serde_json::to_string(finish).unwrap_or_default();
+                let words = "UPDATE runs SET ended = ?2, finish = ?3 WHERE run = ?1";
+                self.connection.execute(words, params![run, at.to_string(), finish])?;
+            }
         }
         Ok(())
     }
@@ -211,6 +234,17 @@ impl Runs {
     }
 }
 
+/// Whether something is done because of it: it must not be done twice. The rest comes many times a second.
+const fn decides(record: &Record) -> bool {
+    !matches!(
+        record,
+        Record::Sampled { .. }
+            | Record::Spent { .. }
+            | Record::Progress { .. }
+            | Record::SessionNamed { .. }
+    )
+}
+
 fn row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     let finish: Option<String> = row.get(6)?;
     Ok(RunRow {
@@ -248,8 +282,10 @@ mod tests {
         let runs = Runs::open(&dir.join(".")).unwrap();
         let run = runs.begin(at, "PLAN.md", "A plan", "claude").unwrap();
         assert_eq!(runs.one(run).unwrap().unwrap().finish, None);
-        for record in &records {
-            runs.record(run, at, record).unwrap();
+        let (first, rest) = records.split_at(2);
+        for some in [first, rest] {
+            let some: Vec<_> = some.iter().map(|record| (at, record.clone())).collect();
+            runs.record(run, &some).unwrap();
         }
         drop(runs);
         let runs = Runs::open(&dir.join(".")).unwrap();

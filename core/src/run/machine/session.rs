@@ -75,6 +75,15 @@ impl Machine {
         }
     }
 
+    /// Its model speaks: it is neither silent nor without an answer.
+    pub(super) fn stirred(&mut self, now: Time, attempt: Attempt) {
+        let session = self.session.as_mut().filter(|session| session.attempt == attempt);
+        if let Some(session) = session {
+            session.heard_at = now;
+            session.retrying = None;
+        }
+    }
+
     pub(super) fn hear(&mut self, now: Now, heard: Heard) {
         self.heard_now(now.time);
         let Some(session) = &mut self.session else { return };

@@ -324,6 +324,38 @@ fn an_agent_that_does_not_answer_an_interrupt_is_ended() {
 }
 
 #[test]
+fn an_agent_whose_model_speaks_is_not_silent() {
+    let mut play = Play::new(vec![phase("A", &[])], Settings::default());
+    play.ready();
+    for _ in 0..10 {
+        play.pass(Duration::from_secs(14 * 60));
+        play.give(Input::Stirred(play.attempt()));
+    }
+    assert_eq!(play.machine.view().doing, "working");
+    play.give(Input::Stirred(Attempt(7)));
+    play.pass(Duration::from_secs(15 * 60));
+    assert_eq!(play.machine.view().doing, "interrupting");
+}
+
+#[test]
+fn a_session_begins_when_the_delay_is_over() {
+    // S9
+    let delay = Duration::from_secs(60);
+    let settings = Settings { restart_delay: delay, ..Settings::default() };
+    let mut play = Play::new(vec![phase("A", &[])], settings);
+    play.ready();
+    play.percent(90);
+    play.turn(TurnEnd::Interrupted);
+    play.turn(TurnEnd::Done("half".to_owned()));
+    play.ended();
+    assert_eq!(play.machine.next_wakeup(play.now), Some(play.now.time + delay));
+    play.pass(delay - Duration::from_millis(1));
+    assert_eq!((play.attempt(), play.machine.view().doing), (Attempt(1), "restarting"));
+    play.pass(Duration::from_millis(1));
+    assert_eq!(play.attempt(), Attempt(2));
+}
+
+#[test]
 fn silence_crashes_and_failures_are_restarts_and_told_apart() {
     // S5
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
