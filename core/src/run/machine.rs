@@ -127,6 +127,8 @@ struct Current {
     /// Why the last session ended, in words.
     why: String,
     kind: Option<Kind>,
+    /// Why its last session ended, where afresh itself ended before the gates had judged that.
+    unjudged: Option<Cause>,
 }
 
 impl Machine {
@@ -150,7 +152,14 @@ impl Machine {
             phase.failed = begun.failed;
             phase.spent = begun.spent;
             phase.why = "afresh was stopped".to_owned();
-            phase.kind = Some(Kind::Resumed);
+            phase.kind = Some(match begun.last {
+                Some((kind, Some(cause))) if phase::is_for_gates(kind, cause) => {
+                    phase.unjudged = Some(cause);
+                    kind
+                }
+                Some((kind, _)) => phase::again(kind),
+                None => Kind::Resumed,
+            });
         }
         Self {
             plan,

@@ -1,6 +1,6 @@
 //! What the records of a run tell about it: where it can go on, and what it has used.
 
-use super::{Attempt, Kind, PhaseEnd, Record, machine};
+use super::{Attempt, Cause, Kind, PhaseEnd, Record, machine};
 use crate::agent::Spent;
 use crate::limits::PROGRESS_TEXTS_MAX;
 
@@ -30,6 +30,8 @@ pub struct PastPhase {
     pub restarts: u32,
     /// Remediations so far.
     pub remediations: u32,
+    /// Its last session, and why that ended; none where it did not.
+    pub last: Option<(Kind, Option<Cause>)>,
     /// What the agent said last.
     pub progress: Vec<String>,
     /// The last handoff.
@@ -62,6 +64,7 @@ impl Past {
                 self.settle(std::mem::take(running));
                 self.last_attempt = Attempt(self.last_attempt.0.max(attempt.0));
                 let Some(phase) = &mut self.phase else { return };
+                phase.last = Some((*kind, None));
                 match kind {
                     Kind::Restart(number) => {
                         phase.restarts = *number;
@@ -82,15 +85,19 @@ impl Past {
                 }
                 phase.progress.push(text.clone());
             }
-            Record::AttemptEnded { handoff, .. } => {
+            Record::AttemptEnded { handoff, cause, .. } => {
                 self.settle(std::mem::take(running));
                 let Some(phase) = &mut self.phase else { return };
                 phase.handoff.clone_from(handoff);
-                phase.failed.clear();
+                phase.last = phase.last.map(|(kind, _)| (kind, Some(*cause)));
             }
-            Record::GateEnded { gate, passed: false, ending, output, .. } => {
+            Record::GateEnded { gate, passed, ending, output, .. } => {
                 let Some(phase) = &mut self.phase else { return };
-                phase.failed.push((gate.clone(), format!("{output}\n[{ending}]")));
+                // What it said last is what counts.
+                phase.failed.retain(|(name, _)| name != gate);
+                if !passed {
+                    phase.failed.push((gate.clone(), format!("{output}\n[{ending}]")));
+                }
             }
             Record::PhaseEnded { phase, end, .. } => {
                 self.settle(std::mem::take(running));
@@ -103,7 +110,6 @@ impl Past {
             Record::SessionNamed { .. }
             | Record::Sampled { .. }
             | Record::Committed { .. }
-            | Record::GateEnded { .. }
             | Record::Waiting { .. }
             | Record::RunEnded { .. } => {}
         }
@@ -121,7 +127,6 @@ impl Past {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Cause;
 
     fn began(attempt: u32, kind: Kind) -> Record {
         Record::AttemptBegan { attempt: Attempt(attempt), phase: "B".to_owned(), kind }

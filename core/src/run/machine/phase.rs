@@ -122,7 +122,14 @@ impl Machine {
             return;
         }
         // What the lost session did is safe first.
-        self.commit_after(now, Cause::Lost, None);
+        let cause = match self.phase.unjudged.take() {
+            Some(cause) => {
+                self.note("the last session is over: its gates are run again", false);
+                cause
+            }
+            None => Cause::Lost,
+        };
+        self.commit_after(now, cause, None);
     }
 
     /// Commits what a session did; what comes next depends on why it ended.
@@ -162,7 +169,9 @@ impl Machine {
         }
         self.wish = None;
         let why = self.phase.why.clone();
-        let was_remediation = matches!(self.phase.kind, Some(Kind::Remediation(_)));
+        if self.phase.kind.is_some_and(|kind| is_for_gates(kind, cause)) {
+            return self.begin_gates();
+        }
         match cause {
             Cause::Done => self.begin_gates(),
             Cause::Stopped => self.finish(Finish::Stopped { why }),
@@ -170,9 +179,10 @@ impl Machine {
             Cause::Skipped => self.end_phase(PhaseEnd::Skipped, why),
             Cause::TimedOut => self.end_phase(PhaseEnd::Failed, why),
             Cause::Limited => self.wait_for_limit(now, until),
-            Cause::RestartAsked | Cause::Lost => self.open(now, Kind::Resumed),
-            // A remediation is not restarted: its gates say whether it was enough.
-            _ if was_remediation => self.begin_gates(),
+            Cause::RestartAsked | Cause::Lost => {
+                let kind = self.phase.kind.map_or(Kind::Resumed, again);
+                self.open(now, kind);
+            }
             Cause::ContextLimitRestart
             | Cause::CompactedRestart
             | Cause::Stalled
@@ -215,10 +225,7 @@ impl Machine {
         let why = self.phase.why.clone();
         self.record(Record::Waiting { why: why.clone(), until: until.to_string() });
         self.say(Say::Waits { why, until });
-        let kind = match self.phase.kind {
-            Some(kind @ Kind::Remediation(_)) => kind,
-            _ => Kind::Resumed,
-        };
+        let kind = self.phase.kind.map_or(Kind::Resumed, again);
         self.step = Step::Limited { kind, until };
     }
 
@@ -309,5 +316,34 @@ impl Machine {
         }
         self.phase = Current { index: self.phase.index + 1, ..Current::default() };
         self.begin_phase();
+    }
+}
+
+/// The kind of a session that goes on with another one's work, though that was no restart. A remediation stays one:
+/// it is not restarted.
+pub(super) const fn again(kind: Kind) -> Kind {
+    match kind {
+        Kind::Remediation(_) => kind,
+        Kind::First | Kind::Restart(_) | Kind::Resumed => Kind::Resumed,
+    }
+}
+
+/// Whether the gates say what comes after a session that ended like this.
+pub(super) const fn is_for_gates(kind: Kind, cause: Cause) -> bool {
+    match cause {
+        Cause::Done => true,
+        Cause::ContextLimitRestart
+        | Cause::CompactedRestart
+        | Cause::Stalled
+        | Cause::Overflow
+        | Cause::Crashed
+        | Cause::Failed => matches!(kind, Kind::Remediation(_)),
+        Cause::Limited
+        | Cause::RestartAsked
+        | Cause::TimedOut
+        | Cause::OutOfBudget
+        | Cause::Skipped
+        | Cause::Stopped
+        | Cause::Lost => false,
     }
 }

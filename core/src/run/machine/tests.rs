@@ -513,6 +513,79 @@ fn a_run_goes_on_where_it_was_and_does_nothing_twice() {
     assert_eq!(play.finish(), Some(Finish::Done));
 }
 
+/// A run that goes on after all that these records tell.
+fn resumed(phases: Vec<Phase>, settings: Settings, records: &[Record]) -> Play {
+    let mut play = Play::of(Machine::new(plan(phases), settings, Past::of(records)));
+    play.answer_git();
+    play
+}
+
+fn begun(attempt: u32, kind: Kind) -> Record {
+    Record::AttemptBegan { attempt: Attempt(attempt), phase: "A".to_owned(), kind }
+}
+
+fn over(attempt: u32, cause: Cause) -> Record {
+    let (attempt, detail) = (Attempt(attempt), String::new());
+    Record::AttemptEnded { attempt, cause, handoff: None, detail }
+}
+
+fn gate_failed(gate: &str) -> Record {
+    Record::GateEnded {
+        phase: "A".to_owned(),
+        gate: gate.to_owned(),
+        passed: false,
+        ending: "exit code 1".to_owned(),
+        output: "before".to_owned(),
+        took_ms: 1,
+    }
+}
+
+#[test]
+fn a_run_that_was_stopped_under_its_gates_begins_with_them() {
+    // S7 S9
+    let base = Record::PhaseBegan { phase: "A".to_owned(), base: None };
+    let phases = || vec![phase("A", &["x", "y"])];
+    let done = [base.clone(), begun(1, Kind::First), over(1, Cause::Done), gate_failed("x")];
+    let mut play = resumed(phases(), Settings::default(), &done);
+    assert_eq!((play.commits(), play.prompts().len()), (vec!["afresh: A".to_owned()], 0));
+    play.gate(0, true);
+    play.gate(1, false);
+    let prompt = play.prompts()[0].clone();
+    assert!(prompt.contains("remediation 1") && prompt.contains("`y`"), "{prompt}");
+    assert!(!prompt.contains("`x`:"), "it is green now: {prompt}");
+    // A remediation is over whatever it ended for.
+    let full = Cause::ContextLimitRestart;
+    let records = [base, begun(1, Kind::Remediation(2)), over(1, full)];
+    let mut play = resumed(phases(), Settings::default(), &records);
+    assert_eq!(play.prompts().len(), 0);
+    play.gate(0, true);
+    play.gate(1, true);
+    assert_eq!(play.finish(), Some(Finish::Done));
+}
+
+#[test]
+fn a_remediation_that_was_lost_or_begun_anew_stays_one() {
+    // S7
+    let base = Record::PhaseBegan { phase: "A".to_owned(), base: None };
+    let lost = [base, gate_failed("x"), begun(2, Kind::Remediation(1))];
+    let mut play = resumed(vec![phase("A", &["x"])], Settings::default(), &lost);
+    let prompt = play.prompts()[0].clone();
+    assert!(prompt.contains("remediation 1") && prompt.contains("before"), "{prompt}");
+    play.ready();
+    play.give(Input::Asked(Asked::Restart));
+    play.turn(TurnEnd::Interrupted);
+    play.turn(TurnEnd::Done("half".to_owned()));
+    play.ended();
+    assert!(play.prompts()[1].contains("remediation 1"), "{}", play.prompts()[1]);
+    // Also where it is not waited for.
+    let delay = Settings { restart_delay: Duration::from_secs(60), ..Settings::default() };
+    let mut play = Play::new(vec![phase("A", &["x"])], delay);
+    play.done();
+    play.gate(0, false);
+    play.give(Input::Asked(Asked::Restart));
+    assert!(play.prompts()[1].contains("remediation 1"), "{}", play.prompts()[1]);
+}
+
 /// Whatever comes in whatever order: one session at a time, each ended once, everything committed before the
 /// next one, and the run ends when everybody does what they should.
 #[test]

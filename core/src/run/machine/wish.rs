@@ -24,8 +24,9 @@ impl Machine {
                     Why::new(Cause::RestartAsked, "somebody asked for a new session"),
                 );
             }
-            (Asked::Restart, Step::Limited { .. } | Step::Resting { .. }) => {
-                self.open(now, Kind::Resumed);
+            (Asked::Restart, Step::Limited { kind, .. } | Step::Resting { kind, .. }) => {
+                let kind = *kind;
+                self.open(now, kind);
             }
             (Asked::Skip, _) => self.wish_for(Wish::Skip),
             (Asked::Stop, _) => self.wish_for(Wish::Stop),
