@@ -211,6 +211,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
         Record::SessionNamed { .. }
         | Record::Sampled { .. }
         | Record::Spent { .. }
+        | Record::Worked { .. }
         | Record::Progress { .. } => return None,
     })
 }

@@ -37,6 +37,9 @@ pub const LIMIT_WAIT_MAX: Duration = Duration::from_secs(30 * 60);
 /// Waits in a row without any progress; with one more the phase fails.
 pub const LIMIT_WAITS_MAX: u32 = 24;
 
+/// How often it is written down how long was worked: so much of it is forgotten when afresh is killed.
+pub const WORKED_NOTE_EVERY: Duration = Duration::from_secs(30);
+
 /// What is added to a time at which a limit ends: clocks differ.
 pub const LIMIT_SLACK: Duration = Duration::from_secs(2);
 

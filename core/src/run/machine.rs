@@ -24,7 +24,7 @@ use super::{
     Now, Past, PhaseEnd, Record, Say, Settings,
 };
 use crate::agent::Spent;
-use crate::limits::{LIMIT_SLACK, LIMIT_WAIT_MAX, RETRY_PATIENCE};
+use crate::limits::{LIMIT_SLACK, LIMIT_WAIT_MAX, RETRY_PATIENCE, WORKED_NOTE_EVERY};
 use crate::time::{Stamp, Time};
 
 /// One run of a plan.
@@ -42,6 +42,8 @@ pub struct Machine {
     spent: Spent,
     restarts: u32,
     worked: Duration,
+    /// How much of that is written down.
+    worked_noted: Duration,
     last: Time,
     /// What somebody wants at the next good moment.
     wish: Option<Wish>,
@@ -151,6 +153,7 @@ impl Machine {
             phase.handoff = begun.handoff;
             phase.failed = begun.failed;
             phase.spent = begun.spent;
+            phase.worked = begun.worked;
             phase.why = "afresh was stopped".to_owned();
             phase.kind = Some(match begun.last {
                 Some((kind, Some(cause))) if phase::is_for_gates(kind, cause) => {
@@ -171,7 +174,8 @@ impl Machine {
             last_attempt: past.last_attempt,
             spent: past.spent,
             restarts: past.restarts,
-            worked: Duration::ZERO,
+            worked: past.worked,
+            worked_noted: past.worked,
             last: Time::ZERO,
             wish: None,
             has_git: true,
@@ -223,7 +227,9 @@ impl Machine {
             }
             _ => None,
         };
-        let time_left = self.time_left().map(|left| now.time + left);
+        // Where time is limited, it is written down also while nothing happens.
+        let noted = WORKED_NOTE_EVERY.saturating_sub(self.worked - self.worked_noted);
+        let time_left = self.time_left().map(|left| now.time + left.min(noted));
         match (step, time_left.filter(|_| self.counts_time())) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -242,6 +248,20 @@ impl Machine {
             self.worked += passed;
             self.phase.worked += passed;
         }
+        if self.worked - self.worked_noted >= WORKED_NOTE_EVERY {
+            self.note_worked();
+        }
+    }
+
+    /// Writes down how long was worked: what a run may take holds for all of its parts.
+    fn note_worked(&mut self) {
+        if self.worked == self.worked_noted {
+            return;
+        }
+        self.worked_noted = self.worked;
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (run_ms, phase_ms) = (millis(self.worked), millis(self.phase.worked));
+        self.record(Record::Worked { run_ms, phase_ms });
     }
 
     const fn counts_time(&self) -> bool {
@@ -305,6 +325,7 @@ impl Machine {
 
     fn finish(&mut self, finish: Finish) {
         self.step = Step::Over;
+        self.note_worked();
         self.record(Record::RunEnded { finish: finish.clone() });
         self.effects.push(Effect::Finish(finish));
     }

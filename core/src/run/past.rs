@@ -1,5 +1,7 @@
 //! What the records of a run tell about it: where it can go on, and what it has used.
 
+use std::time::Duration;
+
 use super::{Attempt, Cause, Kind, PhaseEnd, Record, machine};
 use crate::agent::Spent;
 use crate::limits::PROGRESS_TEXTS_MAX;
@@ -15,6 +17,8 @@ pub struct Past {
     pub spent: Spent,
     /// Restarts in all.
     pub restarts: u32,
+    /// How long was worked in all.
+    pub worked: Duration,
     /// The phase that had begun.
     pub phase: Option<PastPhase>,
 }
@@ -40,6 +44,8 @@ pub struct PastPhase {
     pub failed: Vec<(String, String)>,
     /// What it has used.
     pub spent: Spent,
+    /// How long was worked on it.
+    pub worked: Duration,
 }
 
 impl Past {
@@ -105,6 +111,12 @@ impl Past {
                 // A phase that failed is tried again, from its beginning.
                 if *end != PhaseEnd::Failed {
                     self.over.push((phase.clone(), *end));
+                }
+            }
+            Record::Worked { run_ms, phase_ms } => {
+                self.worked = Duration::from_millis(*run_ms);
+                if let Some(phase) = &mut self.phase {
+                    phase.worked = Duration::from_millis(*phase_ms);
                 }
             }
             Record::SessionNamed { .. }

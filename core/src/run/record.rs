@@ -167,6 +167,13 @@ pub enum Record {
         /// How long it took.
         took_ms: u64,
     },
+    /// How long was worked so far, waits not counted.
+    Worked {
+        /// On the run, in all.
+        run_ms: u64,
+        /// On the phase that is worked on.
+        phase_ms: u64,
+    },
     /// The run waits for a limit to end.
     Waiting {
         /// Why.

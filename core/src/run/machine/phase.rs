@@ -306,6 +306,7 @@ impl Machine {
     }
 
     pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: String) {
+        self.note_worked();
         let phase = self.this_phase().name.clone();
         self.record(Record::PhaseEnded { phase: phase.clone(), end, detail: detail.clone() });
         self.say(Say::PhaseEnds { phase: phase.clone(), end, detail: detail.clone() });

@@ -320,6 +320,7 @@ impl Machine {
             self.phase.handoff = None;
         }
         self.phase.why.clone_from(&why.detail);
+        self.note_worked();
         let Why { cause, detail, until } = why;
         self.record(Record::AttemptEnded { attempt, cause, handoff, detail });
         self.commit_after(now, cause, until);

@@ -586,6 +586,43 @@ fn a_remediation_that_was_lost_or_begun_anew_stays_one() {
     assert!(play.prompts()[1].contains("remediation 1"), "{}", play.prompts()[1]);
 }
 
+#[test]
+fn the_time_that_was_worked_before_counts() {
+    // S9
+    let hour = Duration::from_secs(3_600);
+    let budget = Budget { time: Some(hour), ..Budget::default() };
+    let settings = || Settings { budget, silence_max: 9 * hour, ..Settings::default() };
+    let mut slow = phase("A", &[]);
+    slow.time_max = Some(2 * hour);
+    let mut play = Play::new(vec![slow.clone()], settings());
+    play.ready();
+    // Killed after a while in which nothing was heard: most of it is on record, as somebody had woken up for it.
+    for _ in 0..40 {
+        let next = play.machine.next_wakeup(play.now).unwrap();
+        let most = Duration::from_secs(30);
+        assert!(next.since(play.now.time) <= most, "it is noted at least so often");
+        play.pass(most);
+        play.hear(Heard::Text("word".to_owned()));
+    }
+    let records: Vec<Record> = play.records(|record| Some(record.clone()));
+    let past = Past::of(&records);
+    assert_eq!(past.worked, Duration::from_secs(1_200));
+    let mut play = resumed(vec![slow.clone()], settings(), &records);
+    play.ready();
+    play.pass(hour - Duration::from_secs(1_201));
+    assert_eq!(play.causes(), []);
+    play.pass(Duration::from_secs(1));
+    play.ended();
+    assert_eq!(play.causes(), [Cause::OutOfBudget]);
+    // It holds for the phase, too, and the time without afresh costs nothing.
+    slow.time_max = Some(Duration::from_secs(1_230));
+    let mut play = resumed(vec![slow], Settings::default(), &records);
+    play.ready();
+    play.pass(Duration::from_secs(30));
+    play.ended();
+    assert_eq!(play.causes(), [Cause::TimedOut]);
+}
+
 /// Whatever comes in whatever order: one session at a time, each ended once, everything committed before the
 /// next one, and the run ends when everybody does what they should.
 #[test]
