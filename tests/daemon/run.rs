@@ -136,6 +136,24 @@ fn what_was_shown_is_on_disk_when_afresh_is_killed() {
 }
 
 #[test]
+fn a_command_is_ended_and_begun_afresh_where_its_window_is_known() {
+    // S2 S3 S5
+    let env = repository(&[]);
+    let agent = "cat > prompt; echo 1 > one.txt; echo 2 > two.txt; touch fixed.txt; [ -e seen ] && exit 0; touch seen
+                 i=0; while [ $i -lt 60 ]; do echo \"step $i: $(printf '%0200d' 0)\"; i=$((i+1)); done; sleep 1000";
+    env.write("agent.sh", agent);
+    let run = env.run(&[&RUN[..], &["--context-window", "4000"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("  context: about "), "{}", run.stdout);
+    let ended = records(&env, "attempt_ended");
+    assert_eq!(ended[0]["cause"], "CONTEXT_LIMIT_RESTART", "{}", run.stdout);
+    assert_eq!(titles(&env)[2], "afresh: One, unfinished (CONTEXT_LIMIT_RESTART)");
+    let began = records(&env, "attempt_began");
+    assert_eq!(began[1]["kind"]["restart"], 1, "{began:?}");
+    env.assert_nothing_left();
+}
+
+#[test]
 fn ctrl_c_ends_in_order_and_only_one_runs_at_a_time() {
     let env = repository(&["slow"]);
     let mut run = env.start(&RUN);

@@ -1,7 +1,7 @@
 //! Any command that takes a prompt and prints what it has to say.
 //!
-//! It gets its only prompt when it starts, and its only turn ends with its process. It cannot be steered, and an
-//! interrupt means that the daemon ends the process: this machine only remembers that it was wanted.
+//! It gets its only prompt when it starts, and its only turn ends with its process. It cannot be steered, and to
+//! interrupt it is to end its process: this machine only remembers that it was wanted. Nobody knows its window.
 
 use super::{
     AgentKind, Context, Effect, Failure, Heard, Input, Session, Setup, Speaks, Start, Told, TurnEnd,
@@ -17,7 +17,6 @@ const PROMPT: &str = "{prompt}";
 #[derive(Debug)]
 pub struct Command {
     setup: Setup,
-    window: Option<u64>,
     chars: u64,
     guessed: u64,
     tail: String,
@@ -32,22 +31,7 @@ impl Command {
     /// A session that has not been started.
     pub fn new(setup: Setup) -> Self {
         let chars = length(&setup.prompt);
-        Self {
-            setup,
-            window: None,
-            chars,
-            guessed: 0,
-            tail: String::new(),
-            over: false,
-            interrupted: false,
-        }
-    }
-
-    /// The same, with a context of this many tokens.
-    #[must_use]
-    pub fn with_window(mut self, tokens: u64) -> Self {
-        self.window = Some(tokens);
-        self
+        Self { setup, chars, guessed: 0, tail: String::new(), over: false, interrupted: false }
     }
 
     /// A token has about four characters; what the command adds by itself and does not show makes it more.
@@ -57,8 +41,9 @@ impl Command {
 
     fn context(&mut self) -> Effect {
         self.guessed = self.guess();
-        let (used, window) = (self.guessed, self.window);
-        Effect::Heard(Heard::Context(Context { used, window, compacts_at: None, exact: false }))
+        let used = self.guessed;
+        let context = Context { used, window: None, compacts_at: None, exact: false };
+        Effect::Heard(Heard::Context(context))
     }
 
     fn line(&mut self, line: &[u8]) -> Vec<Effect> {
@@ -131,7 +116,7 @@ impl Session for Command {
         match input {
             Input::Started => {
                 let ready = Heard::Ready { session: None, model: self.setup.model.clone() };
-                vec![Effect::Heard(ready), self.context()]
+                vec![Effect::Heard(ready), Effect::Heard(Heard::Deaf), self.context()]
             }
             Input::Line(line) if !self.over => self.line(line),
             Input::Told(Told::Interrupt | Told::End) => {
@@ -189,8 +174,8 @@ mod tests {
         heard.collect()
     }
 
-    fn guess(used: u64, window: Option<u64>) -> Heard {
-        Heard::Context(Context { used, window, compacts_at: None, exact: false })
+    fn guess(used: u64) -> Heard {
+        Heard::Context(Context { used, window: None, compacts_at: None, exact: false })
     }
 
     #[test]
@@ -205,9 +190,9 @@ mod tests {
 
     #[test]
     fn a_turn_is_the_life_of_the_process() {
-        let mut command = Command::new(setup(&["tool"], &"x".repeat(400))).with_window(1000);
+        let mut command = Command::new(setup(&["tool"], &"x".repeat(400)));
         let ready = Heard::Ready { session: None, model: None };
-        assert_eq!(heard(&mut command, Input::Started), [ready, guess(130, Some(1000))]);
+        assert_eq!(heard(&mut command, Input::Started), [ready, Heard::Deaf, guess(130)]);
         assert_eq!(heard(&mut command, Input::Line(b"one\r")), [Heard::Text("one".to_owned())]);
         assert_eq!(heard(&mut command, Input::Line(b" ")), []);
         let steer = Told::Steer("stop".to_owned());
@@ -215,7 +200,7 @@ mod tests {
         assert_eq!(heard(&mut command, Input::Line(b"two")), [Heard::Text("two".to_owned())]);
         assert_eq!(
             heard(&mut command, Input::Ended(&Exit::Code(0))),
-            [guess(133, Some(1000)), Heard::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
+            [guess(133), Heard::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
         );
         assert_eq!(heard(&mut command, Input::Ended(&Exit::Code(0))), []);
     }
@@ -225,8 +210,8 @@ mod tests {
         let mut command = Command::new(setup(&["tool"], ""));
         heard(&mut command, Input::Started);
         assert_eq!(heard(&mut command, Input::Line(&[b'x'; 786])).len(), 1);
-        assert_eq!(heard(&mut command, Input::Line(b"x"))[1], guess(256, None));
-        assert_eq!(heard(&mut command, Input::Told(&Told::Measure)), [guess(256, None)]);
+        assert_eq!(heard(&mut command, Input::Line(b"x"))[1], guess(256));
+        assert_eq!(heard(&mut command, Input::Told(&Told::Measure)), [guess(256)]);
     }
 
     #[test]

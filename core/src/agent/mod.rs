@@ -138,7 +138,9 @@ impl Speaks {
     pub const fn end_wait(&self) -> Duration {
         match self {
             Self::Http { .. } => AGENT_SERVER_END_WAIT,
-            Self::Lines | Self::Output => AGENT_END_WAIT,
+            Self::Lines => AGENT_END_WAIT,
+            // One that hears nothing is not asked.
+            Self::Output => Duration::ZERO,
         }
     }
 }
@@ -234,6 +236,8 @@ pub enum Heard {
         /// The model, where it says so.
         model: Option<String>,
     },
+    /// It hears nothing while it works: it can be ended, and that is all.
+    Deaf,
     /// How full the context is now.
     Context(Context),
     /// What the session has used in all, its subagents included.
@@ -352,6 +356,6 @@ mod tests {
     fn only_who_can_end_by_itself_is_waited_for() {
         let server = Speaks::Http { port: 1, authorization: None };
         assert!(server.end_wait() < Speaks::Lines.end_wait());
-        assert_eq!(Speaks::Lines.end_wait(), Speaks::Output.end_wait());
+        assert_eq!(Speaks::Output.end_wait(), Duration::ZERO);
     }
 }

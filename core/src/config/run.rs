@@ -57,6 +57,8 @@ impl Values {
         Settings {
             context_threshold: self.float("run", "context_threshold"),
             soft_threshold: self.float("run", "soft_threshold"),
+            context_window: Some(self.integer("run", "context_window"))
+                .filter(|tokens| *tokens > 0),
             tool_call_threshold: self.integer("run", "tool_call_threshold"),
             max_restarts: self.integer("run", "max_restarts"),
             max_remediations: self.integer("run", "max_remediations"),
@@ -92,7 +94,8 @@ impl Values {
             return;
         }
         let built_in = Self::of_defaults();
-        for index in ["agent_command", "model"].into_iter().filter_map(|key| position("run", key)) {
+        let of_agent = ["agent_command", "model", "context_window"];
+        for index in of_agent.into_iter().filter_map(|key| position("run", key)) {
             if self.0[index] == weaker.0[index] {
                 self.0[index] = built_in.0[index].clone();
             }
@@ -157,7 +160,7 @@ mod tests {
                        max_cost = 2.5\nmax_tokens = 1000\nmax_time = \"2h\"\ndirty = \"refuse\"\n\
                        no_git = true\nsupervise_mcp = false\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\n\
                        gate_timeout = \"7s\"\nrestart_delay = \"8s\"\ncommit_prefix = \"wip:\"\n\
-                       tool_call_threshold = 9\nmax_remediations = 10\npermission_mode = \"plan\"";
+                       context_window = 50000\ntool_call_threshold = 9\nmax_remediations = 10\npermission_mode = \"plan\"";
         let env = [("AFRESH_RUN_MAX_RESTARTS", "7"), ("AFRESH_RUN_EXCLUDE", "a/**, b")];
         let flags = [flag("--context-threshold", "run.context_threshold", "75.5")];
         let run = with(project, "max_restarts = 6\nsoft_threshold = 50", &env, &flags).run;
@@ -165,6 +168,7 @@ mod tests {
         let settings = Settings {
             context_threshold: 75.5,
             soft_threshold: 50.0,
+            context_window: Some(50_000),
             tool_call_threshold: 9,
             max_restarts: 7,
             max_remediations: 10,

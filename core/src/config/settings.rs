@@ -208,6 +208,12 @@ pub static SETTINGS: [Setting; 50] = [
         "Percent at which the agent is asked to come to an end by itself; at most `context_threshold`.",
     ),
     run(
+        "context_window",
+        Kind::Integer { min: 0, max: limits::PLAN_TOKENS_MAX as i64 },
+        Value::Integer(0),
+        "How many tokens fit into the context, for agents that do not say it, such as `command`; 0 is not known.",
+    ),
+    run(
         "tool_call_threshold",
         COUNT,
         Value::Integer(100),

@@ -111,6 +111,7 @@ model = "large"
 permission_mode = "auto"
 context_threshold = 72.5
 soft_threshold = 60
+context_window = 100000
 tool_call_threshold = 0
 max_restarts = 7
 max_remediations = 1

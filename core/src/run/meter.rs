@@ -23,7 +23,12 @@ pub enum Level {
 }
 
 impl Meter {
-    /// Takes what was heard. A window that was known once stays known.
+    /// A meter for an agent that may not say how many tokens fit into its context.
+    pub fn new(window: Option<u64>) -> Self {
+        Self { window, ..Self::default() }
+    }
+
+    /// Takes what was heard. A window that was known once stays known, and what the agent says counts.
     pub fn take(&mut self, context: Context) {
         self.window = context.window.or(self.window);
         self.context = Some(Context { window: self.window, ..context });
@@ -121,6 +126,17 @@ mod tests {
         meter.take(context(0, Some(1_000_000)));
         meter.take(context(900_000, None));
         assert_eq!(meter.percent(), Some(90.0));
+    }
+
+    #[test]
+    fn a_window_that_was_given_is_for_agents_that_do_not_say_theirs() {
+        // S2
+        let mut meter = Meter::new(Some(1_000));
+        meter.take(context(800, None));
+        assert_eq!((meter.percent(), meter.level(&Settings::default())), (Some(80.0), Level::Hard));
+        meter.take(context(800, Some(2_000)));
+        meter.take(context(800, None));
+        assert_eq!(meter.percent(), Some(40.0));
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub struct Settings {
     pub context_threshold: f64,
     /// Percent at which the agent is asked to come to an end by itself.
     pub soft_threshold: f64,
+    /// How many tokens fit into the context, for agents that do not say it.
+    pub context_window: Option<u64>,
     /// Uses of tools after which a session is ended; 0 is never.
     pub tool_call_threshold: u32,
     /// Restarts of one phase; 0 is none.
@@ -40,6 +42,7 @@ impl Default for Settings {
         Self {
             context_threshold: 80.0,
             soft_threshold: 65.0,
+            context_window: None,
             tool_call_threshold: 100,
             max_restarts: 3,
             max_remediations: 3,

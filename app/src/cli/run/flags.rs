@@ -32,6 +32,9 @@ pub(super) struct RunFlags {
     /// Percent at which the agent is asked to come to an end by itself [default: 65]
     #[arg(long, value_name = "PERCENT", allow_hyphen_values = true)]
     soft_threshold: Option<String>,
+    /// How many tokens fit into the context, for agents that do not say it; 0 is not known [default: 0]
+    #[arg(long, value_name = "TOKENS", allow_hyphen_values = true)]
+    context_window: Option<String>,
     /// Uses of tools after which a session is ended; 0 is never [default: 100]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     tool_call_threshold: Option<String>,
@@ -108,6 +111,7 @@ impl RunFlags {
             ("--permission-mode", "run.permission_mode", &self.permission_mode),
             ("--context-threshold", "run.context_threshold", &self.context_threshold),
             ("--soft-threshold", "run.soft_threshold", &self.soft_threshold),
+            ("--context-window", "run.context_window", &self.context_window),
             ("--tool-call-threshold", "run.tool_call_threshold", &self.tool_call_threshold),
             ("--max-restarts", "run.max_restarts", &self.max_restarts),
             ("--max-remediations", "run.max_remediations", &self.max_remediations),

@@ -104,6 +104,7 @@ fn show(heard: &Heard) -> String {
             format!("{id} {}", if *succeeded { "succeeded" } else { "failed" })
         }
         Heard::Compacted => "compacted".to_owned(),
+        Heard::Deaf => panic!("it hears"),
         Heard::Retrying { attempt, why, at } => {
             let at = at.map_or_else(String::new, |at| format!(" at {at}"));
             format!("retry {attempt} {why}{at}")

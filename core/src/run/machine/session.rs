@@ -17,6 +17,8 @@ pub(super) struct Session {
     pub(super) meter: Meter,
     pub(super) spent: Spent,
     pub(super) steered: bool,
+    /// It hears nothing before it has ended.
+    pub(super) is_deaf: bool,
     pub(super) heard_at: Time,
     pub(super) retries: u32,
     /// Since when the agent only tries again.
@@ -36,9 +38,10 @@ impl Machine {
         self.phase.kind = Some(kind);
         self.session = Some(Session {
             attempt,
-            meter: Meter::default(),
+            meter: Meter::new(self.settings.context_window),
             spent: Spent::default(),
             steered: false,
+            is_deaf: false,
             heard_at: now.time,
             retries: 0,
             retrying: None,
@@ -101,6 +104,7 @@ impl Machine {
                     self.step = Step::Working;
                 }
             }
+            Heard::Deaf => session.is_deaf = true,
             Heard::Context(context) => {
                 session.meter.take(context);
                 let percent = session.meter.percent();
@@ -165,7 +169,7 @@ impl Machine {
         let (level, percent) = (session.meter.level(&self.settings), session.meter.percent());
         match level {
             Level::Low => {}
-            Level::Soft if session.steered => {}
+            Level::Soft if session.steered || session.is_deaf => {}
             Level::Soft => {
                 session.steered = true;
                 let text = percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
@@ -280,8 +284,16 @@ impl Machine {
     /// The turn that runs is to end, so that the session can.
     pub(super) fn interrupt(&mut self, now: Now, why: Why) {
         self.note(format!("the session ends: {}", why.detail), false);
+        // Nothing would come of waiting for it.
+        if self.is_deaf() {
+            return self.close(why, None);
+        }
         self.tell_agent(Told::Interrupt);
         self.step = Step::Interrupting { why, until: now.time + INTERRUPT_WAIT };
+    }
+
+    pub(super) fn is_deaf(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_deaf)
     }
 
     /// The session ends now.

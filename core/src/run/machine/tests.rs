@@ -356,6 +356,24 @@ fn a_session_begins_when_the_delay_is_over() {
 }
 
 #[test]
+fn an_agent_that_hears_nothing_is_ended_and_begun_afresh_at_once() {
+    // S2 S3
+    let settings = Settings { context_window: Some(1_000), ..Settings::default() };
+    let mut play = Play::new(vec![phase("A", &[])], settings);
+    play.ready();
+    play.hear(Heard::Deaf);
+    let guess = |used| Context { used, window: None, compacts_at: None, exact: false };
+    play.hear(Heard::Context(guess(700)));
+    play.give(Input::Asked(Asked::Pause));
+    assert_eq!(play.machine.view().doing, "working");
+    play.hear(Heard::Context(guess(800)));
+    assert!(matches!(play.told()[..], [Told::Prompt(_)]), "nothing more: {:?}", play.told());
+    assert!(play.new.contains(&Effect::End(Attempt(1))));
+    play.ended();
+    assert_eq!((play.causes(), play.attempt()), (vec![Cause::ContextLimitRestart], Attempt(2)));
+}
+
+#[test]
 fn silence_crashes_and_failures_are_restarts_and_told_apart() {
     // S5
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());

@@ -7,6 +7,9 @@ impl Machine {
     pub(super) fn asked(&mut self, now: Now, asked: Asked) {
         match (asked, &self.step) {
             (_, Step::Over) => {}
+            (Asked::Steer(_) | Asked::Pause, Step::Working) if self.is_deaf() => {
+                self.note("that is not possible: this agent hears nothing while it works", false);
+            }
             (Asked::Steer(text), Step::Working) => self.tell_agent(Told::Steer(text)),
             (Asked::Pause, Step::Working) => {
                 self.tell_agent(Told::Interrupt);
