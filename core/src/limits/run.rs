@@ -34,7 +34,7 @@ pub const RETRIES_MAX: u32 = 12;
 /// The longest wait for a limit that does not say when it ends: each is twice the one before.
 pub const LIMIT_WAIT_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// Waits in a row without any progress; with one more the phase fails.
+/// Waits in a row in which no tool was used; with one more the run stops, and can be resumed.
 pub const LIMIT_WAITS_MAX: u32 = 24;
 
 /// How often it is written down how long was worked: so much of it is forgotten when afresh is killed.

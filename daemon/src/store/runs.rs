@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::os;
 
 /// The version of the tables; a newer afresh makes others.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE runs (
@@ -41,12 +41,22 @@ const TABLES: &str = "
     CREATE VIEW usage AS SELECT run, at, record->>'attempt' AS attempt, record->>'used' AS used,
         record->>'window' AS window, record->>'exact' AS exact
         FROM records WHERE record->>'record' = 'sampled';
-    CREATE VIEW restarts AS SELECT run, at, attempt, cause, detail FROM sessions WHERE cause <> 'DONE';
     CREATE VIEW gates AS SELECT run, at, record->>'phase' AS phase, record->>'gate' AS gate,
         record->>'passed' AS passed, record->>'ending' AS ending, record->>'took_ms' AS took_ms
         FROM records WHERE record->>'record' = 'gate_ended';
     CREATE VIEW progress AS SELECT run, at, record->>'attempt' AS attempt, record->>'text' AS text
         FROM records WHERE record->>'record' = 'progress';
+";
+
+/// Sessions that were followed by a restart, as the run counts them. Until version 2 it had all that were not done.
+const RESTARTS: &str = "
+    DROP VIEW IF EXISTS restarts;
+    CREATE VIEW restarts AS SELECT ended.run AS run, began.at AS at, ended.attempt AS attempt,
+        ended.cause AS cause, ended.detail AS detail, began.record->>'phase' AS phase
+        FROM records AS began JOIN sessions AS ended
+        ON ended.run = began.run AND ended.attempt = (began.record->>'attempt') - 1
+        WHERE began.record->>'record' = 'attempt_began'
+        AND began.record->'kind'->>'restart' IS NOT NULL;
 ";
 
 /// Why the runs cannot be read or written.
@@ -131,13 +141,15 @@ impl Runs {
         let version: i64 = connection
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .map_err(failed)?;
-        match version {
-            0 => {
-                let made = format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;");
-                connection.execute_batch(&made).map_err(failed)?;
-            }
-            VERSION => {}
+        let missing = match version {
+            0 => format!("{TABLES} {RESTARTS}"),
+            1 => RESTARTS.to_owned(),
+            VERSION => String::new(),
             version => return Err(RunsError::Newer { path, version }),
+        };
+        if !missing.is_empty() {
+            let made = format!("BEGIN; {missing} PRAGMA user_version = {VERSION}; COMMIT;");
+            connection.execute_batch(&made).map_err(failed)?;
         }
         Ok(Self { connection, path, on_disk: Cell::new(true) })
     }
@@ -260,10 +272,48 @@ fn row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
 
 #[cfg(test)]
 mod tests {
-    use afresh_core::run::{Attempt, PhaseEnd};
+    use afresh_core::run::{Attempt, Cause, Kind, PhaseEnd};
 
     use super::*;
     use crate::store::TempDir;
+
+    #[test]
+    fn restarts_are_restarts_only_also_in_a_file_of_an_older_afresh() {
+        // S9
+        let dir = TempDir::new();
+        let at = Stamp::since_unix_epoch(Duration::from_secs(1));
+        let runs = Runs::open(&dir.join(".")).unwrap();
+        let run = runs.begin(at, "PLAN.md", "A plan", "claude").unwrap();
+        let sessions = [
+            (Kind::First, Cause::ContextLimitRestart),
+            (Kind::Restart(1), Cause::Done),
+            (Kind::Remediation(1), Cause::Stopped),
+            (Kind::Resumed, Cause::Crashed),
+            (Kind::Restart(2), Cause::RestartAsked),
+            (Kind::Resumed, Cause::Limited),
+            (Kind::Resumed, Cause::TimedOut),
+        ];
+        for (number, (kind, cause)) in (1..).zip(sessions) {
+            let (attempt, phase) = (Attempt(number), "A".to_owned());
+            let (handoff, detail) = (None, String::new());
+            let began = Record::AttemptBegan { attempt, phase, kind };
+            let ended = Record::AttemptEnded { attempt, cause, handoff, detail };
+            runs.record(run, &[(at, began), (at, ended)]).unwrap();
+        }
+        let causes = |runs: &Runs| {
+            let words = "SELECT attempt || ' ' || cause FROM restarts ORDER BY attempt";
+            let mut select = runs.connection.prepare(words).unwrap();
+            let rows = select.query_map([], |row| row.get(0)).unwrap();
+            rows.collect::<Result<Vec<String>, _>>().unwrap()
+        };
+        assert_eq!(causes(&runs), ["1 CONTEXT_LIMIT_RESTART", "4 CRASHED"]);
+        let old = "DROP VIEW restarts; CREATE VIEW restarts AS SELECT * FROM sessions;
+            PRAGMA user_version = 1;";
+        runs.connection.execute_batch(old).unwrap();
+        drop(runs);
+        let runs = Runs::open(&dir.join(".")).unwrap();
+        assert_eq!(causes(&runs).len(), 2);
+    }
 
     #[test]
     fn what_is_written_is_read_again_by_another_process() {
