@@ -166,11 +166,31 @@ fn ctrl_c_ends_in_order_and_only_one_runs_at_a_time() {
     );
     run.signal(Signal::SIGINT);
     assert_eq!(run.wait().code(), Some(1), "{}", run.stderr());
-    assert!(run.stderr().contains("`afresh run --resume` goes on"), "{}", run.stderr());
+    let again = "`afresh run --agent=command '--agent-command=sh agent.sh' --resume` goes on";
+    assert!(run.stderr().contains(again), "{}", run.stderr());
     env.assert_nothing_left();
     let ended = records(&env, "attempt_ended");
     assert_eq!(ended[0]["cause"], "STOPPED");
     assert_eq!(env.run(&[&RUN[..], &["--resume"]].concat()).code, Some(0));
+}
+
+#[test]
+fn what_goes_on_with_a_plan_of_another_name_can_be_pasted_into_a_shell() {
+    let env = repository(&[]);
+    let plan = "it's my plan.md";
+    env.write(plan, "# A\n\n## Phase: One\n\nGo.\n\n- Gate: test -f mended\n");
+    let run = env.run(&[&RUN[..], &[plan, "--max-remediations", "0"]].concat());
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let (_, again) = run.stderr.split_once("tells what happened; `").expect("a hint");
+    let (again, _) = again.split_once("` tries that phase again").expect("a hint");
+    env.write("mended", "");
+    let mut shell = Command::new("sh");
+    env.furnish(&mut shell);
+    let afresh = afresh_tests::afresh_binary().display();
+    let script = format!("afresh() {{ \"{afresh}\" \"$@\"; }}; {again}");
+    let resumed = shell.args(["-c", &script]).output().expect("a shell");
+    assert!(resumed.status.success(), "{again}\n{resumed:?}");
+    assert_eq!(records(&env, "run_ended").len(), 2, "it is the same run");
 }
 
 #[test]

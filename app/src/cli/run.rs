@@ -44,7 +44,7 @@ use crate::plan_file;
 )]
 pub(crate) struct Arguments {
     /// The plan
-    #[arg(value_name = "PLAN", default_value = "PLAN.md", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "PLAN", default_value = PLAN, value_hint = ValueHint::FilePath)]
     plan: PathBuf,
 
     /// Go on with the last run of this plan that is not done
@@ -63,6 +63,9 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     flags: RunFlags,
 }
+
+/// The plan, where none is named.
+const PLAN: &str = "PLAN.md";
 
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
     let read = plan_file::read(&arguments.plan, environment)?;
@@ -120,11 +123,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         show: Box::new(move |say, view| teller.tell(say, view)),
         asked,
     });
-    conclude(number, &finish.map_err(unavailable)?)
+    conclude(number, &finish.map_err(unavailable)?, &arguments.again())
 }
 
 /// Says how it ended, and what to do about it.
-fn conclude(number: i64, finish: &Finish) -> Result<Exit, CommandError> {
+fn conclude(number: i64, finish: &Finish, again: &str) -> Result<Exit, CommandError> {
     match finish {
         Finish::Done => {
             output::remark(&format!(
@@ -134,12 +137,12 @@ fn conclude(number: i64, finish: &Finish) -> Result<Exit, CommandError> {
         }
         Finish::Stopped { why } => {
             let text = format!("run {number} has stopped: {why}");
-            Err(CommandError::new(Exit::Failed, text).hint("`afresh run --resume` goes on"))
+            Err(CommandError::new(Exit::Failed, text).hint(format!("`{again}` goes on")))
         }
         Finish::Failed { why } => {
             let text = format!("run {number} has failed: {why}");
             let hint = format!(
-                "`afresh runs show {number}` tells what happened; `afresh run --resume` tries that phase again"
+                "`afresh runs show {number}` tells what happened; `{again}` tries that phase again"
             );
             Err(CommandError::new(Exit::Failed, text).hint(hint))
         }
@@ -183,6 +186,21 @@ fn agent(
 }
 
 impl Arguments {
+    /// The command that goes on with this run, for a shell: the plan by the same name, and the same flags.
+    fn again(&self) -> String {
+        let plan = self.plan.to_string_lossy();
+        let plan = (plan != PLAN).then(|| plan.into_owned());
+        let mut words = vec!["afresh".to_owned(), "run".to_owned()];
+        words.extend(
+            plan.map(|plan| if plan.starts_with('-') { format!("./{plan}") } else { plan }),
+        );
+        for (name, _, value) in self.flags.given() {
+            words.push(format!("{name}={value}"));
+        }
+        words.push("--resume".to_owned());
+        words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+    }
+
     /// The run to go on with.
     fn resumed(&self, runs: &Runs, path: &str) -> Result<(i64, Past), CommandError> {
         let list = runs.list(1_000).map_err(unavailable)?;
@@ -196,6 +214,15 @@ impl Arguments {
         let records = runs.records(row.run).map_err(unavailable)?;
         runs.resume(row.run).map_err(unavailable)?;
         Ok((row.run, Past::of(records.iter().map(|(_, record)| record))))
+    }
+}
+
+/// A word as a shell reads it.
+fn shell_word(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

@@ -101,10 +101,18 @@ impl RunFlags {
         environment: &Environment,
         workspace: &Workspace,
     ) -> Result<Config, CommandError> {
+        let given = self.given();
+        let flags: Vec<Flag<'_>> =
+            given.iter().map(|(name, setting, value)| Flag { name, setting, value }).collect();
+        environment.config(workspace, &flags)
+    }
+
+    /// The flags that were given: their names, settings and values.
+    pub(super) fn given(&self) -> Vec<(&'static str, &'static str, String)> {
         let off = self.no_supervise_mcp.then(|| "false".to_owned());
         let supervise_mcp = off.or_else(|| self.supervise_mcp.clone());
         let exclude = (!self.exclude.is_empty()).then(|| self.exclude.join(","));
-        let flags: Vec<Flag<'_>> = [
+        [
             ("--agent", "run.agent", &self.agent),
             ("--agent-command", "run.agent_command", &self.agent_command),
             ("--model", "run.model", &self.model),
@@ -131,11 +139,8 @@ impl RunFlags {
             ("--supervise-mcp", "run.supervise_mcp", &supervise_mcp),
         ]
         .into_iter()
-        .filter_map(|(name, setting, value)| {
-            value.as_deref().map(|value| Flag { name, setting, value })
-        })
-        .collect();
-        environment.config(workspace, &flags)
+        .filter_map(|(name, setting, value)| Some((name, setting, value.clone()?)))
+        .collect()
     }
 }
 
