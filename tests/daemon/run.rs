@@ -1,5 +1,6 @@
 //! `afresh run`, with a shell script for an agent. Real agents are in `tests/interop/plans`.
 
+use std::path::Path;
 use std::process::Command;
 
 use afresh_tests::{TestEnv, wait_for};
@@ -225,6 +226,38 @@ fn what_is_excluded_is_not_committed_and_no_reason_to_refuse() {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(git(&env, &["status", "--porcelain"]), "?? afresh.toml\n?? notes.log\n");
     assert_eq!(titles(&env).len(), 4);
+}
+
+/// All files of a folder, in one.
+fn everything_in(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let text = |entry: std::fs::DirEntry| match entry.path() {
+        path if path.is_dir() => everything_in(&path),
+        path => String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned(),
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn secrets_are_neither_shown_nor_written_down() {
+    let env = repository(&[]);
+    env.write(
+        "PLAN.md",
+        "# A\n\n## Phase: One\n\nGo.\n\n- Gate: echo \"gate $SHOP_API_KEY\" && test -f fixed.txt\n",
+    );
+    let agent = "cat > /dev/null; echo \"the key is $SHOP_API_KEY\"; echo ghp_0123456789abcdefghijABCDEFGHIJ; \
+                 [ -e seen ] && touch fixed.txt; touch seen";
+    env.write("agent.sh", agent);
+    let mut command = env.afresh(&RUN);
+    command.env("SHOP_API_KEY", "open sesame 42");
+    let run = command.output().expect("it runs");
+    assert!(run.status.success(), "{run:?}");
+    let said = String::from_utf8_lossy(&run.stdout).into_owned();
+    let kept = everything_in(&env.work().join(".afresh"));
+    assert!(kept.contains("the key is [redacted]") && kept.contains("gate [redacted]"), "{kept}");
+    for text in [&said, &kept] {
+        assert!(!text.contains("sesame") && !text.contains("ghp_0123"), "{text}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod claude;
 mod codex;
 mod command;
 mod cut;
+mod discreet;
 mod opencode;
 mod piece;
 pub mod servers;

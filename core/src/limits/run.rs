@@ -61,6 +61,10 @@ pub const AGENT_SERVER_END_WAIT: Duration = Duration::from_millis(500);
 /// …and how long after that, before SIGKILL.
 pub const AGENT_TERM_WAIT: Duration = Duration::from_secs(3);
 
+/// A variable whose name says that it holds a secret, and whose value is shorter, is looked for nowhere else: it would
+/// be found in words.
+pub const SECRET_VALUE_BYTES_MIN: usize = 8;
+
 /// Wishes of a person that wait for the loop of a run.
 pub const RUN_ASKS_MAX: usize = 16;
 

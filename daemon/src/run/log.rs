@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use afresh_core::agent::Told;
+use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::limits::{PIPE_CHUNK_BYTES, SESSION_LOG_BYTES_MAX};
 use afresh_core::run::Cause;
 use afresh_core::time::Stamp;
@@ -17,6 +19,8 @@ pub(super) struct SessionLog {
     written: u64,
     /// Lines that are written together.
     waiting: Vec<u8>,
+    /// What must not stand in it.
+    secrets: Arc<KnownSecrets>,
 }
 
 /// A line of the agent.
@@ -27,19 +31,21 @@ struct Line<'a> {
 }
 
 impl SessionLog {
-    pub(super) fn create(path: &Path) -> Self {
-        Self { file: crate::os::create_private(path).ok(), written: 0, waiting: Vec::new() }
+    pub(super) fn create(path: &Path, secrets: Arc<KnownSecrets>) -> Self {
+        let file = crate::os::create_private(path).ok();
+        Self { file, written: 0, waiting: Vec::new(), secrets }
     }
 
-    pub(super) fn append(path: &Path) -> Self {
+    pub(super) fn append(path: &Path, secrets: Arc<KnownSecrets>) -> Self {
         let file = File::options().append(true).open(path).ok();
-        Self { file, written: 0, waiting: Vec::new() }
+        Self { file, written: 0, waiting: Vec::new(), secrets }
     }
 
     /// Takes a line of the agent in; it is written with the next flush.
     pub(super) fn line(&mut self, now: Stamp, line: &[u8]) {
         let said = String::from_utf8_lossy(line);
-        self.push(&Line { at: &now.to_string(), said: &said });
+        let secrets = Arc::clone(&self.secrets);
+        self.push(&Line { at: &now.to_string(), said: &secrets.redact(&said) });
         if self.waiting.len() > PIPE_CHUNK_BYTES {
             self.flush();
         }
@@ -53,6 +59,7 @@ impl SessionLog {
             Told::Measure => ("measure", ""),
             Told::End => ("end", ""),
         };
+        let text = self.secrets.redact(text);
         self.write(&json!({"at": now.to_string(), "told": what, "text": text}));
     }
 

@@ -10,9 +10,11 @@ mod words;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::{AgentKind, Permission, Server};
+use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::id::ServiceId;
 use afresh_core::limits::RUN_ASKS_MAX;
 use afresh_core::run::{
@@ -165,6 +167,8 @@ struct Driver {
     records: Vec<(Stamp, Record)>,
     /// …and what is shown then.
     says: Vec<Say>,
+    /// What is neither shown nor written down.
+    secrets: Arc<KnownSecrets>,
 }
 
 enum Happened {
@@ -180,6 +184,9 @@ enum Happened {
 
 impl Driver {
     fn new(run: Run, processes: Processes) -> Self {
+        let variables =
+            run.env.iter().filter_map(|(name, value)| name.to_str().zip(value.to_str()));
+        let secrets = Arc::new(KnownSecrets::of(variables));
         let briefs = Briefs::new();
         let git = Git {
             runner: briefs.runner(),
@@ -201,6 +208,7 @@ impl Driver {
             failed: None,
             records: Vec::new(),
             says: Vec::new(),
+            secrets,
         }
     }
 
@@ -222,7 +230,10 @@ impl Driver {
                 Happened::Brief(step) => self.briefs.react(&mut self.processes, step),
                 Happened::Word(word) => self.take(word),
                 Happened::Git(answer) => self.give(Input::Git(answer)),
-                Happened::Gate(end) => self.give(Input::GateEnded(end)),
+                Happened::Gate(mut end) => {
+                    end.output = self.secrets.redact(&end.output).into_owned();
+                    self.give(Input::GateEnded(end));
+                }
                 Happened::Asked(asked) => self.give(Input::Asked(asked)),
                 Happened::Signal(os::Asked::Restart(_)) => self.give(Input::Asked(Asked::Restart)),
                 Happened::Signal(_) => {

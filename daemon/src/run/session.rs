@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::Arc;
 
 use afresh_core::agent::{
     AgentKind, Claude, Codex, Command as AnyCommand, Heard, Opencode, Session, Setup, Told,
@@ -81,7 +82,8 @@ impl Driver {
     }
 
     fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: Stdio) {
-        let log = SessionLog::create(&self.run.logs.join(format!("session-{}.jsonl", attempt.0)));
+        let path = self.run.logs.join(format!("session-{}.jsonl", attempt.0));
+        let log = SessionLog::create(&path, Arc::clone(&self.secrets));
         let (kind, words) = (self.run.agent, self.words.0.clone());
         let agent = Agent::new(attempt, kind, machine, stdio, words, log);
         self.session = Some(Running { attempt, agent, ending: None });
@@ -140,6 +142,7 @@ impl Driver {
     pub(super) fn heard(&mut self, heard: Vec<Heard>) {
         let Some(attempt) = self.session.as_ref().map(|session| session.attempt) else { return };
         for heard in heard {
+            let heard = heard.without_secrets(&self.secrets);
             self.give(Input::Heard(attempt, heard));
         }
     }
@@ -151,6 +154,7 @@ impl Driver {
         let attempt = session.attempt;
         let exit = session.agent.exit.map_or(Exit::Unknown, |(exit, _)| exit);
         for heard in session.agent.ended(stamp(), &exit) {
+            let heard = heard.without_secrets(&self.secrets);
             self.give(Input::Heard(attempt, heard));
         }
         self.give(Input::SessionEnded(attempt, exit.to_string()));
@@ -200,7 +204,7 @@ impl Driver {
     pub(super) fn note_end(&self, record: &Record) {
         if let Record::AttemptEnded { attempt, cause, detail, .. } = record {
             let path = self.run.logs.join(format!("session-{}.jsonl", attempt.0));
-            SessionLog::append(&path).ended(stamp(), *cause, detail);
+            SessionLog::append(&path, Arc::clone(&self.secrets)).ended(stamp(), *cause, detail);
         }
     }
 }
