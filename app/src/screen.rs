@@ -282,6 +282,7 @@ pub(crate) mod testing {
             last_exit: None,
             health: None,
             usage: None,
+            run: None,
             workspace: None,
             command: String::new(),
             mechanism: String::new(),

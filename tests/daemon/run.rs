@@ -155,6 +155,49 @@ fn a_command_is_ended_and_begun_afresh_where_its_window_is_known() {
 }
 
 #[test]
+fn a_run_is_seen_and_steered_from_any_terminal() {
+    // S9: what is counted of restarts can be asked for while it runs.
+    let env = repository(&[]);
+    env.write("agent.sh", "cat > /dev/null; echo 'I am at it'; touch begun; sleep 1000");
+    let mut run = env.start(&[&RUN[..], &["--context-window", "100000"]].concat());
+    wait_for("the agent works", || env.work().join("begun").exists());
+    run.wait_stdout("I am at it", 1);
+    let status = || {
+        let shown = env.run(&["status", "--json"]);
+        let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+        shown[0].clone()
+    };
+    let first = status();
+    assert_eq!(
+        (&first["name"], &first["face"], &first["generation"]),
+        (&"run".into(), &"run".into(), &1.into())
+    );
+    let told = &first["run"];
+    assert_eq!((&told["plan"], &told["phase"]), (&"A plan".into(), &"One".into()));
+    assert_eq!((&told["phases"], &told["doing"]), (&2.into(), &"working".into()));
+    assert!(told["context_percent"].as_f64().is_some_and(|percent| percent > 0.0), "{told}");
+    assert!(env.run(&["status"]).stdout.contains("working: One, context about 0 %"));
+    let full = env.run(&["status", "run"]).stdout;
+    assert!(full.contains("plan        A plan (run 1)"), "{full}");
+    let restarted = env.run(&["restart", "run"]);
+    assert_eq!(restarted.code, Some(0), "{restarted:?}");
+    assert!(restarted.stdout.starts_with("run: restarted (pid "), "{restarted:?}");
+    assert_eq!(status()["generation"], 2);
+    let metrics = env.run(&["metrics"]).stdout;
+    let asked = r#"afresh_run_sessions_total{service="run",cause="RESTART_ASKED"} 1"#;
+    for line in [asked, "afresh_run_context_ratio{", "afresh_run_tokens_total{"] {
+        assert!(metrics.contains(line), "no `{line}`:\n{metrics}");
+    }
+    assert!(env.run(&["logs", "run"]).stdout.contains("I am at it"));
+    let stopped = env.run(&["stop", "run", "--reason", "enough"]);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    assert!(stopped.stdout.starts_with("run: stopped (pid "), "{stopped:?}");
+    assert_eq!(run.wait().code(), Some(1), "{}", run.stderr());
+    assert!(run.stdout().contains("somebody wants a stop: enough"), "{}", run.stdout());
+    env.assert_nothing_left();
+}
+
+#[test]
 fn ctrl_c_ends_in_order_and_only_one_runs_at_a_time() {
     let env = repository(&["slow"]);
     let mut run = env.start(&RUN);

@@ -107,6 +107,7 @@ fn one<'a>(running: &'a Running, name: &str) -> Result<&'a Reached, CommandError
     let why = match reached.status.face {
         Face::Up => return Ok(reached),
         Face::Mcp | Face::Gateway => "its stdin belongs to its MCP client",
+        Face::Run => "its agent is told what to do by its plan",
         Face::Keep => "its stdin is fed from that of its `afresh keep`",
     };
     let name = harmless(&reached.status.name);

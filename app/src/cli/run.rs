@@ -115,6 +115,10 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         servers: Box::new(move || servers.find().servers.into_iter().map(|it| it.server).collect()),
         servers_file: workspace.state().join("agent-servers.json"),
         env: environment.variables.clone(),
+        number,
+        workspace,
+        control: Some(environment.runtime_folders()),
+        version: env!("CARGO_PKG_VERSION"),
         branch: settings.branch,
         excludes: excludes(settings.excludes),
         record: Box::new(move |records: &[(Stamp, Record)]| {

@@ -6,7 +6,7 @@ mod watch;
 use std::time::Duration;
 
 use afresh_core::config::harmless;
-use afresh_core::control::{HealthState, HealthStatus, ServiceStatus};
+use afresh_core::control::{HealthState, HealthStatus, RunStatus, ServiceStatus};
 use afresh_core::time::{parse_duration, show_duration};
 use afresh_daemon::control::Reached;
 use clap::Args;
@@ -148,6 +148,26 @@ fn health_in_words(health: &HealthStatus) -> String {
     format!("{state}{failures}{last}{when}")
 }
 
+/// How far a run is.
+fn of_run(run: &RunStatus) -> Vec<(&'static str, String)> {
+    let mut lines = vec![
+        ("plan", format!("{} (run {})", run.plan, run.number)),
+        ("phase", format!("{} ({} of {})", run.phase, run.phase_number, run.phases)),
+        ("doing", run.doing.clone()),
+    ];
+    if let Some(tokens) = run.context_tokens {
+        let about = if run.context_exact { "" } else { "about " };
+        let window = run.context_window.map_or_else(String::new, |window| format!(" of {window}"));
+        let percent = run.context_percent.map_or_else(String::new, |part| format!("{part:.0} %, "));
+        lines.push(("context", format!("{about}{percent}{tokens}{window} tokens")));
+    }
+    let cost = run.dollars.map_or_else(String::new, |dollars| format!(", ${dollars:.2}"));
+    let (input, output) = (run.input_tokens, run.output_tokens);
+    lines.push(("used", format!("{input} tokens in, {output} out{cost}")));
+    lines.extend(run.waits_until.clone().map(|until| ("waits until", until)));
+    lines
+}
+
 fn in_full(status: &ServiceStatus, load: Load<'_>, paint: Paint) -> Vec<Row> {
     let mut lines = Vec::new();
     let mut say = |what: &str, text: String| {
@@ -159,6 +179,11 @@ fn in_full(status: &ServiceStatus, load: Load<'_>, paint: Paint) -> Vec<Row> {
     };
     say("name", status.name.clone());
     say("state", status.state.to_string());
+    if let Some(run) = &status.run {
+        for (what, text) in of_run(run) {
+            say(what, text);
+        }
+    }
     say(
         "kept by",
         format!("afresh {} {} (pid {})", status.face.name(), status.version, status.supervisor_pid),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+pub use super::metrics_run::RunMetrics;
 use super::{Face, State, UsageStatus};
 use crate::service::Event;
 use crate::time::Time;
@@ -124,6 +125,8 @@ pub struct ServiceMetrics {
     pub usage: Option<UsageStatus>,
     /// What was counted.
     pub vitals: Vitals,
+    /// What was counted of a run; none where it is no run.
+    pub run: Option<RunMetrics>,
 }
 
 /// What is measured of one afresh process.
@@ -163,6 +166,7 @@ impl Metrics {
         }
         if !self.services.is_empty() {
             self.write_services(&mut page);
+            super::metrics_run::write(&self.services, &mut page);
         }
         page.0
     }
@@ -246,15 +250,15 @@ impl Metrics {
 
 /// The text format of Prometheus, version 0.0.4.
 #[derive(Default)]
-struct Page(String);
+pub(super) struct Page(String);
 
 impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> =
             labels.iter().map(|(key, text)| format!("{key}=\"{}\"", escaped(text))).collect();
         let labels =
@@ -313,6 +317,7 @@ mod tests {
             pid: None,
             usage: Some(UsageStatus { memory_bytes: 4_096, cpu_ms: 250 }),
             vitals,
+            run: None,
         };
         Metrics {
             version: "0.1.0".to_owned(),

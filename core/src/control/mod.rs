@@ -11,6 +11,7 @@ mod dependence;
 mod event;
 pub mod metrics;
 mod metrics_page;
+mod metrics_run;
 mod openapi;
 mod path;
 pub mod route;
@@ -24,7 +25,7 @@ pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
 pub use self::metrics_page::joined;
 pub use self::openapi::document;
 pub use self::path::{Words, escape, unescape};
-pub use self::service::{LastExit, RestartNote, Restarts, ServiceStatus, UsageStatus};
+pub use self::service::{LastExit, RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::State;
 
@@ -43,11 +44,13 @@ pub enum Face {
     Up,
     /// `afresh gateway`.
     Gateway,
+    /// `afresh run`.
+    Run,
 }
 
 impl Face {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Mcp, Self::Keep, Self::Up, Self::Gateway];
+    pub const ALL: [Self; 5] = [Self::Mcp, Self::Keep, Self::Up, Self::Gateway, Self::Run];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
@@ -56,6 +59,7 @@ impl Face {
             Self::Keep => "keep",
             Self::Up => "up",
             Self::Gateway => "gateway",
+            Self::Run => "run",
         }
     }
 }

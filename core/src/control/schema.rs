@@ -279,6 +279,10 @@ fn count() -> Value {
     json!({"type": "integer", "minimum": 0})
 }
 
+fn number() -> Value {
+    json!({"type": "number"})
+}
+
 fn integer() -> Value {
     json!({"type": "integer"})
 }
@@ -333,6 +337,7 @@ mod tests {
         check("RestartNote", &note);
         check("LastExit", &exit);
         check("UsageStatus", &UsageStatus::default());
+        check("RunStatus", &RunStatus::default());
         check("Restarts", &Restarts::default());
         for state in [
             State::Ready,
@@ -359,6 +364,7 @@ mod tests {
                 last_exit: Some(exit.clone()),
                 health: Some(health.clone()),
                 usage: Some(UsageStatus::default()),
+                run: Some(RunStatus::default()),
                 workspace: None,
                 command: String::new(),
                 mechanism: String::new(),

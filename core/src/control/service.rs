@@ -53,6 +53,9 @@ pub struct ServiceStatus {
     /// What the process and its descendants use; none where it is not told.
     #[serde(default)]
     pub usage: Option<UsageStatus>,
+    /// How far the plan is; none where it is no run of one.
+    #[serde(default)]
+    pub run: Option<RunStatus>,
     /// The project's folder; none outside of one.
     pub workspace: Option<String>,
     /// What is run, without what looks like a secret.
@@ -61,6 +64,43 @@ pub struct ServiceStatus {
     pub mechanism: String,
     /// The version of the afresh that keeps it.
     pub version: String,
+}
+
+/// How far a run of a plan is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunStatus {
+    /// Its number in the workspace, as `afresh runs` has it.
+    pub number: i64,
+    /// The title of the plan.
+    pub plan: String,
+    /// The phase that is worked on.
+    pub phase: String,
+    /// Its place, from 1.
+    pub phase_number: u64,
+    /// How many phases there are.
+    pub phases: u64,
+    /// What is done now, in a few words.
+    pub doing: String,
+    /// How full the context of the agent is, in percent, where that is known.
+    pub context_percent: Option<f64>,
+    /// Tokens in it.
+    pub context_tokens: Option<u64>,
+    /// How many fit.
+    pub context_window: Option<u64>,
+    /// Whether the agent counts them; otherwise they are guessed.
+    pub context_exact: bool,
+    /// Uses of tools in this session.
+    pub tool_calls: u64,
+    /// Restarts of this phase; those of the whole run are the restarts of the service.
+    pub phase_restarts: u64,
+    /// Tokens that went in, in all.
+    pub input_tokens: u64,
+    /// Tokens that came out, in all.
+    pub output_tokens: u64,
+    /// What was spent, in US dollars, as far as the agent says.
+    pub dollars: Option<f64>,
+    /// Until when a limit is waited for, RFC 3339 in UTC.
+    pub waits_until: Option<String>,
 }
 
 /// What a process and all its descendants use.

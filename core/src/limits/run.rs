@@ -65,6 +65,12 @@ pub const AGENT_TERM_WAIT: Duration = Duration::from_secs(3);
 /// be found in words.
 pub const SECRET_VALUE_BYTES_MIN: usize = 8;
 
+/// What the control API has to say that waits for the loop of a run; more is not said.
+pub const RUN_NOTICES_MAX: usize = 16;
+
+/// How long whoever waits for the end of a run may take to ask once more how it ended.
+pub const CONTROL_FAREWELL: Duration = Duration::from_millis(100);
+
 /// Wishes of a person that wait for the loop of a run.
 pub const RUN_ASKS_MAX: usize = 16;
 

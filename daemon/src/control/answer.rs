@@ -97,7 +97,7 @@ impl About {
         }
     }
 
-    fn only_up(&self, why: &str) -> Refusal {
+    pub(crate) fn only_up(&self, why: &str) -> Refusal {
         let what = format!("this is `afresh {}`, which {why}", self.face.name());
         Refusal::new(what).hint("this is for `afresh up`")
     }
@@ -115,6 +115,8 @@ impl About {
                 let what = format!("the stdin of `{name}` belongs to its MCP client");
                 return Err(Refusal::new(what).hint("call its tools over that client"));
             }
+            // Its loop answers for itself.
+            Face::Run => return Err(Refusal::new(format!("`{name}` takes no input"))),
             Face::Keep => {
                 let what = format!("the stdin of `{name}` is fed from that of its `afresh keep`");
                 return Err(Refusal::new(what).hint("type where that was started"));
@@ -164,6 +166,7 @@ impl About {
             health: supervise.health(id),
             // Whoever answers looks, when the loop does something else again.
             usage: None,
+            run: None,
             workspace: self.workspace.clone(),
             command: definition.command.shown(),
             mechanism: MECHANISM.to_owned(),
@@ -181,7 +184,7 @@ impl About {
         group.filter(|group| name != group)
     }
 
-    /// All that is told about a server that is not ours to run.
+    /// All that is told about what is not supervised as services are, such as a server that others run.
     pub(crate) fn remote(&self, name: String, address: String, state: State) -> ServiceStatus {
         ServiceStatus {
             name,
@@ -203,6 +206,7 @@ impl About {
             last_exit: None,
             health: None,
             usage: None,
+            run: None,
             workspace: self.workspace.clone(),
             command: address,
             mechanism: "none: it is reached over HTTP".to_owned(),
@@ -288,5 +292,6 @@ fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
         pid: snapshot.pid,
         usage: None,
         vitals: past.vitals.clone(),
+        run: None,
     })
 }

@@ -47,6 +47,15 @@ pub(crate) struct Before {
 }
 
 impl Before {
+    /// Of something that is not supervised as services are.
+    pub(crate) fn new(
+        old_pid: Option<u32>,
+        old: Generation,
+        changes: watch::Receiver<u64>,
+    ) -> Self {
+        Self { old_pid, old, swap_failed: None, changes }
+    }
+
     /// As the service is now; none where there is no such service.
     pub(crate) fn of(supervise: &Supervise, id: ServiceId) -> Option<Self> {
         let service = supervise.core().service(id)?;
@@ -93,9 +102,9 @@ pub(crate) fn reloaded(
 
 /// A change that is under way.
 pub(crate) struct Begun {
-    pub(super) before: Before,
+    pub(crate) before: Before,
     /// Resolves when it is on disk that it was asked for.
-    pub(super) recorded: oneshot::Receiver<()>,
+    pub(crate) recorded: oneshot::Receiver<()>,
 }
 
 /// Why there is no change.
@@ -106,6 +115,8 @@ pub(crate) enum NotBegun {
     Stopping,
     /// The client of `afresh mcp` would lose its server.
     HasClient,
+    /// A run is at something else, and why that matters.
+    NotNow(&'static str),
 }
 
 impl NotBegun {
@@ -115,6 +126,7 @@ impl NotBegun {
             Self::NoSuchService { known } => Refusal::new(format!("there is no service `{name}`"))
                 .hint(format!("there is: {}", known.join(", "))),
             Self::Stopping => Refusal::new(format!("no {word} of `{name}`: afresh is stopping")),
+            Self::NotNow(why) => Refusal::new(format!("no {word} of `{name}`: {why}")),
             Self::HasClient => {
                 Refusal::new(format!("no stop of `{name}`: its MCP client would lose it"))
                     .hint("restart it, or end it where its client is set up")

@@ -23,7 +23,7 @@ pub(super) async fn change(
     let mut begun = begun.map_err(|refused| {
         let status = match refused {
             NotBegun::NoSuchService { .. } => StatusCode::NOT_FOUND,
-            NotBegun::Stopping | NotBegun::HasClient => StatusCode::CONFLICT,
+            NotBegun::Stopping | NotBegun::HasClient | NotBegun::NotNow(_) => StatusCode::CONFLICT,
         };
         (status, refused.refusal(&name, what))
     })?;

@@ -21,7 +21,7 @@ mod watcher;
 mod wire;
 
 pub(crate) use self::answer::About;
-pub(crate) use self::ask::{Ask, Before, Reloading, reloaded};
+pub(crate) use self::ask::{Ask, Before, Begun, NotBegun, Reloading, reloaded};
 pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
     metrics, reload, shutdown,

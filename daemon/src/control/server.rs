@@ -32,7 +32,6 @@ use super::route::route;
 use super::wire::Wire;
 use crate::events::Events;
 use crate::os::{SocketListener, is_own_peer};
-use crate::output::Output;
 use crate::supervise::Supervise;
 
 /// The control API of this process, and what the loop is asked over it.
@@ -54,10 +53,21 @@ impl Control {
         about: About,
         supervise: &Supervise,
     ) -> Self {
+        let log = supervise.stderr();
+        Self::serve(folders, listen, about, supervise.events(), move |text| log.log(text))
+    }
+
+    /// The same, with events and a log from elsewhere.
+    pub(crate) fn serve(
+        folders: Option<RuntimeFolders>,
+        listen: Option<Listen>,
+        about: About,
+        events: Events,
+        log: impl Fn(&str) + Send + Sync + 'static,
+    ) -> Self {
         let (sender, asks) = mpsc::channel(CONTROL_ASKS_MAX);
         let (closing, watch) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        let events = supervise.events();
         let host = Host {
             asks: sender,
             closing: watch,
@@ -66,13 +76,12 @@ impl Control {
             version: Arc::new(about.version(events.run())),
             events,
         };
-        let log = supervise.stderr();
         if let Some(listen) = listen {
-            log.log(&listen.told());
+            log(&listen.told());
             let host = Host { guard: Some(Arc::new(listen.guard)), ..host.clone() };
             match TcpListener::from_std(listen.listener) {
                 Ok(port) => drop(tasks.spawn(serve(Door::Port(port), host, JoinSet::new()))),
-                Err(error) => log.log(&format!("the control API has no port: {error}")),
+                Err(error) => log(&format!("the control API has no port: {error}")),
             }
         }
         if let Some(folders) = folders {
@@ -156,8 +165,12 @@ impl Door {
     }
 }
 
-async fn serve_socket(folders: RuntimeFolders, host: Host, log: Output) {
-    let Some(socket) = folders.listen(|text| log.log(text)) else { return };
+async fn serve_socket(
+    folders: RuntimeFolders,
+    host: Host,
+    log: impl Fn(&str) + Send + Sync + 'static,
+) {
+    let Some(socket) = folders.listen(&log) else { return };
     // Held no longer than needed: it keeps the stream of the log open.
     drop(log);
     let mut connections = JoinSet::new();

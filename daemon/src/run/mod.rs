@@ -2,6 +2,7 @@
 //! all processes go through the process layer, so that nothing of an agent outlives us.
 
 mod agent;
+mod control;
 mod gate;
 mod git;
 mod log;
@@ -25,12 +26,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use self::control::Board;
 use self::git::Git;
 use self::session::Running;
 use self::words::Word;
+use crate::control::{Ask, RuntimeFolders};
 use crate::os::{self, Signals};
 use crate::process::{Processes, Report, StartError, ignore_in_supervisor};
 use crate::run_briefly::{BriefStep, Briefs};
+use crate::store::workspace::Workspace;
 
 /// The only service that a run has: its agent, an instance for each session.
 const AGENT: ServiceId = ServiceId(0);
@@ -66,6 +70,14 @@ pub struct Run {
     pub servers_file: PathBuf,
     /// The environment of everything that is started.
     pub env: Vec<(OsString, OsString)>,
+    /// Its number in the workspace.
+    pub number: i64,
+    /// The workspace, for whoever asks.
+    pub workspace: Workspace,
+    /// Where the control socket may be; none for none.
+    pub control: Option<RuntimeFolders>,
+    /// afresh's version, for whoever asks.
+    pub version: &'static str,
     /// The branch to work on.
     pub branch: Option<String>,
     /// Patterns of what is never committed.
@@ -153,6 +165,7 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
 
 struct Driver {
     run: Run,
+    board: Board,
     processes: Processes,
     briefs: Briefs,
     git: Git,
@@ -178,12 +191,14 @@ enum Happened {
     Git(GitAnswer),
     Gate(GateEnd),
     Asked(Asked),
+    Ask(Ask),
+    Notice(String),
     Signal(os::Asked),
     Wakeup,
 }
 
 impl Driver {
-    fn new(run: Run, processes: Processes) -> Self {
+    fn new(mut run: Run, processes: Processes) -> Self {
         let variables =
             run.env.iter().filter_map(|(name, value)| name.to_str().zip(value.to_str()));
         let secrets = Arc::new(KnownSecrets::of(variables));
@@ -195,6 +210,7 @@ impl Driver {
             excludes: run.excludes.clone(),
         };
         Self {
+            board: Board::new(&mut run),
             run,
             processes,
             briefs,
@@ -221,7 +237,8 @@ impl Driver {
             if let Some(error) = self.failed.take() {
                 return Err(error);
             }
-            if let Some(finish) = self.finish.take() {
+            if let Some(finish) = self.finish.clone() {
+                self.farewell().await;
                 return Ok(finish);
             }
             match self.wait(&mut signals).await {
@@ -234,6 +251,8 @@ impl Driver {
                     end.output = self.secrets.redact(&end.output).into_owned();
                     self.give(Input::GateEnded(end));
                 }
+                Happened::Ask(ask) => self.answer(ask),
+                Happened::Notice(text) => self.says.push(Say::Note(text, true)),
                 Happened::Asked(asked) => self.give(Input::Asked(asked)),
                 Happened::Signal(os::Asked::Restart(_)) => self.give(Input::Asked(Asked::Restart)),
                 Happened::Signal(_) => {
@@ -250,8 +269,9 @@ impl Driver {
 
     /// Everything that still runs ends with the process layer.
     async fn close(self) {
-        let Self { processes, gate, answers, .. } = self;
+        let Self { processes, gate, answers, board, .. } = self;
         drop((gate, answers));
+        board.control.close().await;
         processes.shutdown().await;
     }
 
@@ -288,6 +308,8 @@ impl Driver {
             Some(Ok(answer)) = self.answers.join_next() => Happened::Git(answer),
             Some(Ok(end)) = self.gate.join_next() => Happened::Gate(end),
             Some(asked) = self.run.asked.0.recv() => Happened::Asked(asked),
+            ask = self.board.control.next() => Happened::Ask(ask),
+            Some(text) = self.board.notices.recv() => Happened::Notice(text),
             asked = signals.next() => Happened::Signal(asked),
             () = wakeup => Happened::Wakeup,
         }
@@ -341,6 +363,7 @@ impl Driver {
                 if let Record::AttemptEnded { .. } = &record {
                     self.note_end(&record);
                 }
+                self.board.note(&record);
                 // What a session has used in all is only told better by what follows at once.
                 if let Record::Spent { .. } = &record {
                     self.records.retain(|(_, earlier)| !matches!(earlier, Record::Spent { .. }));
@@ -370,6 +393,7 @@ impl Driver {
         if !self.says.is_empty() {
             let view = self.run.machine.view();
             for say in self.says.drain(..) {
+                self.board.hear(view.attempt, &say);
                 (self.run.show)(&say, &view);
             }
         }

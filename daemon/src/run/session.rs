@@ -91,7 +91,8 @@ impl Driver {
 
     pub(super) fn hear(&mut self, report: Report) {
         match report {
-            Report::Spawned { .. } => {
+            Report::Spawned { pid, .. } => {
+                self.board.process = Some((pid, stamp()));
                 if let Some(session) = &mut self.session {
                     let heard = session.agent.started(stamp());
                     self.heard(heard);
@@ -109,7 +110,7 @@ impl Driver {
                 self.end_if_over();
             }
             Report::Notice(text) => {
-                (self.run.show)(&Say::Note(text, true), &self.run.machine.view());
+                self.says.push(Say::Note(text, true));
             }
         }
     }

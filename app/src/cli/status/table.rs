@@ -168,6 +168,12 @@ const STATE_CELLS: usize = 12;
 
 /// The state in a word, and what it waits for.
 fn state_of(status: &ServiceStatus) -> String {
+    if let Some(run) = &status.run {
+        let about = if run.context_exact { "" } else { "about " };
+        let context = run.context_percent.map(|part| format!(", context {about}{part:.0} %"));
+        let (doing, phase) = (harmless(&run.doing), harmless(&run.phase));
+        return format!("{doing}: {phase}{}", context.unwrap_or_default());
+    }
     match &status.state {
         _ if !status.waits_for.is_empty() => {
             format!("waiting for {}", harmless(&status.waits_for.join(", ")))

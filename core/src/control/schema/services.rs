@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    array, count, described, flag, integer, names, object, or_null, reference, stamp, text, words,
+    array, count, described, flag, integer, names, number, object, or_null, reference, stamp, text,
+    words,
 };
 use crate::control::{Face, HealthState, State};
 
@@ -52,6 +53,7 @@ pub(super) fn of_services() -> Vec<(&'static str, Value)> {
                 ],
             ),
         ),
+        ("RunStatus", run_status()),
         (
             "UsageStatus",
             object(
@@ -78,6 +80,30 @@ pub(super) fn of_services() -> Vec<(&'static str, Value)> {
             ),
         ),
     ]
+}
+
+fn run_status() -> Value {
+    object(
+        "How far a run of a plan is.",
+        &[
+            ("number", count(), "Its number in the workspace, as `afresh runs` has it."),
+            ("plan", text(), "The title of the plan."),
+            ("phase", text(), "The phase that is worked on."),
+            ("phase_number", count(), "Its place, from 1."),
+            ("phases", count(), "How many phases there are."),
+            ("doing", text(), "What is done now, in a few words."),
+            ("context_percent", or_null(number()), "How full the context of the agent is."),
+            ("context_tokens", or_null(count()), "Tokens in it."),
+            ("context_window", or_null(count()), "How many fit."),
+            ("context_exact", flag(), "Whether the agent counts them; otherwise they are guessed."),
+            ("tool_calls", count(), "Uses of tools in this session."),
+            ("phase_restarts", count(), "Restarts of this phase."),
+            ("input_tokens", count(), "Tokens that went in, in all."),
+            ("output_tokens", count(), "Tokens that came out, in all."),
+            ("dollars", or_null(number()), "What was spent, as far as the agent says."),
+            ("waits_until", or_null(stamp()), "Until when a limit is waited for."),
+        ],
+    )
 }
 
 fn service_status() -> Value {
@@ -122,6 +148,11 @@ fn service_status() -> Value {
                 "usage",
                 or_null(reference("UsageStatus")),
                 "What the process and its descendants use; none where it is not told.",
+            ),
+            (
+                "run",
+                or_null(reference("RunStatus")),
+                "How far the plan is; none where it is no run of one.",
             ),
             ("workspace", or_null(text()), "The project's folder; none outside of one."),
             ("command", text(), "What is run, without what looks like a secret."),

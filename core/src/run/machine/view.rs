@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::agent::Context;
+use crate::service::State;
 
 /// The state of a run, for people.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,38 @@ pub struct View {
 }
 
 impl Machine {
+    /// The last session.
+    pub const fn attempt(&self) -> Attempt {
+        self.last_attempt
+    }
+
+    /// The title of the plan.
+    pub fn title(&self) -> &str {
+        &self.plan.title
+    }
+
+    /// Restarts of all phases.
+    pub const fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// Whether somebody who wants another session gets it.
+    pub const fn can_restart(&self) -> bool {
+        matches!(self.step, Step::Working | Step::Limited { .. } | Step::Resting { .. })
+    }
+
+    /// The state, as that of a service.
+    pub fn state(&self) -> State {
+        match &self.step {
+            _ if self.wish == Some(Wish::Stop) => State::Stopping,
+            Step::Idle | Step::Basing | Step::Tidying | Step::Opening { .. } => State::Starting,
+            Step::Paused | Step::Limited { .. } => State::Waiting,
+            Step::Resting { .. } => State::Restarting,
+            Step::Over => State::Finished,
+            _ => State::Running,
+        }
+    }
+
     /// The state, for people.
     pub fn view(&self) -> View {
         let doing = match &self.step {
