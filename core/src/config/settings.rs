@@ -9,7 +9,7 @@ pub use super::section::{SECTIONS, Scope, Section, Setting};
 use crate::limits;
 
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 50] = [
+pub static SETTINGS: [Setting; 51] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
