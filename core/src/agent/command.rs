@@ -80,8 +80,9 @@ impl Command {
         }
         let tail = end_of(&std::mem::take(&mut self.tail));
         let end = match exit {
-            _ if self.interrupted => TurnEnd::Interrupted,
+            // It was faster than whoever wanted to interrupt it.
             Exit::Code(0) => TurnEnd::Done(tail),
+            _ if self.interrupted => TurnEnd::Interrupted,
             other => {
                 let why = match tail.lines().next_back() {
                     Some(last) => format!("it {other}: {last}"),
@@ -116,7 +117,7 @@ impl Session for Command {
         match input {
             Input::Started => {
                 let ready = Heard::Ready { session: None, model: self.setup.model.clone() };
-                vec![Effect::Heard(ready), Effect::Heard(Heard::Deaf), self.context()]
+                vec![Effect::Heard(Heard::Deaf), Effect::Heard(ready), self.context()]
             }
             Input::Line(line) if !self.over => self.line(line),
             Input::Told(Told::Interrupt | Told::End) => {
@@ -192,7 +193,7 @@ mod tests {
     fn a_turn_is_the_life_of_the_process() {
         let mut command = Command::new(setup(&["tool"], &"x".repeat(400)));
         let ready = Heard::Ready { session: None, model: None };
-        assert_eq!(heard(&mut command, Input::Started), [ready, Heard::Deaf, guess(130)]);
+        assert_eq!(heard(&mut command, Input::Started), [Heard::Deaf, ready, guess(130)]);
         assert_eq!(heard(&mut command, Input::Line(b"one\r")), [Heard::Text("one".to_owned())]);
         assert_eq!(heard(&mut command, Input::Line(b" ")), []);
         let steer = Told::Steer("stop".to_owned());
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_failure_says_how_and_what_was_said_last() {
-        let cases: [(&[&[u8]], Exit, bool, TurnEnd); 4] = [
+        let cases: [(&[&[u8]], Exit, bool, TurnEnd); 5] = [
             (
                 &[b"no such model"],
                 Exit::Code(2),
@@ -225,6 +226,7 @@ mod tests {
             ),
             (&[], Exit::Signal(9), false, failed("it ended by signal 9 (SIGKILL)")),
             (&[b"half"], Exit::Signal(15), true, TurnEnd::Interrupted),
+            (&[b"all"], Exit::Code(0), true, TurnEnd::Done("all".to_owned())),
             (&[], Exit::Code(0), false, TurnEnd::Done(String::new())),
         ];
         for (lines, exit, interrupted, end) in cases {

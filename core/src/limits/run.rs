@@ -74,6 +74,16 @@ pub const CONTROL_FAREWELL: Duration = Duration::from_millis(100);
 /// Wishes of a person that wait for the loop of a run.
 pub const RUN_ASKS_MAX: usize = 16;
 
+/// Lines that can be scrolled back to on the screen of a run, each cut like what is remembered of an agent's
+/// words; older ones are forgotten, and are in the logs.
+pub const SCREEN_LINES_MAX: usize = 1_000;
+
+/// The least time between two drawings of a screen: more often, nobody can read it.
+pub const SCREEN_DRAW_GAP: Duration = Duration::from_millis(100);
+
+/// What a person can type to an agent at once; what is more is not taken. It is a page of text.
+pub const STEER_CHARS_MAX: usize = 4_000;
+
 /// A file of a plan beyond this is refused: a book has that much, and no agent reads it at once.
 pub const PLAN_FILE_BYTES_MAX: usize = 1024 * 1024;
 

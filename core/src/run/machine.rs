@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub(super) use self::budget::plus;
 use self::session::Session;
-pub use self::view::View;
+pub use self::view::{GateState, View, Wait};
 use super::plan::{Phase, Plan};
 use super::{
     Asked, Attempt, Cause, Dirty, Effect, Finish, GateEnd, GitAnswer, GitAsk, Input, Kind, Looked,
@@ -47,6 +47,13 @@ pub struct Machine {
     last: Time,
     /// What somebody wants at the next good moment.
     wish: Option<Wish>,
+    /// Whether somebody wants nothing new to begin.
+    hold: bool,
+    model: Option<String>,
+    /// The time on the wall, when something happened last.
+    stamp: Stamp,
+    /// What people were told that is done.
+    told_doing: &'static str,
     has_git: bool,
     effects: Vec<Effect>,
 }
@@ -68,6 +75,8 @@ enum Step {
     Pausing,
     /// Nobody works until somebody says so.
     Paused,
+    /// Nothing new begins until somebody says so.
+    Held(Next),
     /// The turn is to end.
     Interrupting { why: Why, until: Time },
     /// The agent writes its handoff.
@@ -105,6 +114,14 @@ impl Why {
     }
 }
 
+/// What begins when somebody lets it.
+#[derive(Clone, Debug, PartialEq)]
+enum Next {
+    Session(Kind),
+    /// The gate, and those that failed before it.
+    Gate(usize, Vec<(String, String)>),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Stop,
@@ -123,6 +140,8 @@ struct Current {
     progress: VecDeque<String>,
     handoff: Option<String>,
     failed: Vec<(String, String)>,
+    /// Its gates, as they were run last.
+    gates: Vec<GateState>,
     looked: Looked,
     spent: Spent,
     worked: Duration,
@@ -178,6 +197,10 @@ impl Machine {
             worked_noted: past.worked,
             last: Time::ZERO,
             wish: None,
+            hold: false,
+            model: None,
+            stamp: Stamp::default(),
+            told_doing: "",
             has_git: true,
             effects: Vec::new(),
         }
@@ -186,6 +209,7 @@ impl Machine {
     /// Takes in what happened, and says what to do, in this order.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
         self.pass_time(now.time);
+        self.stamp = now.stamp;
         match input {
             Input::Begin if self.step == Step::Idle => self.begin_phase(),
             Input::Begin => {}
@@ -203,6 +227,7 @@ impl Machine {
             Input::Wakeup => {}
         }
         self.look_at_clock(now);
+        self.tell_doing();
         std::mem::take(&mut self.effects)
     }
 
@@ -267,7 +292,12 @@ impl Machine {
     const fn counts_time(&self) -> bool {
         !matches!(
             self.step,
-            Step::Idle | Step::Paused | Step::Resting { .. } | Step::Limited { .. } | Step::Over
+            Step::Idle
+                | Step::Paused
+                | Step::Held(_)
+                | Step::Resting { .. }
+                | Step::Limited { .. }
+                | Step::Over
         )
     }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::Checkpoint;
-pub use self::machine::{Machine, View};
+pub use self::machine::{GateState, Machine, View, Wait};
 pub use self::meter::{Level, Meter};
 pub use self::past::{Past, PastPhase};
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
@@ -225,6 +225,8 @@ pub enum Say {
         /// On what.
         detail: String,
     },
+    /// Something has changed that only a screen shows.
+    Moved,
     /// Something worth knowing; whether it is a reason to worry.
     Note(String, bool),
     /// A gate is run.

@@ -9,6 +9,17 @@ use afresh_core::run::{Kind, PhaseEnd, Say, View};
 
 use crate::output::{self, Lines, Paint};
 
+/// How a line is meant; a colour, where those are welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Dim,
+    Bold,
+    Good,
+    Warning,
+    Bad,
+}
+
 /// Prints what happens, a line each.
 pub(super) struct Teller {
     paint: Paint,
@@ -20,7 +31,7 @@ impl Teller {
     }
 
     pub(super) fn begins(&self, number: i64, plan: &Plan, kind: AgentKind, logs: &Path) {
-        self.line(&format!(
+        self.write(&format!(
             "{} (run {number}, {})",
             self.paint.bold(&harmless(&plan.title)),
             kind.name()
@@ -29,75 +40,98 @@ impl Teller {
     }
 
     pub(super) fn tell(&self, say: &Say, view: &View) {
-        let paint = self.paint;
-        let line = match say {
-            Say::PhaseBegins { phase, number, of } => {
-                paint.bold(&format!("phase {number} of {of}: {}", harmless(phase)))
-            }
-            Say::AttemptBegins(attempt, kind) => {
-                let kind = match kind {
-                    Kind::First => String::new(),
-                    Kind::Restart(number) => format!(", restart {number}"),
-                    Kind::Remediation(number) => format!(", remediation {number}"),
-                    Kind::Resumed => ", goes on".to_owned(),
-                };
-                format!("  session {}{kind}", attempt.0)
-            }
-            Say::AgentReady { model } => match model {
-                Some(model) => paint.dim(&format!("  the agent is ready ({})", harmless(model))),
-                None => paint.dim("  the agent is ready"),
-            },
-            Say::Context(context, percent) => {
-                let guess = if context.exact { "" } else { "about " };
-                let used = match (percent, context.window) {
-                    (Some(percent), Some(window)) => {
-                        format!("{guess}{percent:.0} % ({} of {} tokens)", context.used, window)
-                    }
-                    _ => format!("{guess}{} tokens", context.used),
-                };
-                paint.dim(&format!("  context: {used}"))
-            }
-            // It is in what is shown at the end of a phase.
-            Say::Spent(_) => return,
-            Say::Text(text) => format!("  {}", harmless(first_line(text))),
-            Say::Tool { name, detail } => {
-                paint.dim(&format!("  > {} {}", harmless(name), harmless(first_line(detail))))
-            }
-            Say::Note(text, true) => paint.yellow(&format!("  {}", harmless(text))),
-            Say::Note(text, false) => paint.dim(&format!("  {}", harmless(text))),
-            Say::GateBegins(name) => paint.dim(&format!("  gate: {}", harmless(name))),
-            Say::GateEnds(name, end) => {
-                let (name, took) = (harmless(name), end.took.as_secs_f64());
-                match end.passed {
-                    true => paint.green(&format!("  gate passed: {name} ({took:.1} s)")),
-                    false => {
-                        paint.red(&format!("  gate failed: {name} ({}, {took:.1} s)", end.ending))
-                    }
-                }
-            }
-            Say::Waits { why, until } => {
-                paint.yellow(&format!("  waiting until {until}: {}", harmless(why)))
-            }
-            Say::PhaseEnds { phase, end, detail } => {
-                let tokens = view.spent.input + view.spent.output;
-                let cost = view.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
-                let used = format!("{tokens} tokens{cost} so far");
-                match end {
-                    PhaseEnd::Done => paint.green(&format!("done: {} ({used})", harmless(phase))),
-                    PhaseEnd::Skipped => paint.yellow(&format!("skipped: {}", harmless(phase))),
-                    PhaseEnd::Failed => {
-                        paint.red(&format!("failed: {}: {}", harmless(phase), harmless(detail)))
-                    }
-                }
-            }
-        };
-        self.line(&line);
+        if let Some((tone, line)) = line(say, view) {
+            self.line(tone, &line);
+        }
     }
 
-    fn line(&self, line: &str) {
+    /// A line that is harmless.
+    pub(super) fn line(&self, tone: Tone, line: &str) {
+        let paint = self.paint;
+        self.write(&match tone {
+            Tone::Plain => line.to_owned(),
+            Tone::Dim => paint.dim(line),
+            Tone::Bold => paint.bold(line),
+            Tone::Good => paint.green(line),
+            Tone::Warning => paint.yellow(line),
+            Tone::Bad => paint.red(line),
+        });
+    }
+
+    fn write(&self, line: &str) {
         let mut lines = Lines::new();
         // A reader that has gone does not end the run.
         lines.write(line).and_then(|()| lines.flush()).ok();
+    }
+}
+
+/// What is said, as one harmless line; none where a line would say nothing.
+pub(super) fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
+    Some(match say {
+        Say::PhaseBegins { phase, number, of } => {
+            (Tone::Bold, format!("phase {number} of {of}: {}", harmless(phase)))
+        }
+        Say::AttemptBegins(attempt, kind) => {
+            (Tone::Plain, format!("  session {}{}", attempt.0, kind_of(*kind)))
+        }
+        Say::AgentReady { model } => match model {
+            Some(model) => (Tone::Dim, format!("  the agent is ready ({})", harmless(model))),
+            None => (Tone::Dim, "  the agent is ready".to_owned()),
+        },
+        Say::Context(context, percent) => {
+            let guess = if context.exact { "" } else { "about " };
+            let used = match (percent, context.window) {
+                (Some(percent), Some(window)) => {
+                    format!("{guess}{percent:.0} % ({} of {} tokens)", context.used, window)
+                }
+                _ => format!("{guess}{} tokens", context.used),
+            };
+            (Tone::Dim, format!("  context: {used}"))
+        }
+        // It is in what is shown at the end of a phase.
+        Say::Spent(_) | Say::Moved => return None,
+        Say::Text(text) => (Tone::Plain, format!("  {}", harmless(first_line(text)))),
+        Say::Tool { name, detail } => {
+            let line = format!("  > {} {}", harmless(name), harmless(first_line(detail)));
+            (Tone::Dim, line)
+        }
+        Say::Note(text, true) => (Tone::Warning, format!("  {}", harmless(text))),
+        Say::Note(text, false) => (Tone::Dim, format!("  {}", harmless(text))),
+        Say::GateBegins(name) => (Tone::Dim, format!("  gate: {}", harmless(name))),
+        Say::GateEnds(name, end) => {
+            let (name, took) = (harmless(name), end.took.as_secs_f64());
+            match end.passed {
+                true => (Tone::Good, format!("  gate passed: {name} ({took:.1} s)")),
+                false => {
+                    (Tone::Bad, format!("  gate failed: {name} ({}, {took:.1} s)", end.ending))
+                }
+            }
+        }
+        Say::Waits { why, until } => {
+            (Tone::Warning, format!("  waiting until {until}: {}", harmless(why)))
+        }
+        Say::PhaseEnds { phase, end, detail } => {
+            let tokens = view.spent.input + view.spent.output;
+            let cost = view.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
+            let used = format!("{tokens} tokens{cost} so far");
+            match end {
+                PhaseEnd::Done => (Tone::Good, format!("done: {} ({used})", harmless(phase))),
+                PhaseEnd::Skipped => (Tone::Warning, format!("skipped: {}", harmless(phase))),
+                PhaseEnd::Failed => {
+                    (Tone::Bad, format!("failed: {}: {}", harmless(phase), harmless(detail)))
+                }
+            }
+        }
+    })
+}
+
+/// What kind of session it is, after its number.
+pub(super) fn kind_of(kind: Kind) -> String {
+    match kind {
+        Kind::First => String::new(),
+        Kind::Restart(number) => format!(", restart {number}"),
+        Kind::Remediation(number) => format!(", remediation {number}"),
+        Kind::Resumed => ", goes on".to_owned(),
     }
 }
 

@@ -240,11 +240,16 @@ impl Machine {
         self.run_gate(0, failed);
     }
 
-    fn run_gate(&mut self, gate: usize, failed: Vec<(String, String)>) {
+    pub(super) fn run_gate(&mut self, gate: usize, failed: Vec<(String, String)>) {
         let Some(wanted) = self.this_phase().gates.get(gate).cloned() else {
             self.judge(failed);
             return;
         };
+        if self.hold {
+            self.step = Step::Held(Next::Gate(gate, failed));
+            return;
+        }
+        self.gate_begins(gate);
         self.say(Say::GateBegins(wanted.name));
         let time_max = wanted.time_max.unwrap_or(self.settings.gate_max);
         self.step = Step::Gating { gate, failed };
@@ -262,6 +267,7 @@ impl Machine {
         let output = tail(&end.output, GATE_TAIL_CHARS_MAX);
         let took_ms = u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX);
         let (passed, ending) = (end.passed, end.ending.clone());
+        self.gate_took(gate, passed, end.took);
         self.record(Record::GateEnded {
             phase,
             gate: name.clone(),

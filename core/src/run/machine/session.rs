@@ -6,7 +6,7 @@ use super::super::prompts;
 use super::*;
 use crate::agent::{Failure, Heard, Told, TurnEnd};
 use crate::limits::{
-    AGENT_READY_WAIT, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, PROGRESS_TEXT_CHARS_MAX,
+    AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, PROGRESS_TEXT_CHARS_MAX,
     PROGRESS_TEXTS_MAX, RETRIES_MAX, RETRY_PATIENCE,
 };
 
@@ -23,10 +23,24 @@ pub(super) struct Session {
     pub(super) retries: u32,
     /// Since when the agent only tries again.
     pub(super) retrying: Option<Time>,
+    /// Tools that are at work, the newest last.
+    pub(super) tools: VecDeque<Tool>,
+}
+
+/// A use of a tool.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) detail: String,
 }
 
 impl Machine {
     pub(super) fn open(&mut self, now: Now, kind: Kind) {
+        if self.hold {
+            self.step = Step::Held(Next::Session(kind));
+            return;
+        }
         self.last_attempt = Attempt(self.last_attempt.0 + 1);
         let attempt = self.last_attempt;
         let phase = self.this_phase().name.clone();
@@ -45,6 +59,7 @@ impl Machine {
             heard_at: now.time,
             retries: 0,
             retrying: None,
+            tools: VecDeque::new(),
         });
         self.record(Record::AttemptBegan { attempt, phase, kind });
         self.say(Say::AttemptBegins(attempt, kind));
@@ -97,11 +112,15 @@ impl Machine {
         match heard {
             Heard::Ready { session, model } => {
                 self.record(Record::SessionNamed { attempt, session, model: model.clone() });
+                self.model = model.clone().or(self.model.take());
                 self.say(Say::AgentReady { model });
                 if let Step::Opening { prompt, .. } = &self.step {
                     let prompt = prompt.clone();
                     self.tell_agent(Told::Prompt(prompt));
                     self.step = Step::Working;
+                    if self.hold && !self.is_deaf() {
+                        self.pause();
+                    }
                 }
             }
             Heard::Deaf => session.is_deaf = true,
@@ -126,14 +145,22 @@ impl Machine {
                 }
             }
             Heard::Text(text) => self.progress(attempt, &text),
-            Heard::ToolBegan { name, detail, .. } => {
+            Heard::ToolBegan { id, name, detail } => {
+                if session.tools.len() == AGENT_TOOLS_MAX {
+                    session.tools.pop_front();
+                }
+                let (its_name, its_detail) = (name.clone(), detail.clone());
+                session.tools.push_back(Tool { id, name: its_name, detail: its_detail });
                 session.meter.count_tool();
                 session.retries = 0;
                 self.phase.waits = 0;
                 self.say(Say::Tool { name, detail });
                 self.climb(now);
             }
-            Heard::ToolEnded { .. } => {}
+            Heard::ToolEnded { id, .. } => {
+                session.tools.retain(|tool| tool.id != id);
+                self.say(Say::Moved);
+            }
             Heard::Compacted => self.compacted(now),
             Heard::Retrying { attempt, why, at } => self.retrying(now, attempt, &why, at),
             Heard::TurnEnded(end) => self.turn_ended(now, end),
@@ -226,18 +253,15 @@ impl Machine {
             (Step::Working | Step::Pausing, TurnEnd::Failed { failure, why }) => {
                 self.turn_failed(failure, why);
             }
-            (Step::Pausing, TurnEnd::Done(_) | TurnEnd::Interrupted) => {
-                self.note("paused", false);
-                self.step = Step::Paused;
-            }
+            // It was faster than us: what comes next waits.
+            (Step::Pausing, TurnEnd::Done(text)) => self.said_done(&text),
+            (Step::Pausing, TurnEnd::Interrupted) => self.paused(now),
             // It was faster than us: what it says counts.
             (Step::Interrupting { why, .. }, TurnEnd::Done(text)) if wants_handoff(why.cause) => {
                 self.said_done(&text);
             }
             (Step::Interrupting { why, .. }, TurnEnd::Interrupted) if wants_handoff(why.cause) => {
-                self.tell_agent(Told::Prompt(prompts::ASK_HANDOFF.to_owned()));
-                let until = now.time + self.settings.handoff_max;
-                self.step = Step::HandingOff { why, until };
+                self.ask_handoff(now, why);
             }
             (Step::Interrupting { why, .. }, _) => self.close(why, None),
             (Step::HandingOff { why, .. }, TurnEnd::Done(text)) => {
@@ -294,6 +318,13 @@ impl Machine {
 
     pub(super) fn is_deaf(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_deaf)
+    }
+
+    /// No turn runs, and the agent is asked for its handoff.
+    pub(super) fn ask_handoff(&mut self, now: Now, why: Why) {
+        self.tell_agent(Told::Prompt(prompts::ASK_HANDOFF.to_owned()));
+        let until = now.time + self.settings.handoff_max;
+        self.step = Step::HandingOff { why, until };
     }
 
     /// The session ends now.

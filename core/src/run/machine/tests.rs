@@ -1,5 +1,7 @@
 //! The whole life of a run, with an agent, a git and gates that do what the test says.
 
+mod wishes;
+
 use super::*;
 use crate::agent::{Context, Failure, Heard, Told, TurnEnd};
 use crate::run::plan::Gate;

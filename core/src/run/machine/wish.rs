@@ -1,41 +1,109 @@
 //! What a person wants of a run: at once where that is possible, else at the next good moment.
 
+use super::super::prompts;
 use super::*;
 use crate::agent::Told;
+
+const DEAF_PAUSE: &str =
+    "this agent hears nothing while it works: the run pauses when its session has ended";
 
 impl Machine {
     pub(super) fn asked(&mut self, now: Now, asked: Asked) {
         match (asked, &self.step) {
             (_, Step::Over) => {}
-            (Asked::Steer(_) | Asked::Pause, Step::Working) if self.is_deaf() => {
+            (Asked::Steer(_), Step::Working) if self.is_deaf() => {
                 self.note("that is not possible: this agent hears nothing while it works", false);
             }
-            (Asked::Steer(text), Step::Working) => self.tell_agent(Told::Steer(text)),
-            (Asked::Pause, Step::Working) => {
-                self.tell_agent(Told::Interrupt);
-                self.step = Step::Pausing;
+            (Asked::Steer(text), Step::Working) => {
+                self.note(format!("the agent is told: {text}"), false);
+                self.tell_agent(Told::Steer(text));
             }
-            (Asked::Resume, Step::Paused) => {
-                let text = super::super::prompts::GO_ON.to_owned();
-                self.tell_agent(Told::Prompt(text));
-                self.heard_now(now.time);
-                self.step = Step::Working;
+            // Whoever says something to one that rests wants it to go on.
+            (Asked::Steer(text), Step::Paused) => {
+                self.note(format!("the agent is told: {text}"), false);
+                self.hold = false;
+                self.go_on(now, text);
             }
-            (Asked::Restart, Step::Working) => {
-                self.interrupt(
-                    now,
-                    Why::new(Cause::RestartAsked, "somebody asked for a new session"),
-                );
+            (Asked::Pause, step) => {
+                let is_working = *step == Step::Working;
+                self.hold = true;
+                match is_working {
+                    true if self.is_deaf() => self.note(DEAF_PAUSE, false),
+                    true => self.pause(),
+                    false => {}
+                }
             }
-            (Asked::Restart, Step::Limited { kind, .. } | Step::Resting { kind, .. }) => {
-                let kind = *kind;
-                self.open(now, kind);
-            }
+            (Asked::Resume, _) => self.resume(now),
+            (Asked::Restart, _) => self.restart_now(now),
             (Asked::Skip, _) => self.wish_for(Wish::Skip),
             (Asked::Stop, _) => self.wish_for(Wish::Stop),
-            (Asked::Steer(_) | Asked::Pause | Asked::Resume | Asked::Restart, _) => {
-                self.note("that is not possible now: no agent is at work", false);
+            (Asked::Steer(_), _) => self.not_possible(),
+        }
+    }
+
+    fn not_possible(&mut self) {
+        self.note("that is not possible now: no agent is at work", false);
+    }
+
+    /// The agent is to stop its turn for a while.
+    pub(super) fn pause(&mut self) {
+        self.tell_agent(Told::Interrupt);
+        self.step = Step::Pausing;
+    }
+
+    /// The turn was interrupted, so that nobody works.
+    pub(super) fn paused(&mut self, now: Now) {
+        if self.hold {
+            self.note("paused", false);
+            self.step = Step::Paused;
+        } else {
+            // Somebody has changed their mind since.
+            self.go_on(now, prompts::GO_ON.to_owned());
+        }
+    }
+
+    fn resume(&mut self, now: Now) {
+        if !std::mem::replace(&mut self.hold, false) {
+            self.note("that is not possible now: nothing is paused", false);
+            return;
+        }
+        match std::mem::replace(&mut self.step, Step::Idle) {
+            Step::Paused => self.go_on(now, prompts::GO_ON.to_owned()),
+            Step::Held(Next::Session(kind)) => self.open(now, kind),
+            Step::Held(Next::Gate(gate, failed)) => self.run_gate(gate, failed),
+            // Nothing was held up yet.
+            step => self.step = step,
+        }
+    }
+
+    /// The session that rests has another turn.
+    fn go_on(&mut self, now: Now, prompt: String) {
+        self.tell_agent(Told::Prompt(prompt));
+        self.heard_now(now.time);
+        self.step = Step::Working;
+    }
+
+    /// A new session instead of the one that runs, or of a wait for one.
+    fn restart_now(&mut self, now: Now) {
+        let why = || Why::new(Cause::RestartAsked, "somebody asked for a new session");
+        match &self.step {
+            Step::Working | Step::Pausing => {
+                self.hold = false;
+                self.interrupt(now, why());
             }
+            // There is no turn to interrupt: its handoff is asked for at once.
+            Step::Paused => {
+                self.hold = false;
+                self.ask_handoff(now, why());
+            }
+            Step::Held(Next::Session(kind))
+            | Step::Limited { kind, .. }
+            | Step::Resting { kind, .. } => {
+                let kind = *kind;
+                self.hold = false;
+                self.open(now, kind);
+            }
+            _ => self.not_possible(),
         }
     }
 
@@ -55,7 +123,11 @@ impl Machine {
             | Step::Paused
             | Step::Interrupting { .. }
             | Step::HandingOff { .. } => self.close(Why::new(cause, "somebody asked for it"), None),
-            Step::Idle | Step::Basing | Step::Resting { .. } | Step::Limited { .. } => {
+            Step::Idle
+            | Step::Basing
+            | Step::Held(_)
+            | Step::Resting { .. }
+            | Step::Limited { .. } => {
                 self.grant();
             }
             Step::Gating { .. } => {

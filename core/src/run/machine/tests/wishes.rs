@@ -1,0 +1,133 @@
+//! What people want of a run at any moment, and what they are shown.
+
+use super::*;
+
+/// Asks, and says what is done then.
+fn asked(play: &mut Play, asked: Asked) -> &'static str {
+    play.give(Input::Asked(asked));
+    play.machine.view().doing
+}
+
+#[test]
+fn a_pause_holds_up_whatever_comes_next() {
+    let phases = || vec![phase("A", &["one", "two"]), phase("B", &[])];
+    // While the agent starts: it is interrupted at once, and goes on later.
+    let mut play = Play::new(phases(), Settings::default());
+    assert_eq!(asked(&mut play, Asked::Pause), "pausing");
+    play.ready();
+    play.turn(TurnEnd::Interrupted);
+    assert_eq!(play.machine.view().doing, "paused");
+    assert_eq!(asked(&mut play, Asked::Resume), "working");
+    // While it ends by itself: its work is committed, and no gate is run.
+    asked(&mut play, Asked::Pause);
+    play.turn(TurnEnd::Done("All done.".to_owned()));
+    play.ended();
+    assert_eq!((play.machine.view().doing, play.causes()), ("paused", vec![Cause::Done]));
+    assert!(!play.all.iter().any(|effect| matches!(effect, Effect::RunGate { .. })));
+    assert_eq!(asked(&mut play, Asked::Resume), "running gates");
+    // While a gate is run: that one ends.
+    assert_eq!(asked(&mut play, Asked::Pause), "pausing");
+    play.gate(0, true);
+    assert_eq!(play.machine.view().doing, "paused");
+    play.pass(Duration::from_secs(100_000));
+    asked(&mut play, Asked::Resume);
+    // Somebody can change their mind before anything was held up.
+    asked(&mut play, Asked::Pause);
+    assert_eq!(asked(&mut play, Asked::Resume), "running gates");
+    asked(&mut play, Asked::Pause);
+    play.gate(1, true);
+    assert_eq!((play.machine.view().doing, play.attempt()), ("paused", Attempt(1)));
+    // What is held up can be skipped, and stays held up in the next phase.
+    assert_eq!(play.machine.view().current, 1);
+    asked(&mut play, Asked::Skip);
+    assert_eq!(play.finish(), Some(Finish::Done));
+}
+
+#[test]
+fn a_pause_that_is_taken_back_before_the_agent_heard_it_lets_it_go_on() {
+    let mut play = Play::new(vec![phase("A", &[])], Settings::default());
+    play.ready();
+    asked(&mut play, Asked::Pause);
+    asked(&mut play, Asked::Resume);
+    play.turn(TurnEnd::Interrupted);
+    assert_eq!(play.machine.view().doing, "working");
+    assert!(matches!(play.told()[..], [_, Told::Interrupt, Told::Prompt(_)]), "{:?}", play.told());
+}
+
+#[test]
+fn what_is_said_to_one_that_rests_lets_it_go_on() {
+    let mut play = Play::new(vec![phase("A", &[])], Settings::default());
+    play.ready();
+    asked(&mut play, Asked::Pause);
+    play.turn(TurnEnd::Interrupted);
+    assert_eq!(asked(&mut play, Asked::Steer("use tabs".to_owned())), "working");
+    assert_eq!(play.told().last(), Some(&&Told::Prompt("use tabs".to_owned())));
+    assert!(!play.machine.view().paused);
+}
+
+#[test]
+fn a_restart_is_possible_while_nobody_works() {
+    // At rest, the agent is asked for its handoff at once.
+    let mut play = Play::new(vec![phase("A", &["one"])], Settings::default());
+    play.ready();
+    asked(&mut play, Asked::Pause);
+    play.turn(TurnEnd::Interrupted);
+    assert_eq!(asked(&mut play, Asked::Restart), "handing off");
+    play.turn(TurnEnd::Done("so far".to_owned()));
+    play.ended();
+    assert_eq!((play.attempt(), play.machine.view().paused), (Attempt(2), false));
+    // A wait ends, and a remediation stays one.
+    play.done();
+    play.gate(0, false);
+    play.ready();
+    let failure = Failure::Limited { until: None };
+    play.turn(TurnEnd::Failed { failure, why: "too much".to_owned() });
+    play.ended();
+    let view = play.machine.view();
+    assert_eq!(view.doing, "waiting for a limit to end");
+    let wait = view.wait.expect("it waits");
+    assert_eq!(wait.until.since(play.now.stamp), Duration::from_secs(60));
+    assert!(wait.is_limit && wait.why == "too much", "{wait:?}");
+    assert_eq!(asked(&mut play, Asked::Restart), "starting the agent");
+    assert_eq!(play.machine.view().kind, Some(Kind::Remediation(1)));
+}
+
+#[test]
+fn a_screen_is_told_of_everything_that_it_shows() {
+    let mut play = Play::new(vec![phase("A", &["one", "two"])], Settings::default());
+    let view = play.machine.view();
+    assert_eq!((view.doing, view.soft, view.hard), ("starting the agent", Some(65.0), Some(80.0)));
+    let moved = |play: &mut Play| {
+        let moved = play.new.contains(&Effect::Say(Say::Moved));
+        play.new.clear();
+        moved
+    };
+    assert!(moved(&mut play));
+    play.hear(Heard::Ready { session: None, model: Some("large".to_owned()) });
+    assert!(moved(&mut play), "it works now");
+    let began = |id: &str| Heard::ToolBegan {
+        id: id.to_owned(),
+        name: format!("tool {id}"),
+        detail: String::new(),
+    };
+    play.hear(began("1"));
+    play.hear(began("2"));
+    let tool = |play: &Play| play.machine.view().tool.map(|(name, _)| name);
+    assert_eq!(tool(&play).as_deref(), Some("tool 2"));
+    assert!(!moved(&mut play), "the tool itself was told");
+    play.hear(Heard::ToolEnded { id: "2".to_owned(), succeeded: true });
+    assert_eq!((tool(&play).as_deref(), moved(&mut play)), (Some("tool 1"), true));
+    play.turn(TurnEnd::Done("All done.".to_owned()));
+    play.ended();
+    let running = GateState::Running(play.now.stamp);
+    assert_eq!(play.machine.view().gates, [running, GateState::Waiting]);
+    play.gate(0, false);
+    let failed = GateState::Failed(Duration::from_secs(1));
+    assert_eq!(play.machine.view().gates, [failed, running]);
+    play.pass(Duration::from_secs(5));
+    let view = play.machine.view();
+    assert_eq!((view.worked, view.counts), (Duration::from_secs(5), true));
+    assert_eq!(view.model.as_deref(), Some("large"));
+    let never = Settings { max_restarts: 0, ..Settings::default() };
+    assert_eq!(Play::new(vec![phase("A", &[])], never).machine.view().hard, None);
+}
