@@ -37,9 +37,11 @@ pub use self::install::{
 pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
-pub use self::os::{HOME_VARIABLE, detach, is_variable, leave_session};
+pub use self::os::{
+    HOME_VARIABLE, Job, Stopped, detach, is_in_front, is_variable, leave_session, suspend,
+};
 pub use self::process::{AbandonedWarden, Command};
-pub use self::run::{Asker, Asks, Recorder, Run, RunError, Servers, Shower, asks, run};
+pub use self::run::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks, run};
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::up::{Lines, Reload, Reloaded, Show, Up, UpError, up};
 

@@ -30,6 +30,7 @@ mod orphans;
 mod output;
 mod restart;
 mod run;
+mod run_screen;
 mod run_servers;
 mod screen;
 mod service_logs;

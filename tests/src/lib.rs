@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod connection;
+pub mod grid;
 pub mod http_client;
 pub mod mcp;
 pub mod measure;

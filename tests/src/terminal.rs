@@ -2,11 +2,16 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 
 use nix::pty::{Winsize, openpty};
+use nix::sys::termios::{Termios, tcgetattr};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, ttyname};
 
+use crate::grid::Grid;
 use crate::wait_for;
 
 /// A command that runs on a terminal.
@@ -15,6 +20,7 @@ pub struct OnTerminal {
     child: Child,
     keyboard: File,
     output: Arc<Mutex<Vec<u8>>>,
+    name: PathBuf,
 }
 
 impl OnTerminal {
@@ -24,13 +30,14 @@ impl OnTerminal {
         let terminal = openpty(Some(&size), None).expect("a terminal can be made");
         let stream = || File::from(terminal.slave.try_clone().expect("a descriptor is left"));
         command.stdin(stream()).stdout(stream()).stderr(stream());
+        let name = ttyname(&terminal.slave).expect("it has a name");
         let child = command.spawn().expect("the command starts");
         // Only those who run on it hold it now, the command itself included.
         drop(command);
         drop(terminal.slave);
         let keyboard = File::from(terminal.master);
         let output = collect(keyboard.try_clone().expect("a descriptor is left"));
-        Self { child, keyboard, output }
+        Self { child, keyboard, output, name }
     }
 
     /// Its process id.
@@ -41,12 +48,52 @@ impl OnTerminal {
     /// Sends it a signal.
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
         // It may be gone already: then there is nothing to do.
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.pid()), signal).ok();
+        nix::sys::signal::kill(Pid::from_raw(self.pid()), signal).ok();
     }
 
     /// Presses keys.
     pub fn press(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("somebody reads");
+    }
+
+    /// Its modes: how it treats what is typed and written.
+    pub fn modes(&self) -> Termios {
+        tcgetattr(&self.keyboard).expect("it is a terminal")
+    }
+
+    /// Makes it larger or smaller, and tells who is on it.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        let words = ["cols", columns.as_str(), "rows", rows.as_str()];
+        let terminal = File::open(&self.name).expect("somebody is on it");
+        let status = Command::new("stty").args(words).stdin(terminal).status();
+        assert!(status.expect("stty is there").success());
+        self.signal(nix::sys::signal::Signal::SIGWINCH);
+    }
+
+    /// What a program that draws a whole screen has made of it.
+    pub fn grid(&self) -> Grid {
+        Grid::of(&self.raw())
+    }
+
+    /// Waits until a row of that screen has this in it.
+    #[track_caller]
+    pub fn wait_drawn(&self, text: &str) {
+        let is_there = || {
+            let grid = self.grid();
+            grid.is_drawn() && grid.rows().iter().any(|row| row.contains(text))
+        };
+        assert!(crate::reaches(is_there), "no `{text}`:\n{}", self.grid().rows().join("\n"));
+    }
+
+    /// Waits until it has stopped, as by Ctrl+Z.
+    #[track_caller]
+    pub fn wait_stopped(&self) {
+        let flags = WaitPidFlag::WUNTRACED | WaitPidFlag::WNOHANG;
+        wait_for("it stops", || {
+            let status = waitpid(Pid::from_raw(self.pid()), Some(flags)).expect("our child");
+            matches!(status, WaitStatus::Stopped(..))
+        });
     }
 
     /// All that was written to the terminal.

@@ -2,10 +2,12 @@
 
 mod dry;
 mod flags;
+mod screen;
 mod servers;
 mod told;
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
@@ -18,6 +20,7 @@ use afresh_daemon::store::runs::{RunRow, Runs};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
+use self::screen::{Facts, Screen};
 use self::servers::OwnServers;
 use self::told::Teller;
 use crate::environment::Environment;
@@ -32,8 +35,9 @@ use crate::plan_file;
                   use of the context window is followed: at the soft threshold the agent is asked to come to an \
                   end, at the hard one it is interrupted and writes a handoff; what it did is committed, and a \
                   new session goes on from there. When the agent says that it is done, the gates of the phase \
-                  are run by afresh itself; where one fails, another session mends it.\n\nCtrl+C ends in order; \
-                  `--resume` goes on. `afresh plan new` writes an example of a plan.",
+                  are run by afresh itself; where one fails, another session mends it.\n\nOn a terminal, a live view \
+                  shows all of it, with keys to pause, steer, restart, skip and stop; `?` lists them. Ctrl+C ends \
+                  in order; `--resume` goes on. `afresh plan new` writes an example of a plan.",
     after_help = "Examples:\n  \
                   afresh run PLAN.md                              with the first agent that is installed\n  \
                   afresh run PLAN.md --agent codex --max-restarts 5\n  \
@@ -54,6 +58,10 @@ pub(crate) struct Arguments {
     /// Show what would be done and with which settings, and do nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Plain lines, also on a terminal
+    #[arg(long)]
+    plain: bool,
 
     /// With `--dry-run`: the same as one object
     #[arg(long, requires = "dry_run")]
@@ -102,8 +110,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let teller = Teller::new();
     teller.begins(number, &plan, kind, &logs);
     servers::tell(&found);
-    // Nobody presses keys where there is no terminal.
-    let (_asker, asked) = afresh_daemon::asks();
+    let (asker, asked) = afresh_daemon::asks();
+    let is_drawn = !arguments.plain && screen::is_possible();
+    let screen = is_drawn.then(|| Screen::start(Facts::new(&plan, number, kind), asker));
+    let screen = screen.transpose()?.map(Rc::new);
+    let (shown, stopped) = (screen.clone(), screen.clone());
     let finish = afresh_daemon::run(Run {
         machine: Machine::new(plan, settings.settings, past),
         folder: environment.cwd.clone(),
@@ -124,10 +135,27 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         record: Box::new(move |records: &[(Stamp, Record)]| {
             runs.record(number, records).map_err(|error| error.to_string())
         }),
-        show: Box::new(move |say, view| teller.tell(say, view)),
+        show: Box::new(move |say, view| match &shown {
+            Some(screen) if screen.show(say, view) => {}
+            _ => teller.tell(say, view),
+        }),
         asked,
+        job: stopped.map(|screen| -> Box<afresh_daemon::JobHearer> {
+            Box::new(move |job| screen.hear_job(job))
+        }),
     });
-    conclude(number, &finish.map_err(unavailable)?, &arguments.again())
+    let finish = finish.map_err(unavailable);
+    match screen.map(|screen| screen.end()) {
+        Some(Some(lines)) => lines.iter().for_each(|(tone, line)| Teller::new().line(*tone, line)),
+        // A terminal that does not read would hold us up for ever.
+        Some(None) if matches!(finish, Ok(Finish::Done)) => return Ok(Exit::Success),
+        Some(None) => {
+            let error = finish.and_then(|finish| conclude(number, &finish, &arguments.again()));
+            return error.map_err(CommandError::silent);
+        }
+        None => {}
+    }
+    conclude(number, &finish?, &arguments.again())
 }
 
 /// Says how it ended, and what to do about it.

@@ -2,7 +2,7 @@
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
 //! `linux.rs`, `inotify.rs` and `ports.rs`; `polling.rs`, `no_folders.rs` and `no_ports.rs` do without. `streams.rs` has our own
-//! stdin and stdout on Unix. Nothing outside of here and `process/` names a system, and
+//! stdin and stdout on Unix, `job.rs` what shells do to jobs. Nothing outside of here and `process/` names a system, and
 //! nothing in here decides.
 
 #[cfg(target_os = "linux")]
@@ -22,6 +22,12 @@ mod ports;
 #[cfg(not(target_os = "linux"))]
 #[path = "no_ports.rs"]
 mod ports;
+
+#[cfg(unix)]
+mod job;
+#[cfg(windows)]
+#[path = "no_job.rs"]
+mod job;
 
 #[cfg(unix)]
 #[path = "unix.rs"]
@@ -47,6 +53,8 @@ use std::io;
 use std::path::PathBuf;
 
 pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
+pub(crate) use self::job::Jobs;
+pub use self::job::{is_in_front, suspend};
 pub(crate) use self::kernel::{Watch, listener_of, processes_limit, watch_limits};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
@@ -77,6 +85,26 @@ pub(crate) enum Asked {
     /// To replace the instances by new ones; with the name of what asked.
     #[cfg_attr(windows, expect(dead_code, reason = "nothing there asks for it"))]
     Restart(&'static str),
+}
+
+/// What job control does to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// We are to stop.
+    #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
+    Suspend,
+    /// We were stopped, and go on.
+    #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
+    Continued,
+}
+
+/// Who is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// All of the job that we belong to, as by a key.
+    Everyone,
+    /// Only we, as by a signal.
+    We,
 }
 
 /// Somebody who listens on a port.

@@ -179,13 +179,12 @@ impl Driver {
         let view = self.run.machine.view();
         let process = self.board.process;
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let phase = view.phases.get(view.current);
         let run = RunStatus {
             number: self.run.number,
             plan: self.run.machine.title().to_owned(),
-            phase: phase.map(|(name, _)| name.clone()).unwrap_or_default(),
+            phase: self.run.machine.phase_name().to_owned(),
             phase_number: view.current as u64 + 1,
-            phases: view.phases.len() as u64,
+            phases: view.ends.len() as u64,
             doing: view.doing.to_owned(),
             context_percent: view.percent,
             context_tokens: view.context.map(|context| context.used),
@@ -196,7 +195,7 @@ impl Driver {
             input_tokens: view.spent.input,
             output_tokens: view.spent.output,
             dollars: view.spent.dollars,
-            waits_until: view.until.map(|until| until.to_string()),
+            waits_until: view.wait.map(|wait| wait.until.to_string()),
         };
         let total = self.run.machine.restarts().into();
         ServiceStatus {

@@ -31,7 +31,7 @@ use self::git::Git;
 use self::session::Running;
 use self::words::Word;
 use crate::control::{Ask, RuntimeFolders};
-use crate::os::{self, Signals};
+use crate::os::{self, Jobs, Signals};
 use crate::process::{Processes, Report, StartError, ignore_in_supervisor};
 use crate::run_briefly::{BriefStep, Briefs};
 use crate::store::workspace::Workspace;
@@ -47,6 +47,9 @@ pub type Shower = dyn FnMut(&Say, &View);
 
 /// Says which MCP servers are laid over those of an agent.
 pub type Servers = dyn FnMut() -> Vec<Server>;
+
+/// Hears what job control does to us.
+pub type JobHearer = dyn FnMut(os::Job);
 
 /// What is to be run, and how.
 pub struct Run {
@@ -88,6 +91,8 @@ pub struct Run {
     pub show: Box<Shower>,
     /// What a person wants.
     pub asked: Asks,
+    /// Who draws on a terminal, and so has to know when that is taken away; none where nobody does.
+    pub job: Option<Box<JobHearer>>,
 }
 
 /// What a person wants, on its way to a run.
@@ -151,7 +156,8 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
     let result = runtime.block_on(async {
         let signals = Signals::listen().map_err(RunError::Signals)?;
         ignore_in_supervisor().map_err(RunError::Signals)?;
-        let mut driver = Driver::new(run, Processes::start()?);
+        let jobs = run.job.is_some().then(Jobs::listen).transpose().map_err(RunError::Signals)?;
+        let mut driver = Driver::new(run, jobs, Processes::start()?);
         // One that was killed may have left it.
         driver.remove_servers_file();
         let result = driver.drive(signals).await;
@@ -166,6 +172,7 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
 struct Driver {
     run: Run,
     board: Board,
+    jobs: Option<Jobs>,
     processes: Processes,
     briefs: Briefs,
     git: Git,
@@ -194,11 +201,12 @@ enum Happened {
     Ask(Ask),
     Notice(String),
     Signal(os::Asked),
+    Job(os::Job),
     Wakeup,
 }
 
 impl Driver {
-    fn new(mut run: Run, processes: Processes) -> Self {
+    fn new(mut run: Run, jobs: Option<Jobs>, processes: Processes) -> Self {
         let variables =
             run.env.iter().filter_map(|(name, value)| name.to_str().zip(value.to_str()));
         let secrets = Arc::new(KnownSecrets::of(variables));
@@ -212,6 +220,7 @@ impl Driver {
         Self {
             board: Board::new(&mut run),
             run,
+            jobs,
             processes,
             briefs,
             git,
@@ -253,15 +262,21 @@ impl Driver {
                 }
                 Happened::Ask(ask) => self.answer(ask),
                 Happened::Notice(text) => self.says.push(Say::Note(text, true)),
-                Happened::Asked(asked) => self.give(Input::Asked(asked)),
+                Happened::Job(job) => {
+                    if let Some(hear) = &mut self.run.job {
+                        hear(job);
+                    }
+                }
                 Happened::Signal(os::Asked::Restart(_)) => self.give(Input::Asked(Asked::Restart)),
-                Happened::Signal(_) => {
+                // Where a screen is drawn, Ctrl+C is a key.
+                Happened::Asked(Asked::Stop) | Happened::Signal(_) => {
                     interrupts += 1;
                     self.give(Input::Asked(Asked::Stop));
                     if interrupts > 1 {
                         self.end_faster();
                     }
                 }
+                Happened::Asked(asked) => self.give(Input::Asked(asked)),
                 Happened::Wakeup => self.wake(),
             }
         }
@@ -294,7 +309,13 @@ impl Driver {
     }
 
     async fn wait(&mut self, signals: &mut Signals) -> Happened {
-        let wake_at = self.next_wakeup();
+        let (wake_at, jobs) = (self.next_wakeup(), &mut self.jobs);
+        let job = async {
+            match jobs {
+                Some(jobs) => jobs.next().await,
+                None => std::future::pending().await,
+            }
+        };
         let wakeup = async {
             match wake_at {
                 Some(at) => sleep_until(at).await,
@@ -311,6 +332,7 @@ impl Driver {
             ask = self.board.control.next() => Happened::Ask(ask),
             Some(text) = self.board.notices.recv() => Happened::Notice(text),
             asked = signals.next() => Happened::Signal(asked),
+            job = job => Happened::Job(job),
             () = wakeup => Happened::Wakeup,
         }
     }

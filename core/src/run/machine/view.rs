@@ -90,6 +90,11 @@ impl Machine {
         &self.plan.title
     }
 
+    /// The name of the phase that is worked on.
+    pub fn phase_name(&self) -> &str {
+        self.plan.phases.get(self.phase.index).map_or("", |phase| &phase.name)
+    }
+
     /// Restarts of all phases.
     pub const fn restarts(&self) -> u32 {
         self.restarts
@@ -97,7 +102,15 @@ impl Machine {
 
     /// Whether somebody who wants another session gets it.
     pub const fn can_restart(&self) -> bool {
-        matches!(self.step, Step::Working | Step::Limited { .. } | Step::Resting { .. })
+        matches!(
+            self.step,
+            Step::Working
+                | Step::Pausing
+                | Step::Paused
+                | Step::Held(Next::Session(_))
+                | Step::Limited { .. }
+                | Step::Resting { .. }
+        )
     }
 
     /// The state, as that of a service.
@@ -105,7 +118,7 @@ impl Machine {
         match &self.step {
             _ if self.wish == Some(Wish::Stop) => State::Stopping,
             Step::Idle | Step::Basing | Step::Tidying | Step::Opening { .. } => State::Starting,
-            Step::Paused | Step::Limited { .. } => State::Waiting,
+            Step::Paused | Step::Held(_) | Step::Limited { .. } => State::Waiting,
             Step::Resting { .. } => State::Restarting,
             Step::Over => State::Finished,
             _ => State::Running,

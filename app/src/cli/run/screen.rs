@@ -1,0 +1,222 @@
+//! The live view of `afresh run`: one thread draws, one hears keys, and the run waits for neither.
+//!
+//! What is to be seen is one value behind a lock that nobody holds while a terminal is written to: whoever draws
+//! takes the newest, at most ten times a second, and once a second while a clock is to be seen that goes.
+
+mod draw;
+mod editor;
+mod keys;
+mod parts;
+mod state;
+mod terminal;
+
+use std::io::{self, BufWriter, Stdout};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use afresh_core::limits::{OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
+use afresh_core::run::{Say, View};
+use afresh_daemon::{Asker, Job, Stopped};
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::CrosstermBackend;
+use ratatui_crossterm::crossterm::event;
+
+use self::keys::Action;
+pub(super) use self::state::Facts;
+use self::state::State;
+use super::now;
+use super::told::Tone;
+use crate::output::{self, Paint};
+
+type Drawing = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
+
+/// How long a clock is seen before it is drawn again.
+const CLOCK: Duration = Duration::from_secs(1);
+
+/// The view, for whoever runs the plan.
+pub(super) struct Screen {
+    shared: Arc<Shared>,
+    drawer: JoinHandle<()>,
+    /// Says when the terminal was given back.
+    gone: Receiver<()>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    order: Mutex<Option<Order>>,
+    wake: SyncSender<()>,
+}
+
+/// What whoever draws has to do beside drawing; the newest wins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Redraw,
+    Suspend(Stopped),
+    /// Somebody else may have had the terminal.
+    TakeAgain,
+    End,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What is drawn is no worse for somebody's panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn order(&self, order: Order) {
+        let mut next = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        if *next != Some(Order::End) {
+            *next = Some(order);
+        }
+        drop(next);
+        self.wake();
+    }
+
+    fn take_order(&self) -> Option<Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn wake(&self) {
+        // Where it was woken already, it takes the newest.
+        self.wake.try_send(()).ok();
+    }
+}
+
+/// Whether a view can be drawn, and keys be pressed.
+pub(super) fn is_possible() -> bool {
+    output::can_draw() && afresh_daemon::is_in_front() && terminal::has_size()
+}
+
+impl Screen {
+    /// Takes the terminal, and begins to draw and to hear keys.
+    pub(super) fn start(facts: Facts, asker: Asker) -> io::Result<Self> {
+        let (wake, woken) = sync_channel(1);
+        let (done, gone) = sync_channel(1);
+        let state = Mutex::new(State::new(facts));
+        let shared = Arc::new(Shared { state, order: Mutex::new(None), wake });
+        terminal::take()?;
+        let begin = || {
+            let own = Arc::clone(&shared);
+            let draw = move || {
+                // A terminal that is gone is nothing to draw on; the run goes on without.
+                draw_until_end(&own, &woken).ok();
+                terminal::give_back().ok();
+                done.send(()).ok();
+            };
+            let drawer = Builder::new().name("screen".to_owned()).spawn(draw)?;
+            let own = Arc::clone(&shared);
+            Builder::new().name("keys".to_owned()).spawn(move || hear_keys(&own, &asker))?;
+            io::Result::Ok(drawer)
+        };
+        let drawer = begin().inspect_err(|_| drop(terminal::give_back()))?;
+        Ok(Self { shared, drawer, gone })
+    }
+
+    /// Shows what is said, and how the run is now. Returns whether somebody draws.
+    pub(super) fn show(&self, say: &Say, view: &View) -> bool {
+        self.shared.state().tell(say, view);
+        self.shared.wake();
+        !self.drawer.is_finished()
+    }
+
+    /// What job control does to us.
+    pub(super) fn hear_job(&self, job: Job) {
+        self.shared.order(match job {
+            Job::Suspend => Order::Suspend(Stopped::We),
+            Job::Continued => Order::TakeAgain,
+        });
+    }
+
+    /// Gives the terminal back, and says what stays on it; nothing where it does not read.
+    pub(super) fn end(&self) -> Option<Vec<(Tone, String)>> {
+        self.shared.order(Order::End);
+        let was_drawn =
+            self.gone.recv_timeout(OUTPUT_FLUSH_MAX).is_ok() || self.drawer.is_finished();
+        // Its modes can be given back also where it does not read.
+        let is_given = terminal::give_back_soon();
+        (was_drawn && is_given).then(|| self.shared.state().summary(now()))
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Where it has ended in order, there is nothing left to do.
+        self.shared.order(Order::End);
+        terminal::give_back_soon();
+    }
+}
+
+fn draw_until_end(shared: &Shared, woken: &Receiver<()>) -> io::Result<()> {
+    let paint = Paint::stdout();
+    let mut terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())))?;
+    clear(&mut terminal)?;
+    loop {
+        match shared.take_order() {
+            None => {}
+            Some(Order::End) => return Ok(()),
+            Some(Order::Redraw) => clear(&mut terminal)?,
+            Some(Order::TakeAgain) => take_again(&mut terminal)?,
+            Some(Order::Suspend(stopped)) => {
+                terminal::give_back()?;
+                afresh_daemon::suspend(stopped)?;
+                take_again(&mut terminal)?;
+            }
+        }
+        terminal.draw(|frame| {
+            // Given up before anything is written.
+            let mut state = shared.state();
+            let drawn = draw::draw(&state, now(), paint, frame.area(), frame.buffer_mut());
+            state.page = drawn.page;
+            if let Some(cursor) = drawn.cursor {
+                frame.set_cursor_position(cursor);
+            }
+        })?;
+        std::thread::sleep(SCREEN_DRAW_GAP);
+        let counts = shared.state().counts();
+        let is_over = match counts {
+            true => {
+                woken.recv_timeout(CLOCK - SCREEN_DRAW_GAP)
+                    == Err(std::sync::mpsc::RecvTimeoutError::Disconnected)
+            }
+            false => woken.recv().is_err(),
+        };
+        if is_over {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes the terminal from whoever has had it meanwhile.
+fn take_again(terminal: &mut Drawing) -> io::Result<()> {
+    terminal::give_back()?;
+    terminal::take()?;
+    clear(terminal)
+}
+
+/// Lets everything be drawn anew. ratatui's own way would ask the terminal where its cursor is, and whoever hears
+/// keys would get the answer.
+fn clear(terminal: &mut Drawing) -> io::Result<()> {
+    let size = terminal.size()?;
+    terminal.resize(size.into())
+}
+
+/// Ends with the process: nobody else can end a read.
+fn hear_keys(shared: &Shared, asker: &Asker) {
+    while let Ok(event) = event::read() {
+        let action = keys::press(&mut shared.state(), &event);
+        match action {
+            Some(Action::Ask(asked)) => asker.ask(asked),
+            Some(Action::Suspend) => shared.order(Order::Suspend(Stopped::Everyone)),
+            Some(Action::Redraw) => shared.order(Order::Redraw),
+            None => {}
+        }
+        shared.wake();
+    }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

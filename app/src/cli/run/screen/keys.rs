@@ -1,0 +1,267 @@
+//! What keys mean.
+
+use afresh_core::agent::AgentKind;
+use afresh_core::run::Asked;
+use ratatui_crossterm::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::editor::Editor;
+use super::state::{Mode, Question, State};
+
+/// What has to be done about a key, beside what it changes on the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Ask(Asked),
+    /// Stop until the shell lets us go on.
+    Suspend,
+    /// Draw everything anew.
+    Redraw,
+}
+
+/// Takes a key, or a text that was pasted.
+pub(super) fn press(state: &mut State, event: &Event) -> Option<Action> {
+    match event {
+        Event::Key(key) if key.kind != KeyEventKind::Release => key_pressed(state, *key),
+        Event::Paste(text) => {
+            // Elsewhere, its letters would be keys.
+            if let Mode::Steering(editor) = &mut state.mode {
+                editor.paste(text);
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+fn key_pressed(state: &mut State, key: KeyEvent) -> Option<Action> {
+    state.remark = None;
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return with_control(state, key.code);
+    }
+    match &mut state.mode {
+        Mode::Watching => watching(state, key.code),
+        Mode::Steering(editor) => match key.code {
+            KeyCode::Enter => {
+                let text = editor.text().trim().to_owned();
+                state.mode = Mode::Watching;
+                (!text.is_empty()).then_some(Action::Ask(Asked::Steer(text)))
+            }
+            KeyCode::Esc => {
+                state.mode = Mode::Watching;
+                None
+            }
+            code => {
+                edit(editor, code);
+                None
+            }
+        },
+        Mode::Asking(question) => {
+            let question = *question;
+            state.mode = Mode::Watching;
+            let is_meant = matches!(key.code, KeyCode::Char('y' | 'Y'));
+            is_meant.then(|| match question {
+                Question::Skip => Action::Ask(Asked::Skip),
+                Question::Stop => stop(state),
+            })
+        }
+        Mode::Help => {
+            state.mode = Mode::Watching;
+            None
+        }
+    }
+}
+
+/// Keys that mean the same in every mode, and those of the editor.
+fn with_control(state: &mut State, code: KeyCode) -> Option<Action> {
+    match (code, &mut state.mode) {
+        (KeyCode::Char('c'), _) => Some(stop(state)),
+        (KeyCode::Char('z'), _) => Some(Action::Suspend),
+        (KeyCode::Char('l'), _) => Some(Action::Redraw),
+        (KeyCode::Char('a'), Mode::Steering(editor)) => {
+            editor.go(isize::MIN);
+            None
+        }
+        (KeyCode::Char('e'), Mode::Steering(editor)) => {
+            editor.go(isize::MAX);
+            None
+        }
+        (KeyCode::Char('u'), Mode::Steering(editor)) => {
+            editor.clear();
+            None
+        }
+        _ => None,
+    }
+}
+
+fn watching(state: &mut State, code: KeyCode) -> Option<Action> {
+    let page = isize::try_from(state.page.1.saturating_sub(1).max(1)).unwrap_or(1);
+    match code {
+        KeyCode::Char('p') => {
+            Some(Action::Ask(if state.view.paused { Asked::Resume } else { Asked::Pause }))
+        }
+        KeyCode::Char('r') => Some(Action::Ask(Asked::Restart)),
+        KeyCode::Char('s') if state.facts.agent == AgentKind::Command => {
+            state.remark = Some("a command cannot be told anything while it works");
+            None
+        }
+        KeyCode::Char('s') => change(state, Mode::Steering(Editor::default())),
+        KeyCode::Char('k') => change(state, Mode::Asking(Question::Skip)),
+        KeyCode::Char('q') => change(state, Mode::Asking(Question::Stop)),
+        KeyCode::Char('?' | 'h') | KeyCode::F(1) => change(state, Mode::Help),
+        KeyCode::PageUp => scroll(state, page),
+        KeyCode::PageDown => scroll(state, -page),
+        KeyCode::Up => scroll(state, 1),
+        KeyCode::Down => scroll(state, -1),
+        KeyCode::Home => scroll(state, isize::MAX),
+        KeyCode::End | KeyCode::Esc => scroll(state, isize::MIN),
+        _ => None,
+    }
+}
+
+fn change(state: &mut State, mode: Mode) -> Option<Action> {
+    state.mode = mode;
+    None
+}
+
+fn scroll(state: &mut State, rows: isize) -> Option<Action> {
+    state.scroll(rows);
+    None
+}
+
+/// In order, and faster each time that it is wanted again.
+fn stop(state: &mut State) -> Action {
+    state.stops = true;
+    Action::Ask(Asked::Stop)
+}
+
+fn edit(editor: &mut Editor, code: KeyCode) {
+    match code {
+        KeyCode::Char(c) => editor.insert(c),
+        KeyCode::Backspace => editor.backspace(),
+        KeyCode::Delete => editor.delete(),
+        KeyCode::Left => editor.go(-1),
+        KeyCode::Right => editor.go(1),
+        KeyCode::Home => editor.go(isize::MIN),
+        KeyCode::End => editor.go(isize::MAX),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use afresh_core::run::Say;
+
+    use super::super::testing;
+    use super::*;
+
+    fn key(state: &mut State, code: KeyCode) -> Option<Action> {
+        press(state, &Event::Key(code.into()))
+    }
+
+    fn keys(state: &mut State, text: &str) -> Option<Action> {
+        text.chars().map(|c| key(state, KeyCode::Char(c))).last().flatten()
+    }
+
+    fn control(state: &mut State, c: char) -> Option<Action> {
+        press(state, &Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)))
+    }
+
+    const fn ask(asked: Asked) -> Option<Action> {
+        Some(Action::Ask(asked))
+    }
+
+    #[test]
+    fn each_key_asks_for_one_thing() {
+        let mut state = testing::state();
+        assert_eq!(keys(&mut state, "p"), ask(Asked::Pause));
+        state.view.paused = true;
+        assert_eq!(keys(&mut state, "p"), ask(Asked::Resume));
+        assert_eq!(keys(&mut state, "r"), ask(Asked::Restart));
+        assert_eq!(keys(&mut state, "x"), None);
+        // Only who says yes has meant it.
+        assert_eq!(keys(&mut state, "ky"), ask(Asked::Skip));
+        assert_eq!(keys(&mut state, "kn"), None);
+        assert_eq!(keys(&mut state, "ykr"), None);
+        assert_eq!(state.mode, Mode::Watching);
+        assert_eq!((keys(&mut state, "q"), state.stops), (None, false));
+        assert_eq!((keys(&mut state, "y"), state.stops), (ask(Asked::Stop), true));
+        assert_eq!(keys(&mut state, "?p"), None, "any key ends the help");
+        assert_eq!(control(&mut state, 'z'), Some(Action::Suspend));
+        assert_eq!(control(&mut state, 'l'), Some(Action::Redraw));
+        assert_eq!(control(&mut state, 'p'), None);
+        let mut release = KeyEvent::from(KeyCode::Char('r'));
+        release.kind = KeyEventKind::Release;
+        assert_eq!(press(&mut state, &Event::Key(release)), None);
+    }
+
+    #[test]
+    fn ctrl_c_stops_at_once_whatever_is_open() {
+        for before in ["", "s", "sq", "k", "q", "?"] {
+            let mut state = testing::state();
+            keys(&mut state, before);
+            assert_eq!(control(&mut state, 'c'), ask(Asked::Stop), "after {before:?}");
+            assert!(state.stops);
+            assert_eq!(control(&mut state, 'c'), ask(Asked::Stop), "and again");
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_told_to_the_agent() {
+        let mut state = testing::state();
+        keys(&mut state, "suse taxs");
+        key(&mut state, KeyCode::Left);
+        key(&mut state, KeyCode::Backspace);
+        keys(&mut state, "b");
+        press(&mut state, &Event::Paste(", please\n".to_owned()));
+        key(&mut state, KeyCode::End);
+        assert_eq!(
+            key(&mut state, KeyCode::Enter),
+            ask(Asked::Steer("use tab, pleases".to_owned()))
+        );
+        assert_eq!(state.mode, Mode::Watching);
+        // Who gives up, or has nothing to say, says nothing.
+        keys(&mut state, "sq");
+        assert_eq!(key(&mut state, KeyCode::Esc), None);
+        keys(&mut state, "s  ");
+        assert_eq!((key(&mut state, KeyCode::Enter), &state.mode), (None, &Mode::Watching));
+        // What is pasted elsewhere is no key.
+        assert_eq!(press(&mut state, &Event::Paste("qy".to_owned())), None);
+        assert_eq!(state.mode, Mode::Watching);
+        keys(&mut state, "sabc");
+        control(&mut state, 'u');
+        keys(&mut state, "b");
+        control(&mut state, 'a');
+        keys(&mut state, "a");
+        control(&mut state, 'e');
+        keys(&mut state, "c");
+        assert_eq!(key(&mut state, KeyCode::Enter), ask(Asked::Steer("abc".to_owned())));
+        state.facts.agent = AgentKind::Command;
+        keys(&mut state, "s");
+        assert!(state.mode == Mode::Watching && state.remark.is_some());
+        keys(&mut state, "x");
+        assert_eq!(state.remark, None);
+    }
+
+    #[test]
+    fn who_reads_what_is_above_goes_on_reading_it() {
+        let mut state = testing::state();
+        let view = state.view.clone();
+        let text = |state: &mut State, text: &str| state.tell(&Say::Text(text.to_owned()), &view);
+        state.lines.clear();
+        (0..30).for_each(|at| text(&mut state, &format!("line {at}")));
+        state.page = (20, 10);
+        key(&mut state, KeyCode::PageUp);
+        assert_eq!(state.up, 9);
+        text(&mut state, "another one\n\nthat is longer than the page is wide");
+        assert_eq!(state.up, 9 + 4);
+        key(&mut state, KeyCode::Home);
+        assert_eq!(state.up, 24);
+        key(&mut state, KeyCode::PageDown);
+        key(&mut state, KeyCode::Down);
+        key(&mut state, KeyCode::Up);
+        assert_eq!(state.up, 15);
+        key(&mut state, KeyCode::End);
+        assert_eq!(state.up, 0);
+        (0..3_000).for_each(|at| text(&mut state, &format!("line {at}")));
+        assert_eq!(state.lines.len(), afresh_core::limits::SCREEN_LINES_MAX);
+    }
+}

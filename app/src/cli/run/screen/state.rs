@@ -1,0 +1,213 @@
+//! What the screen of a run shows: the state of the run, what was said, and what a person is about to do.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use afresh_core::agent::AgentKind;
+use afresh_core::config::{cells, harmless};
+use afresh_core::limits::SCREEN_LINES_MAX;
+use afresh_core::run::plan::Plan;
+use afresh_core::run::{PhaseEnd, Say, View};
+use afresh_core::time::{Stamp, show_duration};
+
+use super::editor::Editor;
+use crate::cli::run::told::{self, Tone};
+
+/// What never changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(super) title: String,
+    pub(super) run: i64,
+    pub(super) agent: AgentKind,
+    /// The names of the phases, and of their gates.
+    pub(super) phases: Vec<(String, Vec<String>)>,
+}
+
+impl Facts {
+    pub(crate) fn new(plan: &Plan, run: i64, agent: AgentKind) -> Self {
+        let gates = |phase: &afresh_core::run::plan::Phase| {
+            phase.gates.iter().map(|gate| harmless(&gate.name)).collect()
+        };
+        let phases =
+            plan.phases.iter().map(|phase| (harmless(&phase.name), gates(phase))).collect();
+        Self { title: harmless(&plan.title), run, agent, phases }
+    }
+}
+
+/// What keys mean at the moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Mode {
+    #[default]
+    Watching,
+    /// A message to the agent is typed.
+    Steering(Editor),
+    /// Whoever pressed a key is asked whether it was meant.
+    Asking(Question),
+    Help,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    Skip,
+    Stop,
+}
+
+/// All that is drawn.
+pub(super) struct State {
+    pub(super) facts: Facts,
+    pub(super) view: View,
+    pub(super) mode: Mode,
+    /// What was said: harmless lines, the newest last.
+    pub(super) lines: VecDeque<(Tone, String)>,
+    /// How many rows of them are below what is seen.
+    pub(super) up: usize,
+    /// The columns and rows that they were drawn in last.
+    pub(super) page: (usize, usize),
+    /// What has to be said about the last key.
+    pub(super) remark: Option<&'static str>,
+    /// Whether somebody wants the run to stop.
+    pub(super) stops: bool,
+    /// How phases ended: what stays when the screen is gone.
+    pub(super) ends: Vec<(Tone, String)>,
+}
+
+impl State {
+    pub(super) fn new(facts: Facts) -> Self {
+        Self {
+            facts,
+            view: View::default(),
+            mode: Mode::default(),
+            lines: VecDeque::new(),
+            up: 0,
+            page: (80, 10),
+            remark: None,
+            stops: false,
+            ends: Vec::new(),
+        }
+    }
+
+    /// Takes in what is said, and how the run is now.
+    pub(super) fn tell(&mut self, say: &Say, view: &View) {
+        self.view.clone_from(view);
+        match say {
+            // The gauge and the list of gates have these.
+            Say::Context(..) | Say::GateBegins(_) => {}
+            Say::Text(text) => {
+                for line in text.lines().filter(|line| !line.trim().is_empty()) {
+                    self.push(Tone::Plain, format!("  {}", harmless(line.trim_end())));
+                }
+            }
+            say => {
+                if let Some((tone, line)) = told::line(say, view) {
+                    if let Say::PhaseEnds { .. } = say {
+                        self.ends.push((tone, line.clone()));
+                    }
+                    self.push(tone, line);
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, tone: Tone, line: String) {
+        if self.lines.len() >= SCREEN_LINES_MAX {
+            self.lines.pop_front();
+        }
+        if self.up > 0 {
+            // Whoever reads what is above goes on reading it.
+            self.up += wrap(&line, self.page.0).len();
+        }
+        self.lines.push_back((tone, line));
+    }
+
+    /// Scrolls by so many rows, up where it is more than none.
+    pub(super) fn scroll(&mut self, rows: isize) {
+        let all: usize = self.lines.iter().map(|(_, line)| wrap(line, self.page.0).len()).sum();
+        let most = all.saturating_sub(self.page.1);
+        self.up = self.up.saturating_add_signed(rows).min(most);
+    }
+
+    /// Whether a clock is to be seen that goes.
+    pub(super) fn counts(&self) -> bool {
+        self.view.counts || self.view.wait.is_some()
+    }
+
+    /// How long was worked.
+    pub(super) fn worked(&self, now: Stamp) -> Duration {
+        let since = if self.view.counts { now.since(self.view.stamp) } else { Duration::ZERO };
+        self.view.worked + since
+    }
+
+    /// What stays on the terminal when the screen is gone.
+    pub(super) fn summary(&self, now: Stamp) -> Vec<(Tone, String)> {
+        let is_done = |end: &&Option<PhaseEnd>| **end == Some(PhaseEnd::Done);
+        let (done, all) = (self.view.ends.iter().filter(is_done).count(), self.facts.phases.len());
+        let worked = Duration::from_secs(self.worked(now).as_secs());
+        let last = format!("{done} of {all} phases are done, after {}", show_duration(worked));
+        let mut lines = self.ends.clone();
+        lines.push((Tone::Dim, last));
+        lines
+    }
+}
+
+/// Breaks a harmless line into rows of so many cells, between words where that is possible. What does not stand
+/// in the first row is indented as that one is.
+pub(super) fn wrap(line: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(1);
+    if cells(line) <= columns {
+        return vec![line.to_owned()];
+    }
+    let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+    let indent = if indent.len() * 2 < columns { indent } else { String::new() };
+    let mut rows = Vec::new();
+    let (mut row, mut used, mut is_new) = (String::new(), 0, false);
+    for word in line.split_inclusive(' ') {
+        let width = cells(word.trim_end());
+        if used > 0 && !is_new && used + width > columns && indent.len() + width <= columns {
+            rows.push(std::mem::replace(&mut row, indent.clone()));
+            (used, is_new) = (indent.len(), true);
+        }
+        for c in word.chars() {
+            let width = cells(c.encode_utf8(&mut [0; 4]));
+            if used + width > columns && used > 0 {
+                if c == ' ' {
+                    // Nobody misses it at the end of a row.
+                    continue;
+                }
+                rows.push(std::mem::replace(&mut row, indent.clone()));
+                used = indent.len();
+            }
+            row.push(c);
+            used += width;
+            is_new = false;
+        }
+    }
+    rows.push(row);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_no_row_is_too_wide() {
+        let cases: [(&str, usize, &[&str]); 7] = [
+            ("  short", 10, &["  short"]),
+            ("  one two three", 9, &["  one two", "  three"]),
+            ("  one two three", 8, &["  one ", "  two ", "  three"]),
+            ("0123456789", 4, &["0123", "4567", "89"]),
+            ("a 0123456789", 4, &["a 01", "2345", "6789"]),
+            ("  漢字漢字", 5, &["  漢", "  字", "  漢", "  字"]),
+            ("", 0, &[""]),
+        ];
+        for (line, columns, rows) in cases {
+            assert_eq!(wrap(line, columns), rows, "{line} in {columns}");
+        }
+        let hostile = "  e\u{301}\u{301} 漢字 \u{200d}x a-very-long-word-that-fits-nowhere ␛[2J";
+        for columns in 2..40 {
+            for row in wrap(hostile, columns) {
+                assert!(cells(&row) <= columns, "{columns}: {row:?}");
+            }
+        }
+    }
+}
