@@ -39,6 +39,7 @@ pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{
     HOME_VARIABLE, Job, Stopped, detach, is_in_front, is_variable, leave_session, suspend,
+    wait_for_keys,
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks, run};

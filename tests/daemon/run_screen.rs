@@ -1,12 +1,14 @@
 //! The live view of `afresh run`, on a real terminal, with scripts for agents.
 
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 use afresh_tests::terminal::OnTerminal;
 use afresh_tests::{TestEnv, wait_for};
-use nix::pty::{Winsize, openpty};
+use nix::fcntl::OFlag;
+use nix::pty::{PtyMaster, grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::Signal;
 use nix::sys::termios::{LocalFlags, Termios};
 
@@ -60,10 +62,9 @@ fn is_usual(modes: &Termios) -> bool {
 /// Nothing of the view is left on the terminal.
 #[track_caller]
 fn assert_restored(terminal: &OnTerminal) {
-    assert!(is_usual(&terminal.modes()), "{:?}", terminal.modes());
-    let grid = terminal.grid();
-    let modes: Vec<&str> = grid.modes.iter().map(String::as_str).collect();
-    assert_eq!(modes, ["25"], "only the cursor is shown: {:?}", terminal.raw());
+    // Only the cursor is shown.
+    let is_left = || terminal.grid().modes.iter().eq(["25"]);
+    wait_for("the view is gone", || is_usual(&terminal.modes()) && is_left());
 }
 
 #[test]
@@ -99,9 +100,13 @@ fn a_run_is_seen_and_keys_steer_it() {
     terminal.press("p");
     terminal.wait_drawn("working · phase 1");
     // Who gives up says nothing, and who does not mean it skips nothing.
-    terminal.press("snot this\u{1b}");
+    terminal.press("snot this");
+    terminal.wait_drawn("not this");
+    terminal.press("\u{1b}");
     terminal.wait_drawn("p pause");
-    terminal.press("kn");
+    terminal.press("k");
+    terminal.wait_drawn("(y/n)");
+    terminal.press("n");
     terminal.wait_drawn("p pause");
     terminal.press("sfinish\r");
     terminal.wait_drawn("✓ done     One");
@@ -184,13 +189,20 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_takes_it_again() {
     env.assert_nothing_left();
 }
 
-/// A terminal that nobody reads from.
-fn on_unread_terminal(mut command: Command) -> (Child, nix::pty::OpenptyResult) {
-    let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
-    let pty = openpty(Some(&size), None).expect("a terminal can be made");
-    let stream = || File::from(pty.slave.try_clone().expect("a descriptor is left"));
+/// Starts a command on a terminal that nobody reads from, and that no other process holds.
+fn on_unread_terminal(mut command: Command) -> (Child, PtyMaster) {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let terminal = posix_openpt(flags).expect("a terminal can be made");
+    grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it is ours");
+    let name = ptsname_r(&terminal).expect("it has a name");
+    let stream = || {
+        let flags = OFlag::O_NOCTTY.bits();
+        File::options().read(true).write(true).custom_flags(flags).open(&name).expect("it is there")
+    };
+    let sized = Command::new("stty").args(["cols", "200", "rows", "50"]).stdin(stream()).status();
+    assert!(sized.expect("stty is there").success());
     command.stdin(stream()).stdout(stream()).stderr(stream());
-    (command.spawn().expect("it starts"), pty)
+    (command.spawn().expect("it starts"), terminal)
 }
 
 #[test]
@@ -203,16 +215,46 @@ fn a_terminal_that_does_not_read_holds_nothing_up() {
     let words = ["run", "--no-git", "--agent", "command", "--agent-command", "sh agent.sh"];
     let mut command = env.afresh(&words);
     command.env("TERM", "xterm");
-    let (mut child, pty) = on_unread_terminal(command);
+    let (mut child, terminal) = on_unread_terminal(command);
     let mut status = None;
     wait_for("the run ends", || {
         status = child.try_wait().expect("our child");
         status.is_some()
     });
     assert_eq!(status.and_then(|status| status.code()), Some(0));
-    let modes = nix::sys::termios::tcgetattr(&pty.master).expect("a terminal");
+    let modes = nix::sys::termios::tcgetattr(&terminal).expect("a terminal");
     assert!(is_usual(&modes), "{modes:?}");
     assert!(env.run(&["runs", "show"]).stdout.contains("done"), "all was done");
+    env.assert_nothing_left();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_that_is_gone_is_left_alone_and_the_run_goes_on() {
+    let env = prepare();
+    env.write(
+        "agent.sh",
+        "cat > /dev/null\ntouch begun one\nwhile [ ! -e go ]; do sleep 0.1; done\necho done",
+    );
+    let words = ["run", "--no-git", "--agent", "command", "--agent-command", "sh agent.sh"];
+    let mut command = env.afresh(&words);
+    command.env("TERM", "xterm");
+    let (mut child, terminal) = on_unread_terminal(command);
+    wait_for("the agent works", || env.work().join("begun").exists());
+    drop(terminal);
+    // One that reads from it all the same would find nothing, again and again.
+    let tasks = format!("/proc/{}/task", child.id());
+    let has_thread = |name: &str| {
+        let tasks = fs::read_dir(&tasks).expect("it runs").flatten();
+        let names =
+            tasks.map(|task| fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+        names.into_iter().any(|thread| thread.trim_end() == name)
+    };
+    wait_for("nobody listens for keys", || !has_thread("keys"));
+    wait_for("nobody draws", || !has_thread("screen"));
+    env.write("go", "");
+    assert_eq!(child.wait().expect("our child").code(), Some(0));
+    assert!(env.run(&["runs"]).stdout.contains("done"), "all was done");
     env.assert_nothing_left();
 }
 

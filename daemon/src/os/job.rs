@@ -1,23 +1,31 @@
-//! What a shell with job control does to who is on its terminal: Ctrl+Z, `fg`, `bg`.
+//! What a shell with job control and a terminal do to who is on it: Ctrl+Z, `fg`, `bg`, another size, its end.
 
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::{Job, Stopped};
 
-/// Hears when we are to stop, and when we go on.
+/// Hears when we are to stop, when we go on, and when the terminal has another size.
 pub(crate) struct Jobs {
     suspend: unix::Signal,
     continued: unix::Signal,
+    resized: unix::Signal,
 }
 
 impl Jobs {
     pub(crate) fn listen() -> io::Result<Self> {
         let heard = |number: Signal| signal(SignalKind::from_raw(number as i32));
-        Ok(Self { suspend: heard(Signal::SIGTSTP)?, continued: heard(Signal::SIGCONT)? })
+        Ok(Self {
+            suspend: heard(Signal::SIGTSTP)?,
+            continued: heard(Signal::SIGCONT)?,
+            resized: heard(Signal::SIGWINCH)?,
+        })
     }
 
     /// The next word. Cancel safe.
@@ -25,6 +33,7 @@ impl Jobs {
         tokio::select! {
             _ = self.suspend.recv() => Job::Suspend,
             _ = self.continued.recv() => Job::Continued,
+            _ = self.resized.recv() => Job::Resized,
         }
     }
 }
@@ -63,4 +72,18 @@ pub fn is_in_front() -> bool {
     let stdin = io::stdin();
     // Where it is no terminal that has jobs, nobody takes it from us.
     stdin.is_terminal() && tcgetpgrp(&stdin).map_or(true, |front| front == getpgrp())
+}
+
+/// Waits until a key was pressed on the terminal that is our stdin. Returns whether it is still there: one that is
+/// gone can be read from for ever, and has nothing.
+pub fn wait_for_keys() -> bool {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    loop {
+        match poll(&mut polled, PollTimeout::NONE) {
+            Err(Errno::EINTR) => {}
+            Err(_) => return false,
+            Ok(_) => return polled[0].revents() == Some(PollFlags::POLLIN),
+        }
+    }
 }

@@ -54,7 +54,7 @@ use std::path::PathBuf;
 
 pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
 pub(crate) use self::job::Jobs;
-pub use self::job::{is_in_front, suspend};
+pub use self::job::{is_in_front, suspend, wait_for_keys};
 pub(crate) use self::kernel::{Watch, listener_of, processes_limit, watch_limits};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
@@ -87,7 +87,7 @@ pub(crate) enum Asked {
     Restart(&'static str),
 }
 
-/// What job control does to us.
+/// What job control and the terminal do to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// We are to stop.
@@ -96,15 +96,18 @@ pub enum Job {
     /// We were stopped, and go on.
     #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
     Continued,
+    /// The terminal has another size.
+    #[cfg_attr(windows, expect(dead_code, reason = "there it comes with the keys"))]
+    Resized,
 }
 
 /// Who is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopped {
-    /// All of the job that we belong to, as by a key.
-    Everyone,
     /// Only we, as by a signal.
     We,
+    /// All of the job that we belong to, as by a key.
+    Everyone,
 }
 
 /// Somebody who listens on a port.

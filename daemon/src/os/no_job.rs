@@ -2,6 +2,10 @@
 
 use std::io::{self, IsTerminal};
 
+use windows_sys::Win32::Foundation::WAIT_OBJECT_0;
+use windows_sys::Win32::System::Console::{GetStdHandle, STD_INPUT_HANDLE};
+use windows_sys::Win32::System::Threading::{INFINITE, WaitForSingleObject};
+
 use super::{Job, Stopped};
 
 /// Hears nothing.
@@ -25,4 +29,13 @@ pub fn suspend(_stopped: Stopped) -> io::Result<()> {
 /// Whether there is a terminal.
 pub fn is_in_front() -> bool {
     io::stdin().is_terminal()
+}
+
+/// Waits until something happened on the console. Returns whether it is still there.
+pub fn wait_for_keys() -> bool {
+    // SAFETY: the handle is that of our stdin, and nobody closes it.
+    #[expect(unsafe_code, reason = "the standard library cannot wait without reading")]
+    unsafe {
+        WaitForSingleObject(GetStdHandle(STD_INPUT_HANDLE), INFINITE) == WAIT_OBJECT_0
+    }
 }

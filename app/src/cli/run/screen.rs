@@ -49,13 +49,13 @@ struct Shared {
     wake: SyncSender<()>,
 }
 
-/// What whoever draws has to do beside drawing; the newest wins.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What whoever draws has to do beside drawing; the last of these wins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Redraw,
-    Suspend(Stopped),
     /// Somebody else may have had the terminal.
     TakeAgain,
+    Suspend(Stopped),
     End,
 }
 
@@ -67,9 +67,7 @@ impl Shared {
 
     fn order(&self, order: Order) {
         let mut next = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        if *next != Some(Order::End) {
-            *next = Some(order);
-        }
+        *next = (*next).max(Some(order));
         drop(next);
         self.wake();
     }
@@ -123,10 +121,11 @@ impl Screen {
 
     /// What job control does to us.
     pub(super) fn hear_job(&self, job: Job) {
-        self.shared.order(match job {
-            Job::Suspend => Order::Suspend(Stopped::We),
-            Job::Continued => Order::TakeAgain,
-        });
+        match job {
+            Job::Suspend => self.shared.order(Order::Suspend(Stopped::We)),
+            Job::Continued => self.shared.order(Order::TakeAgain),
+            Job::Resized => self.shared.wake(),
+        }
     }
 
     /// Gives the terminal back, and says what stays on it; nothing where it does not read.
@@ -163,6 +162,10 @@ fn draw_until_end(shared: &Shared, woken: &Receiver<()>) -> io::Result<()> {
                 afresh_daemon::suspend(stopped)?;
                 take_again(&mut terminal)?;
             }
+        }
+        if !terminal::is_ours() {
+            // Somebody's panic has given it back.
+            return Ok(());
         }
         terminal.draw(|frame| {
             // Given up before anything is written.
@@ -202,18 +205,26 @@ fn clear(terminal: &mut Drawing) -> io::Result<()> {
     terminal.resize(size.into())
 }
 
-/// Ends with the process: nobody else can end a read.
+/// Ends with the terminal or the process: nobody else can end a read.
 fn hear_keys(shared: &Shared, asker: &Asker) {
-    while let Ok(event) = event::read() {
-        let action = keys::press(&mut shared.state(), &event);
-        match action {
-            Some(Action::Ask(asked)) => asker.ask(asked),
-            Some(Action::Suspend) => shared.order(Order::Suspend(Stopped::Everyone)),
-            Some(Action::Redraw) => shared.order(Order::Redraw),
-            None => {}
+    // crossterm itself would go on reading from a terminal that is gone, as fast as it can.
+    while afresh_daemon::wait_for_keys() {
+        while event::poll(Duration::ZERO).is_ok_and(|is_there| is_there) {
+            let Ok(event) = event::read() else { return };
+            hear(shared, asker, &event);
         }
-        shared.wake();
     }
+}
+
+fn hear(shared: &Shared, asker: &Asker, event: &event::Event) {
+    let action = keys::press(&mut shared.state(), event);
+    match action {
+        Some(Action::Ask(asked)) => asker.ask(asked),
+        Some(Action::Suspend) => shared.order(Order::Suspend(Stopped::Everyone)),
+        Some(Action::Redraw) => shared.order(Order::Redraw),
+        None => {}
+    }
+    shared.wake();
 }
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Option<Action> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return with_control(state, key.code);
     }
+    // None of these is a key of ours: they have keys with them that are.
+    if key.modifiers.intersects(KeyModifiers::ALT | KeyModifiers::SUPER | KeyModifiers::META) {
+        return None;
+    }
     match &mut state.mode {
         Mode::Watching => watching(state, key.code),
         Mode::Steering(editor) => match key.code {
@@ -188,6 +192,8 @@ mod tests {
         assert_eq!(control(&mut state, 'z'), Some(Action::Suspend));
         assert_eq!(control(&mut state, 'l'), Some(Action::Redraw));
         assert_eq!(control(&mut state, 'p'), None);
+        let alt = KeyEvent::new(KeyCode::Char('r'), KeyModifiers::ALT);
+        assert_eq!(press(&mut state, &Event::Key(alt)), None);
         let mut release = KeyEvent::from(KeyCode::Char('r'));
         release.kind = KeyEventKind::Release;
         assert_eq!(press(&mut state, &Event::Key(release)), None);

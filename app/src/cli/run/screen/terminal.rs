@@ -20,6 +20,11 @@ pub(super) fn has_size() -> bool {
     size().is_ok_and(|(columns, rows)| columns > 0 && rows > 0)
 }
 
+/// Whether the terminal is taken.
+pub(super) fn is_ours() -> bool {
+    IS_OURS.load(Ordering::SeqCst)
+}
+
 /// Takes the terminal. From now on, a panic gives it back before it is told.
 pub(super) fn take() -> io::Result<()> {
     static HOOK: Once = Once::new();
