@@ -137,8 +137,7 @@ fn the_terminal_is_as_it_was_however_the_run_ends() {
         assert_eq!(terminal.wait().code(), Some(1), "{keys:?} {signal:?}: {}", terminal.raw());
         assert_restored(&terminal);
         let usual = terminal.grid().usual;
-        for line in ["0 of 2 phases are done", "run 1 has stopped", "`afresh run --resume` goes on"]
-        {
+        for line in ["0 of 2 phases are done", "run 1 has stopped", " --resume` goes on"] {
             assert!(usual.contains(line), "no `{line}` is left:\n{usual}");
         }
         env.assert_nothing_left();

@@ -366,12 +366,15 @@ fn an_agent_that_hears_nothing_is_ended_and_begun_afresh_at_once() {
     play.hear(Heard::Deaf);
     let guess = |used| Context { used, window: None, compacts_at: None, exact: false };
     play.hear(Heard::Context(guess(700)));
+    // It is let finish what it does.
     play.give(Input::Asked(Asked::Pause));
-    assert_eq!(play.machine.view().doing, "working");
+    assert_eq!(play.machine.view().doing, "pausing");
     play.hear(Heard::Context(guess(800)));
     assert!(matches!(play.told()[..], [Told::Prompt(_)]), "nothing more: {:?}", play.told());
     assert!(play.new.contains(&Effect::End(Attempt(1))));
     play.ended();
+    assert_eq!((play.attempt(), play.machine.view().doing), (Attempt(1), "paused"));
+    play.give(Input::Asked(Asked::Resume));
     assert_eq!((play.causes(), play.attempt()), (vec![Cause::ContextLimitRestart], Attempt(2)));
 }
 
