@@ -91,13 +91,10 @@ pub(crate) enum Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// We are to stop.
-    #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
     Suspend,
     /// We were stopped, and go on.
-    #[cfg_attr(windows, expect(dead_code, reason = "there is no job control"))]
     Continued,
     /// The terminal has another size.
-    #[cfg_attr(windows, expect(dead_code, reason = "there it comes with the keys"))]
     Resized,
 }
 
