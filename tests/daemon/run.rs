@@ -104,7 +104,7 @@ fn a_run_that_is_killed_leaves_nothing_and_goes_on() {
 /// An agent that speaks as Claude Code does, so many lines a second and for so long.
 fn talker(rate: u32, seconds: u32) -> String {
     let program = afresh_tests::afresh_binary().with_file_name("agent-stream");
-    format!("{} {rate} {seconds}", program.display())
+    format!("{} {rate} {seconds} 28", program.display())
 }
 
 #[test]

@@ -7,8 +7,13 @@ impl AgentKind {
     /// another way it is read like any other, which takes longer.
     pub fn is_piece(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Claude => bytes
-                .starts_with(br#"{"type":"stream_event","event":{"type":"content_block_delta""#),
+            // Where a block begins and ends, too.
+            Self::Claude => {
+                let event = bytes.strip_prefix(br#"{"type":"stream_event","event":{"type":""#);
+                event.is_some_and(|event| {
+                    event.starts_with(b"content_block_") || event.starts_with(b"message_stop")
+                })
+            }
             // `item/agentMessage/delta`, `item/reasoning/textDelta`, `item/commandExecution/outputDelta`.
             Self::Codex => bytes.strip_prefix(br#"{"method":"item/"#).is_some_and(|rest| {
                 let end = rest.iter().take(64).position(|byte| *byte == b'"');

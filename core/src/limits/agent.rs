@@ -29,10 +29,13 @@ pub const AGENT_WORDS_MAX: usize = 64;
 
 /// How long what an agent says is let come together, where it comes thick: a model speaks in hundreds of pieces a
 /// second, and to wake up for each would cost more than the rest. Whoever kills us loses that much of its words…
-pub const AGENT_GATHER_TIME: Duration = Duration::from_millis(100);
+pub const AGENT_GATHER_TIME: Duration = Duration::from_millis(75);
 
 /// …and so many reads that follow each other closely are none of that: they are taken at once.
 pub const AGENT_LONE_READS_MAX: u32 = 4;
+
+/// What is read from an agent at once: all that a pipe holds on Linux, so that what has come together is one read.
+pub const AGENT_READ_BYTES: usize = 64 * 1024;
 
 /// What waits to be written to an agent. At the bound more is dropped: one that reads nothing is silent
 /// too, and its session ends for that.

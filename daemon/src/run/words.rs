@@ -5,8 +5,8 @@
 
 use afresh_core::agent::{AgentKind, RequestId};
 use afresh_core::limits::{
-    AGENT_GATHER_TIME, AGENT_LINE_BYTES_MAX, AGENT_LONE_READS_MAX, AGENT_WORDS_MAX,
-    PIPE_CHUNK_BYTES,
+    AGENT_GATHER_TIME, AGENT_LINE_BYTES_MAX, AGENT_LONE_READS_MAX, AGENT_READ_BYTES,
+    AGENT_WORDS_MAX,
 };
 use afresh_core::run::Attempt;
 use tokio::io::AsyncReadExt;
@@ -54,7 +54,7 @@ pub(super) async fn read_lines(
     words: mpsc::Sender<Word>,
     kind: Option<AgentKind>,
 ) {
-    let mut buffer = vec![0; PIPE_CHUNK_BYTES];
+    let mut buffer = vec![0; AGENT_READ_BYTES];
     let mut lines = Lines { kind, line: Vec::new(), skipped: 0 };
     let mut pace = Pace::default();
     loop {

@@ -127,7 +127,7 @@ fn is_name_byte(byte: u8) -> bool {
 
 fn is_secret_name(name: &str) -> bool {
     // The shell's working directories.
-    if matches!(name, "PWD" | "OLDPWD") {
+    if matches!(name, "PWD" | "OLDPWD") || !may_be_secret(name) {
         return false;
     }
     let lower = name.to_ascii_lowercase().replace("tokeniz", "");
@@ -139,6 +139,37 @@ fn is_secret_name(name: &str) -> bool {
     let is_short_word = |word: &str| matches!(word, "pass" | "pw" | "pwd");
     SECRET_PARTS.iter().any(|part| compact.contains(part))
         || words().any(|word| is_auth_word(word) || is_short_word(word))
+}
+
+/// A look without a copy: whether all letters of one of the words for secrets are there.
+fn may_be_secret(name: &str) -> bool {
+    let letters = letters_of(name);
+    SECRET_LETTERS.iter().any(|secret| letters & secret == *secret)
+}
+
+/// The letters of each word for a secret, and of `auth`, `pass` and `pw`.
+const SECRET_LETTERS: [u32; SECRET_PARTS.len() + 3] = {
+    let mut all = [letters_of("auth"); SECRET_PARTS.len() + 3];
+    let mut at = 0;
+    while at < SECRET_PARTS.len() {
+        all[at] = letters_of(SECRET_PARTS[at]);
+        at += 1;
+    }
+    (all[at], all[at + 1]) = (letters_of("pass"), letters_of("pw"));
+    all
+};
+
+/// Which letters are in a word, a bit each.
+const fn letters_of(word: &str) -> u32 {
+    let (bytes, mut at, mut letters) = (word.as_bytes(), 0, 0);
+    while at < bytes.len() {
+        let byte = bytes[at].to_ascii_lowercase();
+        if byte.is_ascii_lowercase() {
+            letters |= 1 << (byte - b'a');
+        }
+        at += 1;
+    }
+    letters
 }
 
 /// `auth`, `oauth2`, `authorization`, but not `author` and `authority`.
@@ -174,13 +205,14 @@ enum Joint {
 fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
     for run in runs(text, is_name_byte) {
         let name = &text[run.clone()];
+        // Most words are followed by no value, which is seen faster than what they say.
+        let Some((joint, start)) = joint_after(text, &run) else {
+            continue;
+        };
         // A name in a value that is a secret already is part of it.
         if secrets.last().is_some_and(|last| run.start < last.end) || !is_secret_name(name) {
             continue;
         }
-        let Some((joint, start)) = joint_after(text, &run) else {
-            continue;
-        };
         let is_query = run.start > 0 && matches!(text.as_bytes()[run.start - 1], b'?' | b'&');
         let value = value_at(text, start, joint, name, is_query);
         let word = &text[value.clone()];
@@ -209,9 +241,9 @@ fn joint_after(text: &str, name: &Range<usize>) -> Option<(Joint, usize)> {
         b':' if !text[after_quotes..].starts_with("://") => {
             Some((Joint::Colon, spaced(after_quotes + 1)))
         }
-        b' ' if after_quotes == name.end && takes_secret(&text[name.clone()]) => {
+        b' ' if after_quotes == name.end && bytes[name.start] == b'-' => {
             let start = spaced(name.end);
-            let is_flag = bytes[name.start] == b'-' && bytes.get(start) != Some(&b'-');
+            let is_flag = bytes.get(start) != Some(&b'-') && takes_secret(&text[name.clone()]);
             is_flag.then_some((Joint::Space, start))
         }
         _ => None,
@@ -245,8 +277,10 @@ fn find_bearer(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     for run in runs(text, |b| b.is_ascii_alphabetic()) {
         let scheme = &text[run.clone()];
-        let is_scheme = ["bearer", "basic"].iter().any(|s| scheme.eq_ignore_ascii_case(s));
-        if !is_scheme || bytes.get(run.end) != Some(&b' ') {
+        if !matches!(scheme.len(), 5 | 6) || bytes.get(run.end) != Some(&b' ') {
+            continue;
+        }
+        if !["bearer", "basic"].iter().any(|s| scheme.eq_ignore_ascii_case(s)) {
             continue;
         }
         let start = run.end + 1;

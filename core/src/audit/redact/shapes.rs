@@ -105,16 +105,17 @@ const SHAPES: [Shape; 28] = [
     Shape("AGE-SECRET-KEY-1", 20, is_upper_or_digit),
 ];
 
-/// Which bytes a shape or a web token begins with.
-const BEGINNINGS: [bool; 256] = {
-    let mut begins = [false; 256];
-    begins[b'e' as usize] = true;
+/// For each byte that a shape or a web token begins with, the bytes that come second, by their last five bits.
+const BEGINNINGS: [u32; 256] = {
+    let mut seconds = [0; 256];
+    seconds[b'e' as usize] = 1 << (b'y' & 31);
     let mut at = 0;
     while at < SHAPES.len() {
-        begins[SHAPES[at].0.as_bytes()[0] as usize] = true;
+        let shape = SHAPES[at].0.as_bytes();
+        seconds[shape[0] as usize] |= 1 << (shape[1] & 31);
         at += 1;
     }
-    begins
+    seconds
 };
 
 fn is_token_byte(byte: u8) -> bool {
@@ -133,7 +134,8 @@ fn find_shapes(text: &str, secrets: &mut Vec<Range<usize>>) {
             continue;
         }
         // Few words begin like that, and all of the log of a session comes through here.
-        if !BEGINNINGS[usize::from(bytes[start])] {
+        let Some(next) = bytes.get(start + 1) else { break };
+        if BEGINNINGS[usize::from(bytes[start])] & 1 << (next & 31) == 0 {
             continue;
         }
         if is_web_token(near(&bytes[start..], 0)) {
@@ -165,11 +167,28 @@ fn is_web_token(bytes: &[u8]) -> bool {
     }
 }
 
+/// What is shorter is no key.
+const OPAQUE_BYTES_MIN: usize = 32;
+
+/// Which bytes stand between words.
+const ENDS_WORD: [bool; 256] = {
+    let ends = b" \t\n\r\x0c\"'`=:,;()[]{}<>|";
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < ends.len() {
+        table[ends[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// Long strings without sense, which are keys more often than not.
 fn find_opaque(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
-    let ends_word = |b: u8| b.is_ascii_whitespace() || b"\"'`=:,;()[]{}<>|".contains(&b);
-    for word in runs(text, |b| !ends_word(b)) {
+    for word in runs(text, |b| !ENDS_WORD[usize::from(b)]) {
+        if word.len() < OPAQUE_BYTES_MIN {
+            continue;
+        }
         let is_url = text[word.clone()].starts_with("//");
         if !is_url && matches!(bytes[word.start], b'/' | b'\\' | b'~' | b'.') {
             continue; // A path.
@@ -204,7 +223,7 @@ fn is_opaque(run: &str) -> bool {
     let kept: Vec<&str> = parts().filter(|part| !(is_hex(part) && part.len() == 40)).collect();
     let len: usize = kept.iter().map(|part| part.len()).sum();
     let digits = kept.iter().flat_map(|part| part.bytes()).filter(u8::is_ascii_digit).count();
-    if len < 30 || digits < 2 || run.len() < 32 {
+    if len < 30 || digits < 2 || run.len() < OPAQUE_BYTES_MIN {
         return false;
     }
     let alternations: usize = kept
