@@ -20,7 +20,7 @@ case $prompt in
 esac
 "###;
 
-fn git(env: &TestEnv, words: &[&str]) -> String {
+pub(crate) fn git(env: &TestEnv, words: &[&str]) -> String {
     let mut command = Command::new("git");
     env.furnish(&mut command);
     let output = command.args(words).output().expect("git is installed");
@@ -29,7 +29,7 @@ fn git(env: &TestEnv, words: &[&str]) -> String {
 }
 
 /// A repository with a plan and an agent in it.
-fn repository(files: &[&str]) -> TestEnv {
+pub(crate) fn repository(files: &[&str]) -> TestEnv {
     let env = TestEnv::new();
     env.write("PLAN.md", PLAN);
     env.write("agent.sh", AGENT);
@@ -41,9 +41,9 @@ fn repository(files: &[&str]) -> TestEnv {
     env
 }
 
-const RUN: [&str; 5] = ["run", "--agent", "command", "--agent-command", "sh agent.sh"];
+pub(crate) const RUN: [&str; 5] = ["run", "--agent", "command", "--agent-command", "sh agent.sh"];
 
-fn titles(env: &TestEnv) -> Vec<String> {
+pub(crate) fn titles(env: &TestEnv) -> Vec<String> {
     let log = git(env, &["log", "--reverse", "--format=%s"]);
     log.lines().map(str::to_owned).collect()
 }

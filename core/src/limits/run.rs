@@ -46,8 +46,9 @@ pub const LIMIT_SLACK: Duration = Duration::from_secs(2);
 /// What a gate may print; one that prints more has failed.
 pub const GATE_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long git may take for one thing.
-pub const GIT_WAIT: Duration = Duration::from_secs(120);
+/// How long git may take for one thing. It is killed after it, and may leave a lock: so it is long even for a large
+/// repository with slow filters.
+pub const GIT_WAIT: Duration = Duration::from_secs(900);
 
 /// What git may print; more is an error of git's.
 pub const GIT_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -159,6 +159,8 @@ pub enum GitAnswer {
     Looked(Looked),
     /// There is no repository here, or no git.
     NoRepository(String),
+    /// Commits would end up where nobody wants them, and why.
+    Unready(String),
     /// It failed, and why.
     Failed(String),
 }

@@ -10,8 +10,18 @@ use afresh_core::service::Exit;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner};
 
-/// The tree without files, which every repository has.
-const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+/// What stands there while git is in the middle of something, in the order of the words for it.
+const UNFINISHED: [(&str, &str); 6] = [
+    ("MERGE_HEAD", "a merge"),
+    ("rebase-merge", "a rebase"),
+    ("rebase-apply", "a rebase"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick"),
+    ("REVERT_HEAD", "a revert"),
+    ("BISECT_LOG", "a bisection"),
+];
+
+/// For every call: hooks judge finished work, and this keeps what there is; colours are not for us.
+const SETTINGS: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "color.ui=false"];
 
 #[derive(Clone)]
 pub(super) struct Git {
@@ -51,12 +61,49 @@ impl Git {
         if let Err(why) = self.run(&["rev-parse", "--is-inside-work-tree"]).await {
             return Ok(GitAnswer::NoRepository(format!("there is no git repository here: {why}")));
         }
+        if let Some(why) = self.unfinished().await? {
+            return Ok(GitAnswer::Unready(why));
+        }
         let commit = self.head().await;
-        let words = ["status", "--porcelain=v1", "-z", "--untracked-files=all"];
-        let status = self.run_on_ours(&words).await?;
-        let entries = status.split('\0').filter(|entry| entry.len() > 3);
-        let dirty = entries.map(|entry| entry[3..].to_owned()).collect();
+        let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();
         Ok(GitAnswer::Base { commit, dirty })
+    }
+
+    /// Why commits would end up where nobody wants them.
+    async fn unfinished(&self) -> Result<Option<String>, String> {
+        let mut words = vec!["rev-parse"];
+        words.extend(UNFINISHED.iter().flat_map(|(file, _)| ["--git-path", file]));
+        let paths = self.run(&words).await?;
+        let is_there = |path: &&str| self.folder.join(path).exists();
+        if let Some((_, (_, what))) = paths.lines().zip(UNFINISHED).find(|(path, _)| is_there(path))
+        {
+            return Ok(Some(format!("{what} is not finished here: finish or abort it first")));
+        }
+        let is_on_branch = self.run(&["symbolic-ref", "-q", "HEAD"]).await.is_ok();
+        let why =
+            "HEAD is on no branch, where commits are easily lost: go to one, or pass --branch NAME";
+        Ok((!is_on_branch).then(|| why.to_owned()))
+    }
+
+    /// What is changed or new: two letters, and a name.
+    async fn status(&self) -> Result<Vec<(String, String)>, String> {
+        // What is changed inside of a submodule is that one's to commit.
+        let words = [
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=dirty",
+        ];
+        let status = self.run_on_ours(&words).await?;
+        let entry = |entry: &str| {
+            Some((
+                entry.get(..2)?.to_owned(),
+                entry.get(3..).filter(|name| !name.is_empty())?.to_owned(),
+            ))
+        };
+        Ok(status.split('\0').filter_map(entry).collect())
     }
 
     async fn head(&self) -> Option<String> {
@@ -65,26 +112,42 @@ impl Git {
     }
 
     async fn commit(&self, message: &str) -> Result<Option<String>, String> {
-        self.run_on_ours(&["add", "-A"]).await?;
-        if self.run(&["diff", "--cached", "--quiet"]).await.is_ok() {
-            return Ok(None);
+        // What was staged and is different in the files would be in no commit.
+        let is_twice = |(state, _): &(String, String)| {
+            state.bytes().all(|letter| matches!(letter, b'M' | b'A' | b'D' | b'T'))
+        };
+        if self.status().await?.iter().any(is_twice) {
+            self.commit_staged(&format!("{message} (as it was staged)")).await?;
         }
-        // Whose machine has no name for commits still has its work committed.
+        // Where a file cannot be added, all others are.
+        let added = self.run_on_ours(&["add", "-A", "--ignore-errors"]).await;
+        if self.run(&["diff", "--cached", "--quiet"]).await.is_ok() {
+            return added.map(|_| None);
+        }
+        self.commit_staged(message).await?;
+        added?;
+        Ok(self.head().await)
+    }
+
+    async fn commit_staged(&self, message: &str) -> Said {
         let mut words = vec!["-c", "commit.gpgSign=false"];
-        if self.run(&["config", "user.email"]).await.is_err() {
+        // Whose machine has no name for commits still has its work committed.
+        if self.run(&["var", "GIT_COMMITTER_IDENT"]).await.is_err() {
             words.extend(["-c", "user.name=afresh", "-c", "user.email=afresh@localhost"]);
         }
-        // Hooks judge finished work; this keeps what there is.
         words.extend(["commit", "-q", "--no-verify", "-m", message]);
-        self.run(&words).await?;
-        Ok(self.head().await)
+        self.run(&words).await
     }
 
     async fn look(&self, since: Option<&str>, files: &[String]) -> Result<Looked, String> {
         let head = self.head().await;
         let Some(head) = head else { return Ok(Looked::default()) };
-        let base = since.unwrap_or(EMPTY_TREE);
-        let range = [base, &head];
+        let base = match since {
+            Some(since) => since.to_owned(),
+            // The tree without files.
+            None => self.run(&["hash-object", "-t", "tree", "--stdin"]).await?.trim().to_owned(),
+        };
+        let range = [base.as_str(), &head];
         let commits = match since {
             Some(since) => {
                 self.run(&["log", "--format=%h %s", &format!("{since}..{head}")]).await?
@@ -130,7 +193,7 @@ impl Git {
 
     async fn run(&self, words: &[&str]) -> Said {
         let mut argv: Vec<OsString> = vec!["git".into()];
-        argv.extend(words.iter().map(OsString::from));
+        argv.extend(SETTINGS.iter().chain(words).map(OsString::from));
         let mut env = self.env.clone();
         // Nobody is there to answer, and messages are for us.
         env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
@@ -149,12 +212,7 @@ impl Git {
         match outcome.ending {
             BriefEnding::Exited(Exit::Code(0)) => Ok(text(&outcome.stdout)),
             BriefEnding::Exited(_) => {
-                let said = text(&outcome.stderr);
-                let said = said.trim().lines().last().unwrap_or("it says no more").to_owned();
-                Err(format!(
-                    "git {}: {said}",
-                    words.iter().find(|word| !word.starts_with('-')).unwrap_or(&"")
-                ))
+                Err(format!("git {}: {}", verb(words), reason(&text(&outcome.stderr))))
             }
             BriefEnding::SpawnFailed(failure) => {
                 Err(format!("git cannot be started: {}", failure.message))
@@ -163,6 +221,25 @@ impl Git {
             BriefEnding::TooMuchOutput => Err("git printed too much".to_owned()),
         }
     }
+}
+
+/// What git is to do, without settings.
+fn verb<'a>(words: &[&'a str]) -> &'a str {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "-c" => drop(words.next()),
+            word => return word,
+        }
+    }
+    ""
+}
+
+/// The line that says why: git explains at length, before and after it.
+fn reason(said: &str) -> String {
+    let is_reason = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
+    let line = said.lines().find(is_reason).or_else(|| said.trim().lines().last());
+    line.unwrap_or("it says no more").trim().to_owned()
 }
 
 /// What a pattern of the plan leaves out of the list of what was touched: a folder is all that is in it.

@@ -18,7 +18,7 @@ use afresh_core::id::ServiceId;
 use afresh_core::run::{Asked, Effect, Finish, GateEnd, GitAnswer, Input, Now, Record, Say};
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use self::control::Board;
@@ -213,8 +213,8 @@ impl Driver {
             report = self.processes.next() => Happened::Report(report),
             step = self.briefs.next() => Happened::Brief(step),
             Some(word) = self.words.1.recv() => Happened::Word(word),
-            Some(Ok(answer)) = self.answers.join_next() => Happened::Git(answer),
-            Some(Ok(end)) = self.gate.join_next() => Happened::Gate(end),
+            Some(answer) = self.answers.join_next() => Happened::Git(whole(answer)),
+            Some(end) = self.gate.join_next() => Happened::Gate(whole(end)),
             Some(asked) = self.run.asked.0.recv() => Happened::Asked(asked),
             ask = self.board.control.next() => Happened::Ask(ask),
             Some(text) = self.board.notices.recv() => Happened::Notice(text),
@@ -307,6 +307,11 @@ impl Driver {
             }
         }
     }
+}
+
+/// A task that panicked ends all of it: nobody would wait for its answer in vain.
+fn whole<T>(joined: Result<T, JoinError>) -> T {
+    joined.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 /// The time on the wall.

@@ -35,6 +35,10 @@ impl Machine {
                 let hint = "run `git init` and commit, or pass --no-git to work without commits";
                 self.finish(Finish::Refused { why, hint: hint.to_owned() });
             }
+            (Step::Basing, GitAnswer::Unready(why)) => {
+                let hint = "see what `git status` says here".to_owned();
+                self.finish(Finish::Refused { why, hint });
+            }
             (Step::Basing, GitAnswer::Failed(why)) => {
                 let hint = "see what `git status` says here".to_owned();
                 self.finish(Finish::Refused { why: format!("git failed: {why}"), hint });
@@ -48,7 +52,9 @@ impl Machine {
                 self.start_phase(now);
             }
             (Step::Committing { cause, message, until }, answer) if is_end => {
-                self.committed(message, answer);
+                if !self.committed(message, answer) {
+                    return;
+                }
                 let (since, files) = (self.phase.base.clone(), self.this_phase().files.clone());
                 self.step = Step::Looking { cause, until };
                 self.git(GitAsk::Look { since, files });
@@ -65,8 +71,9 @@ impl Machine {
                 self.after_session(now, cause, until);
             }
             (Step::Sealing { message }, answer) if is_end => {
-                self.committed(message, answer);
-                self.end_phase(PhaseEnd::Done, String::new());
+                if self.committed(message, answer) {
+                    self.end_phase(PhaseEnd::Done, String::new());
+                }
             }
             (Step::Tidying, GitAnswer::Failed(why) | GitAnswer::NoRepository(why)) => {
                 let why = format!("what is there cannot be committed: {why}");
@@ -150,15 +157,19 @@ impl Machine {
         self.git(GitAsk::Commit { message });
     }
 
-    fn committed(&mut self, message: String, answer: GitAnswer) {
+    /// Whether the work is safe. Where it is not, nobody goes on: what comes next would stand on it.
+    fn committed(&mut self, message: String, answer: GitAnswer) -> bool {
         match answer {
             GitAnswer::Committed(Some(commit)) => {
-                self.record(Record::Committed { commit, message })
+                self.record(Record::Committed { commit, message });
+                true
             }
             GitAnswer::Failed(why) | GitAnswer::NoRepository(why) => {
-                self.note(format!("the work is in the files, but not committed: {why}"), true);
+                let why = format!("the work is in the files, but cannot be committed: {why}");
+                self.finish(Finish::Stopped { why });
+                false
             }
-            _ => {}
+            _ => true,
         }
     }
 

@@ -379,6 +379,19 @@ fn an_agent_that_hears_nothing_is_ended_and_begun_afresh_at_once() {
 }
 
 #[test]
+fn work_that_cannot_be_committed_stops_the_run() {
+    // S6
+    let mut play = Play::new(vec![phase("A", &[]), phase("B", &[])], Settings::default());
+    play.ready();
+    play.turn(TurnEnd::Done("done".to_owned()));
+    play.give(Input::SessionEnded(play.attempt(), String::new()));
+    play.give(Input::Git(GitAnswer::Failed("locked".to_owned())));
+    let stopped =
+        |finish| matches!(finish, Some(Finish::Stopped { why }) if why.contains("locked"));
+    assert!(stopped(play.finish()), "{:?}", play.finish());
+}
+
+#[test]
 fn silence_crashes_and_failures_are_restarts_and_told_apart() {
     // S5
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
