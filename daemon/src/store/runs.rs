@@ -191,7 +191,7 @@ impl Runs {
     fn insert(&self, run: i64, records: &[(Stamp, Record)]) -> rusqlite::Result<()> {
         let words = "INSERT INTO records (run, number, at, record) VALUES (?1,
             (SELECT COALESCE(MAX(number), 0) + 1 FROM records WHERE run = ?1), ?2, ?3)";
-        let mut insert = self.connection.prepare(words)?;
+        let mut insert = self.connection.prepare_cached(words)?;
         for (at, record) in records {
             let text = serde_json::to_string(record).unwrap_or_default();
             insert.execute(params![run, at.to_string(), text])?;
