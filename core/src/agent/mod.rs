@@ -304,6 +304,13 @@ pub struct Spent {
     pub dollars: Option<f64>,
 }
 
+impl Spent {
+    /// Tokens in and out; where an agent says more than can be counted, as many as can be.
+    pub const fn tokens(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEnd {

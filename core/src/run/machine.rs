@@ -17,6 +17,7 @@ use std::time::Duration;
 
 pub(super) use self::budget::plus;
 use self::session::Session;
+pub(super) use self::session::keeps_handoff;
 pub use self::view::{GateState, View, Wait};
 use super::plan::{Phase, Plan};
 use super::{
@@ -133,6 +134,8 @@ enum Wish {
 struct Current {
     index: usize,
     base: Option<String>,
+    /// It has failed before, and answers for all since that base.
+    is_again: bool,
     restarts: u32,
     remediations: u32,
     /// Limits in a row without progress.
@@ -161,9 +164,11 @@ impl Machine {
         let ends: Vec<Option<PhaseEnd>> = plan.phases.iter().map(end_of).collect();
         let index = ends.iter().position(Option::is_none).unwrap_or(plan.phases.len());
         let mut phase = Current { index, ..Current::default() };
-        let begun = past
-            .phase
-            .filter(|begun| plan.phases.get(index).is_some_and(|phase| phase.name == begun.name));
+        let name = plan.phases.get(index).map(|phase| &phase.name);
+        if let Some((_, base)) = past.failed.filter(|(failed, _)| Some(failed) == name) {
+            (phase.base, phase.is_again) = (Some(base), true);
+        }
+        let begun = past.phase.filter(|begun| Some(&begun.name) == name);
         if let Some(begun) = begun {
             phase.base = begun.base;
             phase.restarts = begun.restarts;

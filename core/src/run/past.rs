@@ -21,6 +21,8 @@ pub struct Past {
     pub worked: Duration,
     /// The phase that had begun.
     pub phase: Option<PastPhase>,
+    /// The phase that failed last and where the repository stood when it first began, if no other has begun since.
+    pub failed: Option<(String, String)>,
 }
 
 /// What is known of a phase that had begun.
@@ -36,6 +38,8 @@ pub struct PastPhase {
     pub remediations: u32,
     /// Its last session, and why that ended; none where it did not.
     pub last: Option<(Kind, Option<Cause>)>,
+    /// Whether the agent of that session was ever there.
+    pub was_ready: bool,
     /// What the agent said last.
     pub progress: Vec<String>,
     /// The last handoff.
@@ -63,6 +67,7 @@ impl Past {
     fn take(&mut self, record: &Record, running: &mut Spent) {
         match record {
             Record::PhaseBegan { phase, base } => {
+                self.failed = None;
                 let (name, base) = (phase.clone(), base.clone());
                 self.phase = Some(PastPhase { name, base, ..PastPhase::default() });
             }
@@ -71,6 +76,7 @@ impl Past {
                 self.last_attempt = Attempt(self.last_attempt.0.max(attempt.0));
                 let Some(phase) = &mut self.phase else { return };
                 phase.last = Some((*kind, None));
+                phase.was_ready = false;
                 match kind {
                     Kind::Restart(number) => {
                         phase.restarts = *number;
@@ -94,7 +100,11 @@ impl Past {
             Record::AttemptEnded { handoff, cause, .. } => {
                 self.settle(std::mem::take(running));
                 let Some(phase) = &mut self.phase else { return };
-                phase.handoff.clone_from(handoff);
+                // One that was never there has changed nothing.
+                let keeps = machine::keeps_handoff(*cause) || !phase.was_ready;
+                if handoff.is_some() || !keeps {
+                    phase.handoff.clone_from(handoff);
+                }
                 phase.last = phase.last.map(|(kind, _)| (kind, Some(*cause)));
             }
             Record::GateEnded { gate, passed, ending, output, .. } => {
@@ -107,10 +117,11 @@ impl Past {
             }
             Record::PhaseEnded { phase, end, .. } => {
                 self.settle(std::mem::take(running));
-                self.phase = None;
-                // A phase that failed is tried again, from its beginning.
-                if *end != PhaseEnd::Failed {
-                    self.over.push((phase.clone(), *end));
+                let base = self.phase.take().and_then(|phase| phase.base);
+                match end {
+                    // It is tried again, from its beginning.
+                    PhaseEnd::Failed => self.failed = base.map(|base| (phase.clone(), base)),
+                    _ => self.over.push((phase.clone(), *end)),
                 }
             }
             Record::Worked { run_ms, phase_ms } => {
@@ -119,8 +130,11 @@ impl Past {
                     phase.worked = Duration::from_millis(*phase_ms);
                 }
             }
-            Record::SessionNamed { .. }
-            | Record::Sampled { .. }
+            Record::SessionNamed { .. } => {
+                let Some(phase) = &mut self.phase else { return };
+                phase.was_ready = true;
+            }
+            Record::Sampled { .. }
             | Record::Committed { .. }
             | Record::Waiting { .. }
             | Record::RunEnded { .. } => {}

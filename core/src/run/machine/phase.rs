@@ -45,7 +45,9 @@ impl Machine {
             }
             (Step::Tidying, GitAnswer::Committed(commit)) => {
                 if let Some(commit) = commit {
-                    self.phase.base = Some(commit.clone());
+                    if !self.phase.is_again {
+                        self.phase.base = Some(commit.clone());
+                    }
                     let message = self.tidy_message();
                     self.record(Record::Committed { commit, message });
                 }
@@ -87,7 +89,7 @@ impl Machine {
 
     fn based(&mut self, now: Now, commit: Option<String>, dirty: &[String]) {
         let is_new = self.phase.kind.is_none();
-        if is_new {
+        if is_new && !self.phase.is_again {
             self.phase.base = commit;
         }
         if self.grant() {
@@ -332,7 +334,9 @@ impl Machine {
             self.finish(Finish::Failed { why: format!("phase `{phase}` failed: {detail}") });
             return;
         }
-        self.phase = Current { index: self.phase.index + 1, ..Current::default() };
+        // Where the plan was edited since, later ones can be over already.
+        let index = self.ends.iter().position(Option::is_none).unwrap_or(self.ends.len());
+        self.phase = Current { index, ..Current::default() };
         self.begin_phase();
     }
 }

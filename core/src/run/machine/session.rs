@@ -358,7 +358,7 @@ impl Machine {
         self.phase.spent = plus(self.phase.spent, session.spent);
         if handoff.is_some() {
             self.phase.handoff.clone_from(&handoff);
-        } else if !matches!(why.cause, Cause::Limited | Cause::Stopped) {
+        } else if !keeps_handoff(why.cause) {
             // An old handoff would send the next one back.
             self.phase.handoff = None;
         }
@@ -368,6 +368,11 @@ impl Machine {
         self.record(Record::AttemptEnded { attempt, cause, handoff, detail });
         self.commit_after(now, cause, until);
     }
+}
+
+/// Whether an earlier handoff still counts after a session that ended like this without one: it was broken off.
+pub(in super::super) const fn keeps_handoff(cause: Cause) -> bool {
+    matches!(cause, Cause::Limited | Cause::Stopped | Cause::OutOfBudget)
 }
 
 /// Whether the agent is asked for a handoff: it can answer, and there is time.

@@ -1,5 +1,6 @@
 //! The whole life of a run, with an agent, a git and gates that do what the test says.
 
+mod again;
 mod wishes;
 
 use super::*;
