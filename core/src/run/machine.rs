@@ -341,6 +341,9 @@ impl Machine {
         {
             self.close(why, None);
         }
+        if matches!(self.step, Step::Gating { .. }) {
+            self.end_gate_for_time();
+        }
     }
 
     fn is_silent(&self, now: Time) -> bool {

@@ -111,7 +111,7 @@ pub(super) fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
             (Tone::Warning, format!("  waiting until {until}: {}", harmless(why)))
         }
         Say::PhaseEnds { phase, end, detail } => {
-            let tokens = view.spent.input + view.spent.output;
+            let tokens = view.spent.tokens();
             let cost = view.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
             let used = format!("{tokens} tokens{cost} so far");
             match end {

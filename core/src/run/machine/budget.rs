@@ -26,6 +26,31 @@ impl Machine {
         Some(Why::new(Cause::OutOfBudget, detail))
     }
 
+    /// Ends what has no session to end, where a bound is reached. Returns whether one is.
+    pub(super) fn ends_for_bounds(&mut self) -> bool {
+        let used_up = |detail| Why::new(Cause::OutOfBudget, detail);
+        let Some(why) = self.out_of_time().or_else(|| self.out_of_budget().map(used_up)) else {
+            return false;
+        };
+        self.end_for(why);
+        true
+    }
+
+    /// A gate has no more time than all else.
+    pub(super) fn end_gate_for_time(&mut self) {
+        if let Some(why) = self.out_of_time() {
+            self.effects.push(Effect::EndGate);
+            self.end_for(why);
+        }
+    }
+
+    fn end_for(&mut self, why: Why) {
+        match why.cause {
+            Cause::TimedOut => self.end_phase(PhaseEnd::Failed, why.detail),
+            _ => self.finish(Finish::Stopped { why: why.detail }),
+        }
+    }
+
     /// A budget that is used up.
     pub(super) fn out_of_budget(&self) -> Option<String> {
         let phase = self.plan.phases.get(self.phase.index)?;
@@ -45,7 +70,7 @@ impl Machine {
             {
                 return Some(format!("{whose} has cost ${dollars:.2}, and may cost ${max:.2}"));
             }
-            let tokens = spent.input + spent.output;
+            let tokens = spent.tokens();
             if let Some(max) = tokens_max.filter(|max| tokens >= *max) {
                 return Some(format!("{whose} has used {tokens} tokens, and may use {max}"));
             }
@@ -54,16 +79,18 @@ impl Machine {
     }
 }
 
-/// Both together. What one of them does not know in dollars, nobody knows.
+/// Both together. What one of them does not know in dollars, nobody knows. What an agent says is not always possible:
+/// it costs never less than nothing, and tokens are counted as far as they can be.
 pub(in super::super) fn plus(one: Spent, other: Spent) -> Spent {
-    let dollars = match (one.dollars, other.dollars) {
+    let dollars_of = |spent: Spent| spent.dollars.map(|dollars| dollars.max(0.0));
+    let dollars = match (dollars_of(one), dollars_of(other)) {
         (Some(one), Some(other)) => Some(one + other),
         (one, other) => one.or(other),
     };
     Spent {
-        input: one.input + other.input,
-        cached: one.cached + other.cached,
-        output: one.output + other.output,
+        input: one.input.saturating_add(other.input),
+        cached: one.cached.saturating_add(other.cached),
+        output: one.output.saturating_add(other.output),
         dollars,
     }
 }

@@ -262,6 +262,9 @@ impl Machine {
             self.step = Step::Held(Next::Gate(gate, failed));
             return;
         }
+        if self.out_of_time().is_some() && self.ends_for_bounds() {
+            return;
+        }
         self.gate_begins(gate);
         self.say(Say::GateBegins(wanted.name));
         let time_max = wanted.time_max.unwrap_or(self.settings.gate_max);

@@ -41,6 +41,9 @@ impl Machine {
             self.step = Step::Held(Next::Session(kind));
             return;
         }
+        if self.ends_for_bounds() {
+            return;
+        }
         self.last_attempt = Attempt(self.last_attempt.0 + 1);
         let attempt = self.last_attempt;
         let phase = self.this_phase().name.clone();

@@ -1,6 +1,7 @@
 //! The whole life of a run, with an agent, a git and gates that do what the test says.
 
 mod again;
+mod bounds;
 mod wishes;
 
 use super::*;

@@ -120,7 +120,7 @@ pub(super) fn gauge(state: &State, columns: usize) -> Row {
 /// What was used.
 pub(super) fn numbers(state: &State, now: Stamp) -> Row {
     let view = &state.view;
-    let tokens = thousands(view.spent.input + view.spent.output);
+    let tokens = thousands(view.spent.tokens());
     let cost = view.spent.dollars.map_or_else(String::new, |cost| format!(" · ${cost:.2}"));
     Row::of(
         Tone::Plain,
