@@ -101,6 +101,27 @@ fn a_run_that_is_killed_leaves_nothing_and_goes_on() {
     assert_eq!(env.run(&[&RUN[..], &["--resume"]].concat()).code, Some(4));
 }
 
+#[test]
+fn a_plan_of_the_same_name_in_another_folder_is_another_plan() {
+    let env = repository(&["slow"]);
+    std::fs::create_dir(env.work().join("sub")).expect("a folder");
+    env.write("sub/PLAN.md", PLAN);
+    let mut run = env.start(&RUN);
+    wait_for("the agent works", || env.work().join("begun").exists());
+    run.signal(Signal::SIGKILL);
+    run.wait();
+    let in_sub = |plan: &str| {
+        let words = ["run", plan, "--agent", "command", "--agent-command", "sh ../agent.sh"];
+        let mut command = env.afresh(&[&words[..], &["--resume"]].concat());
+        command.current_dir(env.work().join("sub")).output().expect("it runs")
+    };
+    let other = in_sub("PLAN.md");
+    assert_eq!(other.status.code(), Some(4), "{other:?}");
+    let same = in_sub("../PLAN.md");
+    assert_eq!(same.status.code(), Some(0), "{same:?}");
+    assert_eq!(records(&env, "attempt_began")[1]["kind"], "resumed");
+}
+
 /// An agent that speaks as Claude Code does, so many lines a second and for so long.
 fn talker(rate: u32, seconds: u32) -> String {
     let program = afresh_tests::afresh_binary().with_file_name("agent-stream");

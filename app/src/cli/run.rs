@@ -97,10 +97,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     }
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
     let runs = Runs::open(workspace.state()).map_err(unavailable)?;
-    let path = arguments.plan.to_string_lossy().into_owned();
+    let place = Place { cwd: &environment.cwd, root: workspace.root() };
     let (number, past) = match arguments.resume {
-        true => arguments.resumed(&runs, &path)?,
+        true => arguments.resumed(&runs, &place)?,
         false => {
+            let path = place.name(&arguments.plan);
             let number = runs.begin(now(), &path, &plan.title, kind.name()).map_err(unavailable)?;
             (number, Past::default())
         }
@@ -234,11 +235,13 @@ impl Arguments {
     }
 
     /// The run to go on with.
-    fn resumed(&self, runs: &Runs, path: &str) -> Result<(i64, Past), CommandError> {
+    fn resumed(&self, runs: &Runs, place: &Place<'_>) -> Result<(i64, Past), CommandError> {
         let list = runs.list(1_000).map_err(unavailable)?;
-        let is_open = |row: &&RunRow| row.plan == path && row.finish != Some(Finish::Done);
+        let name = place.name(&self.plan);
+        let is_open =
+            |row: &&RunRow| row.finish != Some(Finish::Done) && place.is_of(&row.plan, &name);
         let Some(row) = list.iter().find(is_open) else {
-            let text = format!("there is no run of `{path}` that is not done");
+            let text = format!("there is no run of `{}` that is not done", self.plan.display());
             return Err(
                 CommandError::new(Exit::NotFound, text).hint("leave out --resume to begin one")
             );
@@ -246,6 +249,30 @@ impl Arguments {
         let records = runs.records(row.run).map_err(unavailable)?;
         runs.resume(row.run).map_err(unavailable)?;
         Ok((row.run, Past::of(records.iter().map(|(_, record)| record))))
+    }
+}
+
+/// Where plans are named: the same name in another folder is another plan.
+struct Place<'a> {
+    cwd: &'a Path,
+    root: Option<&'a Path>,
+}
+
+impl Place<'_> {
+    /// The name of a plan in the whole workspace: from its root, or in full where it is elsewhere.
+    fn name(&self, plan: &Path) -> String {
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let plan = real(self.cwd.join(plan));
+        let root = self.root.map(|root| real(root.to_owned()));
+        let inner = root.and_then(|root| plan.strip_prefix(root).map(Path::to_owned).ok());
+        inner.unwrap_or(plan).to_string_lossy().into_owned()
+    }
+
+    /// Whether a run is one of the plan with this name. Older runs have it as it was typed, in a folder that nobody
+    /// knows: where there is no such file from the root, it was this one.
+    fn is_of(&self, plan: &str, name: &str) -> bool {
+        let of_root = self.root.map(|root| root.join(plan)).filter(|path| path.exists());
+        plan == name || self.name(&of_root.unwrap_or_else(|| plan.into())) == name
     }
 }
 
