@@ -72,7 +72,7 @@ impl Values {
                 time: Some(time("max_time")).filter(|time| !time.is_zero()),
                 dollars: Some(self.float("run", "max_cost")).filter(|dollars| *dollars > 0.0),
                 tokens: Some(self.integer("run", "max_tokens")).filter(|tokens| *tokens > 0),
-                restarts: None,
+                restarts: Some(self.integer("run", "max_total_restarts")).filter(|max| *max > 0),
             },
             commit_prefix: self.text_of_run("commit_prefix").unwrap_or_default(),
             dirty: match self.word("run", "dirty") {
@@ -157,7 +157,7 @@ mod tests {
     fn every_key_reaches_its_place_and_the_stronger_layer_wins() {
         // S8
         let project = "context_threshold = 70\nmax_restarts = 5\nsilence = \"1m\"\nexclude = [\"*.log\"]\n\
-                       max_cost = 2.5\nmax_tokens = 1000\nmax_time = \"2h\"\ndirty = \"refuse\"\n\
+                       max_cost = 2.5\nmax_tokens = 1000\nmax_time = \"2h\"\nmax_total_restarts = 11\ndirty = \"refuse\"\n\
                        no_git = true\nsupervise_mcp = false\nbranch = \"work\"\nhandoff_timeout = \"5s\"\nlimit_wait = \"6s\"\n\
                        gate_timeout = \"7s\"\nrestart_delay = \"8s\"\ncommit_prefix = \"wip:\"\n\
                        context_window = 50000\ntool_call_threshold = 9\nmax_remediations = 10\npermission_mode = \"plan\"";
@@ -181,7 +181,7 @@ mod tests {
                 time: Some(seconds(7_200)),
                 dollars: Some(2.5),
                 tokens: Some(1_000),
-                restarts: None,
+                restarts: Some(11),
             },
             commit_prefix: "wip:".to_owned(),
             dirty: Dirty::Refuse,

@@ -9,7 +9,7 @@ pub use super::section::{SECTIONS, Scope, Section, Setting};
 use crate::limits;
 
 /// Every setting, in the order in which they are shown.
-pub static SETTINGS: [Setting; 51] = [
+pub static SETTINGS: [Setting; 52] = [
     defaults(
         "policy",
         Kind::Word(&["always", "on-crash", "never"]),
@@ -274,6 +274,12 @@ pub static SETTINGS: [Setting; 51] = [
         Kind::Duration,
         seconds(0),
         "How long a run may take, waits not counted; 0 is any time.",
+    ),
+    run(
+        "max_total_restarts",
+        COUNT,
+        Value::Integer(0),
+        "Restarts of a run in all its phases; 0 is any number.",
     ),
     run(
         "branch",

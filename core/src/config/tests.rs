@@ -123,6 +123,7 @@ gate_timeout = "1h"
 max_cost = 12.5
 max_tokens = 2000000
 max_time = "8h"
+max_total_restarts = 20
 branch = "work"
 commit_prefix = "wip:"
 dirty = "refuse"

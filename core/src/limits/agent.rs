@@ -55,6 +55,9 @@ pub const AGENT_THREADS_MAX: usize = 256;
 /// is not believed.
 pub const AGENT_LIMITED_MAX: Duration = Duration::from_secs(35 * 24 * 60 * 60);
 
+/// A time since 1970 above this is in milliseconds: in seconds it would be in the year 5138.
+pub const AGENT_SECONDS_MAX: u64 = 100_000_000_000;
+
 /// What is kept of an id or a name that an agent gives: of a tool, its use, a call, a model. None is longer in
 /// earnest.
 pub const AGENT_ID_CHARS_MAX: usize = 256;

@@ -25,8 +25,10 @@ use super::{
     Now, Past, PhaseEnd, Record, Say, Settings,
 };
 use crate::agent::Spent;
-use crate::limits::{LIMIT_SLACK, LIMIT_WAIT_MAX, RETRY_PATIENCE, WORKED_NOTE_EVERY};
-use crate::time::{Stamp, Time};
+use crate::limits::{
+    AGENT_LIMITED_MAX, LIMIT_SLACK, LIMIT_WAIT_MAX, RETRY_PATIENCE, WORKED_NOTE_EVERY,
+};
+use crate::time::{Stamp, Time, show_duration};
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
@@ -136,6 +138,8 @@ struct Current {
     base: Option<String>,
     /// It has failed before, and answers for all since that base.
     is_again: bool,
+    /// Its last session had to be followed by a restart when the run ended.
+    is_restart_due: bool,
     restarts: u32,
     remediations: u32,
     /// Limits in a row without progress.
@@ -170,6 +174,7 @@ impl Machine {
         }
         let begun = past.phase.filter(|begun| Some(&begun.name) == name);
         if let Some(begun) = begun {
+            phase.is_restart_due = begun.is_restart_due();
             phase.base = begun.base;
             phase.restarts = begun.restarts;
             phase.remediations = begun.remediations;
@@ -330,8 +335,8 @@ impl Machine {
                 self.close(Why::new(Cause::Limited, "the agent gets no answer of its model"), None);
             }
             Step::Working if self.is_silent(now.time) => {
-                let minutes = self.settings.silence_max.as_secs() / 60;
-                let detail = format!("nothing was heard of the agent for {minutes} minutes");
+                let silence = show_duration(self.settings.silence_max);
+                let detail = format!("nothing was heard of the agent for {silence}");
                 self.interrupt(now, Why::new(Cause::Stalled, detail));
             }
             _ => {}
@@ -382,17 +387,5 @@ impl Machine {
 
     fn git(&mut self, ask: GitAsk) {
         self.effects.push(Effect::Git(ask));
-    }
-}
-
-/// When a limit ends that does not say so.
-fn limit_end(now: Stamp, said: Option<Stamp>, first: Duration, waits: u32) -> Stamp {
-    let later = |by: Duration| {
-        let elapsed = Duration::from_nanos(u64::try_from(now.unix_nanos()).unwrap_or(u64::MAX));
-        Stamp::since_unix_epoch(elapsed + by)
-    };
-    match said.filter(|said| *said > now) {
-        Some(said) => later(said.since(now) + LIMIT_SLACK),
-        None => later(first.saturating_mul(1 << waits.min(10)).min(LIMIT_WAIT_MAX)),
     }
 }

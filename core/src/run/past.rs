@@ -52,6 +52,23 @@ pub struct PastPhase {
     pub worked: Duration,
 }
 
+impl PastPhase {
+    /// Whether a session had ended so that only a restart could follow, and none did.
+    pub(super) const fn is_restart_due(&self) -> bool {
+        let Some((kind, Some(cause))) = self.last else { return false };
+        let is_restart = matches!(
+            cause,
+            Cause::ContextLimitRestart
+                | Cause::CompactedRestart
+                | Cause::Stalled
+                | Cause::Overflow
+                | Cause::Crashed
+                | Cause::Failed
+        );
+        self.was_ready && is_restart && !matches!(kind, Kind::Remediation(_))
+    }
+}
+
 impl Past {
     /// What these records tell, in the order in which they were written.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {

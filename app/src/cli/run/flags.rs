@@ -69,6 +69,9 @@ pub(super) struct RunFlags {
     /// How long the run may take, waits not counted; 0 is any time [default: 0s]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     max_time: Option<String>,
+    /// Restarts in all phases of the run; 0 is any number [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    max_total_restarts: Option<String>,
     /// Work on this branch, which is made where there is none
     #[arg(long, value_name = "BRANCH", allow_hyphen_values = true)]
     branch: Option<String>,
@@ -131,6 +134,7 @@ impl RunFlags {
             ("--max-cost", "run.max_cost", &self.max_cost),
             ("--max-tokens", "run.max_tokens", &self.max_tokens),
             ("--max-time", "run.max_time", &self.max_time),
+            ("--max-total-restarts", "run.max_total_restarts", &self.max_total_restarts),
             ("--branch", "run.branch", &self.branch),
             ("--commit-prefix", "run.commit_prefix", &self.commit_prefix),
             ("--dirty", "run.dirty", &self.dirty),

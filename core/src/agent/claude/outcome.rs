@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::field::{self, cut, number, text};
 use crate::agent::{Failure, TurnEnd};
-use crate::limits::AGENT_TEXT_CHARS_MAX;
+use crate::limits::{AGENT_SECONDS_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;
 use crate::time::Stamp;
 
@@ -70,7 +70,7 @@ fn why(result: &[u8]) -> Option<Cow<'_, str>> {
 /// Until when a limit holds that was met; none where there is room.
 pub(super) fn limited_until(info: &[u8]) -> Option<Stamp> {
     let is_met = text(info, &["status"]).as_deref() == Some("rejected");
-    number(info, &["resetsAt"]).filter(|_| is_met).map(at_second)
+    number(info, &["resetsAt"]).filter(|_| is_met).map(|at| at_second(in_seconds(at)))
 }
 
 /// The end of a limit, where it stands in the words for it: `…|1794780000`, or `resets 3:45pm (UTC)`. In
@@ -78,7 +78,7 @@ pub(super) fn limited_until(info: &[u8]) -> Option<Stamp> {
 fn until_in(words: &str, now: Stamp) -> Option<Stamp> {
     let second = words.rsplit_once('|').and_then(|(_, number)| number.trim().parse().ok());
     if let Some(second) = second {
-        return Some(at_second(second));
+        return Some(at_second(in_seconds(second)));
     }
     let (_, clock) = words.split_once("resets ")?;
     let (clock, zone) = clock.split_once(" (")?;
@@ -102,6 +102,11 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// The end of what a calendar with four digits for the year has room for: what is later was no time.
 const SECONDS_MAX: u64 = 253_402_300_799;
+
+/// A number so high is in milliseconds: as seconds it would be in thousands of years.
+const fn in_seconds(at: u64) -> u64 {
+    if at > AGENT_SECONDS_MAX { at / 1_000 } else { at }
+}
 
 fn at_second(second: u64) -> Stamp {
     Stamp::since_unix_epoch(Duration::from_secs(second.min(SECONDS_MAX)))

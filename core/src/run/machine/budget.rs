@@ -1,4 +1,4 @@
-//! What a run and its phases may use: time, dollars and tokens.
+//! What a run and its phases may use: time, dollars, tokens and restarts.
 
 use super::*;
 
@@ -34,6 +34,16 @@ impl Machine {
         };
         self.end_for(why);
         true
+    }
+
+    /// Stops the run where it may not restart its agent once more. Returns whether that is so.
+    pub(super) fn ends_for_restarts(&mut self) -> bool {
+        let is_used_up = self.settings.budget.restarts.is_some_and(|max| self.restarts >= max);
+        if is_used_up {
+            let why = format!("the run has restarted its agent {} times, as it may", self.restarts);
+            self.finish(Finish::Stopped { why });
+        }
+        is_used_up
     }
 
     /// A gate has no more time than all else.

@@ -192,6 +192,7 @@ impl Machine {
             Cause::Skipped => self.end_phase(PhaseEnd::Skipped, why),
             Cause::TimedOut => self.end_phase(PhaseEnd::Failed, why),
             Cause::Limited => self.wait_for_limit(now, until),
+            Cause::Lost if self.phase.is_restart_due && self.ends_for_restarts() => {}
             Cause::RestartAsked | Cause::Lost => {
                 let kind = self.phase.kind.map_or(Kind::Resumed, again);
                 self.open(now, kind);
@@ -215,9 +216,7 @@ impl Machine {
             self.end_phase(PhaseEnd::Failed, text);
             return;
         }
-        if self.settings.budget.restarts.is_some_and(|max| self.restarts >= max) {
-            let why = format!("the run has restarted its agent {} times, as it may", self.restarts);
-            self.finish(Finish::Stopped { why });
+        if self.ends_for_restarts() {
             return;
         }
         self.phase.restarts += 1;
@@ -370,5 +369,17 @@ pub(super) const fn is_for_gates(kind: Kind, cause: Cause) -> bool {
         | Cause::Skipped
         | Cause::Stopped
         | Cause::Lost => false,
+    }
+}
+
+/// When a limit ends. What does not say so, or something incredible, is tried again after a while.
+fn limit_end(now: Stamp, said: Option<Stamp>, first: Duration, waits: u32) -> Stamp {
+    let later = |by: Duration| {
+        let elapsed = Duration::from_nanos(u64::try_from(now.unix_nanos()).unwrap_or(u64::MAX));
+        Stamp::since_unix_epoch(elapsed + by)
+    };
+    match said.filter(|said| *said > now && said.since(now) <= AGENT_LIMITED_MAX) {
+        Some(said) => later(said.since(now) + LIMIT_SLACK),
+        None => later(first.saturating_mul(1 << waits.min(10)).min(LIMIT_WAIT_MAX)),
     }
 }

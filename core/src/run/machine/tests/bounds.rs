@@ -105,3 +105,44 @@ fn nobody_earns_money_by_working() {
         assert_eq!(play.machine.view().spent.dollars, Some(1.0));
     }
 }
+
+#[test]
+fn restarts_have_a_bound_for_all_phases_that_holds_when_the_run_goes_on() {
+    // S3
+    let budget = Budget { restarts: Some(1), ..Budget::default() };
+    let settings = || Settings { budget, ..Settings::default() };
+    let crash = |play: &mut Play| {
+        play.ready();
+        play.ended();
+    };
+    let phases = || vec![phase("A", &[]), phase("B", &[])];
+    let mut play = Play::new(phases(), settings());
+    crash(&mut play);
+    play.done();
+    crash(&mut play);
+    assert!(stopped(&play).contains("restarted its agent 1 times"));
+    let records: Vec<Record> = play.records(|record| Some(record.clone()));
+    let play = resumed(phases(), settings(), &records);
+    assert!(stopped(&play).contains("restarted its agent 1 times"));
+    assert_eq!(play.prompts().len(), 0);
+    // With more of them it goes on.
+    let play = resumed(phases(), Settings::default(), &records);
+    assert_eq!(play.prompts().len(), 1);
+}
+
+#[test]
+fn silence_is_told_in_its_own_words_and_no_limit_lasts_for_ever() {
+    let settings = Settings { silence_max: Duration::from_secs(2), ..Settings::default() };
+    let mut play = Play::new(vec![phase("A", &[])], settings);
+    play.ready();
+    play.pass(Duration::from_secs(2));
+    let notes = format!("{:?}", play.all);
+    assert!(notes.contains("nothing was heard of the agent for 2 s"), "{notes}");
+    let mut play = Play::new(vec![phase("A", &[])], Settings::default());
+    play.ready();
+    let failure = Failure::Limited { until: Stamp::parse("9999-01-01T00:00:00Z") };
+    play.turn(TurnEnd::Failed { failure, why: "usage limit".to_owned() });
+    play.ended();
+    play.pass(Duration::from_secs(60));
+    assert_eq!(play.attempt(), Attempt(2), "it is tried after the first wait");
+}
