@@ -38,8 +38,8 @@ pub use self::keep::{Keep, KeepError, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{
-    HOME_VARIABLE, Job, Stopped, detach, is_in_front, is_variable, leave_session, suspend,
-    wait_for_keys,
+    HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front, is_variable, leave_session, next_keys,
+    suspend,
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks, run};

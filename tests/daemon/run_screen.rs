@@ -257,6 +257,26 @@ fn a_terminal_that_is_gone_is_left_alone_and_the_run_goes_on() {
     env.assert_nothing_left();
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn more_than_anybody_types_at_once_leaves_the_keys_as_they_were() {
+    let env = prepare();
+    let mut terminal = OnTerminal::start(run(&env, &[]), 80, 24);
+    terminal.wait_drawn("working · phase 1");
+    terminal.press("s");
+    // More than a terminal holds, and more than is read from it at once.
+    terminal.press(&"x".repeat(5_000));
+    terminal.press("\u{1b}");
+    terminal.wait_drawn("p pause");
+    let stat = fs::read_to_string(format!("/proc/{}/stat", terminal.pid())).expect("it runs");
+    let ticks = afresh_tests::measure::ticks(&stat);
+    assert!(ticks < 200, "it has used {ticks} ticks of a processor");
+    terminal.press("\u{3}");
+    assert_eq!(terminal.wait().code(), Some(1), "{}", terminal.raw());
+    assert_restored(&terminal);
+    env.assert_nothing_left();
+}
+
 #[test]
 fn a_terminal_of_any_size_will_do_and_may_change_it() {
     let env = prepare();

@@ -270,8 +270,8 @@ fn first_number(text: &str) -> u64 {
     text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The 14th and 15th field of `stat`, counted from behind the name, which may hold blanks.
-fn ticks(stat: &str) -> u64 {
+/// The ticks that a process has used: the 14th and 15th field of `stat`, counted from behind the name, which may hold blanks.
+pub fn ticks(stat: &str) -> u64 {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let times = fields.split_whitespace().skip(11).take(2);
     times.filter_map(|time| time.parse::<u64>().ok()).sum()

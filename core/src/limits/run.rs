@@ -82,6 +82,15 @@ pub const SCREEN_LINES_MAX: usize = 1_000;
 /// The least time between two drawings of a screen: more often, nobody can read it.
 pub const SCREEN_DRAW_GAP: Duration = Duration::from_millis(100);
 
+/// What is taken from a keyboard at once.
+pub const KEY_BYTES_MAX: usize = 4_096;
+
+/// How long the bytes of one key may be apart; after that, the first of them was the key Esc.
+pub const KEY_BYTES_GAP_MAX: Duration = Duration::from_millis(50);
+
+/// What is kept of a paste until its end comes: more than anybody can tell an agent at once.
+pub const PASTE_BYTES_MAX: usize = 32_000;
+
 /// What a person can type to an agent at once; what is more is not taken. It is a page of text.
 pub const STEER_CHARS_MAX: usize = 4_000;
 

@@ -2,14 +2,16 @@
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
+use afresh_core::limits::KEY_BYTES_MAX;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction};
-use nix::unistd::{Pid, getpgrp, tcgetpgrp};
+use nix::unistd::{Pid, getpgrp, read, tcgetpgrp};
 use tokio::signal::unix::{self, SignalKind, signal};
 
-use super::{Job, Stopped};
+use super::{Job, Keys, Stopped};
 
 /// Hears when we are to stop, when we go on, and when the terminal has another size.
 pub(crate) struct Jobs {
@@ -74,16 +76,28 @@ pub fn is_in_front() -> bool {
     stdin.is_terminal() && tcgetpgrp(&stdin).map_or(true, |front| front == getpgrp())
 }
 
-/// Waits until a key was pressed on the terminal that is our stdin. Returns whether it is still there: one that is
-/// gone can be read from for ever, and has nothing.
-pub fn wait_for_keys() -> bool {
+/// Waits for what is typed on the terminal that is our stdin, and takes it. One that is gone can be read from for
+/// ever, and has nothing.
+pub fn next_keys(wait_max: Option<Duration>) -> Keys {
     let stdin = io::stdin();
+    let timeout = wait_max
+        .map_or(PollTimeout::NONE, |wait| PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX));
     let mut polled = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    let mut bytes = vec![0; KEY_BYTES_MAX];
     loop {
-        match poll(&mut polled, PollTimeout::NONE) {
-            Err(Errno::EINTR) => {}
-            Err(_) => return false,
-            Ok(_) => return polled[0].revents() == Some(PollFlags::POLLIN),
+        match poll(&mut polled, timeout) {
+            Err(Errno::EINTR) => continue,
+            Ok(0) => return Keys::None,
+            Ok(_) if polled[0].revents() == Some(PollFlags::POLLIN) => {}
+            Ok(_) | Err(_) => return Keys::Gone,
+        }
+        match read(&stdin, &mut bytes) {
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Ok(0) | Err(_) => return Keys::Gone,
+            Ok(count) => {
+                bytes.truncate(count);
+                return Keys::Bytes(bytes);
+            }
         }
     }
 }

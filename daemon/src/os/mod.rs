@@ -54,7 +54,7 @@ use std::path::PathBuf;
 
 pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
 pub(crate) use self::job::Jobs;
-pub use self::job::{is_in_front, suspend, wait_for_keys};
+pub use self::job::{is_in_front, next_keys, suspend};
 pub(crate) use self::kernel::{Watch, listener_of, processes_limit, watch_limits};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
@@ -96,6 +96,19 @@ pub enum Job {
     Continued,
     /// The terminal has another size.
     Resized,
+}
+
+/// What came from whoever types.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// What the terminal sends for it.
+    Bytes(Vec<u8>),
+    /// Something that the console itself has to be asked for.
+    Console,
+    /// Nothing, for as long as was waited.
+    None,
+    /// There is no terminal any more.
+    Gone,
 }
 
 /// Who is stopped.

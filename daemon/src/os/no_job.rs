@@ -1,12 +1,13 @@
 //! A system without job control: nobody is ever taken from the terminal.
 
 use std::io::{self, IsTerminal};
+use std::time::Duration;
 
 use windows_sys::Win32::Foundation::WAIT_OBJECT_0;
 use windows_sys::Win32::System::Console::{GetStdHandle, STD_INPUT_HANDLE};
 use windows_sys::Win32::System::Threading::{INFINITE, WaitForSingleObject};
 
-use super::{Job, Stopped};
+use super::{Job, Keys, Stopped};
 
 /// Hears nothing.
 pub(crate) struct Jobs;
@@ -31,11 +32,10 @@ pub fn is_in_front() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Waits until something happened on the console. Returns whether it is still there.
-pub fn wait_for_keys() -> bool {
+/// Waits until something happened on the console, however long that takes: nothing there is undecided.
+pub fn next_keys(_wait_max: Option<Duration>) -> Keys {
     // SAFETY: the handle is that of our stdin, and nobody closes it.
     #[expect(unsafe_code, reason = "the standard library cannot wait without reading")]
-    unsafe {
-        WaitForSingleObject(GetStdHandle(STD_INPUT_HANDLE), INFINITE) == WAIT_OBJECT_0
-    }
+    let waited = unsafe { WaitForSingleObject(GetStdHandle(STD_INPUT_HANDLE), INFINITE) };
+    if waited == WAIT_OBJECT_0 { Keys::Console } else { Keys::Gone }
 }

@@ -9,6 +9,7 @@ mod keys;
 mod parts;
 mod state;
 mod terminal;
+mod typed;
 
 use std::io::{self, BufWriter, Stdout};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -16,16 +17,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use afresh_core::limits::{OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
+use afresh_core::limits::{KEY_BYTES_GAP_MAX, OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
 use afresh_core::run::{Say, View};
-use afresh_daemon::{Asker, Job, Stopped};
+use afresh_daemon::{Asker, Job, Keys, Stopped};
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
-use ratatui_crossterm::crossterm::event;
+use ratatui_crossterm::crossterm::event::{self, Event};
 
 use self::keys::Action;
 pub(super) use self::state::Facts;
 use self::state::State;
+use self::typed::Typed;
 use super::now;
 use super::told::Tone;
 use crate::output::{self, Paint};
@@ -207,16 +209,23 @@ fn clear(terminal: &mut Drawing) -> io::Result<()> {
 
 /// Ends with the terminal or the process: nobody else can end a read.
 fn hear_keys(shared: &Shared, asker: &Asker) {
-    // crossterm itself would go on reading from a terminal that is gone, as fast as it can.
-    while afresh_daemon::wait_for_keys() {
-        while event::poll(Duration::ZERO).is_ok_and(|is_there| is_there) {
-            let Ok(event) = event::read() else { return };
-            hear(shared, asker, &event);
-        }
+    let mut typed = Typed::default();
+    loop {
+        let wait_max = typed.is_undecided().then_some(KEY_BYTES_GAP_MAX);
+        let events: Vec<Event> = match afresh_daemon::next_keys(wait_max) {
+            Keys::Bytes(bytes) => typed.take(&bytes),
+            Keys::None => typed.decide().into_iter().collect(),
+            Keys::Console => match event::read() {
+                Ok(event) => vec![event],
+                Err(_) => return,
+            },
+            Keys::Gone => return,
+        };
+        events.iter().for_each(|event| hear(shared, asker, event));
     }
 }
 
-fn hear(shared: &Shared, asker: &Asker, event: &event::Event) {
+fn hear(shared: &Shared, asker: &Asker, event: &Event) {
     let action = keys::press(&mut shared.state(), event);
     match action {
         Some(Action::Ask(asked)) => asker.ask(asked),

@@ -1,0 +1,241 @@
+//! What was typed, out of the bytes that a terminal sends for it. crossterm's own reader is told only once of bytes
+//! that wait, and takes no more than its buffer holds: after a burst it would leave the rest where it is, for ever.
+
+use afresh_core::limits::PASTE_BYTES_MAX;
+use ratatui_crossterm::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+
+/// Begins whatever is no plain character.
+const ESCAPE: u8 = 0x1b;
+/// Stands before and behind what is pasted.
+const PASTE_BEGINS: &[u8] = b"\x1b[200~";
+const PASTE_ENDS: &[u8] = b"\x1b[201~";
+/// No key sends more.
+const SEQUENCE_BYTES_MAX: usize = 32;
+
+/// Bytes that are no whole key yet.
+#[derive(Debug, Default)]
+pub(super) struct Typed {
+    rest: Vec<u8>,
+}
+
+/// What the next bytes are.
+enum Next {
+    Unfinished,
+    /// So many bytes, and what they mean here, if anything.
+    Done(usize, Option<Event>),
+}
+
+impl Typed {
+    /// Takes what came, and returns what is whole.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.rest.extend_from_slice(bytes);
+        let (mut events, mut begin) = (Vec::new(), 0);
+        while let Some(Next::Done(length, event)) = self.rest.get(begin..).map(next) {
+            events.extend(event);
+            begin += length;
+        }
+        self.rest.drain(..begin);
+        if self.rest.starts_with(PASTE_BEGINS) && self.rest.len() > PASTE_BYTES_MAX {
+            // What nobody takes need not be kept, but the end may be there in part.
+            self.rest.drain(PASTE_BYTES_MAX / 2..self.rest.len() - PASTE_ENDS.len());
+        }
+        events
+    }
+
+    /// Whether a moment tells more: the key Esc sends the first byte of what other keys send.
+    pub(super) fn is_undecided(&self) -> bool {
+        // What is pasted may be long on its way, and must not become keys.
+        !self.rest.is_empty() && !self.rest.starts_with(PASTE_BEGINS)
+    }
+
+    /// Nothing has followed.
+    pub(super) fn decide(&mut self) -> Option<Event> {
+        let rest = std::mem::take(&mut self.rest);
+        (rest == [ESCAPE]).then(|| key(KeyCode::Esc, KeyModifiers::NONE))
+    }
+}
+
+fn key(code: KeyCode, modifiers: KeyModifiers) -> Event {
+    Event::Key(KeyEvent::new(code, modifiers))
+}
+
+fn next(bytes: &[u8]) -> Next {
+    match bytes {
+        [] | [ESCAPE] | [ESCAPE, b'O'] => Next::Unfinished,
+        [ESCAPE, ESCAPE, ..] => Next::Done(1, Some(key(KeyCode::Esc, KeyModifiers::NONE))),
+        [ESCAPE, b'O', last, ..] => {
+            let code = by_letter(*last);
+            Next::Done(3, code.map(|code| key(code, KeyModifiers::NONE)))
+        }
+        _ if bytes.starts_with(PASTE_BEGINS) => pasted(bytes),
+        [ESCAPE, b'[', rest @ ..] => sequence(rest),
+        [ESCAPE, rest @ ..] => match character(rest) {
+            Next::Done(length, Some(Event::Key(pressed))) => {
+                let modifiers = pressed.modifiers | KeyModifiers::ALT;
+                Next::Done(length + 1, Some(key(pressed.code, modifiers)))
+            }
+            Next::Done(length, _) => Next::Done(length + 1, None),
+            Next::Unfinished => Next::Unfinished,
+        },
+        _ => character(bytes),
+    }
+}
+
+fn pasted(bytes: &[u8]) -> Next {
+    let inside = &bytes[PASTE_BEGINS.len()..];
+    match inside.windows(PASTE_ENDS.len()).position(|part| part == PASTE_ENDS) {
+        None => Next::Unfinished,
+        Some(length) => {
+            let text = String::from_utf8_lossy(&inside[..length]).into_owned();
+            let whole = PASTE_BEGINS.len() + length + PASTE_ENDS.len();
+            Next::Done(whole, Some(Event::Paste(text)))
+        }
+    }
+}
+
+/// A key that sends numbers and a last letter, behind `ESC [`.
+fn sequence(rest: &[u8]) -> Next {
+    // Linux's own console sends a second bracket for F1.
+    if let [b'[', rest @ ..] = rest {
+        let code = rest.first().map(|letter| (*letter == b'A').then_some(KeyCode::F(1)));
+        return code.map_or(Next::Unfinished, |code| {
+            Next::Done(4, code.map(|code| key(code, KeyModifiers::NONE)))
+        });
+    }
+    let Some(length) = rest.iter().position(|byte| !(0x20..0x40).contains(byte)) else {
+        return match rest.len() > SEQUENCE_BYTES_MAX {
+            true => Next::Done(rest.len() + 2, None),
+            false => Next::Unfinished,
+        };
+    };
+    if !(0x40..0x7f).contains(&rest[length]) {
+        // It was broken off by another key.
+        return Next::Done(length + 2, None);
+    }
+    let numbers = String::from_utf8_lossy(&rest[..length]).into_owned();
+    let mut numbers = numbers.split(';').map(|number| number.parse::<u8>().unwrap_or(0));
+    let first = numbers.next().unwrap_or(0);
+    let code = match rest[length] {
+        b'~' => by_number(first),
+        letter => by_letter(letter),
+    };
+    let held = numbers.next().unwrap_or(0).saturating_sub(1);
+    let of = |bit: u8, modifier| if held & bit == 0 { KeyModifiers::NONE } else { modifier };
+    let modifiers =
+        of(1, KeyModifiers::SHIFT) | of(2, KeyModifiers::ALT) | of(4, KeyModifiers::CONTROL);
+    Next::Done(length + 3, code.map(|code| key(code, modifiers)))
+}
+
+const fn by_letter(letter: u8) -> Option<KeyCode> {
+    Some(match letter {
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'F' => KeyCode::End,
+        b'H' => KeyCode::Home,
+        b'P' => KeyCode::F(1),
+        _ => return None,
+    })
+}
+
+const fn by_number(number: u8) -> Option<KeyCode> {
+    Some(match number {
+        1 | 7 => KeyCode::Home,
+        3 => KeyCode::Delete,
+        4 | 8 => KeyCode::End,
+        5 => KeyCode::PageUp,
+        6 => KeyCode::PageDown,
+        11 => KeyCode::F(1),
+        _ => return None,
+    })
+}
+
+fn character(bytes: &[u8]) -> Next {
+    let plain = |code| Next::Done(1, Some(key(code, KeyModifiers::NONE)));
+    let length = match bytes.first() {
+        None => return Next::Unfinished,
+        Some(b'\r') => return plain(KeyCode::Enter),
+        Some(b'\t') => return plain(KeyCode::Tab),
+        Some(0x7f) => return plain(KeyCode::Backspace),
+        Some(byte @ 0x01..=0x1a) => {
+            let letter = char::from(byte - 1 + b'a');
+            return Next::Done(1, Some(key(KeyCode::Char(letter), KeyModifiers::CONTROL)));
+        }
+        Some(0x00..=0x1f) => return Next::Done(1, None),
+        Some(0x20..=0x7e) => 1,
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        Some(_) => return Next::Done(1, None),
+    };
+    let Some(whole) = bytes.get(..length) else {
+        // What is no text is passed over as soon as that is seen.
+        let is_text = bytes[1..].iter().all(|byte| (0x80..0xc0).contains(byte));
+        return if is_text { Next::Unfinished } else { Next::Done(1, None) };
+    };
+    match std::str::from_utf8(whole).ok().and_then(|text| text.chars().next()) {
+        Some(c) => Next::Done(length, Some(key(KeyCode::Char(c), KeyModifiers::NONE))),
+        None => Next::Done(1, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(code: KeyCode) -> Event {
+        key(code, KeyModifiers::NONE)
+    }
+
+    #[test]
+    fn keys_are_told_apart_however_their_bytes_come() {
+        let bytes = "a\u{3}\r\u{7f}漢\u{1b}[A\u{1b}OH\u{1b}[3~\u{1b}[1;5C\u{1b}[200~q\u{1b}[Ay\u{1b}[201~\u{1b}r\u{1b}[[A\u{1b}[99z!";
+        let wanted = [
+            plain(KeyCode::Char('a')),
+            key(KeyCode::Char('c'), KeyModifiers::CONTROL),
+            plain(KeyCode::Enter),
+            plain(KeyCode::Backspace),
+            plain(KeyCode::Char('漢')),
+            plain(KeyCode::Up),
+            plain(KeyCode::Home),
+            plain(KeyCode::Delete),
+            key(KeyCode::Right, KeyModifiers::CONTROL),
+            Event::Paste("q\u{1b}[Ay".to_owned()),
+            key(KeyCode::Char('r'), KeyModifiers::ALT),
+            plain(KeyCode::F(1)),
+            plain(KeyCode::Char('!')),
+        ];
+        assert_eq!(Typed::default().take(bytes.as_bytes()), wanted);
+        let mut typed = Typed::default();
+        let one_by_one: Vec<Event> = bytes.bytes().flat_map(|byte| typed.take(&[byte])).collect();
+        assert_eq!(one_by_one, wanted);
+    }
+
+    #[test]
+    fn esc_is_a_key_where_nothing_follows() {
+        let mut typed = Typed::default();
+        assert!(typed.take(b"\x1b").is_empty() && typed.is_undecided());
+        assert_eq!(typed.decide(), Some(plain(KeyCode::Esc)));
+        assert!(!typed.is_undecided());
+        assert!(typed.take(b"\x1b[200~q").is_empty() && !typed.is_undecided());
+        // Nobody says how much is pasted.
+        for _ in 0..100 {
+            assert!(typed.take(&[b'q'; 4_096]).is_empty());
+        }
+        assert!(typed.rest.len() <= PASTE_BYTES_MAX);
+        assert!(typed.take(b"q\x1b[20").is_empty());
+        assert!(
+            matches!(&typed.take(b"1~y")[..], [Event::Paste(_), last] if *last == plain(KeyCode::Char('y')))
+        );
+    }
+
+    #[test]
+    fn what_no_key_sends_hides_none() {
+        let mut typed = Typed::default();
+        let strange = [&b"\xff\xe6\x28\x1b["[..], &[b'1'; 40], b"\x1b[1\x03"].concat();
+        let last = typed.take(&strange).pop();
+        assert_eq!(last, Some(key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+        assert!(!typed.is_undecided());
+    }
+}
