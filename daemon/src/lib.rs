@@ -42,7 +42,9 @@ pub use self::os::{
     suspend,
 };
 pub use self::process::{AbandonedWarden, Command};
-pub use self::run::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks, run};
+pub use self::run::{
+    Asker, Asks, JobHearer, Mark, Recorder, Run, RunError, Servers, Shower, asks, run,
+};
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::up::{Lines, Reload, Reloaded, Show, Up, UpError, up};
 

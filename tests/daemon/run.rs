@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use afresh_tests::process::Process;
 use afresh_tests::{TestEnv, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -120,6 +121,35 @@ fn a_plan_of_the_same_name_in_another_folder_is_another_plan() {
     let same = in_sub("../PLAN.md");
     assert_eq!(same.status.code(), Some(0), "{same:?}");
     assert_eq!(records(&env, "attempt_began")[1]["kind"], "resumed");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_left_when_all_who_watched_were_killed_is_ended_before_a_run_goes_on() {
+    let env = repository(&["slow"]);
+    let mut run = env.start(&RUN);
+    let is_sleeper = |process: &Process| process.command == "sleep 1000";
+    wait_for("the agent works", || env.alive().iter().any(is_sleeper));
+    let is_watcher = |name: &str| ["afresh-warden", "afresh-guardian"].contains(&name);
+    let alive = env.alive().into_iter();
+    let watchers: Vec<Process> = alive.filter(|process| is_watcher(&process.name)).collect();
+    assert!(watchers.len() > 1, "{watchers:?}");
+    // None of them may see another one die.
+    let signal_all = |signal| watchers.iter().for_each(|process| process.signal(signal));
+    signal_all(Signal::SIGSTOP);
+    run.signal(Signal::SIGKILL);
+    signal_all(Signal::SIGKILL);
+    run.wait();
+    // Its parent is another one now.
+    let is_left = || env.alive().iter().any(is_sleeper);
+    assert!(is_left(), "nobody is left to end it");
+    let resumed = env.run(&[&RUN[..], &["--resume"]].concat());
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(resumed.stderr.contains("still at work: ended"), "{resumed:?}");
+    assert!(!is_left(), "{:?}", env.alive());
+    env.assert_nothing_left();
+    let again = env.run(&RUN);
+    assert!(!again.stderr.contains("still at work"), "{again:?}");
 }
 
 /// An agent that speaks as Claude Code does, so many lines a second and for so long.

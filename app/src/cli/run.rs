@@ -6,6 +6,7 @@ mod screen;
 mod servers;
 mod told;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,9 +15,9 @@ use afresh_core::agent::AgentKind;
 use afresh_core::config::RunSettings;
 use afresh_core::run::{Finish, Machine, Past, Record};
 use afresh_core::time::Stamp;
-use afresh_daemon::Run;
 use afresh_daemon::store::lock::{Lock, Sole};
 use afresh_daemon::store::runs::{RunRow, Runs};
+use afresh_daemon::{Mark, Run};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
@@ -96,6 +97,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         output::warn(&notice.text);
     }
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
+    let env = end_leftovers(workspace.state(), environment.variables.clone())?;
     let runs = Runs::open(workspace.state()).map_err(unavailable)?;
     let place = Place { cwd: &environment.cwd, root: workspace.root() };
     let (number, past) = match arguments.resume {
@@ -126,7 +128,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         permission: settings.permission,
         servers: Box::new(move || servers.find().servers.into_iter().map(|it| it.server).collect()),
         servers_file: workspace.state().join("agent-servers.json"),
-        env: environment.variables.clone(),
+        env,
         number,
         workspace,
         control: Some(environment.runtime_folders()),
@@ -157,6 +159,27 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         None => {}
     }
     conclude(number, &finish?, &arguments.again())
+}
+
+/// Ends what a run has left that was killed, and marks what this one starts.
+fn end_leftovers(
+    state: &Path,
+    mut variables: Vec<(OsString, OsString)>,
+) -> Result<Vec<(OsString, OsString)>, CommandError> {
+    let mark = Mark::of(state).map_err(unavailable)?;
+    match mark.end_leftovers(&variables) {
+        Ok(0) => {}
+        Ok(1) => output::warn("1 process of a run that was killed was still at work: ended"),
+        Ok(count) => output::warn(&format!(
+            "{count} processes of a run that was killed were still at work: ended"
+        )),
+        Err(pids) => {
+            let text = format!("processes of a run that was killed cannot be ended: {pids:?}");
+            return Err(CommandError::new(Exit::Unavailable, text).hint("end them, and try again"));
+        }
+    }
+    mark.put(&mut variables);
+    Ok(variables)
 }
 
 /// Says how it ended, and what to do about it.

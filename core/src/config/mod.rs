@@ -333,7 +333,7 @@ impl Draft {
 }
 
 /// Variables that afresh itself hands to its children, without their `AFRESH_`.
-const OWN_VARIABLES: [&str; 3] = ["COPY", "SERVICE", "GENERATION"];
+const OWN_VARIABLES: [&str; 4] = ["COPY", "SERVICE", "GENERATION", "RUN_MARK"];
 
 #[cfg(test)]
 mod tests;

@@ -557,6 +557,7 @@ fn unknown_variables_are_warnings() {
         ("AFRESH_MAX_SIZE", "5"),
         ("AFRESH_XYZZY\u{7}", "1"),
         ("AFRESH_COPY", "1"),
+        ("AFRESH_RUN_MARK", "x"),
         ("AFRESH_SERVICE", "web"),
         ("AFRESH_GENERATION", "2"),
         ("AFRESH_TEST_ANYTHING", "x"),

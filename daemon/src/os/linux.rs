@@ -108,6 +108,19 @@ pub(crate) fn listener_of(port: u16) -> Option<(u32, String)> {
     Some((pid, name.trim_end().to_owned()))
 }
 
+/// Processes with this variable in the environment that they were started with. Only those of this user can be
+/// looked at.
+pub(crate) fn processes_with(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}");
+    let has_it = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != std::process::id()).filter(has_it).collect()
+}
+
 /// The socket of a line of `/proc/net/tcp`, where it listens on this port; see proc_net(5).
 fn listening_inode(line: &str, port: u16) -> Option<&str> {
     let fields: Vec<&str> = line.split_whitespace().collect();

@@ -118,14 +118,14 @@ pub(crate) use self::spill::Earlier;
 #[cfg(unix)]
 pub(crate) use self::stdio::Stdio;
 #[cfg(unix)]
-pub(crate) use self::tree::{is_alive, kill_one};
+pub(crate) use self::tree::{is_alive, kill_one, terminate_one};
 pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
 #[cfg(unix)]
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]
 pub(crate) use self::windows::{
     MECHANISM, Processes, StartError, Stdio, ignore_in_supervisor, is_alive, kill_one, own_cgroup,
-    own_executable, run_warden,
+    own_executable, run_warden, terminate_one,
 };
 
 /// When the output of an instance is at its end.

@@ -129,6 +129,11 @@ pub(super) fn wait<const N: usize>(
     Ok(sources.map(|source| source.is_some() && polled.next().unwrap_or(false)))
 }
 
+/// Asks one process to end, by its id.
+pub(crate) fn terminate_one(pid: u32) -> io::Result<()> {
+    Ok(kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)?)
+}
+
 /// Kills one process by its id.
 pub(crate) fn kill_one(pid: u32) -> io::Result<()> {
     Ok(kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL)?)

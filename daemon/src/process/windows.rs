@@ -339,6 +339,11 @@ pub(crate) fn kill_one(pid: u32) -> io::Result<()> {
     done(unsafe { TerminateProcess(process.as_raw_handle(), KILLED.cast_unsigned()) })
 }
 
+/// Nobody can be asked there.
+pub(crate) fn terminate_one(pid: u32) -> io::Result<()> {
+    kill_one(pid)
+}
+
 /// Whether a process runs.
 pub(crate) fn is_alive(pid: u32) -> bool {
     // SAFETY: takes numbers; the handle that comes back is nobody else's.

@@ -5,6 +5,7 @@ mod agent;
 mod control;
 mod gate;
 mod git;
+mod leftovers;
 mod log;
 mod session;
 mod setup;
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::control::Board;
 use self::git::Git;
+pub use self::leftovers::Mark;
 use self::session::Running;
 pub use self::setup::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks};
 use self::words::Word;

@@ -226,7 +226,7 @@ fn free_port() -> u16 {
 }
 
 /// A random UUID, version 4.
-fn uuid() -> String {
+pub(super) fn uuid() -> String {
     let mut bytes = os::random_bytes::<16>().unwrap_or_default();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
