@@ -31,6 +31,9 @@ pub(crate) fn read(file: &Path, environment: &Environment) -> Result<ReadPlan, C
     let read = |link: String| {
         let path = folder.join(&link);
         let content = match read_bounded(&path, PLAN_FILE_BYTES_MAX) {
+            Ok(Some(_)) if !is_inside(&path, &folder) => {
+                Err("it is a link to a file outside of the plan's folder".to_owned())
+            }
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err("there is no such file".to_owned()),
             Err(error) => Err(error.to_string()),
@@ -42,6 +45,12 @@ pub(crate) fn read(file: &Path, environment: &Environment) -> Result<ReadPlan, C
     let beside = linked.iter().map(|file| environment.shown(&folder.join(&file.path)));
     let files = std::iter::once(shown.clone()).chain(beside).collect();
     Ok(ReadPlan { files, result })
+}
+
+/// Whether a file is in a folder, wherever links lead.
+fn is_inside(path: &Path, folder: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(path).zip(real(folder)).is_some_and(|(path, folder)| path.starts_with(folder))
 }
 
 /// All errors of a plan as one.

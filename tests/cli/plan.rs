@@ -138,14 +138,16 @@ fn linked_phases_are_read_from_the_folder_of_the_plan() {
 
     env.write(
         "docs/plan.md",
-        "## Phases\n- [A](phases/gone.md)\n- [B](phases/folder.md)\n- [C](../c.md)\n",
+        "## Phases\n- [A](phases/gone.md)\n- [B](phases/folder.md)\n- [C](../c.md)\n- [D](link.md)\n",
     );
+    std::os::unix::fs::symlink("../c.md", env.work().join("docs/link.md")).expect("a link");
     env.write("c.md", "Do.\n- Gate: c\n");
     let check = env.run(&["plan", "check", "docs/plan.md"]);
     assert_eq!(check.code, Some(3));
     for wanted in [
         "error: cannot read `docs/phases/gone.md`: there is no such file\n --> docs/plan.md:2:7\n",
         "error: cannot read `docs/phases/folder.md`: it is not a file\n --> docs/plan.md:3:7\n",
+        "error: cannot read `docs/link.md`: it is a link to a file outside of the plan's folder\n",
         "error: `../c.md` leads out of the folder of the plan\n --> docs/plan.md:4:7\n",
     ] {
         assert!(check.stderr.contains(wanted), "{}", check.stderr);
