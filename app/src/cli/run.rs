@@ -102,11 +102,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let place = Place { cwd: &environment.cwd, root: workspace.root() };
     let (number, past) = match arguments.resume {
         true => arguments.resumed(&runs, &place)?,
-        false => {
-            let path = place.name(&arguments.plan);
-            let number = runs.begin(now(), &path, &plan.title, kind.name()).map_err(unavailable)?;
-            (number, Past::default())
-        }
+        false => arguments.begun(&runs, &place, &plan.title, kind)?,
     };
     let logs = workspace.state().join("runs").join(number.to_string());
     std::fs::create_dir_all(&logs).map_err(unavailable)?;
@@ -136,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         branch: settings.branch,
         excludes: excludes(settings.excludes),
         record: Box::new(move |records: &[(Stamp, Record)]| {
-            runs.record(number, records).map_err(|error| error.to_string())
+            runs.record(number, records).map_err(|error| with_causes(&error))
         }),
         show: Box::new(move |say, view| match &shown {
             Some(screen) if screen.show(say, view) => {}
@@ -159,6 +155,12 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         None => {}
     }
     conclude(number, &finish?, &arguments.again())
+}
+
+/// What went wrong, and why: a full disk, say.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Ends what a run has left that was killed, and marks what this one starts.
@@ -255,6 +257,19 @@ impl Arguments {
         }
         words.push("--resume".to_owned());
         words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// A run that begins.
+    fn begun(
+        &self,
+        runs: &Runs,
+        place: &Place<'_>,
+        title: &str,
+        kind: AgentKind,
+    ) -> Result<(i64, Past), CommandError> {
+        let path = place.name(&self.plan);
+        let number = runs.begin(now(), &path, title, kind.name()).map_err(unavailable)?;
+        Ok((number, Past::default()))
     }
 
     /// The run to go on with.
