@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 
-use afresh_tests::process::Process;
 use afresh_tests::{TestEnv, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -125,31 +124,25 @@ fn a_plan_of_the_same_name_in_another_folder_is_another_plan() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_left_when_all_who_watched_were_killed_is_ended_before_a_run_goes_on() {
-    let env = repository(&["slow"]);
-    let mut run = env.start(&RUN);
-    let is_sleeper = |process: &Process| process.command == "sleep 1000";
-    wait_for("the agent works", || env.alive().iter().any(is_sleeper));
-    let is_watcher = |name: &str| ["afresh-warden", "afresh-guardian"].contains(&name);
-    let alive = env.alive().into_iter();
-    let watchers: Vec<Process> = alive.filter(|process| is_watcher(&process.name)).collect();
-    assert!(watchers.len() > 1, "{watchers:?}");
-    // None of them may see another one die.
-    let signal_all = |signal| watchers.iter().for_each(|process| process.signal(signal));
-    signal_all(Signal::SIGSTOP);
-    run.signal(Signal::SIGKILL);
-    signal_all(Signal::SIGKILL);
-    run.wait();
-    // Its parent is another one now.
-    let is_left = || env.alive().iter().any(is_sleeper);
-    assert!(is_left(), "nobody is left to end it");
-    let resumed = env.run(&[&RUN[..], &["--resume"]].concat());
-    assert_eq!(resumed.code, Some(0), "{resumed:?}");
-    assert!(resumed.stderr.contains("still at work: ended"), "{resumed:?}");
-    assert!(!is_left(), "{:?}", env.alive());
-    env.assert_nothing_left();
+fn what_a_killed_run_has_left_is_ended_before_a_run_begins() {
+    let env = repository(&[]);
+    env.write("agent.sh", &format!("printf %s \"$AFRESH_RUN_MARK\" > mark\n{AGENT}"));
+    assert_eq!(env.run(&RUN).code, Some(0));
+    // As where afresh and all that watched over the agent were killed at once.
+    let mark = std::fs::read_to_string(env.work().join("mark")).expect("the agent is marked");
+    let mut left = Command::new("sleep");
+    env.furnish(&mut left);
+    let mut left = left.arg("1000").env("AFRESH_RUN_MARK", mark).spawn().expect("it starts");
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stderr.contains("1 process of a run that was killed was still at work: ended"),
+        "{run:?}"
+    );
+    assert!(!left.wait().expect("it is ours").success(), "it was ended");
     let again = env.run(&RUN);
     assert!(!again.stderr.contains("still at work"), "{again:?}");
+    env.assert_nothing_left();
 }
 
 /// An agent that speaks as Claude Code does, so many lines a second and for so long.
