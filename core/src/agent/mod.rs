@@ -309,6 +309,23 @@ impl Spent {
     pub const fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
+
+    /// Both together. What an agent says is not always possible: nothing costs less than nothing, and tokens are
+    /// counted as far as they can be.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let dollars_of = |spent: Self| spent.dollars.map(|dollars| dollars.max(0.0));
+        let dollars = match (dollars_of(self), dollars_of(other)) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+        Self {
+            input: self.input.saturating_add(other.input),
+            cached: self.cached.saturating_add(other.cached),
+            output: self.output.saturating_add(other.output),
+            dollars,
+        }
+    }
 }
 
 /// How a turn ended.

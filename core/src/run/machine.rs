@@ -15,7 +15,6 @@ mod wish;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-pub(super) use self::budget::plus;
 use self::session::Session;
 pub(super) use self::session::keeps_handoff;
 pub use self::view::{GateState, View, Wait};

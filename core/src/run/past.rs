@@ -160,9 +160,9 @@ impl Past {
 
     /// A session is over, and what it has used counts.
     fn settle(&mut self, running: Spent) {
-        self.spent = machine::plus(self.spent, running);
+        self.spent = self.spent.plus(running);
         if let Some(phase) = &mut self.phase {
-            phase.spent = machine::plus(phase.spent, running);
+            phase.spent = phase.spent.plus(running);
         }
     }
 }

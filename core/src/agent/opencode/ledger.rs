@@ -33,7 +33,7 @@ impl Ledger {
     /// Adds one call of a model, as the end of a step has it.
     pub(super) fn add(&mut self, session: &str, step: &Value) {
         if let Some(spent) = self.sessions.get_mut(session) {
-            *spent = sum(*spent, read(step));
+            *spent = spent.plus(read(step));
         }
     }
 
@@ -56,7 +56,7 @@ impl Ledger {
 
     /// The sum of all, where it is another than was told before.
     pub(super) fn news(&mut self) -> Option<Spent> {
-        let total = self.sessions.values().copied().fold(Spent::default(), sum);
+        let total = self.sessions.values().copied().fold(Spent::default(), Spent::plus);
         let first = self.told.is_none() && total.input == 0 && total.output == 0;
         if first || self.told == Some(total) {
             return None;
@@ -120,18 +120,5 @@ fn read(value: &Value) -> Spent {
         cached,
         output: number(&tokens["output"]).saturating_add(number(&tokens["reasoning"])),
         dollars: value["cost"].as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0),
-    }
-}
-
-fn sum(one: Spent, other: Spent) -> Spent {
-    let dollars = match (one.dollars, other.dollars) {
-        (Some(one), Some(other)) => Some(one + other),
-        (one, other) => one.or(other),
-    };
-    Spent {
-        input: one.input.saturating_add(other.input),
-        cached: one.cached.saturating_add(other.cached),
-        output: one.output.saturating_add(other.output),
-        dollars,
     }
 }

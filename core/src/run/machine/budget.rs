@@ -67,12 +67,12 @@ impl Machine {
         let running = self.session.as_ref().map_or_else(Spent::default, |session| session.spent);
         let checks = [
             (
-                plus(self.spent, running),
+                self.spent.plus(running),
                 self.settings.budget.dollars,
                 self.settings.budget.tokens,
                 "the run",
             ),
-            (plus(self.phase.spent, running), phase.dollars_max, phase.tokens_max, "the phase"),
+            (self.phase.spent.plus(running), phase.dollars_max, phase.tokens_max, "the phase"),
         ];
         for (spent, dollars_max, tokens_max, whose) in checks {
             if let (Some(dollars), Some(max)) = (spent.dollars, dollars_max)
@@ -86,21 +86,5 @@ impl Machine {
             }
         }
         None
-    }
-}
-
-/// Both together. What one of them does not know in dollars, nobody knows. What an agent says is not always possible:
-/// it costs never less than nothing, and tokens are counted as far as they can be.
-pub(in super::super) fn plus(one: Spent, other: Spent) -> Spent {
-    let dollars_of = |spent: Spent| spent.dollars.map(|dollars| dollars.max(0.0));
-    let dollars = match (dollars_of(one), dollars_of(other)) {
-        (Some(one), Some(other)) => Some(one + other),
-        (one, other) => one.or(other),
-    };
-    Spent {
-        input: one.input.saturating_add(other.input),
-        cached: one.cached.saturating_add(other.cached),
-        output: one.output.saturating_add(other.output),
-        dollars,
     }
 }

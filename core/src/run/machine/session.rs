@@ -140,7 +140,7 @@ impl Machine {
                 session.spent = spent;
                 let Spent { input, cached, output, dollars } = spent;
                 self.record(Record::Spent { attempt, input, cached, output, dollars });
-                self.say(Say::Spent(plus(self.spent, spent)));
+                self.say(Say::Spent(self.spent.plus(spent)));
                 if self.step == Step::Working
                     && let Some(detail) = self.out_of_budget()
                 {
@@ -357,8 +357,8 @@ impl Machine {
             Step::Interrupting { why, .. } | Step::HandingOff { why, .. } => (why, None),
             _ => (Why::new(Cause::Crashed, format!("the agent ended by itself: {how}")), None),
         };
-        self.spent = plus(self.spent, session.spent);
-        self.phase.spent = plus(self.phase.spent, session.spent);
+        self.spent = self.spent.plus(session.spent);
+        self.phase.spent = self.phase.spent.plus(session.spent);
         if handoff.is_some() {
             self.phase.handoff.clone_from(&handoff);
         } else if !keeps_handoff(why.cause) {

@@ -151,7 +151,7 @@ impl Machine {
             hard: looks.then_some(hard),
             tool_calls: session.map_or(0, |session| session.meter.tool_calls()),
             tool: tool.map(|tool| (tool.name.clone(), tool.detail.clone())),
-            spent: plus(self.spent, running),
+            spent: self.spent.plus(running),
             restarts: self.phase.restarts,
             restarts_max: settings.max_restarts,
             remediations: self.phase.remediations,
