@@ -27,6 +27,7 @@ pub mod settings;
 mod suggest;
 mod tables;
 mod value;
+mod words;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -308,6 +309,7 @@ impl Draft {
         if self.errors.is_empty() {
             self.errors.extend(self.values.check_delays().err().map(|error| *error));
         }
+        self.errors.extend(self.values.check_agent_command());
         self.warnings.extend(self.values.settle_thresholds());
         // Services have the defaults: what is wrong there would be said for each of them.
         if self.errors.is_empty() {

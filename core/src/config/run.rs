@@ -4,6 +4,7 @@ use super::error::{ConfigError, ErrorKind, Origin};
 use super::kind::Value;
 use super::made::Values;
 use super::settings::position;
+use super::words;
 use crate::agent::{AgentKind, Permission};
 use crate::run::{Budget, Dirty, Settings};
 
@@ -34,7 +35,7 @@ impl Values {
         let command = self.text_of_run("agent_command").unwrap_or_default();
         RunSettings {
             agent: AgentKind::ALL.into_iter().find(|kind| kind.name() == agent),
-            command: command.split_whitespace().map(str::to_owned).collect(),
+            command: words::split(&command).unwrap_or_default(),
             model: self.text_of_run("model"),
             permission: match self.word("run", "permission_mode") {
                 "plan" => Permission::Plan,
@@ -100,6 +101,17 @@ impl Values {
                 self.0[index] = built_in.0[index].clone();
             }
         }
+    }
+
+    /// A quote that never ends would take the rest of the command with it.
+    pub(super) fn check_agent_command(&self) -> Option<ConfigError> {
+        let command = self.text_of_run("agent_command")?;
+        if words::split(&command).is_some() {
+            return None;
+        }
+        let message = "`agent_command` has a quote that never ends".to_owned();
+        let hint = "end it, or put a backslash before it".to_owned();
+        Some(self.given("run", "agent_command").place.error(ErrorKind::BadValue, message, hint))
     }
 
     /// The soft threshold is never above the hard one. Where a person wrote it, that is a mistake of theirs.
@@ -191,6 +203,19 @@ mod tests {
         assert_eq!(run.excludes, ["a/**", "b"]);
         assert!(!run.supervise_mcp);
         assert_eq!((run.permission, run.branch.as_deref()), (Permission::Plan, Some("work")));
+    }
+
+    #[test]
+    fn a_command_has_words_as_in_a_shell_and_quotes_that_end() {
+        let quoted = with("agent_command = 'sh -c \"echo hi > x\"'", "", &[], &[]).run;
+        assert_eq!(quoted.command, ["sh", "-c", "echo hi > x"]);
+        let open = flag("--agent-command", "run.agent_command", "sh -c \"echo");
+        let errors = load(&[], &[], &[open]).unwrap_err();
+        let text = errors[0].to_string();
+        assert!(
+            text.contains("has a quote that never ends") && text.contains("--agent-command"),
+            "{text}"
+        );
     }
 
     #[test]
