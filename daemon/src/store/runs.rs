@@ -101,6 +101,8 @@ pub struct Runs {
     path: PathBuf,
     /// Whether each write waits for the disk.
     on_disk: Cell<bool>,
+    /// The run that was written to last, and the number of its last record.
+    last: Cell<Option<(i64, i64)>>,
 }
 
 /// One run, as lists show it.
@@ -151,7 +153,7 @@ impl Runs {
             let made = format!("BEGIN; {missing} PRAGMA user_version = {VERSION}; COMMIT;");
             connection.execute_batch(&made).map_err(failed)?;
         }
-        Ok(Self { connection, path, on_disk: Cell::new(true) })
+        Ok(Self { connection, path, on_disk: Cell::new(true), last: Cell::new(None) })
     }
 
     /// Writes down that a run begins, and gives it a number.
@@ -174,9 +176,22 @@ impl Runs {
     pub fn record(&self, run: i64, records: &[(Stamp, Record)]) -> Result<(), RunsError> {
         let failed = |source| self.failed(source);
         self.bring_to_disk(records.iter().any(|(_, record)| decides(record))).map_err(failed)?;
-        let all = self.connection.unchecked_transaction().map_err(failed)?;
-        self.insert(run, records).map_err(failed)?;
-        all.commit().map_err(failed)
+        self.execute("BEGIN IMMEDIATE").map_err(failed)?;
+        let written = self.insert(run, records).and_then(|last| {
+            self.execute("COMMIT")?;
+            Ok(last)
+        });
+        if written.is_err() {
+            // Nothing of it is there: SQLite may have said so already.
+            self.execute("ROLLBACK").ok();
+        }
+        self.last.set(written.as_ref().ok().map(|last| (run, *last)));
+        written.map(drop).map_err(failed)
+    }
+
+    /// What is done many times a second is not read anew each time.
+    fn execute(&self, words: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(words)?.execute([]).map(drop)
     }
 
     /// Whether what is written next is waited for until it is on the disk itself.
@@ -188,20 +203,30 @@ impl Runs {
         Ok(())
     }
 
-    fn insert(&self, run: i64, records: &[(Stamp, Record)]) -> rusqlite::Result<()> {
-        let words = "INSERT INTO records (run, number, at, record) VALUES (?1,
-            (SELECT COALESCE(MAX(number), 0) + 1 FROM records WHERE run = ?1), ?2, ?3)";
+    /// Returns the number of the last one.
+    fn insert(&self, run: i64, records: &[(Stamp, Record)]) -> rusqlite::Result<i64> {
+        let mut number = self.last_number(run)?;
+        let words = "INSERT INTO records (run, number, at, record) VALUES (?1, ?2, ?3, ?4)";
         let mut insert = self.connection.prepare_cached(words)?;
         for (at, record) in records {
+            number += 1;
             let text = serde_json::to_string(record).unwrap_or_default();
-            insert.execute(params![run, at.to_string(), text])?;
+            insert.execute(params![run, number, at.to_string(), text])?;
             if let Record::RunEnded { finish } = record {
                 let finish = serde_json::to_string(finish).unwrap_or_default();
                 let words = "UPDATE runs SET ended = ?2, finish = ?3 WHERE run = ?1";
                 self.connection.execute(words, params![run, at.to_string(), finish])?;
             }
         }
-        Ok(())
+        Ok(number)
+    }
+
+    fn last_number(&self, run: i64) -> rusqlite::Result<i64> {
+        if let Some((_, number)) = self.last.get().filter(|(of, _)| *of == run) {
+            return Ok(number);
+        }
+        let words = "SELECT COALESCE(MAX(number), 0) FROM records WHERE run = ?1";
+        self.connection.query_row(words, params![run], |row| row.get(0))
     }
 
     /// What is written down of a run.
