@@ -122,7 +122,35 @@ fn is_name(text: &str) -> bool {
 }
 
 fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+    const NAMES: Bytes = Bytes::of(b"_-.").and_alphanumeric();
+    NAMES.has(byte)
+}
+
+/// Some of all bytes. All of what an agent says is looked at byte by byte: a table is fastest.
+struct Bytes([bool; 256]);
+
+impl Bytes {
+    const fn of(bytes: &[u8]) -> Self {
+        let (mut table, mut at) = ([false; 256], 0);
+        while at < bytes.len() {
+            table[bytes[at] as usize] = true;
+            at += 1;
+        }
+        Self(table)
+    }
+
+    const fn and_alphanumeric(mut self) -> Self {
+        let mut byte = 0;
+        while byte < 128 {
+            self.0[byte as usize] |= (byte as u8).is_ascii_alphanumeric();
+            byte += 1;
+        }
+        self
+    }
+
+    const fn has(&self, byte: u8) -> bool {
+        self.0[byte as usize]
+    }
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -141,21 +169,26 @@ fn is_secret_name(name: &str) -> bool {
         || words().any(|word| is_auth_word(word) || is_short_word(word))
 }
 
-/// A look without a copy: whether all letters of one of the words for secrets are there.
+/// A look without a copy: whether all letters of one of the words for secrets are there, or one of those that stand
+/// in a piece.
 fn may_be_secret(name: &str) -> bool {
     let letters = letters_of(name);
+    let has = |word: &str| {
+        let letters_of_word = letters_of(word);
+        letters & letters_of_word == letters_of_word
+            && name.as_bytes().windows(word.len()).any(|w| w.eq_ignore_ascii_case(word.as_bytes()))
+    };
     SECRET_LETTERS.iter().any(|secret| letters & secret == *secret)
+        || ["auth", "pass", "pw"].into_iter().any(has)
 }
 
-/// The letters of each word for a secret, and of `auth`, `pass` and `pw`.
-const SECRET_LETTERS: [u32; SECRET_PARTS.len() + 3] = {
-    let mut all = [letters_of("auth"); SECRET_PARTS.len() + 3];
-    let mut at = 0;
+/// The letters of each word for a secret.
+const SECRET_LETTERS: [u32; SECRET_PARTS.len()] = {
+    let (mut all, mut at) = ([0; SECRET_PARTS.len()], 0);
     while at < SECRET_PARTS.len() {
         all[at] = letters_of(SECRET_PARTS[at]);
         at += 1;
     }
-    (all[at], all[at + 1]) = (letters_of("pass"), letters_of("pw"));
     all
 };
 
@@ -184,14 +217,22 @@ fn takes_secret(flag: &str) -> bool {
 }
 
 fn holds_secret(name: &str, value: &str) -> bool {
-    // `max_tokens=4096` counts.
-    let counts = ["tokens", "max", "limit", "count"];
-    let is_count = value.len() <= 12
-        && value.starts_with(|c: char| c.is_ascii_digit())
-        && counts.iter().any(|word| name.to_ascii_lowercase().contains(word));
-    let is_plain = PLAIN_VALUES.contains(&value.to_ascii_lowercase().as_str());
-    is_secret_name(name) && !is_count && !is_plain
+    is_secret_name(name) && is_secret_value(name, value)
 }
+
+fn is_secret_value(name: &str, value: &str) -> bool {
+    !is_count(name, value) && !PLAIN_VALUES.iter().any(|plain| plain.eq_ignore_ascii_case(value))
+}
+
+/// `max_tokens=4096` counts.
+fn is_count(name: &str, value: &str) -> bool {
+    let counts = ["tokens", "max", "limit", "count"];
+    value.len() <= COUNT_BYTES_MAX
+        && value.starts_with(|c: char| c.is_ascii_digit())
+        && counts.iter().any(|word| name.to_ascii_lowercase().contains(word))
+}
+
+const COUNT_BYTES_MAX: usize = 12;
 
 /// How a name is joined to its value.
 #[derive(Clone, Copy, PartialEq)]
@@ -203,17 +244,22 @@ enum Joint {
 
 /// `NAME=value`, `name = "value"`, `Name: value`, `"name": "value"`, `?name=value&` and `--name value`.
 fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
-    for run in runs(text, is_name_byte) {
+    for (run, joint, start) in joints(text) {
         let name = &text[run.clone()];
-        // Most words are followed by no value, which is seen faster than what they say.
-        let Some((joint, start)) = joint_after(text, &run) else {
-            continue;
-        };
         // A name in a value that is a secret already is part of it.
-        if secrets.last().is_some_and(|last| run.start < last.end) || !is_secret_name(name) {
+        if secrets.last().is_some_and(|last| run.start < last.end) || !may_be_secret(name) {
             continue;
         }
         let is_query = run.start > 0 && matches!(text.as_bytes()[run.start - 1], b'?' | b'&');
+        // In what agents say are more counts of tokens than anything else.
+        let near = &text[..text.floor_char_boundary(start + COUNT_BYTES_MAX + 1)];
+        let is_number = near.as_bytes().get(start).is_some_and(u8::is_ascii_digit);
+        if is_number && is_count(name, &near[value_at(near, start, joint, name, is_query)]) {
+            continue;
+        }
+        if !is_secret_name(name) {
+            continue;
+        }
         let value = value_at(text, start, joint, name, is_query);
         let word = &text[value.clone()];
         // `invalid token: unexpected end` speaks of a token, it does not show one.
@@ -221,33 +267,41 @@ fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
             && value.start == start
             && !name.to_ascii_lowercase().contains("passw")
             && word.bytes().all(|b| b.is_ascii_lowercase() || b".,;!)".contains(&b));
-        if holds_secret(name, word) && !is_prose {
+        if is_secret_value(name, word) && !is_prose {
             secrets.push(value);
         }
     }
 }
 
-fn joint_after(text: &str, name: &Range<usize>) -> Option<(Joint, usize)> {
+/// The names that a value follows, with their joint and where the value begins. Most words have none, so that it is the
+/// joints that are looked for.
+fn joints(text: &str) -> impl Iterator<Item = (Range<usize>, Joint, usize)> {
     let bytes = text.as_bytes();
-    let after_quotes = skip(bytes, name.end, |b| matches!(b, b'"' | b'\'' | b'\\'));
-    let spaced = |at: usize| skip(bytes, at, |b| b == b' ');
-    // `name = "value"`, as TOML has it.
-    let equals = spaced(after_quotes);
-    if equals > after_quotes && bytes.get(equals) == Some(&b'=') {
-        return Some((Joint::Equals, spaced(equals + 1)));
-    }
-    match bytes.get(after_quotes)? {
-        b'=' => Some((Joint::Equals, after_quotes + 1)),
-        b':' if !text[after_quotes..].starts_with("://") => {
-            Some((Joint::Colon, spaced(after_quotes + 1)))
+    let begins = |dash: usize| dash == 0 || !is_name_byte(bytes[dash - 1]);
+    let has_flags = memchr::memchr_iter(b'-', bytes).any(begins);
+    let third = if has_flags { b' ' } else { b'=' };
+    memchr::memchr3_iter(b'=', b':', third, bytes).filter_map(move |at| {
+        let is_space = |b| b == b' ';
+        let is_quote = |b| matches!(b, b'"' | b'\'' | b'\\');
+        let (joint, end) = match bytes[at] {
+            b'=' => (Joint::Equals, skip_back(bytes, skip_back(bytes, at, is_space), is_quote)),
+            b':' if !bytes[at..].starts_with(b"://") => {
+                (Joint::Colon, skip_back(bytes, at, is_quote))
+            }
+            b' ' => (Joint::Space, at),
+            _ => return None,
+        };
+        let name = skip_back(bytes, end, is_name_byte)..end;
+        if name.is_empty() || (joint == Joint::Space && bytes[name.start] != b'-') {
+            return None;
         }
-        b' ' if after_quotes == name.end && bytes[name.start] == b'-' => {
-            let start = spaced(name.end);
-            let is_flag = bytes.get(start) != Some(&b'-') && takes_secret(&text[name.clone()]);
-            is_flag.then_some((Joint::Space, start))
-        }
-        _ => None,
-    }
+        // `name=` may have nothing behind it, `name = ` has.
+        let is_close = joint == Joint::Equals && bytes[at - 1] != b' ';
+        let start = if is_close { at + 1 } else { skip(bytes, at + 1, is_space) };
+        let is_flag =
+            || !matches!(bytes.get(start), Some(b'-' | b'=')) && takes_secret(&text[name.clone()]);
+        (joint != Joint::Space || is_flag()).then_some((name, joint, start))
+    })
 }
 
 fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) -> Range<usize> {
@@ -275,15 +329,16 @@ fn value_at(text: &str, start: usize, joint: Joint, name: &str, is_query: bool) 
 /// `Bearer X` and `Basic X` wherever they stand, if X does not look like a word.
 fn find_bearer(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
-    for run in runs(text, |b| b.is_ascii_alphabetic()) {
-        let scheme = &text[run.clone()];
-        if !matches!(scheme.len(), 5 | 6) || bytes.get(run.end) != Some(&b' ') {
+    for space in memchr::memchr_iter(b' ', bytes) {
+        let is_scheme = ["bearer", "basic"].iter().any(|scheme| {
+            let Some(begin) = space.checked_sub(scheme.len()) else { return false };
+            let is_whole = begin == 0 || !bytes[begin - 1].is_ascii_alphabetic();
+            is_whole && bytes[begin..space].eq_ignore_ascii_case(scheme.as_bytes())
+        });
+        if !is_scheme {
             continue;
         }
-        if !["bearer", "basic"].iter().any(|s| scheme.eq_ignore_ascii_case(s)) {
-            continue;
-        }
-        let start = run.end + 1;
+        let start = space + 1;
         let end =
             skip(bytes, start, |b| !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`'));
         let word = &bytes[start..end];
@@ -304,6 +359,11 @@ fn runs(text: &str, wanted: impl Fn(u8) -> bool) -> impl Iterator<Item = Range<u
         at = skip(bytes, start, &wanted);
         (start < at).then_some(start..at)
     })
+}
+
+/// Where those begin that end at `to` and all are `wanted`.
+fn skip_back(bytes: &[u8], to: usize, wanted: impl Fn(u8) -> bool) -> usize {
+    bytes[..to].iter().rposition(|b| !wanted(*b)).map_or(0, |at| at + 1)
 }
 
 fn skip(bytes: &[u8], from: usize, while_true: impl Fn(u8) -> bool) -> usize {

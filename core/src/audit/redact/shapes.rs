@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{runs, skip};
+use super::{Bytes, runs, skip};
 
 /// Adds the ranges of `text` that look like secrets.
 pub(super) fn find(text: &str, secrets: &mut Vec<Range<usize>>) {
@@ -17,8 +17,8 @@ fn find_url_passwords(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     let in_word = |b: u8| !b.is_ascii_whitespace() && !matches!(b, b'"' | b'\'' | b'`');
     let in_host = |b: u8| in_word(b) && !matches!(b, b'/' | b'?' | b'#');
-    for (scheme_end, mark) in text.match_indices("://") {
-        let start = scheme_end + mark.len();
+    for scheme_end in memchr::memmem::find_iter(bytes, "://") {
+        let start = scheme_end + "://".len();
         let host_end = skip(bytes, start, in_host);
         let Some(colon) = text[start..host_end].find(':').map(|at| start + at + 1) else {
             secrets.extend(lone_token(text, scheme_end, start..host_end));
@@ -49,8 +49,8 @@ fn lone_token(text: &str, scheme_end: usize, authority: Range<usize>) -> Option<
 /// Private keys in PEM form; one that is cut off goes to the end of the text.
 fn find_private_keys(text: &str, secrets: &mut Vec<Range<usize>>) {
     let mut done = 0;
-    for (start, begin) in text.match_indices("-----BEGIN ") {
-        let kind = text[start + begin.len()..].split("-----").next().unwrap_or_default();
+    for start in memchr::memmem::find_iter(text.as_bytes(), "-----BEGIN ") {
+        let kind = text[start + "-----BEGIN ".len()..].split("-----").next().unwrap_or_default();
         if start < done || !kind.ends_with("PRIVATE KEY") || kind.len() > 64 {
             continue;
         }
@@ -105,21 +105,27 @@ const SHAPES: [Shape; 28] = [
     Shape("AGE-SECRET-KEY-1", 20, is_upper_or_digit),
 ];
 
-/// For each byte that a shape or a web token begins with, the bytes that come second, by their last five bits.
-const BEGINNINGS: [u32; 256] = {
-    let mut seconds = [0; 256];
-    seconds[b'e' as usize] = 1 << (b'y' & 31);
+/// For each byte that a shape or a web token begins with, the bytes that come second and third, by their last five bits.
+const BEGINNINGS: [(u32, u32); 256] = {
+    let mut all = [(0, 0); 256];
+    all[b'e' as usize] = (bit(b'y'), bit(b'J'));
     let mut at = 0;
     while at < SHAPES.len() {
         let shape = SHAPES[at].0.as_bytes();
-        seconds[shape[0] as usize] |= 1 << (shape[1] & 31);
+        let (second, third) = all[shape[0] as usize];
+        all[shape[0] as usize] = (second | bit(shape[1]), third | bit(shape[2]));
         at += 1;
     }
-    seconds
+    all
 };
 
+const fn bit(byte: u8) -> u32 {
+    1 << (byte & 31)
+}
+
 fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+    const TOKENS: Bytes = Bytes::of(b"_-").and_alphanumeric();
+    TOKENS.has(byte)
 }
 
 fn is_upper_or_digit(byte: u8) -> bool {
@@ -129,13 +135,13 @@ fn is_upper_or_digit(byte: u8) -> bool {
 fn find_shapes(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     let mut done = 0;
-    for start in 0..bytes.len() {
-        if start < done || (start > 0 && bytes[start - 1].is_ascii_alphanumeric()) {
+    for (start, three) in bytes.windows(3).enumerate() {
+        // Few words begin like that, and all of the log of a session comes through here.
+        let (second, third) = BEGINNINGS[usize::from(three[0])];
+        if second & bit(three[1]) == 0 || third & bit(three[2]) == 0 {
             continue;
         }
-        // Few words begin like that, and all of the log of a session comes through here.
-        let Some(next) = bytes.get(start + 1) else { break };
-        if BEGINNINGS[usize::from(bytes[start])] & 1 << (next & 31) == 0 {
+        if start < done || (start > 0 && bytes[start - 1].is_ascii_alphanumeric()) {
             continue;
         }
         if is_web_token(near(&bytes[start..], 0)) {
@@ -170,25 +176,13 @@ fn is_web_token(bytes: &[u8]) -> bool {
 /// What is shorter is no key.
 const OPAQUE_BYTES_MIN: usize = 32;
 
-/// Which bytes stand between words.
-const ENDS_WORD: [bool; 256] = {
-    let ends = b" \t\n\r\x0c\"'`=:,;()[]{}<>|";
-    let mut table = [false; 256];
-    let mut at = 0;
-    while at < ends.len() {
-        table[ends[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
+/// What stands between words.
+const ENDS_WORD: Bytes = Bytes::of(b" \t\n\r\x0c\"'`=:,;()[]{}<>|");
 
 /// Long strings without sense, which are keys more often than not.
 fn find_opaque(text: &str, secrets: &mut Vec<Range<usize>>) {
     let bytes = text.as_bytes();
-    for word in runs(text, |b| !ENDS_WORD[usize::from(b)]) {
-        if word.len() < OPAQUE_BYTES_MIN {
-            continue;
-        }
+    for word in long_words(bytes) {
         let is_url = text[word.clone()].starts_with("//");
         if !is_url && matches!(bytes[word.start], b'/' | b'\\' | b'~' | b'.') {
             continue; // A path.
@@ -206,6 +200,23 @@ fn find_opaque(text: &str, secrets: &mut Vec<Range<usize>>) {
             }
         }
     }
+}
+
+/// The words that are long enough. From where one could begin to where it would be long enough is looked from the end:
+/// most words are short, and most of their bytes are never looked at.
+fn long_words(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while let Some(enough) = bytes.get(at..at + OPAQUE_BYTES_MIN) {
+            let Some(gap) = enough.iter().rposition(|b| ENDS_WORD.has(*b)) else {
+                let start = at;
+                at = skip(bytes, start + OPAQUE_BYTES_MIN, |b| !ENDS_WORD.has(b));
+                return Some(start..at);
+            };
+            at += gap + 1;
+        }
+        None
+    })
 }
 
 /// Tells random characters from names by how often letters, digits and cases alternate: in names
