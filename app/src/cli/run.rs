@@ -134,9 +134,9 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         record: Box::new(move |records: &[(Stamp, Record)]| {
             runs.record(number, records).map_err(|error| with_causes(&error))
         }),
-        show: Box::new(move |say, view| match &shown {
-            Some(screen) if screen.show(say, view) => {}
-            _ => teller.tell(say, view),
+        show: Box::new(move |says, view| match &shown {
+            Some(screen) if screen.show(says, view) => {}
+            _ => teller.tell(says, view),
         }),
         asked,
         job: stopped.map(|screen| -> Box<afresh_daemon::JobHearer> {
@@ -145,7 +145,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     });
     let finish = finish.map_err(unavailable);
     match screen.map(|screen| screen.end()) {
-        Some(Some(lines)) => lines.iter().for_each(|(tone, line)| Teller::new().line(*tone, line)),
+        Some(Some(lines)) => Teller::new().lines(lines),
         // A terminal that does not read would hold us up for ever.
         Some(None) if matches!(finish, Ok(Finish::Done)) => return Ok(Exit::Success),
         Some(None) => {

@@ -2,6 +2,7 @@
 //! hostile file reaches the terminal as a command.
 
 use std::cell::Cell;
+use std::iter::{RepeatN, repeat_n};
 use std::ops::Range;
 
 /// Cells of the line shown before the span, and from its start on; the rest is cut.
@@ -28,14 +29,14 @@ impl Excerpt {
         for (shown, cells) in before.chars().rev().map(cell) {
             // The length counts too: a flood of combining marks takes no cell at all.
             if (indent + cells).max(lead.len()) > CELLS_BEFORE {
-                lead.push("…".to_owned());
+                lead.push(repeat_n('…', 1));
                 indent += 1;
                 break;
             }
             lead.push(shown);
             indent += cells;
         }
-        let mut text: String = lead.into_iter().rev().collect();
+        let mut text: String = lead.into_iter().rev().flatten().collect();
         let (mut carets, mut after) = (0, 0);
         for (count, (offset, c)) in from.char_indices().enumerate() {
             let (shown, cells) = cell(c);
@@ -43,7 +44,7 @@ impl Excerpt {
                 text.push('…');
                 break;
             }
-            text.push_str(&shown);
+            text.extend(shown);
             after += cells;
             if before.len() + offset < span.end {
                 carets += cells;
@@ -106,7 +107,11 @@ impl<'a> Lines<'a> {
 
 /// The text without what a terminal would obey.
 pub fn harmless(text: &str) -> String {
-    text.chars().map(|c| cell(c).0).collect()
+    // Nearly all are.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
+    text.chars().flat_map(|c| cell(c).0).collect()
 }
 
 /// How many cells of a terminal a text takes that has nothing in it that a terminal would obey.
@@ -131,7 +136,7 @@ pub fn cut_to_cells(text: &str, cells_max: usize) -> String {
             }
             return shown;
         }
-        shown.push_str(&text);
+        shown.extend(text);
         used += width;
         if used < cells_max {
             before_cut = shown.len();
@@ -147,7 +152,7 @@ pub fn harmless_but_colours(text: &str, wants_colours: bool) -> String {
     while let Some(begin) = rest.find("\u{1b}[") {
         let after = &rest[begin + 2..];
         let end = after.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':');
-        shown.extend(rest[..begin].chars().map(|c| cell(c).0));
+        shown.extend(rest[..begin].chars().flat_map(|c| cell(c).0));
         match end.filter(|end| after[*end..].starts_with('m')) {
             Some(end) => {
                 if wants_colours {
@@ -162,7 +167,7 @@ pub fn harmless_but_colours(text: &str, wants_colours: bool) -> String {
             }
         }
     }
-    shown.extend(rest.chars().map(|c| cell(c).0));
+    shown.extend(rest.chars().flat_map(|c| cell(c).0));
     if coloured {
         shown.push_str("\u{1b}[0m");
     }
@@ -183,7 +188,7 @@ pub fn tame(bytes: &[u8], wants_colours: bool) -> String {
 /// The text without what a terminal would obey, cut to a length that fits in a sentence.
 pub(crate) fn printable(text: &str) -> String {
     const CHARS_MAX: usize = 60;
-    let mut shown: String = text.chars().take(CHARS_MAX).map(|c| cell(c).0).collect();
+    let mut shown: String = text.chars().take(CHARS_MAX).flat_map(|c| cell(c).0).collect();
     if text.chars().nth(CHARS_MAX).is_some() {
         shown.push('…');
     }
@@ -194,9 +199,9 @@ pub(crate) fn printable(text: &str) -> String {
 ///
 /// The ranges are those of UAX #11 (wide) and of the common combining marks: emoji that are joined
 /// out of several are counted one by one.
-fn cell(c: char) -> (String, usize) {
+fn cell(c: char) -> (RepeatN<char>, usize) {
     let (shown, cells) = match c {
-        '\t' => return ("    ".to_owned(), 4),
+        '\t' => return (repeat_n(' ', 4), 4),
         // Control pictures: U+2400 stands for NUL, and so on.
         '\0'..='\u{1f}' => (char::from_u32(0x2400 + u32::from(c)).unwrap_or('�'), 1),
         '\u{7f}' => ('␡', 1),
@@ -232,7 +237,7 @@ fn cell(c: char) -> (String, usize) {
         | '\u{20000}'..='\u{3fffd}' => (c, 2),
         _ => (c, 1),
     };
-    (shown.to_string(), cells)
+    (repeat_n(shown, 1), cells)
 }
 
 #[cfg(test)]

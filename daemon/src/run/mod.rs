@@ -303,10 +303,11 @@ impl Driver {
         }
         if !self.says.is_empty() {
             let view = self.run.machine.view();
-            for say in self.says.drain(..) {
-                self.board.hear(view.attempt, &say);
-                (self.run.show)(&say, &view);
+            for say in &self.says {
+                self.board.hear(view.attempt, say);
             }
+            (self.run.show)(&self.says, &view);
+            self.says.clear();
         }
     }
 }

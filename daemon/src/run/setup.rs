@@ -17,8 +17,8 @@ use crate::store::workspace::Workspace;
 /// Writes records down together, or says why it cannot.
 pub type Recorder = dyn FnMut(&[(Stamp, Record)]) -> Result<(), String>;
 
-/// Shows what happened, beside the state of the run.
-pub type Shower = dyn FnMut(&Say, &View);
+/// Shows what happened, together, beside the state of the run.
+pub type Shower = dyn FnMut(&[Say], &View);
 
 /// Says which MCP servers are laid over those of an agent.
 pub type Servers = dyn FnMut() -> Vec<Server>;

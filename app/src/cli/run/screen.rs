@@ -115,8 +115,10 @@ impl Screen {
     }
 
     /// Shows what is said, and how the run is now. Returns whether somebody draws.
-    pub(super) fn show(&self, say: &Say, view: &View) -> bool {
-        self.shared.state().tell(say, view);
+    pub(super) fn show(&self, says: &[Say], view: &View) -> bool {
+        let mut state = self.shared.state();
+        says.iter().for_each(|say| state.tell(say, view));
+        drop(state);
         self.shared.wake();
         !self.drawer.is_finished()
     }

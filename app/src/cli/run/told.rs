@@ -31,38 +31,38 @@ impl Teller {
     }
 
     pub(super) fn begins(&self, number: i64, plan: &Plan, kind: AgentKind, logs: &Path) {
-        self.write(&format!(
-            "{} (run {number}, {})",
-            self.paint.bold(&harmless(&plan.title)),
-            kind.name()
-        ));
+        let title = self.paint.bold(&harmless(&plan.title));
+        write([format!("{title} (run {number}, {})", kind.name())]);
         output::remark(&format!("the logs of its sessions are in {}", logs.display()));
     }
 
-    pub(super) fn tell(&self, say: &Say, view: &View) {
-        if let Some((tone, line)) = line(say, view) {
-            self.line(tone, &line);
+    pub(super) fn tell(&self, says: &[Say], view: &View) {
+        self.lines(says.iter().filter_map(|say| line(say, view)));
+    }
+
+    /// Lines that are harmless.
+    pub(super) fn lines(&self, lines: impl IntoIterator<Item = (Tone, String)>) {
+        write(lines.into_iter().map(|(tone, line)| self.painted(tone, line)));
+    }
+
+    fn painted(&self, tone: Tone, line: String) -> String {
+        let paint = self.paint;
+        match tone {
+            Tone::Plain => line,
+            Tone::Dim => paint.dim(&line),
+            Tone::Bold => paint.bold(&line),
+            Tone::Good => paint.green(&line),
+            Tone::Warning => paint.yellow(&line),
+            Tone::Bad => paint.red(&line),
         }
     }
+}
 
-    /// A line that is harmless.
-    pub(super) fn line(&self, tone: Tone, line: &str) {
-        let paint = self.paint;
-        self.write(&match tone {
-            Tone::Plain => line.to_owned(),
-            Tone::Dim => paint.dim(line),
-            Tone::Bold => paint.bold(line),
-            Tone::Good => paint.green(line),
-            Tone::Warning => paint.yellow(line),
-            Tone::Bad => paint.red(line),
-        });
-    }
-
-    fn write(&self, line: &str) {
-        let mut lines = Lines::new();
-        // A reader that has gone does not end the run.
-        lines.write(line).and_then(|()| lines.flush()).ok();
-    }
+fn write(lines: impl IntoIterator<Item = String>) {
+    let mut output = Lines::new();
+    let mut lines = lines.into_iter();
+    // A reader that has gone does not end the run.
+    lines.try_for_each(|line| output.write(&line)).and_then(|()| output.flush()).ok();
 }
 
 /// What is said, as one harmless line; none where a line would say nothing.
