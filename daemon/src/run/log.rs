@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use afresh_core::agent::Told;
 use afresh_core::audit::redact::KnownSecrets;
-use afresh_core::limits::{PIPE_CHUNK_BYTES, SESSION_LOG_BYTES_MAX};
+use afresh_core::limits::{AGENT_READ_BYTES, SESSION_LOG_BYTES_MAX};
 use afresh_core::run::Cause;
 use afresh_core::time::Stamp;
 use serde::Serialize;
@@ -46,7 +46,7 @@ impl SessionLog {
         let said = String::from_utf8_lossy(line);
         let secrets = Arc::clone(&self.secrets);
         self.push(&Line { at: &now.to_string(), said: &secrets.redact(&said) });
-        if self.waiting.len() > PIPE_CHUNK_BYTES {
+        if self.waiting.len() > AGENT_READ_BYTES {
             self.flush();
         }
     }
