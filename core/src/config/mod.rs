@@ -122,7 +122,7 @@ pub struct Shown {
     pub section: &'static str,
     /// The key within the section.
     pub key: &'static str,
-    /// The value.
+    /// The value, without secrets.
     pub value: Value,
     /// Which layer gave it.
     pub origin: Origin,
@@ -182,7 +182,7 @@ impl Config {
         (SETTINGS.iter().zip(&self.values.0)).map(|(setting, given)| Shown {
             section: setting.section,
             key: setting.key,
-            value: given.value.clone(),
+            value: given.value.without_secrets(),
             origin: given.place.origin.clone(),
             help: setting.help,
         })

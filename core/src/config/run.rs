@@ -209,6 +209,9 @@ mod tests {
     fn a_command_has_words_as_in_a_shell_and_quotes_that_end() {
         let quoted = with("agent_command = 'sh -c \"echo hi > x\"'", "", &[], &[]).run;
         assert_eq!(quoted.command, ["sh", "-c", "echo hi > x"]);
+        let secret = flag("--agent-command", "run.agent_command", "a --api-key hunter2hunter2");
+        let shown = load(&[], &[], &[secret]).unwrap().shown().find(|it| it.key == "agent_command");
+        assert_eq!(shown.unwrap().value.to_json(), "a --api-key [redacted]");
         let open = flag("--agent-command", "run.agent_command", "sh -c \"echo");
         let errors = load(&[], &[], &[open]).unwrap_err();
         let text = errors[0].to_string();

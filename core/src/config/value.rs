@@ -7,6 +7,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use super::kind::Kind;
 use super::kind::SIZE_UNITS;
+use crate::audit::redact::redact_text;
 use crate::time::write_duration;
 
 /// A value of a setting. Its `Display` is the form of environment variables and flags.
@@ -35,6 +36,14 @@ pub enum Value {
 }
 
 impl Value {
+    /// As it may be shown: a command can have a key in it.
+    pub(super) fn without_secrets(&self) -> Self {
+        match self {
+            Self::Text(text) => Self::Text(Cow::Owned(redact_text(text).into_owned())),
+            other => other.clone(),
+        }
+    }
+
     /// The value as JSON: a number, a boolean, or the text of the other forms.
     pub fn to_json(&self) -> serde_json::Value {
         match self {

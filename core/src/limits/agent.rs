@@ -99,3 +99,6 @@ pub const AGENT_GUESS_STEP: u64 = 256;
 /// How long the server of an agent may think about whether it is there, before it is asked again: one that begins to
 /// listen may lose what came first.
 pub const AGENT_HEALTH_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a run waits for another program that writes to its records; then it stops, and can go on later.
+pub const RUNS_BUSY_WAIT: Duration = Duration::from_secs(30);

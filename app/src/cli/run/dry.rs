@@ -2,6 +2,7 @@
 
 use afresh_core::agent::AgentKind;
 use afresh_core::agent::servers::{Found, Supervised};
+use afresh_core::audit::redact::redact_args;
 use afresh_core::config::{Config, Shown, harmless};
 use afresh_core::run::plan::{Phase, Plan};
 use serde_json::{Map, Value, json};
@@ -20,6 +21,7 @@ pub(super) fn show(
     json: bool,
 ) -> Result<Exit, CommandError> {
     let settings: Vec<Shown> = config.shown().filter(|shown| shown.section == "run").collect();
+    let program = redact_args(program);
     if json {
         let settings: Map<String, Value> =
             settings.iter().map(|shown| (shown.key.to_owned(), shown.value.to_json())).collect();
