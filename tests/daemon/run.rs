@@ -117,9 +117,60 @@ fn a_plan_of_the_same_name_in_another_folder_is_another_plan() {
     };
     let other = in_sub("PLAN.md");
     assert_eq!(other.status.code(), Some(4), "{other:?}");
-    let same = in_sub("../PLAN.md");
-    assert_eq!(same.status.code(), Some(0), "{same:?}");
+    // The agent and the gates would be in the wrong place.
+    let elsewhere = in_sub("../PLAN.md");
+    assert_eq!(elsewhere.status.code(), Some(2), "{elsewhere:?}");
+    let words = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(words.contains("which is another folder"), "{words}");
+    let same = env.run(&[&RUN[..], &["--resume"]].concat());
+    assert_eq!(same.code, Some(0), "{same:?}");
     assert_eq!(records(&env, "attempt_began")[1]["kind"], "resumed");
+}
+
+#[test]
+fn what_is_done_is_not_done_again_and_what_is_not_done_is_named() {
+    let env = repository(&["slow"]);
+    let mut first = env.start(&RUN);
+    wait_for("the agent works", || env.work().join("begun").exists());
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    let second = env.run(&RUN);
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert!(second.stderr.contains("run 1 of this plan is not done: --resume"), "{second:?}");
+    let resumed = env.run(&[&RUN[..], &["--resume"]].concat());
+    assert_eq!(resumed.code, Some(4), "{resumed:?}");
+    assert!(resumed.stderr.contains("run 2, the last one of `PLAN.md`, is done"), "{resumed:?}");
+    assert!(!env.run(&RUN).stderr.contains("--resume"), "all is done");
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_named_before_anything_begins() {
+    let env = repository(&[]);
+    for (command, place) in [("no-such-agent --x", "is not on the PATH"), ("./typo", "is no file")]
+    {
+        let run = env.run(&["run", "--agent", "codex", "--agent-command", command]);
+        assert_eq!(run.code, Some(4), "{run:?}");
+        assert!(run.stderr.contains(place), "{run:?}");
+    }
+    assert!(!env.run(&["runs"]).stdout.contains("codex"), "there was no run");
+}
+
+#[test]
+fn an_agent_that_tidies_up_does_not_take_the_state_of_its_run_away() {
+    let env = repository(&["slow"]);
+    env.write("agent.sh", &format!("git clean -qfdx -e slow -e begun\n{AGENT}"));
+    git(&env, &["-c", "user.name=t", "-c", "user.email=t@localhost", "commit", "-qam", "tidy"]);
+    let mut run = env.start(&RUN);
+    wait_for("the agent works", || env.work().join("begun").exists());
+    assert!(!env.work().join(".afresh/runs.db").exists(), "it has tidied up");
+    let other = env.run(&RUN);
+    assert_eq!(other.code, Some(5), "{other:?}");
+    assert!(other.stderr.contains("in this git repository already"), "{other:?}");
+    run.signal(Signal::SIGINT);
+    run.wait();
+    let resumed = env.run(&[&RUN[..], &["--resume"]].concat());
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert_eq!(records(&env, "phase_ended").len(), 2, "each once");
 }
 
 #[cfg(target_os = "linux")]

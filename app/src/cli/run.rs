@@ -2,6 +2,8 @@
 
 mod dry;
 mod flags;
+mod kept;
+mod past;
 mod screen;
 mod servers;
 mod told;
@@ -12,18 +14,21 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
-use afresh_core::config::RunSettings;
-use afresh_core::run::{Finish, Machine, Past, Record};
+use afresh_core::config::{RunSettings, harmless};
+use afresh_core::run::{Finish, Machine, Record};
 use afresh_core::time::Stamp;
-use afresh_daemon::store::lock::{Lock, Sole};
-use afresh_daemon::store::runs::{RunRow, Runs};
+use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
+use afresh_daemon::store::runs::Runs;
 use afresh_daemon::{Mark, Run};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
+use self::kept::Kept;
+use self::past::Place;
 use self::screen::{Facts, Screen};
 use self::servers::OwnServers;
 use self::told::Teller;
+use crate::cli::runs::runs_error;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
@@ -93,12 +98,15 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         return dry::show(&plan, kind, &program, &config, &found, arguments.json);
     }
     let settings = config.run;
+    installed(&program, environment)?;
     if let Some(notice) = workspace.prepare().map_err(unavailable)? {
         output::warn(&notice.text);
     }
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
-    let env = end_leftovers(workspace.state(), environment.variables.clone())?;
-    let runs = Runs::open(workspace.state()).map_err(unavailable)?;
+    let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
+    let mark = Mark::of(workspace.state()).map_err(unavailable)?;
+    let env = end_leftovers(&mark, environment.variables.clone())?;
+    let runs = Runs::open(workspace.state()).map_err(runs_error)?;
     let place = Place { cwd: &environment.cwd, root: workspace.root() };
     let (number, past) = match arguments.resume {
         true => arguments.resumed(&runs, &place)?,
@@ -114,6 +122,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let screen = is_drawn.then(|| Screen::start(Facts::new(&plan, number, kind), asker));
     let screen = screen.transpose()?.map(Rc::new);
     let (shown, stopped) = (screen.clone(), screen.clone());
+    let mut kept = Kept { runs, number, workspace: workspace.clone(), logs: logs.clone(), mark };
     let finish = afresh_daemon::run(Run {
         machine: Machine::new(plan, settings.settings, past),
         folder: environment.cwd.clone(),
@@ -132,7 +141,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         branch: settings.branch,
         excludes: excludes(settings.excludes),
         record: Box::new(move |records: &[(Stamp, Record)]| {
-            runs.record(number, records).map_err(|error| with_causes(&error))
+            kept.record(records).map_err(|error| error.to_string())
         }),
         show: Box::new(move |says, view| match &shown {
             Some(screen) if screen.show(says, view) => {}
@@ -143,32 +152,64 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
             Box::new(move |job| screen.hear_job(job))
         }),
     });
-    let finish = finish.map_err(unavailable);
-    match screen.map(|screen| screen.end()) {
+    let finish = finish.map_err(|error| {
+        let hint = format!("when that is mended, `{}` goes on", arguments.again());
+        unavailable(error).hint(hint)
+    });
+    end(screen.as_deref(), number, finish, &arguments.again())
+}
+
+/// Gives the terminal back, and says how it ended.
+fn end(
+    screen: Option<&Screen>,
+    number: i64,
+    finish: Result<Finish, CommandError>,
+    again: &str,
+) -> Result<Exit, CommandError> {
+    match screen.map(Screen::end) {
         Some(Some(lines)) => Teller::new().lines(lines),
         // A terminal that does not read would hold us up for ever.
         Some(None) if matches!(finish, Ok(Finish::Done)) => return Ok(Exit::Success),
         Some(None) => {
-            let error = finish.and_then(|finish| conclude(number, &finish, &arguments.again()));
+            let error = finish.and_then(|finish| conclude(number, &finish, again));
             return error.map_err(CommandError::silent);
         }
         None => {}
     }
-    conclude(number, &finish?, &arguments.again())
+    conclude(number, &finish?, again)
 }
 
-/// What went wrong, and why: a full disk, say.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+/// Two runs that commit to one repository would take each other's work for theirs.
+fn lock_git(folder: &Path, is_unused: bool) -> Result<Option<Lock>, CommandError> {
+    let Some(git) = git_folder(folder).filter(|_| !is_unused) else { return Ok(None) };
+    match Lock::take(&git, Sole::RunInGit) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ LockError::Taken { .. }) => Err(unavailable(error)),
+        // Whoever cannot write there cannot commit either, and will say so.
+        Err(LockError::File { .. }) => Ok(None),
+    }
+}
+
+/// It is said before anything is begun.
+fn installed(program: &[String], environment: &Environment) -> Result<(), CommandError> {
+    let Some(name) = program.first() else { return Ok(()) };
+    let is_path = Path::new(name).components().count() > 1;
+    let is_there =
+        if is_path { environment.cwd.join(name).is_file() } else { on_path(name, environment) };
+    if is_there {
+        return Ok(());
+    }
+    let place = if is_path { "is no file" } else { "is not on the PATH" };
+    let text = format!("the agent cannot be started: `{}` {place}", harmless(name));
+    let hint = "install it, or say with --agent-command how it is started";
+    Err(CommandError::new(Exit::NotFound, text).hint(hint))
 }
 
 /// Ends what a run has left that was killed, and marks what this one starts.
 fn end_leftovers(
-    state: &Path,
+    mark: &Mark,
     mut variables: Vec<(OsString, OsString)>,
 ) -> Result<Vec<(OsString, OsString)>, CommandError> {
-    let mark = Mark::of(state).map_err(unavailable)?;
     match mark.end_leftovers(&variables) {
         Ok(0) => {}
         Ok(1) => output::warn("1 process of a run that was killed was still at work: ended"),
@@ -240,86 +281,6 @@ fn agent(
             })?;
             Ok((kind, own(kind)))
         }
-    }
-}
-
-impl Arguments {
-    /// The command that goes on with this run, for a shell: the plan by the same name, and the same flags.
-    fn again(&self) -> String {
-        let plan = self.plan.to_string_lossy();
-        let plan = (plan != PLAN).then(|| plan.into_owned());
-        let mut words = vec!["afresh".to_owned(), "run".to_owned()];
-        words.extend(
-            plan.map(|plan| if plan.starts_with('-') { format!("./{plan}") } else { plan }),
-        );
-        for (name, _, value) in self.flags.given() {
-            words.push(format!("{name}={value}"));
-        }
-        words.push("--resume".to_owned());
-        words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
-    }
-
-    /// A run that begins.
-    fn begun(
-        &self,
-        runs: &Runs,
-        place: &Place<'_>,
-        title: &str,
-        kind: AgentKind,
-    ) -> Result<(i64, Past), CommandError> {
-        let path = place.name(&self.plan);
-        let number = runs.begin(now(), &path, title, kind.name()).map_err(unavailable)?;
-        Ok((number, Past::default()))
-    }
-
-    /// The run to go on with.
-    fn resumed(&self, runs: &Runs, place: &Place<'_>) -> Result<(i64, Past), CommandError> {
-        let list = runs.list(1_000).map_err(unavailable)?;
-        let name = place.name(&self.plan);
-        let is_open =
-            |row: &&RunRow| row.finish != Some(Finish::Done) && place.is_of(&row.plan, &name);
-        let Some(row) = list.iter().find(is_open) else {
-            let text = format!("there is no run of `{}` that is not done", self.plan.display());
-            return Err(
-                CommandError::new(Exit::NotFound, text).hint("leave out --resume to begin one")
-            );
-        };
-        let records = runs.records(row.run).map_err(unavailable)?;
-        runs.resume(row.run).map_err(unavailable)?;
-        Ok((row.run, Past::of(records.iter().map(|(_, record)| record))))
-    }
-}
-
-/// Where plans are named: the same name in another folder is another plan.
-struct Place<'a> {
-    cwd: &'a Path,
-    root: Option<&'a Path>,
-}
-
-impl Place<'_> {
-    /// The name of a plan in the whole workspace: from its root, or in full where it is elsewhere.
-    fn name(&self, plan: &Path) -> String {
-        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
-        let plan = real(self.cwd.join(plan));
-        let root = self.root.map(|root| real(root.to_owned()));
-        let inner = root.and_then(|root| plan.strip_prefix(root).map(Path::to_owned).ok());
-        inner.unwrap_or(plan).to_string_lossy().into_owned()
-    }
-
-    /// Whether a run is one of the plan with this name. Older runs have it as it was typed, in a folder that nobody
-    /// knows: where there is no such file from the root, it was this one.
-    fn is_of(&self, plan: &str, name: &str) -> bool {
-        let of_root = self.root.map(|root| root.join(plan)).filter(|path| path.exists());
-        plan == name || self.name(&of_root.unwrap_or_else(|| plan.into())) == name
-    }
-}
-
-/// A word as a shell reads it.
-fn shell_word(word: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./=:,@%+".contains(&byte);
-    match !word.is_empty() && word.bytes().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 

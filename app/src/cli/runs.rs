@@ -2,7 +2,7 @@
 
 use afresh_core::config::harmless;
 use afresh_core::run::{Attempt, Finish, Kind, Past, PhaseEnd, Record};
-use afresh_daemon::store::runs::{RunRow, Runs};
+use afresh_daemon::store::runs::{RunRow, Runs, RunsError};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let mut workspace = environment.workspace();
     workspace.locate();
     let runs = match Runs::path_in(workspace.state()).exists() {
-        true => Some(Runs::open(workspace.state()).map_err(unavailable)?),
+        true => Some(Runs::open(workspace.state()).map_err(runs_error)?),
         false => None,
     };
     match &arguments.command {
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
 
 fn list(runs: Option<&Runs>, arguments: &Arguments) -> Result<Exit, CommandError> {
     let rows =
-        runs.map_or(Ok(Vec::new()), |runs| runs.list(arguments.limit)).map_err(unavailable)?;
+        runs.map_or(Ok(Vec::new()), |runs| runs.list(arguments.limit)).map_err(runs_error)?;
     if arguments.json {
         let rows: Vec<serde_json::Value> = rows.iter().map(row_to_json).collect();
         output::print(&format!("{:#}\n", json!(rows)))?;
@@ -125,11 +125,11 @@ fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> Result<Exit, Comma
     };
     let runs = runs.ok_or_else(missing)?;
     let row = match run {
-        Some(run) => runs.one(run).map_err(unavailable)?,
-        None => runs.list(1).map_err(unavailable)?.pop(),
+        Some(run) => runs.one(run).map_err(runs_error)?,
+        None => runs.list(1).map_err(runs_error)?.pop(),
     };
     let row = row.ok_or_else(missing)?;
-    let records = runs.records(row.run).map_err(unavailable)?;
+    let records = runs.records(row.run).map_err(runs_error)?;
     if json {
         let each = records.iter().map(|(at, record)| json!({"at": at, "record": record}));
         let mut whole = row_to_json(&row);
@@ -267,6 +267,7 @@ fn bar(percent: f64) -> char {
     BARS[at.min(BARS.len() - 1)]
 }
 
-fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> CommandError {
-    CommandError::new(Exit::Unavailable, error)
+pub(super) fn runs_error(error: RunsError) -> CommandError {
+    let hint = error.hint();
+    CommandError::new(Exit::Unavailable, error).hint(hint)
 }

@@ -45,6 +45,16 @@ impl Mark {
         Ok(Self(format!("{random} {}", fs::canonicalize(state)?.display())))
     }
 
+    /// Writes the mark where it was, if somebody took it away.
+    pub fn put_back(&self, state: &Path) -> io::Result<()> {
+        let path = state.join(FILE);
+        let random = self.0.split(' ').next().unwrap_or_default();
+        match path.exists() {
+            true => Ok(()),
+            false => os::create_private(&path)?.write_all(random.as_bytes()),
+        }
+    }
+
     /// Puts the mark into an environment, in place of one that is there.
     pub fn put(&self, env: &mut Vec<(OsString, OsString)>) {
         env.retain(|(name, _)| name != VARIABLE);

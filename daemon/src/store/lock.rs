@@ -9,13 +9,15 @@ use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
 
 use crate::os::create_private;
 
-/// What there is only one of in a workspace.
+/// What there is only one of in a workspace, or in the folder of git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sole {
     /// The daemon of its services.
     Up,
     /// A run of a plan.
     Run,
+    /// A run of a plan in a git repository, which more than one workspace can be in.
+    RunInGit,
 }
 
 impl Sole {
@@ -23,6 +25,7 @@ impl Sole {
         match self {
             Self::Up => "up.lock",
             Self::Run => "run.lock",
+            Self::RunInGit => "afresh-run.lock",
         }
     }
 }
@@ -59,6 +62,7 @@ fn taken(sole: Sole, pid: Option<u32>) -> String {
     let (what, does) = match sole {
         Sole::Up => ("services of this workspace are up already", "keeps them"),
         Sole::Run => ("a plan is carried out in this workspace already", "does"),
+        Sole::RunInGit => ("a plan is carried out in this git repository already", "does"),
     };
     let by = pid.map_or_else(String::new, |pid| format!(": afresh with pid {pid} {does}"));
     format!("{what}{by}")
@@ -103,6 +107,20 @@ impl Lock {
         note(&mut file).ok();
         Ok(Self { _file: file })
     }
+}
+
+/// Where git keeps what it knows of the work tree that a folder is in.
+pub fn git_folder(folder: &Path) -> Option<PathBuf> {
+    let (tree, git) = folder
+        .ancestors()
+        .map(|folder| (folder, folder.join(".git")))
+        .find(|(_, git)| git.exists())?;
+    if git.is_dir() {
+        return Some(git);
+    }
+    // Other work trees and submodules have a file there that says where.
+    let text = std::fs::read_to_string(git).ok()?;
+    Some(tree.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 /// The process that holds the lock of a state folder; none where nobody does. 0 where it is not told.

@@ -3,18 +3,17 @@
 //! A record is in the file when it is written: a run that was killed goes on where it was. What something follows from
 //! is on the disk itself.
 
-use std::cell::Cell;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
+use afresh_core::limits::RUNS_BUSY_WAIT;
 use afresh_core::run::{Finish, Record};
 use afresh_core::time::Stamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 use crate::os;
 
 /// The version of the tables; a newer afresh makes others.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
     CREATE TABLE runs (
@@ -24,7 +23,8 @@ const TABLES: &str = "
         agent TEXT NOT NULL,
         began TEXT NOT NULL,
         ended TEXT,
-        finish TEXT
+        finish TEXT,
+        folder TEXT
     );
     CREATE TABLE records (
         run INTEGER NOT NULL REFERENCES runs(run),
@@ -59,17 +59,19 @@ const RESTARTS: &str = "
         AND began.record->'kind'->>'restart' IS NOT NULL;
 ";
 
+/// Where a run works; until version 3 nobody wrote it down.
+const FOLDER: &str = "ALTER TABLE runs ADD COLUMN folder TEXT;";
+
 /// Why the runs cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
     /// The file cannot be used.
-    #[error("cannot use the runs in `{}`", path.display())]
+    #[error("cannot use the runs in `{}`: {}", path.display(), why(source))]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
-        #[source]
-        source: rusqlite::Error,
+        /// What SQLite says; its words are in ours, without what we have asked it.
+        source: Box<rusqlite::Error>,
     },
     /// A newer afresh made it.
     #[error("`{}` was made by a newer afresh (version {version} of its tables)", path.display())]
@@ -94,6 +96,40 @@ pub enum RunsError {
     },
 }
 
+fn why(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        rusqlite::Error::SqliteFailure(_, Some(words)) => words.clone(),
+        other => other.to_string(),
+    }
+}
+
+impl RunsError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        let code = match self {
+            Self::Newer { .. } => return "use that one, or a newer one",
+            Self::Strange { .. } => None,
+            Self::File { source, .. } => source.sqlite_error_code(),
+        };
+        match code {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                "another program has it open and writes: try again when that has ended"
+            }
+            Some(ErrorCode::DiskFull) => "make room, and try again",
+            Some(
+                ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::PermissionDenied
+                | ErrorCode::SystemIoFailure,
+            ) => "see whether the file and its folder can be read and written",
+            _ => {
+                "move the file away to begin with a new one: what is in it is lost to `afresh runs` then"
+            }
+        }
+    }
+}
+
 /// The runs of a workspace.
 #[derive(Debug)]
 pub struct Runs {
@@ -114,6 +150,8 @@ pub struct RunRow {
     pub plan: String,
     /// The title of that.
     pub title: String,
+    /// The folder it works in, from the root of the workspace; none where that is not known.
+    pub folder: Option<String>,
     /// The agent.
     pub agent: String,
     /// When it began.
@@ -135,9 +173,9 @@ impl Runs {
         let path = Self::path_in(state);
         // Prompts and answers are nobody else's. One that is there already is as it is.
         os::create_private(&path).ok();
-        let failed = |source| RunsError::File { path: path.clone(), source };
+        let failed = |source| RunsError::File { path: path.clone(), source: Box::new(source) };
         let connection = Connection::open(&path).map_err(failed)?;
-        connection.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
+        connection.busy_timeout(RUNS_BUSY_WAIT).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         let version: i64 = connection
@@ -145,7 +183,8 @@ impl Runs {
             .map_err(failed)?;
         let missing = match version {
             0 => format!("{TABLES} {RESTARTS}"),
-            1 => RESTARTS.to_owned(),
+            1 => format!("{RESTARTS} {FOLDER}"),
+            2 => FOLDER.to_owned(),
             VERSION => String::new(),
             version => return Err(RunsError::Newer { path, version }),
         };
@@ -156,10 +195,17 @@ impl Runs {
         Ok(Self { connection, path, on_disk: Cell::new(true), last: Cell::new(None) })
     }
 
-    /// Writes down that a run begins, and gives it a number.
-    pub fn begin(&self, at: Stamp, plan: &str, title: &str, agent: &str) -> Result<i64, RunsError> {
-        let words = "INSERT INTO runs (plan, title, agent, began) VALUES (?1, ?2, ?3, ?4)";
-        let values = params![plan, title, agent, at.to_string()];
+    /// Writes down that a run of a plan begins in a folder, and gives it a number.
+    pub fn begin(
+        &self,
+        at: Stamp,
+        (plan, folder): (&str, &str),
+        title: &str,
+        agent: &str,
+    ) -> Result<i64, RunsError> {
+        let words =
+            "INSERT INTO runs (plan, title, agent, began, folder) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let values = params![plan, title, agent, at.to_string(), folder];
         self.connection.execute(words, values).map_err(|source| self.failed(source))?;
         Ok(self.connection.last_insert_rowid())
     }
@@ -168,6 +214,26 @@ impl Runs {
     pub fn resume(&self, run: i64) -> Result<(), RunsError> {
         let words = "UPDATE runs SET ended = NULL, finish = NULL WHERE run = ?1";
         self.connection.execute(words, params![run]).map_err(|source| self.failed(source))?;
+        Ok(())
+    }
+
+    /// Whether somebody took the file away, as `git clean -fdx` does with all that is ignored.
+    pub fn is_gone(&self) -> bool {
+        !self.path.exists()
+    }
+
+    /// Puts the file back where it was, with all that is in it: as long as we have it open, it is there.
+    pub fn put_back(&mut self) -> Result<(), RunsError> {
+        let failed = |source| self.failed(source);
+        let fresh = self.path.with_extension("db.new");
+        // One that could not be finished.
+        std::fs::remove_file(&fresh).ok();
+        os::create_private(&fresh).ok();
+        let name = fresh.to_string_lossy();
+        self.connection.execute("VACUUM INTO ?1", params![name]).map_err(failed)?;
+        let moved = std::fs::rename(&fresh, &self.path);
+        moved.map_err(|source| failed(rusqlite::Error::ToSqlConversionFailure(source.into())))?;
+        *self = Self::open(self.path.parent().unwrap_or(Path::new(".")))?;
         Ok(())
     }
 
@@ -251,7 +317,7 @@ impl Runs {
     /// The newest runs, newest first.
     pub fn list(&self, runs_max: usize) -> Result<Vec<RunRow>, RunsError> {
         let failed = |source| self.failed(source);
-        let words = "SELECT run, plan, title, agent, began, ended, finish FROM runs
+        let words = "SELECT run, plan, title, agent, began, ended, finish, folder FROM runs
             ORDER BY run DESC LIMIT ?1";
         let mut select = self.connection.prepare(words).map_err(failed)?;
         let runs_max = i64::try_from(runs_max).unwrap_or(i64::MAX);
@@ -261,13 +327,14 @@ impl Runs {
 
     /// One run.
     pub fn one(&self, run: i64) -> Result<Option<RunRow>, RunsError> {
-        let words = "SELECT run, plan, title, agent, began, ended, finish FROM runs WHERE run = ?1";
+        let words =
+            "SELECT run, plan, title, agent, began, ended, finish, folder FROM runs WHERE run = ?1";
         let found = self.connection.query_row(words, params![run], row).optional();
         found.map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: rusqlite::Error) -> RunsError {
-        RunsError::File { path: self.path.clone(), source }
+        RunsError::File { path: self.path.clone(), source: Box::new(source) }
     }
 }
 
@@ -292,90 +359,9 @@ fn row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         began: row.get(4)?,
         ended: row.get(5)?,
         finish: finish.and_then(|finish| serde_json::from_str(&finish).ok()),
+        folder: row.get(7)?,
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use afresh_core::run::{Attempt, Cause, Kind, PhaseEnd};
-
-    use super::*;
-    use crate::store::TempDir;
-
-    #[test]
-    fn restarts_are_restarts_only_also_in_a_file_of_an_older_afresh() {
-        // S9
-        let dir = TempDir::new();
-        let at = Stamp::since_unix_epoch(Duration::from_secs(1));
-        let runs = Runs::open(&dir.join(".")).unwrap();
-        let run = runs.begin(at, "PLAN.md", "A plan", "claude").unwrap();
-        let sessions = [
-            (Kind::First, Cause::ContextLimitRestart),
-            (Kind::Restart(1), Cause::Done),
-            (Kind::Remediation(1), Cause::Stopped),
-            (Kind::Resumed, Cause::Crashed),
-            (Kind::Restart(2), Cause::RestartAsked),
-            (Kind::Resumed, Cause::Limited),
-            (Kind::Resumed, Cause::TimedOut),
-        ];
-        for (number, (kind, cause)) in (1..).zip(sessions) {
-            let (attempt, phase) = (Attempt(number), "A".to_owned());
-            let (handoff, detail) = (None, String::new());
-            let began = Record::AttemptBegan { attempt, phase, kind };
-            let ended = Record::AttemptEnded { attempt, cause, handoff, detail };
-            runs.record(run, &[(at, began), (at, ended)]).unwrap();
-        }
-        let causes = |runs: &Runs| {
-            let words = "SELECT attempt || ' ' || cause FROM restarts ORDER BY attempt";
-            let mut select = runs.connection.prepare(words).unwrap();
-            let rows = select.query_map([], |row| row.get(0)).unwrap();
-            rows.collect::<Result<Vec<String>, _>>().unwrap()
-        };
-        assert_eq!(causes(&runs), ["1 CONTEXT_LIMIT_RESTART", "4 CRASHED"]);
-        let old = "DROP VIEW restarts; CREATE VIEW restarts AS SELECT * FROM sessions;
-            PRAGMA user_version = 1;";
-        runs.connection.execute_batch(old).unwrap();
-        drop(runs);
-        let runs = Runs::open(&dir.join(".")).unwrap();
-        assert_eq!(causes(&runs).len(), 2);
-    }
-
-    #[test]
-    fn what_is_written_is_read_again_by_another_process() {
-        let dir = TempDir::new();
-        let at = Stamp::since_unix_epoch(Duration::from_secs(1));
-        let records = [
-            Record::PhaseBegan { phase: "A".to_owned(), base: Some("c".to_owned()) },
-            Record::Sampled { attempt: Attempt(1), used: 5, window: Some(10), exact: true },
-            Record::PhaseEnded {
-                phase: "A".to_owned(),
-                end: PhaseEnd::Done,
-                detail: String::new(),
-            },
-            Record::RunEnded { finish: Finish::Done },
-        ];
-        let runs = Runs::open(&dir.join(".")).unwrap();
-        let run = runs.begin(at, "PLAN.md", "A plan", "claude").unwrap();
-        assert_eq!(runs.one(run).unwrap().unwrap().finish, None);
-        let (first, rest) = records.split_at(2);
-        for some in [first, rest] {
-            let some: Vec<_> = some.iter().map(|record| (at, record.clone())).collect();
-            runs.record(run, &some).unwrap();
-        }
-        drop(runs);
-        let runs = Runs::open(&dir.join(".")).unwrap();
-        let read: Vec<Record> =
-            runs.records(run).unwrap().into_iter().map(|(_, record)| record).collect();
-        assert_eq!(read, records);
-        let row = runs.list(10).unwrap().remove(0);
-        assert_eq!((row.run, row.finish), (run, Some(Finish::Done)));
-        let used: i64 = runs
-            .connection
-            .query_row("SELECT used FROM usage WHERE run = ?1", params![run], |row| row.get(0))
-            .unwrap();
-        assert_eq!(used, 5);
-        runs.connection.pragma_update(None, "user_version", 99).unwrap();
-        drop(runs);
-        assert!(matches!(Runs::open(&dir.join(".")), Err(RunsError::Newer { version: 99, .. })));
-    }
-}
+mod tests;
