@@ -252,7 +252,7 @@ fn find_named(text: &str, secrets: &mut Vec<Range<usize>>) {
         }
         let is_query = run.start > 0 && matches!(text.as_bytes()[run.start - 1], b'?' | b'&');
         // In what agents say are more counts of tokens than anything else.
-        let near = &text[..text.floor_char_boundary(start + COUNT_BYTES_MAX + 1)];
+        let near = &text[..text.ceil_char_boundary(start + COUNT_BYTES_MAX + 1)];
         let is_number = near.as_bytes().get(start).is_some_and(u8::is_ascii_digit);
         if is_number && is_count(name, &near[value_at(near, start, joint, name, is_query)]) {
             continue;
