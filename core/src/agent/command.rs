@@ -163,6 +163,7 @@ mod tests {
             prompt: prompt.to_owned(),
             servers: Vec::new(),
             file: String::new(),
+            settings: None,
         }
     }
 

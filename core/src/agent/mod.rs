@@ -40,6 +40,14 @@ pub enum AgentKind {
 }
 
 impl AgentKind {
+    /// The variable whose settings ours are laid over.
+    pub const fn settings_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Opencode => Some(opencode::SETTINGS),
+            Self::Claude | Self::Codex | Self::Command => None,
+        }
+    }
+
     /// All of them, in the order in which they are looked for.
     pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Opencode, Self::Command];
 
@@ -89,6 +97,8 @@ pub struct Setup {
     pub servers: Vec<Server>,
     /// A file that only this user can read, for an agent that takes servers from nowhere else.
     pub file: String,
+    /// What [`AgentKind::settings_variable`] says already.
+    pub settings: Option<String>,
 }
 
 /// An MCP server that an agent is to use.

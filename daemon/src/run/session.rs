@@ -39,6 +39,10 @@ pub(super) enum Ending {
 
 impl Driver {
     pub(super) fn open(&mut self, attempt: Attempt, prompt: String) {
+        let settings = self.run.agent.settings_variable().and_then(|name| {
+            let own = self.run.env.iter().find(|(variable, _)| variable == name)?;
+            own.1.to_str().map(str::to_owned)
+        });
         let setup = Setup {
             program: self.run.program.clone(),
             folder: self.run.folder.to_string_lossy().into_owned(),
@@ -49,6 +53,7 @@ impl Driver {
             prompt,
             servers: (self.run.servers)(),
             file: self.run.servers_file.to_string_lossy().into_owned(),
+            settings,
         };
         let machine = machine_of(self.run.agent, setup);
         let start = machine.start();

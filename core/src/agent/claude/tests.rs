@@ -132,6 +132,7 @@ fn setup() -> Setup {
         prompt: String::new(),
         servers: Vec::new(),
         file: "/state/servers.json".to_owned(),
+        settings: None,
     }
 }
 

@@ -43,6 +43,7 @@ fn setup() -> Setup {
         prompt: "unused".to_owned(),
         servers: Vec::new(),
         file: "/state/servers.json".to_owned(),
+        settings: None,
     }
 }
 

@@ -25,6 +25,7 @@ use serde_json::json;
 
 use self::ledger::{Ledger, Seen};
 use self::requests::Asked;
+pub(super) use self::start::SETTINGS;
 use self::turn::Turn;
 use super::cut::cut;
 use super::{

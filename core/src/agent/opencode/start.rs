@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::super::{Permission, Server, Setup, Speaks, Start};
 
+/// The variable with settings that come after all files.
+pub(in super::super) const SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
+
 /// The name in the `authorization` header; a fixed one, so that a variable of the user does not change it.
 const USER: &str = "afresh";
 
@@ -12,7 +15,7 @@ pub(super) fn start(setup: &Setup, secret: &str) -> Start {
     let port = setup.port.to_string();
     let ours = ["serve", "--port", &port, "--hostname", "127.0.0.1"].map(str::to_owned);
     let env = [
-        ("OPENCODE_CONFIG_CONTENT", config(setup).to_string()),
+        (SETTINGS, settings(setup).to_string()),
         ("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned()),
         ("OPENCODE_SERVER_USERNAME", USER.to_owned()),
         ("OPENCODE_SERVER_PASSWORD", secret.to_owned()),
@@ -61,6 +64,25 @@ pub(super) fn allows(permission: Permission, asked: &str) -> bool {
 }
 
 /// What is laid over the user's configuration.
+fn settings(setup: &Setup) -> Value {
+    let own = setup.settings.as_deref().and_then(|own| serde_json::from_str(own).ok());
+    let mut all = own.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    lay_over(&mut all, config(setup));
+    all
+}
+
+/// Key by key, as opencode itself does with its files.
+fn lay_over(under: &mut Value, over: Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (name, value) in over {
+                lay_over(under.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (under, over) => *under = over,
+    }
+}
+
 fn config(setup: &Setup) -> Value {
     let permission: Map<String, Value> = rules(setup.permission)
         .iter()

@@ -29,6 +29,7 @@ fn setup() -> Setup {
         prompt: String::new(),
         servers: Vec::new(),
         file: "/state/servers.json".to_owned(),
+        settings: None,
     }
 }
 

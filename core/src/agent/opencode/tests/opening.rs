@@ -37,6 +37,22 @@ fn the_server_gets_what_it_needs() {
 }
 
 #[test]
+fn settings_of_the_users_own_variable_stay_under_ours() {
+    let own = r#"{"model":"a/b","permission":{"bash":"allow","webfetch":"deny"},"theme":"dark"}"#;
+    let settings_with = |own: &str| -> Value {
+        let own = Setup { settings: Some(own.to_owned()), permission: Permission::Plan, ..setup() };
+        let start = Opencode::new(own).start();
+        serde_json::from_str(&start.env[0].1).unwrap()
+    };
+    let all = settings_with(own);
+    let permission = json!({"bash": "deny", "webfetch": "deny", "edit": "deny"});
+    assert_eq!((&all["theme"], &all["permission"]), (&json!("dark"), &permission));
+    for strange in ["[1]", "{", ""] {
+        assert_eq!(settings_with(strange)["autoupdate"], false, "{strange}");
+    }
+}
+
+#[test]
 fn permissions_are_rules_of_opencode() {
     for (permission, config, session) in [
         (Permission::Plan, r#"{"edit":"deny","bash":"deny"}"#, "edit=deny bash=deny "),
