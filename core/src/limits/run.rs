@@ -88,6 +88,9 @@ pub const KEY_BYTES_MAX: usize = 4_096;
 /// How long the bytes of one key may be apart; after that, the first of them was the key Esc.
 pub const KEY_BYTES_GAP_MAX: Duration = Duration::from_millis(50);
 
+/// How long the bytes of one paste may be apart; after that, its end was lost.
+pub const PASTE_GAP_MAX: Duration = Duration::from_secs(3);
+
 /// What is kept of a paste until its end comes: more than anybody can tell an agent at once.
 pub const PASTE_BYTES_MAX: usize = 32_000;
 

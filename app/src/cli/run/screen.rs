@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use afresh_core::limits::{KEY_BYTES_GAP_MAX, OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
+use afresh_core::limits::{OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
 use afresh_core::run::{Say, View};
 use afresh_daemon::{Asker, Job, Keys, Stopped};
 use ratatui_core::terminal::Terminal;
@@ -213,8 +213,7 @@ fn clear(terminal: &mut Drawing) -> io::Result<()> {
 fn hear_keys(shared: &Shared, asker: &Asker) {
     let mut typed = Typed::default();
     loop {
-        let wait_max = typed.is_undecided().then_some(KEY_BYTES_GAP_MAX);
-        let events: Vec<Event> = match afresh_daemon::next_keys(wait_max) {
+        let events: Vec<Event> = match afresh_daemon::next_keys(typed.patience()) {
             Keys::Bytes(bytes) => typed.take(&bytes),
             Keys::None => typed.decide().into_iter().collect(),
             Keys::Console => match event::read() {

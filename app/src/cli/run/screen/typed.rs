@@ -1,7 +1,9 @@
 //! What was typed, out of the bytes that a terminal sends for it. crossterm's own reader is told only once of bytes
 //! that wait, and takes no more than its buffer holds: after a burst it would leave the rest where it is, for ever.
 
-use afresh_core::limits::PASTE_BYTES_MAX;
+use std::time::Duration;
+
+use afresh_core::limits::{KEY_BYTES_GAP_MAX, PASTE_BYTES_MAX, PASTE_GAP_MAX};
 use ratatui_crossterm::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 
 /// Begins whatever is no plain character.
@@ -42,15 +44,22 @@ impl Typed {
         events
     }
 
-    /// Whether a moment tells more: the key Esc sends the first byte of what other keys send.
-    pub(super) fn is_undecided(&self) -> bool {
-        // What is pasted may be long on its way, and must not become keys.
-        !self.rest.is_empty() && !self.rest.starts_with(PASTE_BEGINS)
+    /// How long to wait for more; none where nothing is open. The key Esc sends the first byte of what other keys
+    /// send, and what is pasted may be long on its way, and must not become keys.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        let wait = match self.rest.starts_with(PASTE_BEGINS) {
+            true => PASTE_GAP_MAX,
+            false => KEY_BYTES_GAP_MAX,
+        };
+        (!self.rest.is_empty()).then_some(wait)
     }
 
-    /// Nothing has followed.
+    /// Nothing has followed. The end of a paste can be lost with a connection, and keys must be keys again.
     pub(super) fn decide(&mut self) -> Option<Event> {
         let rest = std::mem::take(&mut self.rest);
+        if let Some(text) = rest.strip_prefix(PASTE_BEGINS) {
+            return Some(Event::Paste(String::from_utf8_lossy(text).into_owned()));
+        }
         (rest == [ESCAPE]).then(|| key(KeyCode::Esc, KeyModifiers::NONE))
     }
 }
@@ -215,10 +224,12 @@ mod tests {
     #[test]
     fn esc_is_a_key_where_nothing_follows() {
         let mut typed = Typed::default();
-        assert!(typed.take(b"\x1b").is_empty() && typed.is_undecided());
+        assert!(typed.take(b"\x1b").is_empty());
+        assert_eq!(typed.patience(), Some(KEY_BYTES_GAP_MAX));
         assert_eq!(typed.decide(), Some(plain(KeyCode::Esc)));
-        assert!(!typed.is_undecided());
-        assert!(typed.take(b"\x1b[200~q").is_empty() && !typed.is_undecided());
+        assert_eq!(typed.patience(), None);
+        assert!(typed.take(b"\x1b[200~q").is_empty());
+        assert_eq!(typed.patience(), Some(PASTE_GAP_MAX));
         // Nobody says how much is pasted.
         for _ in 0..100 {
             assert!(typed.take(&[b'q'; 4_096]).is_empty());
@@ -228,6 +239,9 @@ mod tests {
         assert!(
             matches!(&typed.take(b"1~y")[..], [Event::Paste(_), last] if *last == plain(KeyCode::Char('y')))
         );
+        assert!(typed.take(b"\x1b[200~lost").is_empty());
+        assert_eq!(typed.decide(), Some(Event::Paste("lost".to_owned())), "its end never came");
+        assert_eq!(typed.take(b"y"), [plain(KeyCode::Char('y'))]);
     }
 
     #[test]
@@ -236,6 +250,6 @@ mod tests {
         let strange = [&b"\xff\xe6\x28\x1b["[..], &[b'1'; 40], b"\x1b[1\x03"].concat();
         let last = typed.take(&strange).pop();
         assert_eq!(last, Some(key(KeyCode::Char('c'), KeyModifiers::CONTROL)));
-        assert!(!typed.is_undecided());
+        assert_eq!(typed.patience(), None);
     }
 }
