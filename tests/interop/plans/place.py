@@ -108,6 +108,8 @@ class Place:
             "HOME": str(home),
             "CODEX_HOME": f"{home}/.codex",
             "XDG_RUNTIME_DIR": str(home),
+            # Some unpack libraries there, and leave them.
+            "TMPDIR": str(home),
             "INTEROP_MARK": mark,
             "DISABLE_AUTOUPDATER": "1",
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
