@@ -30,6 +30,7 @@ mod orphans;
 mod output;
 mod restart;
 mod run;
+mod run_branch;
 mod run_git;
 mod run_screen;
 mod run_servers;

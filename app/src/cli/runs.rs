@@ -212,6 +212,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
         | Record::Sampled { .. }
         | Record::Spent { .. }
         | Record::Worked { .. }
+        | Record::Stood { .. }
         | Record::Progress { .. } => return None,
     })
 }

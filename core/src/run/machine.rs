@@ -21,7 +21,7 @@ pub use self::view::{GateState, View, Wait};
 use super::plan::{Phase, Plan};
 use super::{
     Asked, Attempt, Cause, Dirty, Effect, Finish, GateEnd, GitAnswer, GitAsk, Input, Kind, Looked,
-    Now, Past, PhaseEnd, Record, Say, Settings,
+    Now, Past, PhaseEnd, Record, Say, Settings, Stand,
 };
 use crate::agent::Spent;
 use crate::limits::{
@@ -57,6 +57,7 @@ pub struct Machine {
     /// What people were told that is done.
     told_doing: &'static str,
     has_git: bool,
+    stand: Stand,
     effects: Vec<Effect>,
 }
 
@@ -211,6 +212,7 @@ impl Machine {
             stamp: Stamp::default(),
             told_doing: "",
             has_git: true,
+            stand: past.stand,
             effects: Vec::new(),
         }
     }

@@ -128,11 +128,13 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GitAsk {
     /// Where we stand, and whether there are changes.
-    Base,
-    /// Commit everything.
+    Base(Stand),
+    /// Commit everything, where the run stands and nowhere else.
     Commit {
         /// The message.
         message: String,
+        /// Where the run stands.
+        stand: Stand,
     },
     /// What has happened since a commit.
     Look {
@@ -148,8 +150,8 @@ pub enum GitAsk {
 pub enum GitAnswer {
     /// Where we stand.
     Base {
-        /// The commit; none in a repository without any.
-        commit: Option<String>,
+        /// The branch and its commit; none in a repository without any.
+        stand: Stand,
         /// Files that are changed or new.
         dirty: Vec<String>,
     },
@@ -163,6 +165,15 @@ pub enum GitAnswer {
     Unready(String),
     /// It failed, and why.
     Failed(String),
+}
+
+/// Where a run stands in a repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stand {
+    /// The branch that it works on; none where nobody knows.
+    pub branch: Option<String>,
+    /// The last commit that it relies on, which is in that branch.
+    pub commit: Option<String>,
 }
 
 /// What has happened in a repository since a commit.

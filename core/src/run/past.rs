@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Attempt, Cause, Kind, PhaseEnd, Record, machine};
+use super::{Attempt, Cause, Kind, PhaseEnd, Record, Stand, machine};
 use crate::agent::Spent;
 use crate::limits::PROGRESS_TEXTS_MAX;
 
@@ -19,6 +19,8 @@ pub struct Past {
     pub restarts: u32,
     /// How long was worked in all.
     pub worked: Duration,
+    /// Where it stood in the repository.
+    pub stand: Stand,
     /// The phase that had begun.
     pub phase: Option<PastPhase>,
     /// The phase that failed last and where the repository stood when it first began, if no other has begun since.
@@ -151,10 +153,11 @@ impl Past {
                 let Some(phase) = &mut self.phase else { return };
                 phase.was_ready = true;
             }
-            Record::Sampled { .. }
-            | Record::Committed { .. }
-            | Record::Waiting { .. }
-            | Record::RunEnded { .. } => {}
+            Record::Stood { branch, commit } => {
+                self.stand = Stand { branch: branch.clone(), commit: commit.clone() };
+            }
+            Record::Committed { commit, .. } => self.stand.commit = Some(commit.clone()),
+            Record::Sampled { .. } | Record::Waiting { .. } | Record::RunEnded { .. } => {}
         }
     }
 
@@ -178,6 +181,28 @@ mod tests {
     fn spent(attempt: u32, input: u64) -> Record {
         let attempt = Attempt(attempt);
         Record::Spent { attempt, input, cached: 0, output: 1, dollars: Some(0.5) }
+    }
+
+    #[test]
+    fn where_a_run_stood_is_what_was_last_committed_on_its_branch() {
+        let stood = |branch: &str, commit: &str| {
+            let [branch, commit] = [branch, commit].map(|text| Some(text.to_owned()));
+            Record::Stood { branch, commit }
+        };
+        let committed = |commit: &str| {
+            let (commit, message) = (commit.to_owned(), "m".to_owned());
+            Record::Committed { commit, message }
+        };
+        let stand = |records: &[Record]| {
+            let stand = Past::of(records).stand;
+            (stand.branch.unwrap_or_default(), stand.commit.unwrap_or_default())
+        };
+        let is = |branch: &str, commit: &str| (branch.to_owned(), commit.to_owned());
+        let records = [stood("main", "a"), committed("b"), stood("main", "c"), committed("d")];
+        assert_eq!(stand(&records), is("main", "d"));
+        assert_eq!(stand(&records[..3]), is("main", "c"));
+        // A run of an older version.
+        assert_eq!(stand(&records[1..2]), is("", "b"));
     }
 
     #[test]

@@ -145,6 +145,13 @@ pub enum Record {
         /// More about it.
         detail: String,
     },
+    /// Where the run stands in the repository, where that has changed otherwise than by its own commits.
+    Stood {
+        /// The branch.
+        branch: Option<String>,
+        /// Its last commit.
+        commit: Option<String>,
+    },
     /// Something was committed.
     Committed {
         /// The commit.

@@ -1,24 +1,16 @@
 //! What git is asked, by the `git` that the user has. Nothing here resets, cleans or throws away.
 
+mod stand;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_WAIT};
-use afresh_core::run::{GitAnswer, GitAsk, Looked};
+use afresh_core::run::{GitAnswer, GitAsk, Looked, Stand};
 use afresh_core::service::Exit;
 
 use crate::process::Command;
-use crate::run_briefly::{Brief, BriefEnding, BriefRunner};
-
-/// What stands there while git is in the middle of something, in the order of the words for it.
-const UNFINISHED: [(&str, &str); 6] = [
-    ("MERGE_HEAD", "a merge"),
-    ("rebase-merge", "a rebase"),
-    ("rebase-apply", "a rebase"),
-    ("CHERRY_PICK_HEAD", "a cherry-pick"),
-    ("REVERT_HEAD", "a revert"),
-    ("BISECT_LOG", "a bisection"),
-];
+use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 
 /// For every call: hooks judge finished work, and this keeps what there is; colours are not for us.
 const SETTINGS: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "color.ui=false"];
@@ -30,21 +22,26 @@ pub(super) struct Git {
     pub(super) env: Vec<(OsString, OsString)>,
     /// Patterns of what is never committed.
     pub(super) excludes: Vec<String>,
+    /// The branch that somebody wants the run to work on.
+    pub(super) wanted: Option<String>,
+    /// What people should know about what is done for one who asks.
+    pub(super) notes: Vec<String>,
 }
 
 /// What git said, where it succeeded.
 type Said = Result<String, String>;
 
 impl Git {
-    pub(super) async fn ask(self, ask: GitAsk) -> GitAnswer {
+    /// The answer, and what people should know.
+    pub(super) async fn ask(mut self, ask: GitAsk) -> (GitAnswer, Vec<String>) {
         let answer = match ask {
-            GitAsk::Base => self.base().await,
-            GitAsk::Commit { message } => self.commit(&message).await.map(GitAnswer::Committed),
+            GitAsk::Base(stand) => self.base(&stand).await,
+            GitAsk::Commit { message, stand } => self.commit_at(&stand, &message).await,
             GitAsk::Look { since, files } => {
                 self.look(since.as_deref(), &files).await.map(GitAnswer::Looked)
             }
         };
-        answer.unwrap_or_else(GitAnswer::Failed)
+        (answer.unwrap_or_else(GitAnswer::Failed), self.notes)
     }
 
     /// Makes a branch and goes there; one that is there already is gone to.
@@ -57,32 +54,21 @@ impl Git {
         }
     }
 
-    async fn base(&self) -> Result<GitAnswer, String> {
+    async fn base(&mut self, stand: &Stand) -> Result<GitAnswer, String> {
         if let Err(why) = self.run(&["rev-parse", "--is-inside-work-tree"]).await {
             return Ok(GitAnswer::NoRepository(format!("there is no git repository here: {why}")));
         }
-        if let Some(why) = self.unfinished().await? {
+        if self.has_file("MERGE_HEAD").await? {
+            let why =
+                "a merge is not finished here: commit it, or give it up with `git merge --abort`";
+            return Ok(GitAnswer::Unready(why.to_owned()));
+        }
+        if let Some(why) = self.astray(stand).await? {
             return Ok(GitAnswer::Unready(why));
         }
-        let commit = self.head().await;
+        let stand = Stand { branch: self.branch().await, commit: self.head().await };
         let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();
-        Ok(GitAnswer::Base { commit, dirty })
-    }
-
-    /// Why commits would end up where nobody wants them.
-    async fn unfinished(&self) -> Result<Option<String>, String> {
-        let mut words = vec!["rev-parse"];
-        words.extend(UNFINISHED.iter().flat_map(|(file, _)| ["--git-path", file]));
-        let paths = self.run(&words).await?;
-        let is_there = |path: &&str| self.folder.join(path).exists();
-        if let Some((_, (_, what))) = paths.lines().zip(UNFINISHED).find(|(path, _)| is_there(path))
-        {
-            return Ok(Some(format!("{what} is not finished here: finish or abort it first")));
-        }
-        let is_on_branch = self.run(&["symbolic-ref", "-q", "HEAD"]).await.is_ok();
-        let why =
-            "HEAD is on no branch, where commits are easily lost: go to one, or pass --branch NAME";
-        Ok((!is_on_branch).then(|| why.to_owned()))
+        Ok(GitAnswer::Base { stand, dirty })
     }
 
     /// What is changed or new: two letters, and a name.
@@ -109,6 +95,14 @@ impl Git {
     async fn head(&self) -> Option<String> {
         let head = self.run(&["rev-parse", "--verify", "-q", "HEAD"]).await.ok()?;
         Some(head.trim().to_owned())
+    }
+
+    /// Commits where the run stands, and nowhere else.
+    async fn commit_at(&mut self, stand: &Stand, message: &str) -> Result<GitAnswer, String> {
+        if let Some(why) = self.astray(stand).await? {
+            return Ok(GitAnswer::Unready(why));
+        }
+        self.commit(message).await.map(GitAnswer::Committed)
     }
 
     async fn commit(&self, message: &str) -> Result<Option<String>, String> {
@@ -192,6 +186,29 @@ impl Git {
     }
 
     async fn run(&self, words: &[&str]) -> Said {
+        let outcome = self.outcome(words).await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match outcome.ending {
+            BriefEnding::Exited(Exit::Code(0)) => Ok(text(&outcome.stdout)),
+            _ => Err(format!("git {}: {}", verb(words), reason(&text(&outcome.stderr)))),
+        }
+    }
+
+    /// Whether something is so: git says no with 1, and anything else is a failure.
+    async fn holds(&self, words: &[&str]) -> Result<bool, String> {
+        let outcome = self.outcome(words).await?;
+        match outcome.ending {
+            BriefEnding::Exited(Exit::Code(0)) => Ok(true),
+            BriefEnding::Exited(Exit::Code(1)) => Ok(false),
+            _ => {
+                let said = String::from_utf8_lossy(&outcome.stderr);
+                Err(format!("git {}: {}", verb(words), reason(&said)))
+            }
+        }
+    }
+
+    /// What came of it, where it has ended by itself.
+    async fn outcome(&self, words: &[&str]) -> Result<Outcome, String> {
         let mut argv: Vec<OsString> = vec!["git".into()];
         argv.extend(SETTINGS.iter().chain(words).map(OsString::from));
         let mut env = self.env.clone();
@@ -208,12 +225,8 @@ impl Git {
         let Some(outcome) = self.runner.run(brief).await else {
             return Err("afresh is ending".to_owned());
         };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match outcome.ending {
-            BriefEnding::Exited(Exit::Code(0)) => Ok(text(&outcome.stdout)),
-            BriefEnding::Exited(_) => {
-                Err(format!("git {}: {}", verb(words), reason(&text(&outcome.stderr))))
-            }
+            BriefEnding::Exited(_) => Ok(outcome),
             BriefEnding::SpawnFailed(failure) => {
                 Err(format!("git cannot be started: {}", failure.message))
             }

@@ -11,6 +11,7 @@ mod session;
 mod setup;
 mod words;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -67,7 +68,9 @@ struct Driver {
     git: Git,
     session: Option<Running>,
     words: (mpsc::Sender<Word>, mpsc::Receiver<Word>),
-    answers: JoinSet<GitAnswer>,
+    answers: JoinSet<(GitAnswer, Vec<String>)>,
+    /// What git had to say before: once is enough.
+    noted: BTreeSet<String>,
     gate: JoinSet<GateEnd>,
     begun: Instant,
     finish: Option<Finish>,
@@ -84,7 +87,7 @@ enum Happened {
     Report(Report),
     Brief(BriefStep),
     Word(Word),
-    Git(GitAnswer),
+    Git(GitAnswer, Vec<String>),
     Gate(GateEnd),
     Asked(Asked),
     Ask(Ask),
@@ -105,6 +108,8 @@ impl Driver {
             folder: run.folder.clone(),
             env: run.env.clone(),
             excludes: run.excludes.clone(),
+            wanted: run.branch.clone(),
+            notes: Vec::new(),
         };
         Self {
             board: Board::new(&mut run),
@@ -116,6 +121,7 @@ impl Driver {
             session: None,
             words: words::words(),
             answers: JoinSet::new(),
+            noted: BTreeSet::new(),
             gate: JoinSet::new(),
             begun: Instant::now(),
             finish: None,
@@ -144,7 +150,7 @@ impl Driver {
                 Happened::Report(report) => self.hear(report),
                 Happened::Brief(step) => self.briefs.react(&mut self.processes, step),
                 Happened::Word(word) => self.take(word),
-                Happened::Git(answer) => self.give(Input::Git(answer)),
+                Happened::Git(answer, notes) => self.git_answered(answer, notes),
                 Happened::Gate(mut end) => {
                     end.output = self.secrets.redact(&end.output).into_owned();
                     self.give(Input::GateEnded(end));
@@ -215,7 +221,10 @@ impl Driver {
             report = self.processes.next() => Happened::Report(report),
             step = self.briefs.next() => Happened::Brief(step),
             Some(word) = self.words.1.recv() => Happened::Word(word),
-            Some(answer) = self.answers.join_next() => Happened::Git(whole(answer)),
+            Some(answer) = self.answers.join_next() => {
+                let (answer, notes) = whole(answer);
+                Happened::Git(answer, notes)
+            }
             Some(end) = self.gate.join_next() => Happened::Gate(whole(end)),
             Some(asked) = self.run.asked.0.recv() => Happened::Asked(asked),
             ask = self.board.control.next() => Happened::Ask(ask),
@@ -256,6 +265,15 @@ impl Driver {
         for effect in self.run.machine.handle(self.now(), input) {
             self.perform(effect);
         }
+    }
+
+    fn git_answered(&mut self, answer: GitAnswer, notes: Vec<String>) {
+        for note in notes {
+            if self.noted.insert(note.clone()) {
+                self.says.push(Say::Note(note, true));
+            }
+        }
+        self.give(Input::Git(answer));
     }
 
     fn perform(&mut self, effect: Effect) {

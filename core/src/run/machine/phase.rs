@@ -14,7 +14,7 @@ impl Machine {
         let phase = self.this_phase().name.clone();
         self.say(Say::PhaseBegins { phase, number, of });
         self.step = Step::Basing;
-        self.git(GitAsk::Base);
+        self.git(GitAsk::Base(self.stand.clone()));
     }
 
     pub(super) fn this_phase(&self) -> &Phase {
@@ -30,7 +30,7 @@ impl Machine {
                     self.start_phase(now);
                 }
             }
-            (Step::Basing, GitAnswer::Base { commit, dirty }) => self.based(now, commit, &dirty),
+            (Step::Basing, GitAnswer::Base { stand, dirty }) => self.based(now, stand, &dirty),
             (Step::Basing, GitAnswer::NoRepository(why)) => {
                 let hint = "run `git init` and commit, or pass --no-git to work without commits";
                 self.finish(Finish::Refused { why, hint: hint.to_owned() });
@@ -45,6 +45,7 @@ impl Machine {
             }
             (Step::Tidying, GitAnswer::Committed(commit)) => {
                 if let Some(commit) = commit {
+                    self.stand.commit = Some(commit.clone());
                     if !self.phase.is_again {
                         self.phase.base = Some(commit.clone());
                     }
@@ -77,7 +78,10 @@ impl Machine {
                     self.end_phase(PhaseEnd::Done, String::new());
                 }
             }
-            (Step::Tidying, GitAnswer::Failed(why) | GitAnswer::NoRepository(why)) => {
+            (
+                Step::Tidying,
+                GitAnswer::Failed(why) | GitAnswer::NoRepository(why) | GitAnswer::Unready(why),
+            ) => {
                 let why = format!("what is there cannot be committed: {why}");
                 let hint = "commit it yourself, and begin again".to_owned();
                 self.finish(Finish::Refused { why, hint });
@@ -87,10 +91,15 @@ impl Machine {
         }
     }
 
-    fn based(&mut self, now: Now, commit: Option<String>, dirty: &[String]) {
+    fn based(&mut self, now: Now, stand: Stand, dirty: &[String]) {
         let is_new = self.phase.kind.is_none();
         if is_new && !self.phase.is_again {
-            self.phase.base = commit;
+            self.phase.base.clone_from(&stand.commit);
+        }
+        if self.stand != stand {
+            let Stand { branch, commit } = stand.clone();
+            self.record(Record::Stood { branch, commit });
+            self.stand = stand;
         }
         if self.grant() {
             return;
@@ -108,7 +117,7 @@ impl Machine {
             Dirty::Commit => {
                 let message = self.tidy_message();
                 self.step = Step::Tidying;
-                self.git(GitAsk::Commit { message });
+                self.git(GitAsk::Commit { message, stand: self.stand.clone() });
             }
         }
     }
@@ -156,18 +165,24 @@ impl Machine {
             return;
         }
         self.step = Step::Committing { cause, message: message.clone(), until };
-        self.git(GitAsk::Commit { message });
+        self.git(GitAsk::Commit { message, stand: self.stand.clone() });
     }
 
     /// Whether the work is safe. Where it is not, nobody goes on: what comes next would stand on it.
     fn committed(&mut self, message: String, answer: GitAnswer) -> bool {
         match answer {
             GitAnswer::Committed(Some(commit)) => {
+                self.stand.commit = Some(commit.clone());
                 self.record(Record::Committed { commit, message });
                 true
             }
             GitAnswer::Failed(why) | GitAnswer::NoRepository(why) => {
                 let why = format!("the work is in the files, but cannot be committed: {why}");
+                self.finish(Finish::Stopped { why });
+                false
+            }
+            GitAnswer::Unready(why) => {
+                let why = format!("the work is in the files and not committed: {why}");
                 self.finish(Finish::Stopped { why });
                 false
             }
@@ -309,7 +324,7 @@ impl Machine {
                 return;
             }
             self.step = Step::Sealing { message: message.clone() };
-            self.git(GitAsk::Commit { message });
+            self.git(GitAsk::Commit { message, stand: self.stand.clone() });
             return;
         }
         let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();

@@ -42,6 +42,10 @@ fn plan(phases: Vec<Phase>) -> Plan {
     Plan { title: "A plan".to_owned(), preface: String::new(), phases }
 }
 
+fn stand(commit: &str) -> Stand {
+    Stand { branch: Some("main".to_owned()), commit: Some(commit.to_owned()) }
+}
+
 impl Play {
     fn new(phases: Vec<Phase>, settings: Settings) -> Self {
         Self::of(Machine::new(plan(phases), settings, Past::default()))
@@ -65,7 +69,7 @@ impl Play {
     fn base(&mut self, dirty: &[&str]) {
         let dirty = dirty.iter().map(|file| (*file).to_owned()).collect();
         self.new.retain(|effect| !matches!(effect, Effect::Git(_)));
-        self.give(Input::Git(GitAnswer::Base { commit: Some("base".to_owned()), dirty }));
+        self.give(Input::Git(GitAnswer::Base { stand: stand("base"), dirty }));
     }
 
     fn pass(&mut self, time: Duration) {
@@ -117,7 +121,7 @@ impl Play {
                 return;
             };
             self.give(Input::Git(match asked {
-                GitAsk::Base => GitAnswer::Base { commit: Some("base".to_owned()), dirty: vec![] },
+                GitAsk::Base(_) => GitAnswer::Base { stand: stand("base"), dirty: vec![] },
                 GitAsk::Commit { .. } => GitAnswer::Committed(Some("c0ffee".to_owned())),
                 GitAsk::Look { .. } => GitAnswer::Looked(Looked {
                     commits: vec!["c0ffee afresh: A".to_owned()],
@@ -685,7 +689,7 @@ fn history(seed: u64) {
                     assert_eq!(open, None, "seed {seed}: two sessions at once");
                     open = Some(attempt);
                 }
-                Effect::Git(GitAsk::Base) => play.base(&[]),
+                Effect::Git(GitAsk::Base(_)) => play.base(&[]),
                 Effect::Git(GitAsk::Commit { .. }) => {
                     assert_eq!(open, None, "seed {seed}: committed under a session");
                     let answer = match random.bits() % 4 {

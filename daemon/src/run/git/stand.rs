@@ -1,0 +1,156 @@
+//! Whether the repository stands where the run works: on its branch, with its commits, in the middle of nothing.
+//!
+//! An agent has git too. What it does there is its affair, as long as our commits do not end up elsewhere and nothing
+//! that was done is lost. Nothing here changes anything.
+
+use afresh_core::limits::GIT_REFLOG_MAX;
+use afresh_core::run::Stand;
+
+use super::Git;
+
+/// What stands there while git is in the middle of something, what that is, and what takes it back.
+const UNFINISHED: [(&str, &str, &str); 6] = [
+    ("rebase-merge", "a rebase", "git rebase --abort"),
+    ("rebase-apply/applying", "an `am` of patches", "git am --abort"),
+    ("rebase-apply", "a rebase", "git rebase --abort"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick --abort"),
+    ("REVERT_HEAD", "a revert", "git revert --abort"),
+    ("BISECT_LOG", "a bisection", "git bisect reset"),
+];
+
+impl Git {
+    /// Why a commit would end up where nobody wants it, or would not stand on the work of the run.
+    pub(super) async fn astray(&mut self, stand: &Stand) -> Result<Option<String>, String> {
+        for (file, what, back) in UNFINISHED {
+            if self.has_file(file).await? {
+                let why =
+                    format!("{what} is not finished here: finish it, or give it up with `{back}`");
+                return Ok(Some(why));
+            }
+        }
+        let branch = self.branch().await;
+        // Where somebody names a branch, that is where we have gone.
+        let wanted = self.wanted.clone().or_else(|| stand.branch.clone());
+        let Some(wanted) = wanted.or_else(|| branch.clone()) else {
+            let why = "HEAD is on no branch, where commits are easily lost: go to one, or pass --branch NAME";
+            return Ok(Some(why.to_owned()));
+        };
+        if branch.as_ref() != Some(&wanted) {
+            return self.elsewhere(&wanted, branch, stand).await.map(Some);
+        }
+        match &stand.commit {
+            Some(commit) => self.lost(&wanted, commit).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is such a file in the folder of git.
+    pub(super) async fn has_file(&self, name: &str) -> Result<bool, String> {
+        let path = self.run(&["rev-parse", "--git-path", name]).await?;
+        Ok(self.folder.join(path.trim_end_matches('\n')).exists())
+    }
+
+    /// The branch that HEAD is on.
+    pub(super) async fn branch(&self) -> Option<String> {
+        let name = self.run(&["symbolic-ref", "-q", "HEAD"]).await.ok()?;
+        let name = name.trim_end_matches('\n');
+        Some(name.strip_prefix("refs/heads/").unwrap_or(name).to_owned())
+    }
+
+    /// HEAD is not on the branch of the run: where it is, and the way back.
+    async fn elsewhere(
+        &self,
+        wanted: &str,
+        branch: Option<String>,
+        stand: &Stand,
+    ) -> Result<String, String> {
+        let wanted_ref = format!("refs/heads/{wanted}");
+        let (shown, head) = (word(wanted), self.head().await);
+        if !self.holds(&["rev-parse", "-q", "--verify", &wanted_ref]).await? {
+            let from = match (&stand.commit, &head) {
+                (Some(commit), Some(_)) if self.is_in(commit, "HEAD").await? => String::new(),
+                (Some(commit), _) => format!(" {commit}"),
+                (None, _) => String::new(),
+            };
+            return Ok(format!(
+                "the branch `{wanted}` is gone: make it again with `git switch -c {shown}{from}`"
+            ));
+        }
+        // What was committed since then comes along.
+        let has_more = head.is_some()
+            && self.is_in(&wanted_ref, "HEAD").await?
+            && !self.is_in("HEAD", &wanted_ref).await?;
+        let other = branch.as_deref().map(word).or_else(|| head.map(|head| short(&head)));
+        let more = other.filter(|_| has_more).map(|other| format!(" && git merge {other}"));
+        let back = format!("go back with `git switch {shown}{}`", more.unwrap_or_default());
+        Ok(match branch {
+            Some(branch) => format!("HEAD went from the branch `{wanted}` to `{branch}`: {back}"),
+            None => format!("HEAD has left the branch `{wanted}`, and is on none: {back}"),
+        })
+    }
+
+    /// Why what the run has done is not there any more.
+    async fn lost(&mut self, branch: &str, commit: &str) -> Result<Option<String>, String> {
+        let shown = short(commit);
+        if !self.holds(&["rev-parse", "-q", "--verify", &format!("{commit}^{{commit}}")]).await? {
+            return Ok(Some(format!(
+                "the last commit of the run, `{shown}`, is not in this repository any more: bring the one back in \
+                 which the run began, or begin a new run"
+            )));
+        }
+        if self.head().await.is_some() {
+            if self.is_in(commit, "HEAD").await? {
+                return Ok(None);
+            }
+            let amended = self.amended(branch, commit).await?;
+            if amended != commit && self.is_in(&amended, "HEAD").await? {
+                let note = format!(
+                    "the commit `{shown}` was amended: the run goes on with `{}`",
+                    short(&amended)
+                );
+                self.notes.push(note);
+                return Ok(None);
+            }
+        }
+        Ok(Some(format!(
+            "the last commit of the run, `{shown}`, is not in the branch `{branch}`: bring it back with \
+             `git merge {shown}`, or with `git merge -s ours {shown}` where you have rewritten it yourself"
+        )))
+    }
+
+    /// What became of a commit by `git commit --amend`, which keeps its work and may have changed it.
+    async fn amended(&self, branch: &str, commit: &str) -> Result<String, String> {
+        let (max, branch) = (format!("-n{GIT_REFLOG_MAX}"), format!("refs/heads/{branch}"));
+        let moves = self.run(&["log", "-g", &max, "--format=%H %gs", &branch, "--"]).await?;
+        let mut moves: Vec<(&str, &str)> =
+            moves.lines().filter_map(|line| line.split_once(' ')).collect();
+        moves.reverse();
+        let mut amended = commit;
+        for pair in moves.windows(2) {
+            let ((before, _), (after, what)) = (pair[0], pair[1]);
+            if before == amended && what.starts_with("commit (amend)") {
+                amended = after;
+            }
+        }
+        Ok(amended.to_owned())
+    }
+
+    /// Whether a commit is a part of another one's history.
+    async fn is_in(&self, commit: &str, other: &str) -> Result<bool, String> {
+        self.holds(&["merge-base", "--is-ancestor", commit, other]).await
+    }
+}
+
+/// A commit as people name it.
+fn short(commit: &str) -> String {
+    commit.get(..10).unwrap_or(commit).to_owned()
+}
+
+/// A name as a shell reads it: git lets a branch be called almost anything.
+fn word(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./@+".contains(&byte);
+    match name.bytes().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
+}

@@ -1,0 +1,151 @@
+//! `afresh run` with agents that leave the branch, or take commits from it: nothing that was done gets lost, and nothing
+//! is called done that is not there.
+
+use afresh_tests::{Finished, TestEnv};
+
+use crate::run::{RUN, git};
+
+const PLAN: &str = "# A plan\n\n## Phase: One\n\nWrite one.txt.\n\n- Gates: none\n\n\
+                    ## Phase: Two\n\nWrite two.txt.\n\n- Gates: none\n";
+
+/// A repository whose agent does this in the second phase, before it does its work.
+fn repository(evil: &str) -> TestEnv {
+    let env = TestEnv::new();
+    env.write("PLAN.md", PLAN);
+    env.write(
+        "agent.sh",
+        &format!(
+            "prompt=$(cat)\ncase $prompt in\n    *'## One'*) echo 1 > one.txt ;;\n    \
+             *'## Two'*) [ -e tame ] || {{ {evil}; touch tame; }}; echo 2 > two.txt ;;\nesac\n"
+        ),
+    );
+    env.write(".gitignore", "tame\n");
+    git(&env, &["init", "-q", "-b", "main"]);
+    git(&env, &["config", "user.name", "t"]);
+    git(&env, &["config", "user.email", "t@localhost"]);
+    git(&env, &["add", "-A"]);
+    git(&env, &["commit", "-qm", "the plan"]);
+    env
+}
+
+fn run(env: &TestEnv, more: &[&str]) -> Finished {
+    env.run(&[&RUN[..], more].concat())
+}
+
+/// A shell in the repository, as the user's.
+fn sh(env: &TestEnv, script: &str) {
+    let mut command = std::process::Command::new("sh");
+    env.furnish(&mut command);
+    let done = command.args(["-ec", script]).output().expect("there is a shell");
+    assert!(done.status.success(), "{script}: {done:?}");
+}
+
+/// What is in the branch of the run, and in `main`.
+fn titles(env: &TestEnv, branch: &str) -> Vec<String> {
+    let log = git(env, &["log", "--reverse", "--format=%s", branch, "--"]);
+    log.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_agent_that_leaves_the_branch_or_takes_commits_from_it_stops_the_run() {
+    let cases = [
+        (
+            "git checkout -q main",
+            "HEAD went from the branch `afresh/x` to `main`",
+            "git switch afresh/x",
+        ),
+        (
+            "git checkout -q --detach; git commit -q --allow-empty -m own",
+            "HEAD has left the branch `afresh/x`",
+            "git switch afresh/x && git merge ",
+        ),
+        (
+            "git switch -qc other; git commit -q --allow-empty -m own",
+            "HEAD went from the branch `afresh/x` to `other`",
+            "git switch afresh/x && git merge other",
+        ),
+        (
+            "git checkout -q --orphan other",
+            "HEAD went from the branch `afresh/x` to `other`",
+            "git switch afresh/x",
+        ),
+        ("git branch -m other", "the branch `afresh/x` is gone", "git switch -c afresh/x"),
+        ("git bisect start HEAD HEAD~1", "a bisection is not finished here", "git bisect reset"),
+        (
+            "git commit -q --allow-empty -m own; git rebase HEAD~1 --exec false || true",
+            "a rebase is not finished here",
+            "git rebase --abort",
+        ),
+        ("git reset -q --hard HEAD~1", "is not in the branch `afresh/x`", "git merge "),
+        (
+            "git reset -q --hard HEAD~1; git commit -q --allow-empty -m own",
+            "is not in the branch `afresh/x`",
+            "git merge ",
+        ),
+    ];
+    for (evil, reason, mend) in cases {
+        let env = repository(evil);
+        let stopped = run(&env, &["--branch", "afresh/x"]);
+        assert_eq!(stopped.code, Some(1), "{evil}: {stopped:?}");
+        assert!(stopped.stderr.contains(reason), "{evil}: {stopped:?}");
+        let begin = stopped
+            .stderr
+            .find(&format!("`{mend}"))
+            .unwrap_or_else(|| panic!("{evil}: {stopped:?}"));
+        let command = stopped.stderr[begin + 1..].split('`').next().expect("a command");
+        assert_eq!(titles(&env, "main"), ["the plan"], "{evil}");
+        // What it says mends it.
+        sh(&env, command);
+        let resumed = run(&env, &["--resume"]);
+        assert_eq!(resumed.code, Some(0), "{evil}: {resumed:?}");
+        assert_eq!(git(&env, &["show", "afresh/x:one.txt"]), "1\n", "{evil}");
+        assert_eq!(git(&env, &["show", "afresh/x:two.txt"]), "2\n", "{evil}");
+        env.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_repository_that_was_replaced_stops_the_run() {
+    let env = repository("rm -rf .git; git init -q -b afresh/x");
+    let stopped = run(&env, &["--branch", "afresh/x"]);
+    assert_eq!(stopped.code, Some(1), "{stopped:?}");
+    assert!(stopped.stderr.contains("is not in this repository any more"), "{stopped:?}");
+    let resumed = run(&env, &["--resume"]);
+    assert_eq!(resumed.code, Some(5), "{resumed:?}");
+    assert!(resumed.stderr.contains("is not in this repository any more"), "{resumed:?}");
+}
+
+#[test]
+fn what_an_agent_commits_or_amends_itself_is_taken() {
+    let own = "git commit -q --allow-empty -m own; git commit -q --amend --allow-empty -m better";
+    let amended = "echo more > more.txt; git add more.txt; git commit -q --amend -m mine; \
+                   git commit -q --amend -m really";
+    for (evil, notes) in [(own, 0), (amended, 1)] {
+        let env = repository(evil);
+        let done = run(&env, &["--branch", "afresh/x"]);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        let noted = format!("{}{}", done.stdout, done.stderr).matches("was amended").count();
+        assert_eq!(noted, notes, "{done:?}");
+        assert_eq!(git(&env, &["show", "afresh/x:one.txt"]), "1\n");
+        assert_eq!(git(&env, &["show", "afresh/x:two.txt"]), "2\n");
+    }
+}
+
+#[test]
+fn a_run_goes_on_only_on_its_branch_with_its_commits() {
+    let env = repository("exit 1");
+    let failed = run(&env, &["--branch", "afresh/x", "--max-restarts", "0"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    sh(&env, "touch tame; git switch -q main");
+    let refused = run(&env, &["--resume"]);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert!(refused.stderr.contains("`git switch afresh/x`"), "{refused:?}");
+    assert_eq!(titles(&env, "main"), ["the plan"]);
+    // A branch that does not have what was done is no better.
+    let refused = run(&env, &["--resume", "--branch", "another"]);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+    assert!(refused.stderr.contains("is not in the branch `another`"), "{refused:?}");
+    let done = run(&env, &["--resume", "--branch", "afresh/x"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(titles(&env, "afresh/x"), ["the plan", "afresh: One", "afresh: Two"]);
+}
