@@ -132,6 +132,43 @@ fn what_an_agent_commits_or_amends_itself_is_taken() {
 }
 
 #[test]
+fn conflicts_are_never_committed_and_merges_that_are_resolved_are() {
+    let diverge = "git switch -qc other; echo theirs > both; git add both; git commit -qm theirs; \
+                   git switch -q main; echo ours > both; git add both; git commit -qm ours";
+    let stash = "echo 0 > both; git add both; git commit -qm 0; echo theirs > both; git stash -q; \
+                 echo ours > both; git commit -qam ours";
+    for evil in [
+        format!("{diverge}; git merge -q other || true"),
+        format!(
+            "{diverge}; git config diff.relative true; mkdir -p d; cd d; git merge -q other || cd .."
+        ),
+        format!("{stash}; git stash pop -q || true"),
+    ] {
+        let env = repository(&evil);
+        let stopped = run(&env, &[]);
+        assert_eq!(stopped.code, Some(1), "{evil}: {stopped:?}");
+        assert!(stopped.stderr.contains("there are conflicts in `both`"), "{evil}: {stopped:?}");
+        assert!(git(&env, &["show", "HEAD:both"]) == "ours\n", "{evil}");
+        // Nothing is better before somebody has looked at it.
+        assert_eq!(run(&env, &["--resume"]).code, Some(5), "{evil}");
+        sh(&env, "echo both > both; git add both; git commit -qm both");
+        let resumed = run(&env, &["--resume"]);
+        assert_eq!(resumed.code, Some(0), "{evil}: {resumed:?}");
+        assert_eq!(git(&env, &["show", "HEAD:both"]), "both\n", "{evil}");
+    }
+    for end in [
+        "git merge -q other || { echo both > both; git add both; }",
+        "git merge -qs ours --no-commit other",
+    ] {
+        let env = repository(&format!("{diverge}; {end}"));
+        let done = run(&env, &[]);
+        assert_eq!(done.code, Some(0), "{end}: {done:?}");
+        assert_eq!(git(&env, &["log", "--format=%s", "--merges"]), "afresh: Two\n", "{end}");
+        assert!(!git(&env, &["show", "HEAD:both"]).contains('<'), "{end}");
+    }
+}
+
+#[test]
 fn a_run_goes_on_only_on_its_branch_with_its_commits() {
     let env = repository("exit 1");
     let failed = run(&env, &["--branch", "afresh/x", "--max-restarts", "0"]);

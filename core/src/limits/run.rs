@@ -53,6 +53,9 @@ pub const GIT_WAIT: Duration = Duration::from_secs(900);
 /// How many moves of a branch are looked through for a commit that was amended; an older one counts as lost.
 pub const GIT_REFLOG_MAX: usize = 1_000;
 
+/// Files that one line about git names; of more, their number is said.
+pub const GIT_NAMED_MAX: usize = 5;
+
 /// What git may print; more is an error of git's.
 pub const GIT_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -13,7 +13,9 @@ use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 
 /// For every call: hooks judge finished work, and this keeps what there is; colours are not for us.
-const SETTINGS: [&str; 4] = ["-c", "core.hooksPath=/dev/null", "-c", "color.ui=false"];
+/// Names always count from the top.
+const SETTINGS: [&str; 6] =
+    ["-c", "core.hooksPath=/dev/null", "-c", "color.ui=false", "-c", "diff.relative=false"];
 
 #[derive(Clone)]
 pub(super) struct Git {
@@ -115,7 +117,9 @@ impl Git {
         }
         // Where a file cannot be added, all others are.
         let added = self.run_on_ours(&["add", "-A", "--ignore-errors"]).await;
-        if self.run(&["diff", "--cached", "--quiet"]).await.is_ok() {
+        // A merge can be over without a change: what it leaves has to be concluded all the same.
+        let is_same = self.run(&["diff", "--cached", "--quiet"]).await.is_ok();
+        if is_same && !self.has_file("MERGE_HEAD").await? {
             return added.map(|_| None);
         }
         self.commit_staged(message).await?;
