@@ -94,3 +94,124 @@ fn what_was_staged_or_renamed_is_kept_and_no_hook_is_run() {
     assert_eq!(git(&env, &["show", &format!("{staged}:twice")]), "staged\n");
     assert!(env.work().join("b.txt").exists() && !env.work().join("hooked").exists());
 }
+
+/// What the last commit of all has.
+fn committed(env: &TestEnv) -> Vec<String> {
+    let names = git(env, &["ls-tree", "-r", "-z", "--full-tree", "--name-only", "HEAD"]);
+    names.split_terminator('\0').map(str::to_owned).collect()
+}
+
+/// A repository whose agent does this, in the folder that it is run in; the plan is there, too.
+fn scripted(folder: &str, script: &str) -> TestEnv {
+    let env = TestEnv::new();
+    std::fs::create_dir_all(env.work().join(folder)).expect("a folder");
+    let plan = "# A plan\n\n## Phase: One\n\nWork.\n\n- Gates: none\n";
+    env.write(&format!("{folder}/PLAN.md"), plan);
+    env.write(&format!("{folder}/agent.sh"), &format!("cat > /dev/null\n{script}\n"));
+    git(&env, &["init", "-q", "-b", "main"]);
+    commit(&env, "the plan");
+    env
+}
+
+fn run_in(env: &TestEnv, folder: &str, more: &[&str]) -> std::process::Output {
+    let mut command = env.afresh(&[&RUN[..], more].concat());
+    command.current_dir(env.work().join(folder)).output().expect("it runs")
+}
+
+#[test]
+fn what_is_excluded_is_in_no_commit_whoever_has_staged_it() {
+    let script = "mkdir -p d/e n out/deep keep\n\
+                  touch x.key d/e/x.key .env n/.env one.txt d/one.txt out/a out/deep/b keep/out ':odd' \
+                  \"$(printf 'new\\nline.key')\" ':(top)odd.key' work\n\
+                  echo 2 > old.key; rm gone.key; git mv moved.key moved.txt";
+    let excludes = ["*.key", ".env", "/one.txt", "out/", ":odd"]
+        .map(|pattern| ["--exclude", pattern])
+        .concat();
+    for stage in ["", "; git add -A", "; git add -A; echo 3 > old.key; echo 3 > d/e/x.key"] {
+        let env = scripted(".", &format!("{script}{stage}"));
+        ["old.key", "gone.key", "moved.key"].iter().for_each(|name| drop(env.write(name, "1\n")));
+        commit(&env, "keys");
+        let run = env.run(&[&RUN[..], &excludes].concat());
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let wanted = [
+            "PLAN.md",
+            "agent.sh",
+            "d/one.txt",
+            "gone.key",
+            "keep/out",
+            "moved.key",
+            "moved.txt",
+            "old.key",
+            "work",
+        ];
+        assert_eq!(committed(&env), wanted, "{stage}");
+        assert_eq!(git(&env, &["show", "HEAD:old.key"]), "1\n", "{stage}");
+        assert!(env.work().join("d/e/x.key").exists() && !env.work().join("gone.key").exists());
+        let notes = run.stderr.matches("what is excluded was staged").count()
+            + run.stdout.matches("what is excluded was staged").count();
+        assert_eq!(notes, 1, "`git mv` stages, and it is said once: {run:?}");
+        let log = git(&env, &["log", "--all", "--name-only", "--format="]);
+        assert!(!log.contains("x.key") && !log.contains(".env"), "{stage}: {log}");
+    }
+}
+
+#[test]
+fn what_is_excluded_counts_from_the_folder_of_the_run_and_from_the_workspace() {
+    let script = "mkdir -p s ../s; touch s/x ../s/x ../y y s/work";
+    let env = scripted("[sub]", script);
+    env.write("[sub]/afresh.toml", "[run]\nexclude = [\"/s/x\", \"/y\"]\n");
+    commit(&env, "a workspace below");
+    let run = run_in(&env, "[sub]", &[]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    let wanted =
+        ["[sub]/PLAN.md", "[sub]/afresh.toml", "[sub]/agent.sh", "[sub]/s/work", "s/x", "y"];
+    assert_eq!(committed(&env), wanted);
+
+    let env = scripted("sub", script);
+    env.write("afresh.toml", "[run]\nexclude = [\"/s/x\", \"/y\"]\n");
+    commit(&env, "a workspace above");
+    let run = run_in(&env, "sub", &[]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    assert_eq!(committed(&env), ["afresh.toml", "sub/PLAN.md", "sub/agent.sh", "sub/s/work"]);
+}
+
+#[test]
+fn patterns_that_match_nothing_are_a_mistake() {
+    let env = scripted(".", "");
+    for (pattern, code, wanted) in [
+        ("", 2, "the pattern is empty"),
+        ("../x", 3, "the pattern `../x` of `exclude` leads out of the folder"),
+        ("[", 3, "has a `[` without its `]`"),
+        ("!x", 3, "would take something in again"),
+    ] {
+        let run = env.run(&[&RUN[..], &["--exclude", pattern]].concat());
+        assert_eq!(run.code, Some(code), "{pattern}: {run:?}");
+        assert!(run.stderr.contains(wanted), "{pattern}: {run:?}");
+    }
+}
+
+#[test]
+fn what_a_merge_brings_is_not_taken_out_of_it() {
+    let env =
+        scripted(".", "git merge -q --no-commit --no-ff other; echo mine > own.key; git add -A");
+    git(&env, &["config", "user.name", "t"]);
+    git(&env, &["config", "user.email", "t@localhost"]);
+    git(&env, &["switch", "-qc", "other"]);
+    env.write("theirs.key", "1\n");
+    commit(&env, "theirs");
+    git(&env, &["switch", "-q", "main"]);
+    let run = env.run(&[&RUN[..], &["--exclude", "*.key"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(committed(&env), ["PLAN.md", "agent.sh", "theirs.key"]);
+}
+
+#[test]
+fn an_agent_that_commits_what_is_excluded_is_told_of() {
+    let add =
+        "touch x.key; git add -A; git -c user.name=t -c user.email=t@localhost commit -qm own";
+    let env = scripted(".", add);
+    let run = env.run(&[&RUN[..], &["--exclude", "*.key"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let said = format!("{}{}", run.stdout, run.stderr);
+    assert!(said.contains("the agent has committed what is excluded: `x.key`"), "{run:?}");
+}

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
 use afresh_core::config::{RunSettings, harmless};
-use afresh_core::run::{Finish, Machine, Record};
+use afresh_core::run::{Exclude, Finish, Machine, Record};
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
@@ -285,9 +285,8 @@ fn agent(
 }
 
 /// What is never committed: our own state, and what was given.
-fn excludes(given: Vec<String>) -> Vec<String> {
-    let own = ["**/.afresh/**".to_owned()];
-    own.into_iter().chain(given).collect()
+fn excludes(given: Vec<Exclude>) -> Vec<Exclude> {
+    Exclude::parse(".afresh/").into_iter().chain(given).collect()
 }
 
 fn on_path(name: &str, environment: &Environment) -> bool {

@@ -310,6 +310,7 @@ impl Draft {
             self.errors.extend(self.values.check_delays().err().map(|error| *error));
         }
         self.errors.extend(self.values.check_agent_command());
+        self.errors.extend(self.values.check_excludes());
         self.warnings.extend(self.values.settle_thresholds());
         // Services have the defaults: what is wrong there would be said for each of them.
         if self.errors.is_empty() {

@@ -1,12 +1,13 @@
 //! The making of `[run]`: how `afresh run` carries out a plan.
 
 use super::error::{ConfigError, ErrorKind, Origin};
+use super::excerpt::printable;
 use super::kind::Value;
 use super::made::Values;
 use super::settings::position;
 use super::words;
 use crate::agent::{AgentKind, Permission};
-use crate::run::{Budget, Dirty, Settings};
+use crate::run::{Budget, Dirty, Exclude, Settings};
 
 /// How `afresh run` carries out a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +23,7 @@ pub struct RunSettings {
     /// The branch to work on; none is the one that is there.
     pub branch: Option<String>,
     /// Patterns of files that are never committed.
-    pub excludes: Vec<String>,
+    pub excludes: Vec<Exclude>,
     /// Whether `afresh mcp` stands in front of the agent's MCP servers.
     pub supervise_mcp: bool,
     /// All else.
@@ -45,7 +46,10 @@ impl Values {
             },
             branch: self.text_of_run("branch"),
             excludes: match &self.given("run", "exclude").value {
-                Value::List(patterns) => patterns.clone(),
+                // Those that are wrong are an error.
+                Value::List(patterns) => {
+                    patterns.iter().filter_map(|pattern| Exclude::parse(pattern).ok()).collect()
+                }
                 _ => Vec::new(),
             },
             supervise_mcp: self.given("run", "supervise_mcp").value == Value::Bool(true),
@@ -112,6 +116,18 @@ impl Values {
         let message = "`agent_command` has a quote that never ends".to_owned();
         let hint = "end it, or put a backslash before it".to_owned();
         Some(self.given("run", "agent_command").place.error(ErrorKind::BadValue, message, hint))
+    }
+
+    /// A pattern that matches nothing would let what it should keep into commits.
+    pub(super) fn check_excludes(&self) -> Option<ConfigError> {
+        let given = self.given("run", "exclude");
+        let Value::List(patterns) = &given.value else { return None };
+        let (pattern, wrong) =
+            patterns.iter().find_map(|pattern| Some((pattern, Exclude::parse(pattern).err()?)))?;
+        let message = format!("the pattern `{}` of `exclude` {wrong}", printable(pattern));
+        let hint =
+            "patterns are as in a `.gitignore`, without `!`: `*.key`, `/secrets/`, `conf/*.env`";
+        Some(given.place.error(ErrorKind::BadValue, message, hint.to_owned()))
     }
 
     /// The soft threshold is never above the hard one. Where a person wrote it, that is a mistake of theirs.
@@ -200,7 +216,8 @@ mod tests {
             without_git: true,
         };
         assert_eq!(run.settings, settings);
-        assert_eq!(run.excludes, ["a/**", "b"]);
+        let excludes = ["a/**", "b"].map(|pattern| Exclude::parse(pattern).unwrap());
+        assert_eq!(run.excludes, excludes);
         assert!(!run.supervise_mcp);
         assert_eq!((run.permission, run.branch.as_deref()), (Permission::Plan, Some("work")));
     }
@@ -277,6 +294,9 @@ hint: `context_threshold` comes from: flag --context-threshold"
             "exclude = \"*.log\"",
             "exclude = [\"\"]",
             "exclude = [1]",
+            "exclude = [\"ok\", \"../x\"]",
+            "exclude = [\"!x\"]",
+            "exclude = [\"[\"]",
             "commit_prefix = \"a\\nb\"",
             "no_git = 1",
         ] {

@@ -304,7 +304,7 @@ pub static SETTINGS: [Setting; 52] = [
         "exclude",
         Kind::Patterns,
         Value::List(Vec::new()),
-        "Patterns of files that are never committed, beside those that git ignores.",
+        "Patterns of files that are never committed, as lines of a `.gitignore`, beside those that git ignores.",
     ),
     run(
         "no_git",

@@ -15,6 +15,7 @@
 //! a file or a clock.
 
 mod checkpoint;
+mod exclude;
 mod machine;
 mod meter;
 mod past;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::checkpoint::Checkpoint;
+pub use self::exclude::Exclude;
 pub use self::machine::{GateState, Machine, View, Wait};
 pub use self::meter::{Level, Meter};
 pub use self::past::{Past, PastPhase};

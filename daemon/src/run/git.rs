@@ -1,14 +1,16 @@
 //! What git is asked, by the `git` that the user has. Nothing here resets, cleans or throws away.
 
+mod ours;
 mod stand;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_WAIT};
-use afresh_core::run::{GitAnswer, GitAsk, Looked, Stand};
+use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand};
 use afresh_core::service::Exit;
 
+pub(super) use self::ours::steps_up;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 
@@ -23,7 +25,9 @@ pub(super) struct Git {
     pub(super) folder: PathBuf,
     pub(super) env: Vec<(OsString, OsString)>,
     /// Patterns of what is never committed.
-    pub(super) excludes: Vec<String>,
+    pub(super) excludes: Vec<Exclude>,
+    /// How many folders the workspace is above ours.
+    pub(super) steps_up: usize,
     /// The branch that somebody wants the run to work on.
     pub(super) wanted: Option<String>,
     /// What people should know about what is done for one who asks.
@@ -107,7 +111,8 @@ impl Git {
         self.commit(message).await.map(GitAnswer::Committed)
     }
 
-    async fn commit(&self, message: &str) -> Result<Option<String>, String> {
+    async fn commit(&mut self, message: &str) -> Result<Option<String>, String> {
+        self.unstage_excluded().await?;
         // What was staged and is different in the files would be in no commit.
         let is_twice = |(state, _): &(String, String)| {
             state.bytes().all(|letter| matches!(letter, b'M' | b'A' | b'D' | b'T'))
@@ -137,7 +142,7 @@ impl Git {
         self.run(&words).await
     }
 
-    async fn look(&self, since: Option<&str>, files: &[String]) -> Result<Looked, String> {
+    async fn look(&mut self, since: Option<&str>, files: &[String]) -> Result<Looked, String> {
         let head = self.head().await;
         let Some(head) = head else { return Ok(Looked::default()) };
         let base = match since {
@@ -152,6 +157,7 @@ impl Git {
             }
             None => self.run(&["log", "--format=%h %s"]).await?,
         };
+        self.note_committed(range).await?;
         let stat = self.run(&["diff", "--stat=100", range[0], range[1]]).await?;
         let named =
             self.run(&["diff", "--name-status", "--no-renames", "-z", range[0], range[1]]).await?;
@@ -179,40 +185,32 @@ impl Git {
         Ok(looked)
     }
 
-    /// Runs it on all files but those that are never committed.
-    async fn run_on_ours(&self, words: &[&str]) -> Said {
-        let exclude = |pattern: &String| format!(":(top,exclude,glob){pattern}");
-        let excludes: Vec<String> = self.excludes.iter().map(exclude).collect();
-        let mut all = words.to_vec();
-        all.extend(["--", ":/"]);
-        all.extend(excludes.iter().map(String::as_str));
-        self.run(&all).await
+    async fn run(&self, words: &[&str]) -> Said {
+        let said = self.run_with(words, Vec::new()).await?;
+        Ok(String::from_utf8_lossy(&said).into_owned())
     }
 
-    async fn run(&self, words: &[&str]) -> Said {
-        let outcome = self.outcome(words).await?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    /// Runs it with this on its stdin; what it said need not be text.
+    async fn run_with(&self, words: &[&str], stdin: Vec<u8>) -> Result<Vec<u8>, String> {
+        let outcome = self.outcome(words, stdin).await?;
         match outcome.ending {
-            BriefEnding::Exited(Exit::Code(0)) => Ok(text(&outcome.stdout)),
-            _ => Err(format!("git {}: {}", verb(words), reason(&text(&outcome.stderr)))),
+            BriefEnding::Exited(Exit::Code(0)) => Ok(outcome.stdout),
+            _ => Err(failure(words, &outcome)),
         }
     }
 
     /// Whether something is so: git says no with 1, and anything else is a failure.
     async fn holds(&self, words: &[&str]) -> Result<bool, String> {
-        let outcome = self.outcome(words).await?;
+        let outcome = self.outcome(words, Vec::new()).await?;
         match outcome.ending {
             BriefEnding::Exited(Exit::Code(0)) => Ok(true),
             BriefEnding::Exited(Exit::Code(1)) => Ok(false),
-            _ => {
-                let said = String::from_utf8_lossy(&outcome.stderr);
-                Err(format!("git {}: {}", verb(words), reason(&said)))
-            }
+            _ => Err(failure(words, &outcome)),
         }
     }
 
     /// What came of it, where it has ended by itself.
-    async fn outcome(&self, words: &[&str]) -> Result<Outcome, String> {
+    async fn outcome(&self, words: &[&str], stdin: Vec<u8>) -> Result<Outcome, String> {
         let mut argv: Vec<OsString> = vec!["git".into()];
         argv.extend(SETTINGS.iter().chain(words).map(OsString::from));
         let mut env = self.env.clone();
@@ -220,12 +218,8 @@ impl Git {
         env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
         env.push(("LC_ALL".into(), "C".into()));
         let command = Command { argv, cwd: Some(self.folder.clone()), env };
-        let brief = Brief {
-            command,
-            stdin: Vec::new(),
-            time_max: GIT_WAIT,
-            output_bytes_max: GIT_OUTPUT_BYTES_MAX,
-        };
+        let brief =
+            Brief { command, stdin, time_max: GIT_WAIT, output_bytes_max: GIT_OUTPUT_BYTES_MAX };
         let Some(outcome) = self.runner.run(brief).await else {
             return Err("afresh is ending".to_owned());
         };
@@ -238,6 +232,11 @@ impl Git {
             BriefEnding::TooMuchOutput => Err("git printed too much".to_owned()),
         }
     }
+}
+
+/// Why it has failed.
+fn failure(words: &[&str], outcome: &Outcome) -> String {
+    format!("git {}: {}", verb(words), reason(&String::from_utf8_lossy(&outcome.stderr)))
 }
 
 /// What git is to do, without settings.

@@ -108,6 +108,7 @@ impl Driver {
             folder: run.folder.clone(),
             env: run.env.clone(),
             excludes: run.excludes.clone(),
+            steps_up: git::steps_up(&run.folder, run.workspace.root()),
             wanted: run.branch.clone(),
             notes: Vec::new(),
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use afresh_core::agent::{AgentKind, Permission, Server};
 use afresh_core::limits::RUN_ASKS_MAX;
-use afresh_core::run::{Asked, Machine, Record, Say, View};
+use afresh_core::run::{Asked, Exclude, Machine, Record, Say, View};
 use afresh_core::time::Stamp;
 use tokio::sync::mpsc;
 
@@ -59,7 +59,7 @@ pub struct Run {
     /// The branch to work on.
     pub branch: Option<String>,
     /// Patterns of what is never committed.
-    pub excludes: Vec<String>,
+    pub excludes: Vec<Exclude>,
     /// Writes down what happened, before anything that comes after it is done.
     pub record: Box<Recorder>,
     /// Shows what happens.

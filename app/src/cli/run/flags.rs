@@ -82,8 +82,9 @@ pub(super) struct RunFlags {
     /// commit]
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = ["commit", "refuse"])]
     dirty: Option<String>,
-    /// Never commit files that match, beside those that git ignores; can be given more than once
-    #[arg(long, value_name = "PATTERN")]
+    /// Never commit files that match, beside those that git ignores; a line as in a `.gitignore`, and can be
+    /// given more than once
+    #[arg(long, value_name = "PATTERN", value_parser = pattern)]
     exclude: Vec<String>,
     /// Work without git, and so without commits
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
@@ -145,6 +146,14 @@ impl RunFlags {
         .into_iter()
         .filter_map(|(name, setting, value)| Some((name, setting, value.clone()?)))
         .collect()
+    }
+}
+
+/// Between commas nothing would be no pattern, and what was meant would be committed.
+fn pattern(text: &str) -> Result<String, &'static str> {
+    match text.trim().is_empty() {
+        true => Err("the pattern is empty"),
+        false => Ok(text.to_owned()),
     }
 }
 

@@ -1,0 +1,116 @@
+//! Which files are ours to commit: all but those that somebody has excluded, whoever has staged them.
+
+use std::path::Path;
+
+use afresh_core::run::Exclude;
+
+use super::stand::named;
+use super::{Git, Said};
+
+/// How many folders a workspace is above the folder of the run; none where it is not above it.
+pub(in crate::run) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = real(folder);
+    let below =
+        root.and_then(|root| Some(folder.strip_prefix(real(root)).ok()?.components().count()));
+    below.unwrap_or(0)
+}
+
+impl Git {
+    /// Runs it on all files but those that are never committed.
+    pub(super) async fn run_on_ours(&self, words: &[&str]) -> Said {
+        let excludes = self.excluded("exclude,").await?;
+        let mut all = words.to_vec();
+        all.extend(["--", ":/"]);
+        all.extend(excludes.iter().map(String::as_str));
+        self.run(&all).await
+    }
+
+    /// What is excluded, for git. What counts from a folder does so from that of the run and from the workspace:
+    /// nobody can know which one was meant, and one too few is worse than one too many.
+    async fn excluded(&self, magic: &str) -> Result<Vec<String>, String> {
+        let mut ups = vec![String::new()];
+        if self.steps_up > 0 && self.excludes.iter().any(Exclude::is_anchored) {
+            // Where the workspace is above the repository, nothing can be there.
+            let to_top = self.run(&["rev-parse", "--show-cdup"]).await?;
+            if self.steps_up <= to_top.matches("../").count() {
+                ups.push("../".repeat(self.steps_up));
+            }
+        }
+        let specs = |exclude: &Exclude| {
+            let ups = if exclude.is_anchored() { &ups[..] } else { &ups[..1] };
+            let top = if exclude.is_anchored() { "" } else { "top," };
+            let all = exclude.globs().flat_map(|glob| {
+                ups.iter().map(move |up| format!(":({top}{magic}glob){up}{glob}"))
+            });
+            all.collect::<Vec<_>>()
+        };
+        Ok(self.excludes.iter().flat_map(specs).collect())
+    }
+
+    /// Takes what is excluded out of the index, where it then stands as in HEAD. The files stay as they are.
+    pub(super) async fn unstage_excluded(&mut self) -> Result<(), String> {
+        let mut staged = self.staged_excluded(&[]).await?;
+        // What comes from the other side of a merge is committed there already.
+        if !staged.is_empty() && self.has_file("MERGE_HEAD").await? {
+            let new = self.staged_excluded(&["MERGE_HEAD"]).await?;
+            staged.retain(|name| new.contains(name));
+        }
+        if staged.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> =
+            staged.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let mut specs = Vec::new();
+        for name in staged {
+            specs.extend_from_slice(b":(top,literal)");
+            specs.extend(name);
+            specs.push(0);
+        }
+        let words = ["reset", "-q", "--pathspec-from-file=-", "--pathspec-file-nul"];
+        self.run_with(&words, specs).await?;
+        let names = named(names.iter().map(String::as_str));
+        self.notes.push(format!("what is excluded was staged, and is in no commit: {names}"));
+        Ok(())
+    }
+
+    /// The names of what is excluded and different in the index.
+    async fn staged_excluded(&self, from: &[&str]) -> Result<Vec<Vec<u8>>, String> {
+        let mut words = vec!["diff", "--cached", "--name-only", "--no-renames", "-z"];
+        words.extend(from);
+        self.excluded_names(words).await
+    }
+
+    /// Says which of the files that are excluded an agent has committed by itself.
+    pub(super) async fn note_committed(&mut self, range: [&str; 2]) -> Result<(), String> {
+        let words = vec![
+            "diff",
+            "--name-only",
+            "--no-renames",
+            "--diff-filter=d",
+            "-z",
+            range[0],
+            range[1],
+        ];
+        let names = self.excluded_names(words).await?;
+        if !names.is_empty() {
+            let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+            let names = named(names.iter().map(AsRef::as_ref));
+            self.notes.push(format!("the agent has committed what is excluded: {names}"));
+        }
+        Ok(())
+    }
+
+    async fn excluded_names(&self, mut words: Vec<&str>) -> Result<Vec<Vec<u8>>, String> {
+        let excluded = self.excluded("").await?;
+        if excluded.is_empty() {
+            return Ok(Vec::new());
+        }
+        words.push("--");
+        words.extend(excluded.iter().map(String::as_str));
+        // Not every name is text.
+        let names = self.run_with(&words, Vec::new()).await?;
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(<[u8]>::to_vec).collect())
+    }
+}
