@@ -11,11 +11,12 @@
 //! ```
 //!
 //! `meter.rs` says how full a context is, `checkpoint.rs` what the next session is told, `prompts.rs` has
-//! our words to the agent, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
+//! our words to the agent, `last_word.rs` reads those with which it stops, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
 //! a file or a clock.
 
 mod checkpoint;
 mod exclude;
+mod last_word;
 mod machine;
 mod meter;
 mod past;

@@ -2,8 +2,10 @@
 
 use super::plan::{Phase, Plan};
 
-/// What stands at the beginning of a last message that is no end of the task.
+/// What stands at the beginning of a last message that is no end of the task…
 pub(super) const HANDOFF: &str = "HANDOFF";
+/// …and of one that is.
+pub(super) const DONE: &str = "DONE";
 
 /// The prompt of a phase, without a checkpoint.
 pub(super) fn task(plan: &Plan, phase: &Phase) -> String {
@@ -42,9 +44,9 @@ pub(super) fn steer(percent: Option<f64>) -> String {
     let used = percent.map_or(String::new(), |percent| format!(" ({percent:.0} % is used)"));
     format!(
         "Your context window is filling up{used}. Finish the step that you are at, begin nothing new, and then \
-         stop. If the task is not complete by then, begin your last message with the word {HANDOFF} and write \
-         for a fresh session that continues: what is done, what is half done, what is next, and what to watch \
-         out for."
+         stop. Your last message then begins with one of two words. {DONE}: the whole task is complete. {HANDOFF}: \
+         anything is left; write on for a fresh session that continues: what is done, what is half done, what is \
+         next, and what to watch out for."
     )
 }
 

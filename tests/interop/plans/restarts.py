@@ -1,4 +1,4 @@
-"""A phase that needs two restarts and a remediation, and one that needs nothing."""
+"""Phases that need restarts: one that is interrupted twice and remedied, and one whose agent stops as it is asked."""
 
 import json
 
@@ -119,4 +119,31 @@ def has_checkpoints(place, prompts):
         expect("Checkpoint" not in prompt and "fresh session" not in prompt, "a first session has a checkpoint", prompt)
 
 
-SCENARIOS = [Scenario("two restarts", two_restarts, lambda _: script)]
+LEFT = "I have stopped as asked.\n\n**Handoff**\n\none.txt wants a second line."
+
+
+def stops_script(asked):
+    """Stops when it hears that it is to, in the dress that models like; no gate of phase one sees what is missing."""
+    if "## Two" in asked.prompt:
+        return Reply(10, shell="echo two > two.txt") if asked.results == 0 else Reply(11, "HANDOFF.md is not needed.")
+    if "restart 1 of" in asked.prompt:
+        return Reply(10, shell="echo 2 >> one.txt") if asked.results == 0 else Reply(11, "Both lines are there.")
+    if "context window is filling up" in asked.whole:
+        return Reply(72, LEFT)
+    steps = [Reply(30, shell="touch fixed.txt; echo 1 > one.txt"), Reply(70, shell="true")]
+    return steps[asked.results] if asked.results < len(steps) else Reply(71, shell="true")
+
+
+def stops_in_time(place):
+    """A session that was steered ends with a handoff, one that was not never does."""
+    records = done(place, place.run())
+    expect(causes_of(records) == ["CONTEXT_LIMIT_RESTART", "DONE", "DONE"], "why sessions ended", causes_of(records))
+    expect("interrupt" not in place.told(1), "it was interrupted", place.told(1))
+    prompt = place.model.prompts()[1]
+    expect("one.txt wants a second line." in prompt, "the handoff is lost", prompt[:3000])
+
+
+SCENARIOS = [
+    Scenario("two restarts", two_restarts, lambda _: script),
+    Scenario("stops in time", stops_in_time, lambda _: stops_script),
+]

@@ -1,6 +1,7 @@
 //! What becomes of a session: the ladder from a full context to its end.
 
 use super::super::checkpoint::{Checkpoint, cut};
+use super::super::last_word::LastWord;
 use super::super::meter::{Level, Meter};
 use super::super::prompts;
 use super::*;
@@ -282,17 +283,22 @@ impl Machine {
         }
     }
 
+    /// Its turn is over by itself. Only one that was asked to stop can have left something.
     fn said_done(&mut self, text: &str) {
-        match text.trim_start().strip_prefix(prompts::HANDOFF) {
-            Some(handoff) => {
-                let handoff = handoff.trim_start_matches([':', '*', ' ', '\n', '\r']);
-                let handoff = cut(handoff, HANDOFF_CHARS_MAX);
-                let why =
-                    Why::new(Cause::ContextLimitRestart, "it stopped before its context was full");
-                self.close(why, Some(handoff));
+        let was_asked = self.session.as_ref().is_some_and(|session| session.steered);
+        let word = if was_asked { LastWord::of(text) } else { LastWord::Done };
+        let (handoff, detail) = match word {
+            LastWord::Handoff(handoff) => (handoff, "it stopped before its context was full"),
+            // Nobody else would notice.
+            LastWord::None if self.this_phase().gates.is_empty() => {
+                (text.trim(), "it was asked to stop, and did not say that the task is complete")
             }
-            None => self.close(Why::new(Cause::Done, "the agent said that it is done"), None),
-        }
+            LastWord::None | LastWord::Done => {
+                return self.close(Why::new(Cause::Done, "the agent said that it is done"), None);
+            }
+        };
+        let handoff = (!handoff.is_empty()).then(|| cut(handoff, HANDOFF_CHARS_MAX));
+        self.close(Why::new(Cause::ContextLimitRestart, detail), handoff);
     }
 
     fn turn_failed(&mut self, failure: Failure, why: String) {

@@ -2,6 +2,7 @@
 
 mod again;
 mod bounds;
+mod stops;
 mod wishes;
 
 use super::*;
@@ -267,17 +268,6 @@ fn without_restarts_nothing_is_ended_for_its_context() {
     play.ready();
     play.percent(99);
     assert_eq!(play.told().len(), 1);
-}
-
-#[test]
-fn an_agent_that_stops_in_time_hands_off_itself() {
-    let mut play = Play::new(vec![phase("A", &[])], Settings::default());
-    play.ready();
-    play.percent(70);
-    play.turn(TurnEnd::Done("HANDOFF: the second half is missing".to_owned()));
-    play.ended();
-    assert_eq!(play.causes(), [Cause::ContextLimitRestart]);
-    assert!(play.prompts()[1].contains("the second half is missing"));
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! What the last message of a session says that was asked to come to an end: whether something is left.
+//!
+//! Models write the word that they were asked for in a heading, in bold, in lower case, or after a sentence. Where
+//! that can be read in two ways, something is left: one more session costs little, half a phase that is called done
+//! much.
+
+use super::prompts::{DONE, HANDOFF};
+
+/// What the last message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LastWord<'a> {
+    /// Something is left, and this is for the session that goes on.
+    Handoff(&'a str),
+    /// The task is complete.
+    Done,
+    /// Neither.
+    None,
+}
+
+impl<'a> LastWord<'a> {
+    /// Reads a message.
+    pub(super) fn of(text: &'a str) -> Self {
+        let text = text.trim();
+        let lines: Vec<&str> = text.lines().map(bare).filter(|line| !line.is_empty()).collect();
+        if let Some(rest) = after(bare(text), HANDOFF) {
+            return Self::Handoff(rest.trim_start_matches(|c: char| !c.is_alphanumeric()));
+        }
+        // What stands before it belongs to it.
+        if lines.iter().any(|line| after(line, HANDOFF).is_some() || begins_sentence(line)) {
+            return Self::Handoff(text);
+        }
+        let count = lines.len();
+        let says_done = |(at, line): (usize, &&str)| is_done(line, at == 0, at + 1 == count);
+        if lines.iter().enumerate().any(says_done) { Self::Done } else { Self::None }
+    }
+}
+
+/// A line without the Markdown in front of its first word. What belongs to a path stays.
+fn bare(line: &str) -> &str {
+    line.trim_start_matches(|c: char| !c.is_alphanumeric() && !"/\\.$@".contains(c))
+}
+
+/// What follows a word at the beginning of a line, in any case. `HANDOFF.md` and `handoff_timeout` are other words.
+fn after<'a>(line: &'a str, word: &str) -> Option<&'a str> {
+    let (first, rest) = line.split_at_checked(word.len())?;
+    let rest = rest.trim_start_matches(['*', '_', '`', '~']);
+    let mut next = rest.chars();
+    let is_longer = match next.next() {
+        Some(c) if c.is_alphanumeric() || "/\\".contains(c) => true,
+        Some('.' | '-') => next.next().is_some_and(char::is_alphanumeric),
+        _ => false,
+    };
+    (first.eq_ignore_ascii_case(word) && !is_longer).then_some(rest)
+}
+
+/// Whether the word, as it was asked for, begins a sentence within a line.
+fn begins_sentence(line: &str) -> bool {
+    line.match_indices(HANDOFF).any(|(at, _)| {
+        let before = line[..at].trim_end_matches([' ', '*', '_', '`', '#', '"']);
+        before.ends_with(['.', '!', '?', ':', ';']) && after(&line[at..], HANDOFF).is_some()
+    })
+}
+
+/// Whether a line says that the task is complete. "Done" is also the title of what is done so far, and the first word
+/// of a sentence about a part of it.
+fn is_done(line: &str, is_first: bool, is_last: bool) -> bool {
+    let Some(rest) = after(line, DONE) else { return false };
+    let rest = rest.trim_start();
+    let is_title = !is_last && matches!(rest, "" | ":");
+    if line.starts_with(DONE) {
+        return is_first || !(is_title || rest.starts_with(':'));
+    }
+    let is_sentence = rest.is_empty() || rest.starts_with(['.', '!', ',', ';', ':', '-', '–', '—']);
+    is_first && is_sentence && !is_title
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handoff_is_one_in_whatever_dress() {
+        for text in [
+            "HANDOFF",
+            "HANDOFF: half",
+            "**HANDOFF**\n\nhalf",
+            "__Handoff__ half",
+            "# Handoff\nhalf",
+            "Handoff: half",
+            "handoff\nhalf",
+            "> HANDOFF - half",
+            "```\nHANDOFF\nhalf\n```",
+            "I have stopped as asked. HANDOFF: half",
+            "I have stopped as asked.\n\n## Handoff\n\nhalf",
+            "Done. I have stopped.\n\n**HANDOFF:** half",
+            "DONE:\n- one\n\nHANDOFF:\n- two",
+        ] {
+            assert!(matches!(LastWord::of(text), LastWord::Handoff(_)), "{text:?}");
+        }
+        assert_eq!(LastWord::of("**HANDOFF:**\n\nhalf"), LastWord::Handoff("half"));
+        assert_eq!(
+            LastWord::of("As asked.\nHANDOFF: half"),
+            LastWord::Handoff("As asked.\nHANDOFF: half")
+        );
+    }
+
+    #[test]
+    fn a_task_that_is_complete_is_said_to_be() {
+        for text in [
+            "DONE",
+            "DONE all files are written",
+            "**DONE**\n\nAll files are written.",
+            "# DONE\nAll of it.",
+            "✅ DONE: all files are written",
+            "Done.",
+            "done",
+            "Done: all files are written.",
+            "Done — all files are written.\nNo handoff is needed.",
+            "All files are written.\n\nDONE",
+            "DONE: `HANDOFF.md` is written",
+        ] {
+            assert_eq!(LastWord::of(text), LastWord::Done, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_says_neither_is_not_taken_for_one() {
+        for text in [
+            "",
+            "The second half is not done yet.",
+            "HANDOFF.md is written, all is well",
+            "handoff_timeout is set",
+            "Handoffs are written",
+            "./handoff/notes is there",
+            "Done with the first half.",
+            "Done so far: one",
+            "I have stopped.\n\n## Done\n- one\n\n## Left\n- two",
+            "**Done**\n- one\n\n**Left**\n- two",
+            "Stopped.\nDONE: one\nLEFT: two",
+            "DONENESS",
+            "Nothing is undone",
+        ] {
+            assert_eq!(LastWord::of(text), LastWord::None, "{text:?}");
+        }
+    }
+}
