@@ -114,13 +114,16 @@ fn a_run_is_seen_and_keys_steer_it() {
     terminal.press("k");
     terminal.wait_drawn("go on with the next? (y/n)");
     terminal.press("y");
-    assert_eq!(terminal.wait().code(), Some(0), "{}", terminal.raw());
+    assert_eq!(terminal.wait().code(), Some(1), "{}", terminal.raw());
     assert_restored(&terminal);
     let usual = terminal.grid().usual;
-    for line in ["done: One (", "skipped: Two", "1 of 2 phases are done", "run 1 is done"] {
+    let over = "run 1 is over, but not done: 1 of 2 phases done, 1 skipped";
+    for line in ["done: One (", "skipped: Two", "1 of 2 phases are done", over] {
         assert!(usual.contains(line), "no `{line}` is left:\n{usual}");
     }
     assert!(!told(&env).contains("not this"));
+    let runs = env.afresh(&["runs"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&runs.stdout).contains(" skipped "), "{runs:?}");
     env.assert_nothing_left();
 }
 

@@ -234,6 +234,11 @@ fn conclude(number: i64, finish: &Finish, again: &str) -> Result<Exit, CommandEr
             ));
             Ok(Exit::Success)
         }
+        Finish::Skipped { why } => {
+            let text = format!("run {number} is over, but not done: {why}");
+            let hint = format!("`{again}` takes up what was skipped");
+            Err(CommandError::new(Exit::Failed, text).hint(hint))
+        }
         Finish::Stopped { why } => {
             let text = format!("run {number} has stopped: {why}");
             Err(CommandError::new(Exit::Failed, text).hint(format!("`{again}` goes on")))

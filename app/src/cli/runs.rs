@@ -82,7 +82,7 @@ fn list(runs: Option<&Runs>, arguments: &Arguments) -> Result<Exit, CommandError
         let state = match row.finish {
             Some(Finish::Done) => paint.green(&state),
             Some(Finish::Failed { .. } | Finish::Refused { .. }) => paint.red(&state),
-            Some(Finish::Stopped { .. }) | None => paint.yellow(&state),
+            Some(Finish::Stopped { .. } | Finish::Skipped { .. }) | None => paint.yellow(&state),
         };
         let began = row.began.get(..19).unwrap_or(&row.began);
         let title = harmless(&row.title);
@@ -96,6 +96,7 @@ const fn state(finish: Option<&Finish>) -> &'static str {
     match finish {
         None => "open",
         Some(Finish::Done) => "done",
+        Some(Finish::Skipped { .. }) => "skipped",
         Some(Finish::Failed { .. }) => "failed",
         Some(Finish::Stopped { .. }) => "stopped",
         Some(Finish::Refused { .. }) => "refused",
@@ -204,6 +205,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
         }
         Record::RunEnded { finish } => match finish {
             Finish::Done => "the run is done".to_owned(),
+            Finish::Skipped { why } => format!("the run is over: {}", harmless(why)),
             Finish::Failed { why } | Finish::Stopped { why } | Finish::Refused { why, .. } => {
                 format!("the run is {}: {}", state(Some(finish)), harmless(why))
             }

@@ -86,8 +86,8 @@ pub enum Asked {
     Steer(String),
     /// End the session, and begin another one with a checkpoint.
     Restart,
-    /// Leave the phase as it is, and go on with the next one.
-    Skip,
+    /// Leave this phase as it is, by its place in the plan, and go on with the next one.
+    Skip(usize),
     /// End in order; the run can be resumed.
     Stop,
 }

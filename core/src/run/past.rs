@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Attempt, Cause, Kind, PhaseEnd, Record, Stand, machine};
+use super::{Attempt, Cause, Finish, Kind, PhaseEnd, Record, Stand, machine};
 use crate::agent::Spent;
 use crate::limits::PROGRESS_TEXTS_MAX;
 
@@ -157,7 +157,13 @@ impl Past {
                 self.stand = Stand { branch: branch.clone(), commit: commit.clone() };
             }
             Record::Committed { commit, .. } => self.stand.commit = Some(commit.clone()),
-            Record::Sampled { .. } | Record::Waiting { .. } | Record::RunEnded { .. } => {}
+            Record::Sampled { .. } | Record::Waiting { .. } => {}
+            Record::RunEnded { finish } => {
+                // Whoever goes on after all others were done wants these.
+                if matches!(finish, Finish::Skipped { .. }) {
+                    self.over.retain(|(_, end)| *end != PhaseEnd::Skipped);
+                }
+            }
         }
     }
 

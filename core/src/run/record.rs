@@ -222,6 +222,11 @@ pub enum PhaseEnd {
 pub enum Finish {
     /// All phases are done.
     Done,
+    /// All phases are over, but somebody has skipped some; those can be taken up again.
+    Skipped {
+        /// How many are what.
+        why: String,
+    },
     /// A phase failed.
     Failed {
         /// Why.

@@ -162,7 +162,7 @@ impl Driver {
 
     fn state(&self) -> State {
         match &self.finish {
-            Some(Finish::Stopped { .. }) => State::Stopped,
+            Some(Finish::Stopped { .. } | Finish::Skipped { .. }) => State::Stopped,
             Some(Finish::Failed { why } | Finish::Refused { why, .. }) => {
                 State::Failed { why: why.clone() }
             }

@@ -7,12 +7,13 @@ use crate::limits::{GATE_TAIL_CHARS_MAX, LIMIT_WAITS_MAX};
 impl Machine {
     pub(super) fn begin_phase(&mut self) {
         if self.phase.index >= self.plan.phases.len() {
-            self.finish(Finish::Done);
+            self.finish(self.how_all_ended());
             return;
         }
         let (number, of) = (self.phase.index + 1, self.plan.phases.len());
         let phase = self.this_phase().name.clone();
         self.say(Say::PhaseBegins { phase, number, of });
+        self.warn_of_skipped();
         self.step = Step::Basing;
         self.git(GitAsk::Base(self.stand.clone()));
     }
@@ -343,6 +344,7 @@ impl Machine {
 
     pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: String) {
         self.note_worked();
+        self.forget_skip();
         let phase = self.this_phase().name.clone();
         self.record(Record::PhaseEnded { phase: phase.clone(), end, detail: detail.clone() });
         self.say(Say::PhaseEnds { phase: phase.clone(), end, detail: detail.clone() });

@@ -512,7 +512,7 @@ fn people_can_pause_steer_restart_skip_and_stop() {
     play.ended();
     assert_eq!((play.attempt(), play.machine.restarts), (Attempt(2), 0));
     play.ready();
-    play.give(Input::Asked(Asked::Skip));
+    play.give(Input::Asked(Asked::Skip(0)));
     play.ended();
     assert_eq!(play.machine.view().current, 1);
     play.ready();

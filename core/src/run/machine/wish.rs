@@ -7,6 +7,8 @@ use crate::agent::Told;
 const DEAF_PAUSE: &str =
     "this agent hears nothing while it works: the run pauses when its session has ended";
 
+const TOO_LATE: &str = "nothing is skipped: that phase was over before";
+
 impl Machine {
     pub(super) fn asked(&mut self, now: Now, asked: Asked) {
         match (asked, &self.step) {
@@ -35,7 +37,8 @@ impl Machine {
             }
             (Asked::Resume, _) => self.resume(now),
             (Asked::Restart, _) => self.restart_now(now),
-            (Asked::Skip, _) => self.wish_for(Wish::Skip),
+            (Asked::Skip(phase), _) if phase != self.phase.index => self.note(TOO_LATE, false),
+            (Asked::Skip(_), _) => self.wish_for(Wish::Skip),
             (Asked::Stop, _) => self.wish_for(Wish::Stop),
             (Asked::Steer(_), _) => self.not_possible(),
         }
@@ -136,6 +139,37 @@ impl Machine {
             }
             // What is being written down is written down first.
             _ => {}
+        }
+    }
+
+    /// A phase ends by itself: whoever wanted to skip it did not mean the next one.
+    pub(super) fn forget_skip(&mut self) {
+        if self.wish.take_if(|wish| *wish == Wish::Skip).is_some() {
+            self.note(TOO_LATE, false);
+        }
+    }
+
+    /// Somebody has decided that it goes on without what it needs: they should see that it does.
+    pub(super) fn warn_of_skipped(&mut self) {
+        let ends = self.plan.phases.iter().zip(&self.ends);
+        let skipped = ends.filter(|(_, end)| **end == Some(PhaseEnd::Skipped));
+        let needs = &self.this_phase().depends_on;
+        let needs = skipped.filter(|(phase, _)| needs.contains(&phase.name));
+        let names: Vec<String> = needs.map(|(phase, _)| format!("`{}`", phase.name)).collect();
+        if !names.is_empty() {
+            self.note(format!("it depends on what was skipped: {}", names.join(", ")), true);
+        }
+    }
+
+    /// How the run ends where no phase is left.
+    pub(super) fn how_all_ended(&self) -> Finish {
+        let count = |wanted| self.ends.iter().filter(|end| **end == Some(wanted)).count();
+        let (done, skipped) = (count(PhaseEnd::Done), count(PhaseEnd::Skipped));
+        if skipped == 0 {
+            return Finish::Done;
+        }
+        Finish::Skipped {
+            why: format!("{done} of {} phases done, {skipped} skipped", self.ends.len()),
         }
     }
 

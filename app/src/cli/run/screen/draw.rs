@@ -153,7 +153,9 @@ fn draw_foot(state: &State, foot: Rect, canvas: &mut Canvas<'_>) -> Option<Posit
             let x = foot.x + u16::try_from(width + at).unwrap_or(0);
             return Some(Position { x: x.min(foot.right().saturating_sub(1)), y: foot.y });
         }
-        Mode::Asking(Question::Skip) => "leave this phase as it is, and go on with the next? (y/n)",
+        Mode::Asking(Question::Skip(_)) => {
+            "leave this phase as it is, and go on with the next? (y/n)"
+        }
         Mode::Asking(Question::Stop) => "stop the run? it can be resumed (y/n)",
         Mode::Help => "any key: back",
         Mode::Watching => {

@@ -63,7 +63,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Option<Action> {
             state.mode = Mode::Watching;
             let is_meant = matches!(key.code, KeyCode::Char('y' | 'Y'));
             is_meant.then(|| match question {
-                Question::Skip => Action::Ask(Asked::Skip),
+                Question::Skip(phase) => Action::Ask(Asked::Skip(phase)),
                 Question::Stop => stop(state),
             })
         }
@@ -108,7 +108,10 @@ fn watching(state: &mut State, code: KeyCode) -> Option<Action> {
             None
         }
         KeyCode::Char('s') => change(state, Mode::Steering(Editor::default())),
-        KeyCode::Char('k') => change(state, Mode::Asking(Question::Skip)),
+        KeyCode::Char('k') => {
+            let seen = state.view.current;
+            change(state, Mode::Asking(Question::Skip(seen)))
+        }
         KeyCode::Char('q') => change(state, Mode::Asking(Question::Stop)),
         KeyCode::Char('?' | 'h') | KeyCode::F(1) => change(state, Mode::Help),
         KeyCode::PageUp => scroll(state, page),
@@ -182,7 +185,12 @@ mod tests {
         assert_eq!(keys(&mut state, "r"), ask(Asked::Restart));
         assert_eq!(keys(&mut state, "x"), None);
         // Only who says yes has meant it.
-        assert_eq!(keys(&mut state, "ky"), ask(Asked::Skip));
+        let seen = state.view.current;
+        assert_eq!(keys(&mut state, "ky"), ask(Asked::Skip(seen)));
+        assert_eq!(keys(&mut state, "k"), None);
+        state.view.current += 1;
+        assert_eq!(keys(&mut state, "y"), ask(Asked::Skip(seen)), "the one that was seen");
+        state.view.current = seen;
         assert_eq!(keys(&mut state, "kn"), None);
         assert_eq!(keys(&mut state, "ykr"), None);
         assert_eq!(state.mode, Mode::Watching);

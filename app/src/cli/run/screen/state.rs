@@ -48,7 +48,8 @@ pub(super) enum Mode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
-    Skip,
+    /// Of the phase that was seen then.
+    Skip(usize),
     Stop,
 }
 

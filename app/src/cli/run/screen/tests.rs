@@ -91,7 +91,7 @@ fn what_matters_most_is_seen_on_a_small_one() {
 #[test]
 fn no_size_and_no_state_makes_it_fail() {
     let hostile = "\u{1b}[2J\u{7}漢字\u{202e}e\u{301}\u{301}\u{200b}👩\u{200d}👩 \t x\u{9b}31m";
-    let mut modes = vec![Mode::Watching, Mode::Help, Mode::Asking(Question::Skip)];
+    let mut modes = vec![Mode::Watching, Mode::Help, Mode::Asking(Question::Skip(0))];
     modes.push(Mode::Asking(Question::Stop));
     let mut steering = state();
     press(&mut steering, &Event::Key(KeyCode::Char('s').into()));

@@ -39,7 +39,60 @@ fn a_pause_holds_up_whatever_comes_next() {
     assert_eq!((play.machine.view().doing, play.attempt()), ("paused", Attempt(1)));
     // What is held up can be skipped, and stays held up in the next phase.
     assert_eq!(play.machine.view().current, 1);
-    asked(&mut play, Asked::Skip);
+    asked(&mut play, Asked::Skip(1));
+    assert_eq!(play.finish(), Some(skipped("1 of 2 phases done, 1 skipped")));
+}
+
+fn skipped(why: &str) -> Finish {
+    Finish::Skipped { why: why.to_owned() }
+}
+
+#[test]
+fn a_phase_that_was_skipped_is_not_done_and_can_be_taken_up_again() {
+    let phases = || {
+        let mut last = phase("C", &[]);
+        last.depends_on = vec!["A".to_owned(), "B".to_owned()];
+        vec![phase("A", &[]), phase("B", &[]), last]
+    };
+    let mut play = Play::new(phases(), Settings::default());
+    asked(&mut play, Asked::Skip(0));
+    play.ended();
+    play.done();
+    let warned = Say::Note("it depends on what was skipped: `A`".to_owned(), true);
+    assert_eq!(play.all.iter().filter(|e| **e == Effect::Say(warned.clone())).count(), 1);
+    assert!(!play.prompts()[2].contains("skipped"), "the person has decided");
+    // Stopped before the end, it stays skipped.
+    let over = |records: &[Record]| Past::of(records).over.len();
+    assert_eq!(over(&play.records(|record| Some(record.clone()))), 2);
+    play.done();
+    assert_eq!(play.finish(), Some(skipped("2 of 3 phases done, 1 skipped")));
+    let records = play.records(|record| Some(record.clone()));
+    assert_eq!(over(&records), 2);
+    let mut play = Play::of(Machine::new(plan(phases()), Settings::default(), Past::of(&records)));
+    assert!(play.prompts()[0].contains("Do A."));
+    play.done();
+    assert_eq!((play.finish(), play.prompts().len()), (Some(Finish::Done), 1));
+}
+
+#[test]
+fn only_the_phase_that_somebody_saw_is_skipped() {
+    let mut play = Play::new(vec![phase("A", &[]), phase("B", &[])], Settings::default());
+    // It was done before anybody could skip it: its last commit is being made…
+    play.ready();
+    play.turn(TurnEnd::Done("All done.".to_owned()));
+    play.give(Input::SessionEnded(play.attempt(), String::new()));
+    play.give(Input::Git(GitAnswer::Committed(None)));
+    play.give(Input::Git(GitAnswer::Looked(Looked::default())));
+    assert!(matches!(play.machine.step, Step::Sealing { .. }));
+    asked(&mut play, Asked::Skip(0));
+    play.give(Input::Git(GitAnswer::Committed(None)));
+    play.base(&[]);
+    assert_eq!((play.machine.view().current, play.attempt()), (1, Attempt(2)));
+    // …or the next one was there when they said yes.
+    assert_eq!(asked(&mut play, Asked::Skip(0)), "starting the agent");
+    let is_late = |effect: &&Effect| matches!(effect, Effect::Say(Say::Note(text, _)) if text.contains("nothing is skipped"));
+    assert_eq!(play.all.iter().filter(is_late).count(), 2);
+    play.done();
     assert_eq!(play.finish(), Some(Finish::Done));
 }
 
