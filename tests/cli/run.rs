@@ -39,6 +39,23 @@ fn a_dry_run_shows_the_settings_that_count() {
 }
 
 #[test]
+fn a_limit_of_cost_that_cannot_be_kept_is_a_warning() {
+    let env = TestEnv::new();
+    env.write("PLAN.md", &format!("{PLAN}- Cost limit: $5\n"));
+    let warned = |agent: &[&str]| {
+        env.run(&[&["run", "--dry-run", "--max-cost", "3", "--agent"], agent].concat()).stderr
+    };
+    let limits = "--max-cost and `Cost limit` of `API` cannot be kept";
+    for agent in [&["codex"][..], &["command", "--agent-command", "x"]] {
+        let text = format!("{} does not tell what it costs: {limits}", agent[0]);
+        assert!(warned(agent).contains(&text), "{}", warned(agent));
+    }
+    assert_eq!(warned(&["claude"]), "");
+    env.write("PLAN.md", PLAN);
+    assert_eq!(env.run(&["run", "--dry-run", "--agent", "codex"]).stderr, "");
+}
+
+#[test]
 fn what_cannot_be_set_is_said_before_anything_is_done() {
     let env = TestEnv::new();
     env.write("PLAN.md", PLAN);

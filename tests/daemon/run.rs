@@ -250,6 +250,23 @@ fn a_command_is_ended_and_begun_afresh_where_its_window_is_known() {
 }
 
 #[test]
+fn what_a_command_uses_is_guessed_and_counts_against_its_tokens() {
+    // S9
+    let env = repository(&[]);
+    env.write("agent.sh", "head -c 200000 /dev/zero | tr '\\0' x; touch one.txt two.txt fixed.txt");
+    let run = env.run(&[&RUN[..], &["--max-tokens", "5000"]].concat());
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("the run has used about 65"), "{}", run.stderr);
+    assert_eq!(records(&env, "attempt_ended")[0]["cause"], "OUT_OF_BUDGET", "{run:?}");
+    // Without a limit, it is told.
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("done: One (about 65"), "{}", run.stdout);
+    let shown = env.run(&["runs", "show"]).stdout;
+    assert!(shown.contains("\nabout "), "{shown}");
+}
+
+#[test]
 fn a_run_is_seen_and_steered_from_any_terminal() {
     // S9: what is counted of restarts can be asked for while it runs.
     let env = repository(&[]);

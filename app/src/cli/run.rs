@@ -94,6 +94,9 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let servers = OwnServers::new(kind, &program, config.run.supervise_mcp, environment)?;
     let found = servers.find();
     servers::warn(&found);
+    if let Some(warning) = config.run.settings.unkept(&plan, kind) {
+        output::warn(&harmless(&warning));
+    }
     if arguments.dry_run {
         return dry::show(&plan, kind, &program, &config, &found, arguments.json);
     }

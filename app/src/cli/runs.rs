@@ -223,11 +223,12 @@ fn totals(records: &[(String, Record)]) -> Vec<String> {
     let past = Past::of(records.iter().map(|(_, record)| record));
     let cost = past.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
     let (input, cached, output) = (past.spent.input, past.spent.cached, past.spent.output);
+    let guess = if past.spent.guessed { "about " } else { "" };
     let restarts = past.restarts;
     vec![
         String::new(),
         format!(
-            "{input} tokens in ({cached} from the cache), {output} out{cost}; {restarts} restarts"
+            "{guess}{input} tokens in ({cached} from the cache), {output} out{cost}; {restarts} restarts"
         ),
     ]
 }

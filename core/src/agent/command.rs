@@ -4,7 +4,8 @@
 //! interrupt it is to end its process: this machine only remembers that it was wanted. Nobody knows its window.
 
 use super::{
-    AgentKind, Context, Effect, Failure, Heard, Input, Session, Setup, Speaks, Start, Told, TurnEnd,
+    AgentKind, Context, Effect, Failure, Heard, Input, Session, Setup, Speaks, Spent, Start, Told,
+    TurnEnd,
 };
 use crate::limits::{AGENT_GUESS_STEP, AGENT_TEXT_CHARS_MAX};
 use crate::service::Exit;
@@ -34,16 +35,19 @@ impl Command {
         Self { setup, chars, guessed: 0, tail: String::new(), over: false, interrupted: false }
     }
 
-    /// A token has about four characters; what the command adds by itself and does not show makes it more.
     fn guess(&self) -> u64 {
-        self.chars.saturating_mul(13) / 40
+        tokens(self.chars)
     }
 
-    fn context(&mut self) -> Effect {
+    /// What it has in its context, and what it has used: nothing more is known of that.
+    fn guesses(&mut self) -> [Effect; 2] {
         self.guessed = self.guess();
         let used = self.guessed;
         let context = Context { used, window: None, compacts_at: None, exact: false };
-        Effect::Heard(Heard::Context(context))
+        let input = tokens(length(&self.setup.prompt));
+        let output = used.saturating_sub(input);
+        let spent = Spent { input, output, guessed: true, ..Spent::default() };
+        [Heard::Context(context), Heard::Spent(spent)].map(Effect::Heard)
     }
 
     fn line(&mut self, line: &[u8]) -> Vec<Effect> {
@@ -57,7 +61,7 @@ impl Command {
         self.remember(&text);
         let mut effects = vec![Effect::Heard(Heard::Text(text))];
         if self.guess() >= self.guessed.saturating_add(AGENT_GUESS_STEP) {
-            effects.push(self.context());
+            effects.extend(self.guesses());
         }
         effects
     }
@@ -91,7 +95,7 @@ impl Command {
                 TurnEnd::Failed { failure: Failure::Other, why }
             }
         };
-        vec![self.context(), Effect::Heard(Heard::TurnEnded(end))]
+        self.guesses().into_iter().chain([Effect::Heard(Heard::TurnEnded(end))]).collect()
     }
 }
 
@@ -117,14 +121,15 @@ impl Session for Command {
         match input {
             Input::Started => {
                 let ready = Heard::Ready { session: None, model: self.setup.model.clone() };
-                vec![Effect::Heard(Heard::Deaf), Effect::Heard(ready), self.context()]
+                let begins = [Heard::Deaf, ready].map(Effect::Heard);
+                begins.into_iter().chain(self.guesses()).collect()
             }
             Input::Line(line) if !self.over => self.line(line),
             Input::Told(Told::Interrupt | Told::End) => {
                 self.interrupted = true;
                 Vec::new()
             }
-            Input::Told(Told::Measure) => vec![self.context()],
+            Input::Told(Told::Measure) => self.guesses().into(),
             Input::Ended(exit) => self.ended(exit),
             // Its prompt is the one that it was started with; it hears no other.
             Input::Told(Told::Prompt(_) | Told::Steer(_))
@@ -141,6 +146,11 @@ impl Session for Command {
 fn end_of(text: &str) -> String {
     let excess = text.chars().count().saturating_sub(AGENT_TEXT_CHARS_MAX);
     text.chars().skip(excess).collect()
+}
+
+/// A token has about four characters; what the command adds by itself and does not show makes it more.
+const fn tokens(chars: u64) -> u64 {
+    chars.saturating_mul(13) / 40
 }
 
 fn length(text: &str) -> u64 {
@@ -176,8 +186,11 @@ mod tests {
         heard.collect()
     }
 
-    fn guess(used: u64) -> Heard {
-        Heard::Context(Context { used, window: None, compacts_at: None, exact: false })
+    fn guesses(input: u64, output: u64) -> [Heard; 2] {
+        let used = input + output;
+        let context = Context { used, window: None, compacts_at: None, exact: false };
+        let spent = Spent { input, cached: 0, output, dollars: None, guessed: true };
+        [Heard::Context(context), Heard::Spent(spent)]
     }
 
     #[test]
@@ -194,15 +207,17 @@ mod tests {
     fn a_turn_is_the_life_of_the_process() {
         let mut command = Command::new(setup(&["tool"], &"x".repeat(400)));
         let ready = Heard::Ready { session: None, model: None };
-        assert_eq!(heard(&mut command, Input::Started), [Heard::Deaf, ready, guess(130)]);
+        let [context, spent] = guesses(130, 0);
+        assert_eq!(heard(&mut command, Input::Started), [Heard::Deaf, ready, context, spent]);
         assert_eq!(heard(&mut command, Input::Line(b"one\r")), [Heard::Text("one".to_owned())]);
         assert_eq!(heard(&mut command, Input::Line(b" ")), []);
         let steer = Told::Steer("stop".to_owned());
         assert_eq!(heard(&mut command, Input::Told(&steer)), []);
         assert_eq!(heard(&mut command, Input::Line(b"two")), [Heard::Text("two".to_owned())]);
+        let [context, spent] = guesses(130, 3);
         assert_eq!(
             heard(&mut command, Input::Ended(&Exit::Code(0))),
-            [guess(133), Heard::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
+            [context, spent, Heard::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
         );
         assert_eq!(heard(&mut command, Input::Ended(&Exit::Code(0))), []);
     }
@@ -212,8 +227,8 @@ mod tests {
         let mut command = Command::new(setup(&["tool"], ""));
         heard(&mut command, Input::Started);
         assert_eq!(heard(&mut command, Input::Line(&[b'x'; 786])).len(), 1);
-        assert_eq!(heard(&mut command, Input::Line(b"x"))[1], guess(256));
-        assert_eq!(heard(&mut command, Input::Told(&Told::Measure)), [guess(256)]);
+        assert_eq!(heard(&mut command, Input::Line(b"x"))[1..], guesses(0, 256));
+        assert_eq!(heard(&mut command, Input::Told(&Told::Measure)), guesses(0, 256));
     }
 
     #[test]

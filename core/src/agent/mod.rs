@@ -60,6 +60,11 @@ impl AgentKind {
             Self::Command => "command",
         }
     }
+
+    /// Whether it says what it costs.
+    pub const fn tells_cost(self) -> bool {
+        matches!(self, Self::Claude | Self::Opencode)
+    }
 }
 
 /// What an agent may do without asking. There is nobody to ask in a run: what it may not do is refused.
@@ -312,9 +317,16 @@ pub struct Spent {
     pub output: u64,
     /// What it cost, in US dollars, where the agent says so.
     pub dollars: Option<f64>,
+    /// Whether some of it is our guess, since the agent does not say.
+    pub guessed: bool,
 }
 
 impl Spent {
+    /// Tokens in and out, as people read them.
+    pub fn shown_tokens(&self) -> String {
+        format!("{}{} tokens", if self.guessed { "about " } else { "" }, self.tokens())
+    }
+
     /// Tokens in and out; where an agent says more than can be counted, as many as can be.
     pub const fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
@@ -334,6 +346,7 @@ impl Spent {
             cached: self.cached.saturating_add(other.cached),
             output: self.output.saturating_add(other.output),
             dollars,
+            guessed: self.guessed || other.guessed,
         }
     }
 }

@@ -105,9 +105,9 @@ impl Past {
                     Kind::First | Kind::Resumed => {}
                 }
             }
-            Record::Spent { input, cached, output, dollars, .. } => {
+            Record::Spent { input, cached, output, dollars, guessed, .. } => {
                 let (input, cached, output) = (*input, *cached, *output);
-                *running = Spent { input, cached, output, dollars: *dollars };
+                *running = Spent { input, cached, output, dollars: *dollars, guessed: *guessed };
             }
             Record::Progress { text, .. } => {
                 let Some(phase) = &mut self.phase else { return };
@@ -186,7 +186,7 @@ mod tests {
 
     fn spent(attempt: u32, input: u64) -> Record {
         let attempt = Attempt(attempt);
-        Record::Spent { attempt, input, cached: 0, output: 1, dollars: Some(0.5) }
+        Record::Spent { attempt, input, cached: 0, output: 1, dollars: Some(0.5), guessed: false }
     }
 
     #[test]

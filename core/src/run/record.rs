@@ -126,6 +126,9 @@ pub enum Record {
         output: u64,
         /// Dollars.
         dollars: Option<f64>,
+        /// Whether nobody counted.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        guessed: bool,
     },
     /// The agent said something.
     Progress {

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::plan::Plan;
+use crate::agent::AgentKind;
+
 /// How a run is to go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -70,6 +73,24 @@ pub struct Budget {
     pub tokens: Option<u64>,
     /// How many restarts in all.
     pub restarts: Option<u32>,
+}
+
+impl Settings {
+    /// A warning where a plan or these settings limit what an agent costs that never says it.
+    pub fn unkept(&self, plan: &Plan, agent: AgentKind) -> Option<String> {
+        let run = self.budget.dollars.map(|_| "--max-cost".to_owned());
+        let phases = plan.phases.iter().filter(|phase| phase.dollars_max.is_some());
+        let phases: Vec<String> = phases.map(|phase| format!("`{}`", phase.name)).collect();
+        let phases = (!phases.is_empty()).then(|| format!("`Cost limit` of {}", phases.join(", ")));
+        let limits: Vec<String> = run.into_iter().chain(phases).collect();
+        (!limits.is_empty() && !agent.tells_cost()).then(|| {
+            format!(
+                "{} does not tell what it costs: {} cannot be kept; use --max-tokens or `Token limit`",
+                agent.name(),
+                limits.join(" and ")
+            )
+        })
+    }
 }
 
 /// What becomes of changes that are there before the run begins.

@@ -111,9 +111,9 @@ pub(super) fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
             (Tone::Warning, format!("  waiting until {until}: {}", harmless(why)))
         }
         Say::PhaseEnds { phase, end, detail } => {
-            let tokens = view.spent.tokens();
+            let tokens = view.spent.shown_tokens();
             let cost = view.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
-            let used = format!("{tokens} tokens{cost} so far");
+            let used = format!("{tokens}{cost} so far");
             match end {
                 PhaseEnd::Done => (Tone::Good, format!("done: {} ({used})", harmless(phase))),
                 PhaseEnd::Skipped => (Tone::Warning, format!("skipped: {}", harmless(phase))),

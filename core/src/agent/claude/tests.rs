@@ -94,7 +94,7 @@ fn show(heard: &Heard) -> String {
             let compacts = compacts_at.map_or_else(String::new, |at| format!(", compacts at {at}"));
             format!("context {used} of {}{compacts}", window.unwrap_or(0))
         }
-        Heard::Spent(Spent { input, cached, output, dollars }) => {
+        Heard::Spent(Spent { input, cached, output, dollars, .. }) => {
             let dollars = dollars.map_or_else(String::new, |dollars| format!(" ${dollars:.4}"));
             format!("spent {input} ({cached}) + {output}{dollars}")
         }

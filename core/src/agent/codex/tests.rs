@@ -152,7 +152,7 @@ fn context(used: u64, exact: bool) -> Heard {
 }
 
 fn spent(input: u64, cached: u64, output: u64) -> Heard {
-    Heard::Spent(Spent { input, cached, output, dollars: None })
+    Heard::Spent(Spent { input, cached, output, dollars: None, guessed: false })
 }
 
 fn began(id: &str, name: &str, detail: &str) -> Heard {

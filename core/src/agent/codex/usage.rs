@@ -73,7 +73,8 @@ impl Usage {
 
     fn sum(&self) -> Spent {
         let all = self.threads.values().map(Thread::spent).fold(self.folded, Counts::plus);
-        Spent { input: all.input, cached: all.cached, output: all.output, dollars: None }
+        let Counts { input, cached, output } = all;
+        Spent { input, cached, output, ..Spent::default() }
     }
 }
 

@@ -51,6 +51,7 @@ impl Ledger {
             cached: spent.cached.max(level.cached),
             output: spent.output.max(level.output),
             dollars,
+            guessed: false,
         };
     }
 
@@ -120,5 +121,6 @@ fn read(value: &Value) -> Spent {
         cached,
         output: number(&tokens["output"]).saturating_add(number(&tokens["reasoning"])),
         dollars: value["cost"].as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0),
+        guessed: false,
     }
 }

@@ -80,11 +80,21 @@ impl Machine {
             {
                 return Some(format!("{whose} has cost ${dollars:.2}, and may cost ${max:.2}"));
             }
-            let tokens = spent.tokens();
-            if let Some(max) = tokens_max.filter(|max| tokens >= *max) {
-                return Some(format!("{whose} has used {tokens} tokens, and may use {max}"));
+            if let Some(max) = tokens_max.filter(|max| spent.tokens() >= *max) {
+                let tokens = spent.shown_tokens();
+                return Some(format!("{whose} has used {tokens}, and may use {max}"));
             }
         }
         None
+    }
+
+    /// Some agents do not know what a model costs, and say that it costs nothing.
+    pub(super) fn warn_of_no_cost(&mut self, spent: Spent) {
+        let dollars_max = self.settings.budget.dollars.or(self.this_phase().dollars_max);
+        if dollars_max.is_some() && spent.tokens() > 0 && spent.dollars == Some(0.0) {
+            let text = "the agent says that this has cost nothing: a limit of cost cannot be kept \
+                        where that is not so; use --max-tokens";
+            self.note(text, true);
+        }
     }
 }

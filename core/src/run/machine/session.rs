@@ -139,8 +139,8 @@ impl Machine {
             }
             Heard::Spent(spent) => {
                 session.spent = spent;
-                let Spent { input, cached, output, dollars } = spent;
-                self.record(Record::Spent { attempt, input, cached, output, dollars });
+                let Spent { input, cached, output, dollars, guessed } = spent;
+                self.record(Record::Spent { attempt, input, cached, output, dollars, guessed });
                 self.say(Say::Spent(self.spent.plus(spent)));
                 if self.step == Step::Working
                     && let Some(detail) = self.out_of_budget()
@@ -365,6 +365,7 @@ impl Machine {
         };
         self.spent = self.spent.plus(session.spent);
         self.phase.spent = self.phase.spent.plus(session.spent);
+        self.warn_of_no_cost(session.spent);
         if handoff.is_some() {
             self.phase.handoff.clone_from(&handoff);
         } else if !keeps_handoff(why.cause) {

@@ -436,7 +436,7 @@ fn budgets_end_the_run_so_that_it_can_be_resumed() {
     let budget = Budget { dollars: Some(1.0), ..Budget::default() };
     let mut play = Play::new(vec![phase("A", &[])], Settings { budget, ..Settings::default() });
     play.ready();
-    let spent = Spent { input: 10, cached: 0, output: 5, dollars: Some(1.5) };
+    let spent = Spent { input: 10, cached: 0, output: 5, dollars: Some(1.5), guessed: false };
     play.hear(Heard::Spent(spent));
     assert_eq!(play.told()[1], &Told::Interrupt);
     play.turn(TurnEnd::Interrupted);

@@ -120,12 +120,13 @@ pub(super) fn gauge(state: &State, columns: usize) -> Row {
 /// What was used.
 pub(super) fn numbers(state: &State, now: Stamp) -> Row {
     let view = &state.view;
+    let guess = if view.spent.guessed { "about " } else { "" };
     let tokens = thousands(view.spent.tokens());
     let cost = view.spent.dollars.map_or_else(String::new, |cost| format!(" · ${cost:.2}"));
     Row::of(
         Tone::Plain,
         format!(
-            "{} · {tokens} tokens{cost} · restarts {} of {} · remediations {} of {}",
+            "{} · {guess}{tokens} tokens{cost} · restarts {} of {} · remediations {} of {}",
             clock(state.worked(now)),
             view.restarts,
             view.restarts_max,

@@ -3,7 +3,7 @@
 use super::*;
 
 fn used(input: u64, dollars: Option<f64>) -> Heard {
-    Heard::Spent(Spent { input, cached: input, output: input, dollars })
+    Heard::Spent(Spent { input, cached: input, output: input, dollars, guessed: false })
 }
 
 fn stopped(play: &Play) -> String {
@@ -26,6 +26,7 @@ fn what_is_used_up_stops_a_run_that_goes_on_before_it_spends() {
             cached: 0,
             output: 100,
             dollars: Some(2.0),
+            guessed: false,
         },
         Record::Worked { run_ms: 3_600_000, phase_ms: 3_600_000 },
     ];
@@ -145,4 +146,23 @@ fn silence_is_told_in_its_own_words_and_no_limit_lasts_for_ever() {
     play.ended();
     play.pass(Duration::from_secs(60));
     assert_eq!(play.attempt(), Attempt(2), "it is tried after the first wait");
+}
+
+#[test]
+fn an_agent_that_says_that_all_is_free_keeps_no_limit_of_cost() {
+    let is_warned = |dollars_max, cost| {
+        let budget = Budget { dollars: dollars_max, ..Budget::default() };
+        let mut play = Play::new(vec![phase("A", &[])], Settings { budget, ..Settings::default() });
+        play.ready();
+        play.hear(used(10, cost));
+        play.turn(TurnEnd::Done("All done.".to_owned()));
+        play.ended();
+        let mut notes = play.all.iter().filter_map(|effect| match effect {
+            Effect::Say(Say::Note(text, true)) => Some(text),
+            _ => None,
+        });
+        notes.any(|text| text.contains("cannot be kept"))
+    };
+    assert!(is_warned(Some(1.0), Some(0.0)));
+    assert!(!is_warned(Some(1.0), Some(0.1)) && !is_warned(None, Some(0.0)));
 }
