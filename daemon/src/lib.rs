@@ -39,7 +39,7 @@ pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{
     HOME_VARIABLE, Job, Keys, Stopped, detach, is_in_front, is_variable, leave_session, next_keys,
-    suspend,
+    program_in, suspend,
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{

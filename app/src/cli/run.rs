@@ -19,7 +19,7 @@ use afresh_core::run::{Exclude, Finish, Machine, Record};
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
-use afresh_daemon::{Mark, Run};
+use afresh_daemon::{Mark, Run, program_in};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
@@ -299,11 +299,8 @@ fn excludes(given: Vec<Exclude>) -> Vec<Exclude> {
 
 fn on_path(name: &str, environment: &Environment) -> bool {
     let path = environment.variable("PATH").cloned().unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| is_program(&folder.join(name)))
-}
-
-fn is_program(path: &Path) -> bool {
-    path.is_file()
+    std::env::split_paths(&path)
+        .any(|folder| program_in(&environment.cwd.join(folder), name).is_some())
 }
 
 fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> CommandError {

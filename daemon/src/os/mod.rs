@@ -69,10 +69,10 @@ pub(crate) use self::system::{
     FileId, PipeReader, PipeWriter, Signals, Sink, can_write, create_private, cut, file_kind,
     free_bytes, host_name, is_at_path, is_open_to_all, keep_owner, leave_alone, make_private,
     manager, monotonic_micros, not_ours_alone, notification, open_files_limit, open_to_append,
-    open_to_read, own_temporary_folder, program_in, random_bytes, read_exact_at, settings_folder,
-    stderr, stdout, sync_folder, wait_for_stdin, write_now,
+    open_to_read, own_temporary_folder, random_bytes, read_exact_at, settings_folder, stderr,
+    stdout, sync_folder, wait_for_stdin, write_now,
 };
-pub use self::system::{HOME_VARIABLE, detach, is_variable, leave_session};
+pub use self::system::{HOME_VARIABLE, detach, is_variable, leave_session, program_in};
 
 /// What the system asks of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

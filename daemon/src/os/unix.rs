@@ -251,7 +251,7 @@ pub(crate) fn own_temporary_folder() -> PathBuf {
 }
 
 /// The program of this name in a folder, if it may be run.
-pub(crate) fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
+pub fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
     let path = folder.join(name);
     (path.is_file() && access(&path, AccessFlags::X_OK).is_ok()).then_some(path)
 }

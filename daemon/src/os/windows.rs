@@ -260,7 +260,7 @@ pub(crate) fn own_temporary_folder() -> PathBuf {
 }
 
 /// The program of this name in a folder.
-pub(crate) fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
+pub fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
     let files = ["exe", "cmd", "bat"].map(|kind| folder.join(format!("{name}.{kind}")));
     files.into_iter().find(|path| path.is_file())
 }
