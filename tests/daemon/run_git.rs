@@ -191,6 +191,32 @@ fn patterns_that_match_nothing_are_a_mistake() {
 }
 
 #[test]
+fn files_of_a_phase_count_from_the_folder_of_the_run_and_others_are_named() {
+    let plan = "# A plan\n\n## Phase: One\n\nWork.\n\n- Gates: none\n- Files: src/**, docs/\n";
+    let inside = "mkdir -p src/deep docs; touch src/deep/a docs/b";
+    let other = "touch ../src/c; for n in 1 2 3 4 5 6; do touch \"n$n\"; done";
+    for (script, code) in [(inside.to_owned(), 0), (format!("{inside}\n{other}"), 1)] {
+        let env = scripted("[sub]", &script);
+        std::fs::create_dir(env.work().join("src")).expect("a folder");
+        env.write("[sub]/PLAN.md", plan);
+        commit(&env, "files");
+        git(&env, &["config", "diff.relative", "true"]);
+        let run = run_in(&env, "[sub]", &["--max-remediations", "0"]);
+        assert_eq!(run.status.code(), Some(code), "{run:?}");
+        let show = env.run(&["runs", "show"]).stdout;
+        let lines = format!("{}{show}", String::from_utf8_lossy(&run.stdout));
+        let wanted = match code {
+            0 => "gate passed: files of the phase",
+            _ => {
+                "gate failed: files of the phase (may not be touched: `[sub]/n1`, `[sub]/n2`, `[sub]/n3`, \
+                  `[sub]/n4`, `[sub]/n5` and 2 more"
+            }
+        };
+        assert_eq!(lines.matches(wanted).count(), 2, "{lines}");
+    }
+}
+
+#[test]
 fn what_a_merge_brings_is_not_taken_out_of_it() {
     let env =
         scripted(".", "git merge -q --no-commit --no-ff other; echo mine > own.key; git add -A");

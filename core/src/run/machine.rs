@@ -5,6 +5,7 @@
 //! is in `mod.rs`.
 
 mod budget;
+mod files;
 mod phase;
 mod session;
 #[cfg(test)]

@@ -258,11 +258,12 @@ fn reason(said: &str) -> String {
     line.unwrap_or("it says no more").trim().to_owned()
 }
 
-/// What a pattern of the plan leaves out of the list of what was touched: a folder is all that is in it.
+/// What a pattern of the plan leaves out of the list of what was touched: a folder is all that is in it. It counts from
+/// where git is run, which is the folder of the run.
 fn allowed(pattern: &str) -> String {
     let pattern = pattern.trim_start_matches("./");
     match pattern.strip_suffix('/') {
-        Some(folder) => format!(":(top,exclude,glob){folder}/**"),
-        None => format!(":(top,exclude,glob){pattern}"),
+        Some(folder) => format!(":(exclude,glob){folder}/**"),
+        None => format!(":(exclude,glob){pattern}"),
     }
 }

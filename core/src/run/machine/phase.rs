@@ -258,14 +258,8 @@ impl Machine {
     }
 
     fn begin_gates(&mut self) {
-        let mut failed = Vec::new();
-        let outside = &self.phase.looked.outside;
-        if !outside.is_empty() {
-            let text =
-                format!("these files may not be touched in this phase:\n{}", outside.join("\n"));
-            failed.push(("files of the phase".to_owned(), text));
-        }
-        self.run_gate(0, failed);
+        let failed = self.judge_files();
+        self.run_gate(0, failed.into_iter().collect());
     }
 
     pub(super) fn run_gate(&mut self, gate: usize, failed: Vec<(String, String)>) {

@@ -211,8 +211,8 @@ pub(super) fn patterns(value: &Value) -> Result<Vec<String>, Box<PlanError>> {
         let wrong = if pattern.is_empty() {
             Some(("a pattern is empty".to_owned(), "for example `- Files: src/**, docs/`"))
         } else if is_outside {
-            let message = format!("`{shown}` leads out of the workspace");
-            Some((message, "patterns count from the workspace, for example `src/**`"))
+            let message = format!("`{shown}` leads out of the folder of the run");
+            Some((message, "patterns count from the folder of the run, for example `src/**`"))
         } else if !is_code && pattern.contains(char::is_whitespace) {
             let message = format!("the pattern `{shown}` has a space in it");
             Some((message, "put commas between patterns, and backticks around one with a space"))

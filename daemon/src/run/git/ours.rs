@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use afresh_core::run::Exclude;
+use afresh_core::run::{Exclude, named};
 
-use super::stand::named;
 use super::{Git, Said};
 
 /// How many folders a workspace is above the folder of the run; none where it is not above it.

@@ -3,8 +3,8 @@
 //! An agent has git too. What it does there is its affair, as long as our commits do not end up elsewhere and nothing
 //! that was done is lost. Nothing here changes anything.
 
-use afresh_core::limits::{GIT_NAMED_MAX, GIT_REFLOG_MAX};
-use afresh_core::run::Stand;
+use afresh_core::limits::GIT_REFLOG_MAX;
+use afresh_core::run::{Stand, named};
 
 use super::Git;
 
@@ -145,16 +145,6 @@ impl Git {
     /// Whether a commit is a part of another one's history.
     async fn is_in(&self, commit: &str, other: &str) -> Result<bool, String> {
         self.holds(&["merge-base", "--is-ancestor", commit, other]).await
-    }
-}
-
-/// The first of some names, and how many more there are.
-pub(super) fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    let shown = names[..names.len().min(GIT_NAMED_MAX)].join(", ");
-    match names.len().saturating_sub(GIT_NAMED_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
     }
 }
 

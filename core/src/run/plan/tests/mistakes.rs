@@ -278,10 +278,10 @@ const MISTAKES: [(&str, &str); 26] = [
     ),
     (
         "## Phase: A\nDo.\n- Gate: a\n- Files: a, /etc\n- Files: ../x\n- Files: a b\n- Files: a,,b\n",
-        "PLAN.md:4:10: error: `/etc` leads out of the workspace\n\
-         \x20 hint: patterns count from the workspace, for example `src/**`\n\
-         PLAN.md:5:10: error: `../x` leads out of the workspace\n\
-         \x20 hint: patterns count from the workspace, for example `src/**`\n\
+        "PLAN.md:4:10: error: `/etc` leads out of the folder of the run\n\
+         \x20 hint: patterns count from the folder of the run, for example `src/**`\n\
+         PLAN.md:5:10: error: `../x` leads out of the folder of the run\n\
+         \x20 hint: patterns count from the folder of the run, for example `src/**`\n\
          PLAN.md:6:10: error: the pattern `a b` has a space in it\n\
          \x20 hint: put commas between patterns, and backticks around one with a space\n\
          PLAN.md:7:10: error: a pattern is empty\n\
