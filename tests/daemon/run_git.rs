@@ -190,15 +190,39 @@ fn patterns_that_match_nothing_are_a_mistake() {
     }
 }
 
+const FILES: &str = "# A plan\n\n## Phase: One\n\nWork.\n\n- Gates: none\n- Files: src/**, docs/\n";
+
+#[test]
+fn files_that_nobody_can_look_at_are_a_gate_that_failed_or_a_warning() {
+    let script = "tree=$(git rev-parse HEAD^{tree}); touch outside; git add -A\n\
+                  git -c user.name=t -c user.email=t@localhost commit -qm own\n\
+                  rm -f \".git/objects/$(echo $tree | cut -c-2)/$(echo $tree | cut -c3-)\"";
+    let env = scripted(".", script);
+    env.write("PLAN.md", FILES);
+    commit(&env, "files");
+    let run = env.run(&[&RUN[..], &["--max-remediations", "0"]].concat());
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let wanted =
+        "gate failed: files of the phase (git cannot say which were touched: git diff: fatal:";
+    assert!(run.stdout.contains(wanted), "{run:?}");
+
+    for more in [&["--no-git"][..], &["--no-git", "--dry-run"]] {
+        let run = env.run(&[&RUN[..], more].concat());
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert!(run.stderr.contains("the `Files:` of the plan are not checked"), "{run:?}");
+    }
+    let run = env.run(&[&RUN[..], &["--dry-run"]].concat());
+    assert!(!run.stderr.contains("not checked"), "{run:?}");
+}
+
 #[test]
 fn files_of_a_phase_count_from_the_folder_of_the_run_and_others_are_named() {
-    let plan = "# A plan\n\n## Phase: One\n\nWork.\n\n- Gates: none\n- Files: src/**, docs/\n";
     let inside = "mkdir -p src/deep docs; touch src/deep/a docs/b";
     let other = "touch ../src/c; for n in 1 2 3 4 5 6; do touch \"n$n\"; done";
     for (script, code) in [(inside.to_owned(), 0), (format!("{inside}\n{other}"), 1)] {
         let env = scripted("[sub]", &script);
         std::fs::create_dir(env.work().join("src")).expect("a folder");
-        env.write("[sub]/PLAN.md", plan);
+        env.write("[sub]/PLAN.md", FILES);
         commit(&env, "files");
         git(&env, &["config", "diff.relative", "true"]);
         let run = run_in(&env, "[sub]", &["--max-remediations", "0"]);

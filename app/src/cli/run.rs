@@ -15,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
 use afresh_core::config::{RunSettings, harmless};
+use afresh_core::run::plan::Plan;
 use afresh_core::run::{Exclude, Finish, Machine, Record};
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
@@ -90,6 +91,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let plan = sound.plan;
     let mut workspace = environment.workspace();
     let config = arguments.flags.config(environment, &workspace)?;
+    warn_of_files(&plan, &config.run);
     let (kind, program) = agent(&config.run, environment)?;
     let servers = OwnServers::new(kind, &program, config.run.supervise_mcp, environment)?;
     let found = servers.find();
@@ -206,6 +208,13 @@ fn installed(program: &[String], environment: &Environment) -> Result<(), Comman
     let text = format!("the agent cannot be started: `{}` {place}", harmless(name));
     let hint = "install it, or say with --agent-command how it is started";
     Err(CommandError::new(Exit::NotFound, text).hint(hint))
+}
+
+/// Without git, nobody looks at which files are touched.
+fn warn_of_files(plan: &Plan, settings: &RunSettings) {
+    if settings.settings.without_git && plan.phases.iter().any(|phase| !phase.files.is_empty()) {
+        output::warn("the `Files:` of the plan are not checked: only git knows what was touched");
+    }
 }
 
 /// Ends what a run has left that was killed, and marks what this one starts.

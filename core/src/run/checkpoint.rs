@@ -172,7 +172,7 @@ mod tests {
                 stat: " a.rs | 2 +-".to_owned(),
                 modified: vec!["a.rs".to_owned()],
                 new: vec!["b.rs".to_owned()],
-                outside: Vec::new(),
+                ..Looked::default()
             },
             failed: vec![("cargo test".to_owned(), "1 failed ```".to_owned())],
         }

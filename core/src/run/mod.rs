@@ -194,6 +194,8 @@ pub struct Looked {
     pub new: Vec<String>,
     /// Files that were touched though they may not be.
     pub outside: Vec<String>,
+    /// Why git cannot say any of it.
+    pub unknown: Option<String>,
 }
 
 /// How a gate ended.

@@ -72,6 +72,7 @@ impl Machine {
                 GitAnswer::Failed(why) | GitAnswer::NoRepository(why),
             ) => {
                 self.note(format!("git cannot say what has changed: {why}"), true);
+                self.phase.looked = Looked { unknown: Some(why), ..Looked::default() };
                 self.after_session(now, cause, until);
             }
             (Step::Sealing { message }, answer) if is_end => {
