@@ -1,12 +1,13 @@
 //! The machine of a run: which phase, which session, and the next step.
 //!
-//! This file has the state and the way in; `machine/phase.rs` what becomes of a phase, `machine/session.rs` what
-//! becomes of a session, `machine/wish.rs` what a person wants, `machine/budget.rs` what may be used. The picture
+//! This file has the state and the way in; `machine/phase.rs` what becomes of a phase, `machine/seal.rs`
+//! whether it is done, `machine/session.rs` what becomes of a session, `machine/wish.rs` what a person wants, `machine/budget.rs` what may be used. The picture
 //! is in `mod.rs`.
 
 mod budget;
 mod files;
 mod phase;
+mod seal;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -97,7 +98,7 @@ enum Step {
     Limited { kind: Kind, until: Stamp },
     /// Gates are run: the one that runs, and those that failed.
     Gating { gate: usize, failed: Vec<(String, String)> },
-    /// All gates are green, and what they changed is committed.
+    /// All gates are green, and what they have changed is committed.
     Sealing { message: String },
     /// The run is over.
     Over,
@@ -151,6 +152,8 @@ struct Current {
     /// Its gates, as they were run last.
     gates: Vec<GateState>,
     looked: Looked,
+    /// Its gates have changed files, and are run once more.
+    is_second_round: bool,
     spent: Spent,
     worked: Duration,
     /// Why the last session ended, in words.

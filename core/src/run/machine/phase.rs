@@ -59,9 +59,7 @@ impl Machine {
                 if !self.committed(message, answer) {
                     return;
                 }
-                let (since, files) = (self.phase.base.clone(), self.this_phase().files.clone());
-                self.step = Step::Looking { cause, until };
-                self.git(GitAsk::Look { since, files });
+                self.look(cause, until);
             }
             (Step::Looking { cause, until }, GitAnswer::Looked(looked)) => {
                 self.phase.looked = looked;
@@ -76,8 +74,9 @@ impl Machine {
                 self.after_session(now, cause, until);
             }
             (Step::Sealing { message }, answer) if is_end => {
+                let has_changed = matches!(answer, GitAnswer::Committed(Some(_)));
                 if self.committed(message, answer) {
-                    self.end_phase(PhaseEnd::Done, String::new());
+                    self.sealed(has_changed);
                 }
             }
             (
@@ -129,7 +128,7 @@ impl Machine {
     }
 
     /// The message of a commit.
-    fn message(&self, text: &str) -> String {
+    pub(super) fn message(&self, text: &str) -> String {
         format!("{} {text}", self.settings.commit_prefix).trim_start().to_owned()
     }
 
@@ -168,6 +167,13 @@ impl Machine {
         }
         self.step = Step::Committing { cause, message: message.clone(), until };
         self.git(GitAsk::Commit { message, stand: self.stand.clone() });
+    }
+
+    /// Asks git what has happened in the phase.
+    pub(super) fn look(&mut self, cause: Cause, until: Option<Stamp>) {
+        let (since, files) = (self.phase.base.clone(), self.this_phase().files.clone());
+        self.step = Step::Looking { cause, until };
+        self.git(GitAsk::Look { since, files });
     }
 
     /// Whether the work is safe. Where it is not, nobody goes on: what comes next would stand on it.
@@ -314,15 +320,9 @@ impl Machine {
     fn judge(&mut self, failed: Vec<(String, String)>) {
         self.phase.failed.clone_from(&failed);
         if failed.is_empty() {
-            let message = self.message(&format!("{}, done", self.this_phase().name));
-            if !self.has_git {
-                self.end_phase(PhaseEnd::Done, String::new());
-                return;
-            }
-            self.step = Step::Sealing { message: message.clone() };
-            self.git(GitAsk::Commit { message, stand: self.stand.clone() });
-            return;
+            return self.seal();
         }
+        self.phase.is_second_round = false;
         let names: Vec<&str> = failed.iter().map(|(name, _)| name.as_str()).collect();
         let names = names.join(", ");
         let max = self.settings.max_remediations;
