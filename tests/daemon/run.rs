@@ -49,7 +49,7 @@ pub(crate) fn titles(env: &TestEnv) -> Vec<String> {
 }
 
 /// The records of one kind of the last run.
-fn records(env: &TestEnv, kind: &str) -> Vec<Value> {
+pub(crate) fn records(env: &TestEnv, kind: &str) -> Vec<Value> {
     let shown = env.run(&["runs", "show", "--json"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");

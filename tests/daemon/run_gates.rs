@@ -4,7 +4,7 @@ use std::fs;
 
 use afresh_tests::TestEnv;
 
-use crate::run::{RUN, repository, titles};
+use crate::run::{RUN, records, repository, titles};
 
 /// A repository with a plan of one phase.
 fn with_gates(lines: &str) -> TestEnv {
@@ -41,4 +41,44 @@ fn what_a_gate_changes_has_to_be_a_file_of_the_phase() {
     let run = env.run(&[&RUN[..], &["--max-remediations", "0"]].concat());
     assert_eq!(run.code, Some(1), "{run:?}");
     assert!(run.stderr.contains("files of the phase"), "{}", run.stderr);
+}
+
+#[test]
+fn why_a_gate_failed_is_seen() {
+    let gate = "seq 30; printf '\\033[31mred\\033[0m \\033]0;x\\007\\n\\n1 %%\\r2 %%\\n' >&2; echo $MY_TOKEN; false";
+    let env = with_gates(&format!("- Gate (noisy): {gate}\n"));
+    let mut run = env.afresh(&[&RUN[..], &["--max-remediations", "0"]].concat());
+    run.env("MY_TOKEN", "a-secret-of-mine-42");
+    let run = run.output().unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let stdout = String::from_utf8_lossy(&run.stdout).into_owned();
+    let (_, below) = stdout.split_once("gate failed: noisy").expect("it failed");
+    let lines: Vec<&str> =
+        below.lines().skip(1).take_while(|line| line.starts_with("    ")).collect();
+    let wanted = ["24", "25", "26", "27", "28", "29", "30", "[redacted]", "red ␛]0;x␇", "2 %"];
+    assert_eq!(lines, wanted.map(|line| format!("    {line}")), "{stdout}");
+    let shown = env.run(&["runs", "show"]).stdout;
+    for line in wanted {
+        assert!(shown.contains(&format!("\n            {line}\n")), "no `{line}`:\n{shown}");
+    }
+}
+
+#[test]
+fn a_time_that_is_over_ends_the_gate_that_runs() {
+    let gate = "- Gate: touch begun; sleep 30\n- Gate: touch second\n";
+    // That of the phase lets it fail…
+    let env = with_gates(&format!("{gate}- Time limit: 2s\n"));
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("phase `One` failed: phase `One` took the 2 s"), "{}", run.stderr);
+    let files = |env: &TestEnv| ["begun", "second"].map(|name| env.work().join(name).exists());
+    assert_eq!((files(&env), records(&env, "gate_ended").len()), ([true, false], 0));
+    env.assert_nothing_left();
+    // …and that of the run stops it: it goes on where there is more of it.
+    let env = with_gates(gate);
+    let run = env.run(&[&RUN[..], &["--max-time", "2s"]].concat());
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains("has stopped: the run took the 2 s"), "{}", run.stderr);
+    assert_eq!((files(&env), records(&env, "gate_ended").len()), ([true, false], 0));
+    env.assert_nothing_left();
 }

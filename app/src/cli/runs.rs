@@ -1,7 +1,7 @@
 //! `afresh runs`.
 
 use afresh_core::config::harmless;
-use afresh_core::run::{Attempt, Finish, Kind, Past, PhaseEnd, Record};
+use afresh_core::run::{Attempt, Finish, Kind, Past, PhaseEnd, Record, shown_output};
 use afresh_daemon::store::runs::{RunRow, Runs, RunsError};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -151,6 +151,11 @@ fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> Result<Exit, Comma
         if let Some(text) = told(record, paint) {
             let clock = at.get(11..19).unwrap_or(at);
             lines.write(&format!("{}  {text}", paint.dim(clock)))?;
+        }
+        if let Record::GateEnded { passed: false, output, .. } = record {
+            for line in shown_output(output) {
+                lines.write(&paint.dim(&format!("            {line}")))?;
+            }
         }
     }
     for line in totals(&records) {

@@ -21,6 +21,12 @@ pub const CHECKPOINT_LIST_MAX: usize = 40;
 /// What is kept of the output of a gate that failed: its end, where the reasons mostly stand.
 pub const GATE_TAIL_CHARS_MAX: usize = 6 * 1024;
 
+/// The last lines of it that people see below a gate that failed…
+pub const GATE_SHOWN_LINES_MAX: usize = 10;
+
+/// …each cut to so many cells.
+pub const GATE_SHOWN_CELLS_MAX: usize = 200;
+
 /// How long an agent that was interrupted may take to say so; then its process is ended.
 pub const INTERRUPT_WAIT: Duration = Duration::from_secs(15);
 

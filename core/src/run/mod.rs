@@ -39,6 +39,8 @@ pub use self::past::{Past, PastPhase};
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::settings::{Budget, Dirty, Settings};
 use crate::agent::{Context, Heard, Spent, Told};
+use crate::config::{cut_to_cells, harmless_but_colours};
+use crate::limits::{GATE_SHOWN_CELLS_MAX, GATE_SHOWN_LINES_MAX};
 use crate::time::{Stamp, Time};
 
 /// A moment, by both clocks: limits end by that on the wall.
@@ -211,6 +213,18 @@ pub struct GateEnd {
     pub output: String,
     /// How long it took.
     pub took: Duration,
+}
+
+/// The end of what a gate printed, as people see it: a few harmless lines.
+pub fn shown_output(output: &str) -> Vec<String> {
+    // Of a line that was written over and over, the last is seen.
+    let seen = |line: &str| line.trim_end().rsplit('\r').next().unwrap_or_default().to_owned();
+    let lines = output.lines().rev().map(seen).filter(|line| !line.trim().is_empty());
+    let cut =
+        |line: String| cut_to_cells(&harmless_but_colours(&line, false), GATE_SHOWN_CELLS_MAX);
+    let mut lines: Vec<String> = lines.take(GATE_SHOWN_LINES_MAX).map(cut).collect();
+    lines.reverse();
+    lines
 }
 
 /// What people are told.

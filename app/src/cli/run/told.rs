@@ -5,7 +5,7 @@ use std::path::Path;
 use afresh_core::agent::AgentKind;
 use afresh_core::config::harmless;
 use afresh_core::run::plan::Plan;
-use afresh_core::run::{Kind, PhaseEnd, Say, View};
+use afresh_core::run::{Kind, PhaseEnd, Say, View, shown_output};
 
 use crate::output::{self, Lines, Paint};
 
@@ -37,7 +37,7 @@ impl Teller {
     }
 
     pub(super) fn tell(&self, says: &[Say], view: &View) {
-        self.lines(says.iter().filter_map(|say| line(say, view)));
+        self.lines(says.iter().flat_map(|say| lines(say, view)));
     }
 
     /// Lines that are harmless.
@@ -65,8 +65,17 @@ fn write(lines: impl IntoIterator<Item = String>) {
     lines.try_for_each(|line| output.write(&line)).and_then(|()| output.flush()).ok();
 }
 
-/// What is said, as one harmless line; none where a line would say nothing.
-pub(super) fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
+/// What is said, as harmless lines; none where they would say nothing.
+pub(super) fn lines(say: &Say, view: &View) -> Vec<(Tone, String)> {
+    let more = match say {
+        Say::GateEnds(_, end) if !end.passed => shown_output(&end.output),
+        _ => Vec::new(),
+    };
+    let more = more.into_iter().map(|line| (Tone::Dim, format!("    {line}")));
+    line(say, view).into_iter().chain(more).collect()
+}
+
+fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
     Some(match say {
         Say::PhaseBegins { phase, number, of } => {
             (Tone::Bold, format!("phase {number} of {of}: {}", harmless(phase)))

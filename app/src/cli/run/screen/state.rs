@@ -99,7 +99,7 @@ impl State {
                 }
             }
             say => {
-                if let Some((tone, line)) = told::line(say, view) {
+                for (tone, line) in told::lines(say, view) {
                     if let Say::PhaseEnds { .. } = say {
                         self.ends.push((tone, line.clone()));
                     }
