@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::field::Line;
+use self::outcome::Known;
 use self::usage::Meter;
 use super::{Effect, Failure, Heard, Input, Permission, Session, Setup, Start, Told, TurnEnd};
 use crate::limits::{
@@ -44,10 +45,8 @@ pub struct Claude {
     meter: Meter,
     /// Tools that have begun and not ended, the oldest first.
     tools: VecDeque<String>,
-    /// When a limit that was met will be gone.
-    limited_until: Option<Stamp>,
-    /// The agent's word for what went wrong in this turn.
-    trouble: Option<String>,
+    /// What was told of the turn beside its result.
+    known: Known,
 }
 
 /// What is known of the turn that we began.
@@ -74,8 +73,7 @@ impl Claude {
             sent: 0,
             meter: Meter::default(),
             tools: VecDeque::new(),
-            limited_until: None,
-            trouble: None,
+            known: Known::default(),
         }
     }
 
@@ -95,6 +93,7 @@ impl Claude {
             }
             // What was said and not heard goes with the turn: it must not begin one of its own.
             Told::Interrupt if matches!(self.turn, Turn::Running { .. }) => {
+                self.known.is_interrupted = true;
                 vec![self.ask("interrupt", &[("cancel_queued", true.into())])]
             }
             Told::Interrupt => Vec::new(),
@@ -123,7 +122,7 @@ impl Claude {
             "control_request" => self.asked(&line),
             "rate_limit_event" => {
                 let info = line.get("rate_limit_info").unwrap_or_default();
-                self.limited_until = outcome::limited_until(info);
+                self.known.limit = outcome::limit_met(info);
                 Vec::new()
             }
             _ => Vec::new(),
@@ -134,12 +133,14 @@ impl Claude {
     fn message(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let Some(message) = line.get("message") else { return Vec::new() };
         if let Some(trouble) = line.text("error") {
-            self.trouble = Some(field::cut(&trouble, AGENT_ID_CHARS_MAX));
+            self.known.trouble = Some(field::cut(&trouble, AGENT_ID_CHARS_MAX));
         }
         // Words of the agent itself, such as those on an error: the end of the turn has them too.
         if field::text(message, &["model"]).as_deref() == Some("<synthetic>") {
             return Vec::new();
         }
+        // A model that answers is not limited, or somebody pays for more.
+        self.known.limit = None;
         let mut heard = self.meter.called(message, !line.is_of_subagent());
         for block in field::blocks(message) {
             match field::text(block, &["type"]).as_deref() {
@@ -267,8 +268,7 @@ impl Claude {
             return effects;
         }
         if *end != Some(TurnEnd::Interrupted) {
-            let (trouble, until) = (self.trouble.as_deref(), self.limited_until);
-            *end = Some(outcome::turn_end(line.whole(), trouble, until, now));
+            *end = Some(outcome::turn_end(line.whole(), &self.known, now));
         }
         if !self.says_state {
             effects.extend(self.idle());
@@ -289,7 +289,7 @@ impl Claude {
 
     fn turn_ended(&mut self, end: TurnEnd) -> Vec<Effect> {
         self.turn = Turn::None;
-        self.trouble = None;
+        (self.known.trouble, self.known.is_interrupted) = (None, false);
         let mut effects = self.tools_failed();
         effects.push(Effect::Heard(Heard::TurnEnded(end)));
         effects

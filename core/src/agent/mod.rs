@@ -9,6 +9,7 @@ mod codex;
 mod command;
 mod cut;
 mod discreet;
+mod moment;
 mod opencode;
 mod piece;
 pub mod servers;

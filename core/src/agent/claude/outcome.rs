@@ -5,36 +5,58 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::field::{self, cut, number, text};
+use crate::agent::moment::in_seconds;
 use crate::agent::{Failure, TurnEnd};
-use crate::limits::{AGENT_SECONDS_MAX, AGENT_TEXT_CHARS_MAX};
+use crate::limits::AGENT_TEXT_CHARS_MAX;
 use crate::mcp::json;
 use crate::time::Stamp;
 
-/// How the turn ended that has this result. `trouble` is the word that came with the agent's last error, and
-/// `until` the end of a limit that it told before.
-pub(super) fn turn_end(
-    result: &[u8],
-    trouble: Option<&str>,
+/// What is known of a turn beside its result.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The agent's word for what went wrong.
+    pub(super) trouble: Option<String>,
+    /// A limit that was met; it can outlive the turn.
+    pub(super) limit: Option<Limit>,
+    /// Whether we want it to end.
+    pub(super) is_interrupted: bool,
+}
+
+/// A limit that was met, and its end where that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
     until: Option<Stamp>,
-    now: Stamp,
-) -> TurnEnd {
+}
+
+/// How the turn ended that has this result.
+pub(super) fn turn_end(result: &[u8], known: &Known, now: Stamp) -> TurnEnd {
     let reason = text(result, &["terminal_reason"]).unwrap_or_default();
     let subtype = text(result, &["subtype"]).unwrap_or_default();
     if matches!(&*reason, "aborted_streaming" | "aborted_tools") {
         return TurnEnd::Interrupted;
     }
-    if !field::is_true(result, &["is_error"]) && matches!(&*subtype, "success" | "") {
-        let said = text(result, &["result"]).unwrap_or_default();
+    let said = text(result, &["result"]).unwrap_or_default();
+    let is_bare = subtype.is_empty() && said.trim().is_empty();
+    if !field::is_true(result, &["is_error"]) && matches!(&*subtype, "success" | "") && !is_bare {
         return TurnEnd::Done(cut(&said, AGENT_TEXT_CHARS_MAX));
     }
-    let why = why(result).unwrap_or(Cow::Borrowed(&*subtype));
+    let word = if is_bare { "its result says nothing" } else { &*subtype };
+    let why = why(result).unwrap_or(Cow::Borrowed(word));
     let failure = match (&*reason, &*subtype) {
         ("prompt_too_long" | "blocking_limit" | "rapid_refill_breaker", _) => Failure::Overflow,
         ("budget_exhausted" | "max_turns", _) => Failure::Budget,
         (_, "error_max_budget_usd" | "error_max_turns") => Failure::Budget,
         _ => {
-            let until = until.or_else(|| until_in(&why, now)).filter(|until| *until > now);
-            refused(result, trouble, until)
+            let limit = known.limit.filter(|limit| limit.until.is_none_or(|until| until > now));
+            let until = limit.and_then(|limit| limit.until).or_else(|| until_in(&why, now));
+            let until = until.filter(|until| *until > now);
+            match refused(result, known.trouble.as_deref(), until) {
+                // The result of a limit does not always say that it is one…
+                Failure::Other if limit.is_some() => Failure::Limited { until },
+                // …nor that of an interrupt.
+                Failure::Other if known.is_interrupted => return TurnEnd::Interrupted,
+                failure => failure,
+            }
         }
     };
     TurnEnd::Failed { failure, why: cut(&why, AGENT_TEXT_CHARS_MAX) }
@@ -67,10 +89,11 @@ fn why(result: &[u8]) -> Option<Cow<'_, str>> {
     })
 }
 
-/// Until when a limit holds that was met; none where there is room.
-pub(super) fn limited_until(info: &[u8]) -> Option<Stamp> {
+/// The limit that was met; none where there is room.
+pub(super) fn limit_met(info: &[u8]) -> Option<Limit> {
     let is_met = text(info, &["status"]).as_deref() == Some("rejected");
-    number(info, &["resetsAt"]).filter(|_| is_met).map(|at| at_second(in_seconds(at)))
+    let until = number(info, &["resetsAt"]).map(|at| at_second(in_seconds(at)));
+    is_met.then_some(Limit { until })
 }
 
 /// The end of a limit, where it stands in the words for it: `…|1794780000`, or `resets 3:45pm (UTC)`. In
@@ -102,11 +125,6 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// The end of what a calendar with four digits for the year has room for: what is later was no time.
 const SECONDS_MAX: u64 = 253_402_300_799;
-
-/// A number so high is in milliseconds: as seconds it would be in thousands of years.
-const fn in_seconds(at: u64) -> u64 {
-    if at > AGENT_SECONDS_MAX { at / 1_000 } else { at }
-}
 
 fn at_second(second: u64) -> Stamp {
     Stamp::since_unix_epoch(Duration::from_secs(second.min(SECONDS_MAX)))

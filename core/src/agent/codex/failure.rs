@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::super::Failure;
+use super::super::moment::in_seconds;
 use super::read::{Object, cut};
 use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;
@@ -34,7 +35,7 @@ impl Limits {
         for (place, key) in [(&mut self.primary, "primary"), (&mut self.secondary, "secondary")] {
             let window = told.object(key);
             if let Some(used) = window.number("usedPercent") {
-                let resets_at = window.number("resetsAt");
+                let resets_at = window.number("resetsAt").map(in_seconds);
                 *place = Some(Window { is_full: used >= 100, resets_at });
             }
         }
@@ -162,6 +163,12 @@ mod tests {
         assert_eq!(until(&[full, r#"{"primary":null}"#]), Some(2000.0), "null takes nothing back");
         assert_eq!(until(&[full, both]), Some(3000.0));
         assert_eq!(until(&[full, r#"{"primary":{"usedPercent":3,"resetsAt":9000}}"#]), None);
+        // Some are in milliseconds.
+        let now = Stamp::since_unix_epoch(Duration::from_secs(1_794_000_000));
+        let mut limits = Limits::default();
+        let millis = r#"{"primary":{"usedPercent":100,"resetsAt":1794003600500}}"#;
+        limits.update(&Object::read(millis.as_bytes()).expect("an object"));
+        assert_eq!(limits.until(now).map(Stamp::unix_seconds), Some(1_794_003_600.0));
         for odd in ["1000", "1", "99999999999999999999", "null", "\"soon\""] {
             let text = format!(r#"{{"primary":{{"usedPercent":100,"resetsAt":{odd}}}}}"#);
             assert_eq!(until(&[&text]), None, "{odd}");

@@ -56,6 +56,53 @@ fn long_texts_are_cut() {
     assert!(bench.heard[2].ends_with("succeeded"));
 }
 
+/// A turn that has this result, after these lines, and an interrupt where that is wanted.
+fn ended(before: &[&str], is_interrupted: bool, result: &str) -> String {
+    let mut bench = Bench::new();
+    bench.prompt();
+    before.iter().for_each(|line| bench.line(line));
+    if is_interrupted {
+        bench.tell(Told::Interrupt);
+    }
+    bench.line(result);
+    bench.heard.pop().unwrap_or_default()
+}
+
+#[test]
+fn an_interrupt_that_we_wanted_is_one_also_where_the_result_does_not_say_so() {
+    let broken = r#"{"type":"result","subtype":"error_during_execution","is_error":true}"#;
+    assert_eq!(ended(&[], true, broken), "interrupted");
+    assert_eq!(ended(&[], false, broken), "Other: error_during_execution");
+    // What else went wrong meanwhile is not hidden by it, and it can be done before.
+    let long = broken.replace("}", r#","terminal_reason":"prompt_too_long"}"#);
+    assert!(ended(&[], true, &long).starts_with("Overflow"));
+    let done = r#"{"type":"result","subtype":"success","is_error":false,"result":"Fine."}"#;
+    assert_eq!(ended(&[], true, done), "done Fine.");
+}
+
+#[test]
+fn a_limit_that_was_told_is_one_also_where_the_result_does_not_say_so() {
+    let met = r#"{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1794751200}}"#;
+    let result = r#"{"type":"result","subtype":"success","is_error":true,"result":"No."}"#;
+    assert_eq!(ended(&[met], false, result), "limited until 2026-11-15T14:00:00.000Z: No.");
+    let without = met.replace(r#","resetsAt":1794751200"#, "");
+    assert_eq!(ended(&[&without], false, result), "Limited { until: None }: No.");
+    // It is over, or the model has answered since.
+    let over = met.replace("1794751200", "1794740000");
+    assert_eq!(ended(&[&over], false, result), "Other: No.");
+    let answer =
+        r#"{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"Yes."}]}}"#;
+    assert_eq!(ended(&[met, answer], false, result), "Other: No.");
+}
+
+#[test]
+fn a_result_that_says_nothing_is_not_done() {
+    for bare in [r#"{"type":"result"}"#, r#"{"type":"result","result":" ","is_error":false}"#] {
+        assert_eq!(ended(&[], false, bare), "Other: its result says nothing");
+    }
+    assert_eq!(ended(&[], false, r#"{"type":"result","result":"Fine."}"#), "done Fine.");
+}
+
 /// All that was recorded, mutated, cut, and in any order: it never panics, and remembers no more than it may.
 #[test]
 fn broken_lines_in_any_order_do_no_harm() {
