@@ -38,6 +38,10 @@ pub(super) struct Tool {
 
 impl Machine {
     pub(super) fn open(&mut self, now: Now, kind: Kind) {
+        // Somebody may have wanted something while git was at work.
+        if self.grant() {
+            return;
+        }
         if self.hold {
             self.step = Step::Held(Next::Session(kind));
             return;

@@ -75,6 +75,22 @@ fn a_phase_that_was_skipped_is_not_done_and_can_be_taken_up_again() {
 }
 
 #[test]
+fn what_is_wanted_while_old_changes_are_committed_comes_before_the_first_session() {
+    for (wish, opened) in [(Asked::Stop, 0), (Asked::Skip(0), 1)] {
+        let phases = vec![phase("A", &[]), phase("B", &[])];
+        let machine = Machine::new(plan(phases), Settings::default(), Past::default());
+        let mut play = Play { machine, now: Now::default(), all: vec![], new: vec![] };
+        play.give(Input::Begin);
+        play.base(&["a.rs"]);
+        assert_eq!(play.machine.step, Step::Tidying);
+        play.give(Input::Asked(wish));
+        play.answer_git();
+        assert_eq!(play.prompts().len(), opened);
+        assert!(play.prompts().iter().all(|prompt| prompt.contains("Do B.")));
+    }
+}
+
+#[test]
 fn only_the_phase_that_somebody_saw_is_skipped() {
     let mut play = Play::new(vec![phase("A", &[]), phase("B", &[])], Settings::default());
     // It was done before anybody could skip it: its last commit is being made…
