@@ -241,6 +241,53 @@ fn files_of_a_phase_count_from_the_folder_of_the_run_and_others_are_named() {
 }
 
 #[test]
+fn a_repository_inside_of_another_does_not_stop_the_run_and_is_told_of() {
+    let name = "-c user.name=t -c user.email=t@localhost";
+    let nested = format!(
+        "git init -q bare; touch bare/a; mkdir deep; git init -q 'deep/ba re'; git init -q full; touch full/a; \
+         git -C full add a; git {name} -C full commit -qm a; touch work"
+    );
+    let env = scripted(".", &nested);
+    let run = env.run(&[&RUN[..], &["--dirty", "refuse"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(committed(&env), ["PLAN.md", "agent.sh", "full", "work"]);
+    let said = format!("{}{}", run.stdout, run.stderr);
+    for wanted in [
+        "(it has no commit): `bare/`, `deep/ba re/`",
+        "(only the commit it is on is kept): `full/`",
+    ] {
+        assert_eq!(said.matches(wanted).count(), 1, "{wanted}: {said}");
+    }
+}
+
+#[test]
+fn a_sparse_checkout_has_its_new_files_committed_and_loses_none() {
+    let env = scripted(".", "mkdir out; touch out/new in/new");
+    ["in", "out"]
+        .iter()
+        .for_each(|name| std::fs::create_dir(env.work().join(name)).expect("a folder"));
+    ["in/a", "out/b"].iter().for_each(|name| drop(env.write(name, "1\n")));
+    commit(&env, "two folders");
+    git(&env, &["sparse-checkout", "set", "in"]);
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(committed(&env), ["PLAN.md", "agent.sh", "in/a", "in/new", "out/b", "out/new"]);
+}
+
+#[test]
+fn neither_ends_of_lines_nor_what_comments_begin_with_stop_a_run() {
+    let env = scripted(".", "printf 'a\\r\\nb\\n' > mixed");
+    for setting in
+        [["core.autocrlf", "input"], ["core.safecrlf", "true"], ["commit.cleanup", "strip"]]
+    {
+        git(&env, &["config", setting[0], setting[1]]);
+    }
+    let run = env.run(&[&RUN[..], &["--commit-prefix", "#"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(titles(&env)[1..], ["# One"]);
+}
+
+#[test]
 fn what_a_merge_brings_is_not_taken_out_of_it() {
     let env =
         scripted(".", "git merge -q --no-commit --no-ff other; echo mine > own.key; git add -A");

@@ -15,9 +15,17 @@ use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 
 /// For every call: hooks judge finished work, and this keeps what there is; colours are not for us.
-/// Names always count from the top.
-const SETTINGS: [&str; 6] =
-    ["-c", "core.hooksPath=/dev/null", "-c", "color.ui=false", "-c", "diff.relative=false"];
+/// Names always count from the top. Ends of lines are no reason to lose the rest.
+const SETTINGS: [&str; 8] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "color.ui=false",
+    "-c",
+    "diff.relative=false",
+    "-c",
+    "core.safecrlf=false",
+];
 
 #[derive(Clone)]
 pub(super) struct Git {
@@ -30,6 +38,8 @@ pub(super) struct Git {
     pub(super) steps_up: usize,
     /// The branch that somebody wants the run to work on.
     pub(super) wanted: Option<String>,
+    /// Repositories inside of this one that cannot be added: they have no commit.
+    pub(super) unborn: Vec<String>,
     /// What people should know about what is done for one who asks.
     pub(super) notes: Vec<String>,
 }
@@ -77,27 +87,6 @@ impl Git {
         Ok(GitAnswer::Base { stand, dirty })
     }
 
-    /// What is changed or new: two letters, and a name.
-    async fn status(&self) -> Result<Vec<(String, String)>, String> {
-        // What is changed inside of a submodule is that one's to commit.
-        let words = [
-            "status",
-            "--porcelain=v1",
-            "-z",
-            "--untracked-files=all",
-            "--no-renames",
-            "--ignore-submodules=dirty",
-        ];
-        let status = self.run_on_ours(&words).await?;
-        let entry = |entry: &str| {
-            Some((
-                entry.get(..2)?.to_owned(),
-                entry.get(3..).filter(|name| !name.is_empty())?.to_owned(),
-            ))
-        };
-        Ok(status.split('\0').filter_map(entry).collect())
-    }
-
     async fn head(&self) -> Option<String> {
         let head = self.run(&["rev-parse", "--verify", "-q", "HEAD"]).await.ok()?;
         Some(head.trim().to_owned())
@@ -120,10 +109,9 @@ impl Git {
         if self.status().await?.iter().any(is_twice) {
             self.commit_staged(&format!("{message} (as it was staged)")).await?;
         }
-        // Where a file cannot be added, all others are.
-        let added = self.run_on_ours(&["add", "-A", "--ignore-errors"]).await;
+        let added = self.add().await;
         // A merge can be over without a change: what it leaves has to be concluded all the same.
-        let is_same = self.run(&["diff", "--cached", "--quiet"]).await.is_ok();
+        let is_same = self.holds(&["diff", "--cached", "--quiet"]).await?;
         if is_same && !self.has_file("MERGE_HEAD").await? {
             return added.map(|_| None);
         }
@@ -138,7 +126,8 @@ impl Git {
         if self.run(&["var", "GIT_COMMITTER_IDENT"]).await.is_err() {
             words.extend(["-c", "user.name=afresh", "-c", "user.email=afresh@localhost"]);
         }
-        words.extend(["commit", "-q", "--no-verify", "-m", message]);
+        // A message may begin with what is a comment elsewhere.
+        words.extend(["commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", message]);
         self.run(&words).await
     }
 
@@ -244,7 +233,7 @@ fn verb<'a>(words: &[&'a str]) -> &'a str {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
-            "-c" => drop(words.next()),
+            "-c" | "-C" => drop(words.next()),
             word => return word,
         }
     }
@@ -254,7 +243,10 @@ fn verb<'a>(words: &[&'a str]) -> &'a str {
 /// The line that says why: git explains at length, before and after it.
 fn reason(said: &str) -> String {
     let is_reason = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
-    let line = said.lines().find(is_reason).or_else(|| said.trim().lines().last());
+    let is_aside = |line: &&str| line.starts_with("hint:") || line.starts_with("warning:");
+    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+    let line = said.lines().find(is_reason).or_else(|| lines.find(|line| !is_aside(line)));
+    let line = line.or_else(|| said.trim().lines().last());
     line.unwrap_or("it says no more").trim().to_owned()
 }
 
@@ -265,5 +257,26 @@ fn allowed(pattern: &str) -> String {
     match pattern.strip_suffix('/') {
         Some(folder) => format!(":(exclude,glob){folder}/**"),
         None => format!(":(exclude,glob){pattern}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_what_failed_and_no_advice() {
+        for (said, wanted) in [
+            ("warning: x\nfatal: bad\nhint: do\n", "fatal: bad"),
+            ("error: first\nfatal: then\n", "error: first"),
+            (
+                "warning: x\n\nThese paths are outside\nhint: a\nhint: b\n",
+                "These paths are outside",
+            ),
+            ("hint: a\nhint: b\n", "hint: b"),
+            ("", "it says no more"),
+        ] {
+            assert_eq!(reason(said), wanted);
+        }
     }
 }

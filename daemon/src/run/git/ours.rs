@@ -18,11 +18,85 @@ pub(in crate::run) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
 impl Git {
     /// Runs it on all files but those that are never committed.
     pub(super) async fn run_on_ours(&self, words: &[&str]) -> Said {
-        let excludes = self.excluded("exclude,").await?;
+        let mut excludes = self.excluded("exclude,").await?;
+        let unborn =
+            |name: &String| format!(":(top,exclude,literal){}", name.trim_end_matches('/'));
+        excludes.extend(self.unborn.iter().map(unborn));
         let mut all = words.to_vec();
         all.extend(["--", ":/"]);
         all.extend(excludes.iter().map(String::as_str));
         self.run(&all).await
+    }
+
+    /// What is changed or new: two letters, and a name.
+    pub(super) async fn status(&mut self) -> Result<Vec<(String, String)>, String> {
+        // What is changed inside of a submodule is that one's to commit.
+        let words = [
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=dirty",
+        ];
+        let status = self.run_on_ours(&words).await?;
+        let entry = |entry: &str| {
+            Some((
+                entry.get(..2)?.to_owned(),
+                entry.get(3..).filter(|name| !name.is_empty())?.to_owned(),
+            ))
+        };
+        let mut entries: Vec<_> = status.split('\0').filter_map(entry).collect();
+        // Folders are named only where they are repositories.
+        let is_nested = |(state, name): &(String, String)| state == "??" && name.ends_with('/');
+        if entries.iter().any(is_nested) {
+            let nested = entries.iter().filter(|entry| is_nested(entry));
+            self.look_into(nested.map(|(_, name)| name.clone()).collect()).await?;
+            entries.retain(|(_, name)| !self.unborn.contains(name));
+        }
+        Ok(entries)
+    }
+
+    /// Looks which of these repositories inside of ours cannot be added, and says what becomes of all.
+    async fn look_into(&mut self, nested: Vec<String>) -> Result<(), String> {
+        let top = self.run(&["rev-parse", "--show-toplevel"]).await?;
+        let top = top.trim_end_matches('\n');
+        let (mut born, mut unborn) = (Vec::new(), Vec::new());
+        for name in nested {
+            let folder = format!("{top}/{name}");
+            let words = ["-C", &folder, "rev-parse", "-q", "--verify", "HEAD"];
+            // One that git cannot read cannot be added either.
+            match self.holds(&words).await.unwrap_or(false) {
+                true => born.push(name),
+                false => unborn.push(name),
+            }
+        }
+        for (names, has) in
+            [(&born, "only the commit it is on is kept"), (&unborn, "it has no commit")]
+        {
+            if !names.is_empty() {
+                let names = named(names.iter().map(String::as_str));
+                self.notes.push(format!(
+                    "a repository of its own is here, and its files are in no commit of the run ({has}): {names}"
+                ));
+            }
+        }
+        self.unborn = unborn;
+        Ok(())
+    }
+
+    /// Adds all that is ours to the index. Where a file cannot be added, all others are.
+    pub(super) async fn add(&self) -> Said {
+        let words = ["add", "-A", "--ignore-errors"];
+        let sparse = self.run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).await;
+        if sparse.is_ok_and(|is_sparse| is_sparse.trim() == "true") {
+            let added = self.run_on_ours(&["add", "-A", "--ignore-errors", "--sparse"]).await;
+            // Older ones do not know it, and do not need it.
+            if !added.as_ref().is_err_and(|why| why.contains("unknown option")) {
+                return added;
+            }
+        }
+        self.run_on_ours(&words).await
     }
 
     /// What is excluded, for git. What counts from a folder does so from that of the run and from the workspace:
