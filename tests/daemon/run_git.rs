@@ -312,3 +312,66 @@ fn an_agent_that_commits_what_is_excluded_is_told_of() {
     let said = format!("{}{}", run.stdout, run.stderr);
     assert!(said.contains("the agent has committed what is excluded: `x.key`"), "{run:?}");
 }
+
+#[test]
+fn where_somebody_else_points_git_to_does_not_count() {
+    let env = scripted(".", "touch work");
+    let other = scripted(".", "");
+    let mut command = env.afresh(&RUN);
+    command.env("GIT_DIR", other.work().join(".git")).env("GIT_WORK_TREE", other.work());
+    command
+        .env("GIT_INDEX_FILE", other.work().join(".git/index"))
+        .env("GIT_LITERAL_PATHSPECS", "1");
+    let run = command.output().expect("it runs");
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    assert_eq!(titles(&env), ["the plan", "afresh: One"]);
+    assert_eq!(titles(&other), ["the plan"]);
+}
+
+#[test]
+fn what_keeps_git_from_working_is_said_before_an_agent_begins() {
+    let env = scripted(".", "touch begun");
+    let begins = |env: &TestEnv, variable: &str, wanted: &str| {
+        let mut command = env.afresh(&RUN);
+        let run = command.env(variable, "1").output().expect("it runs");
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(5) && said.contains(wanted), "{run:?}");
+        assert!(
+            !said.contains("no git repository") && !env.work().join("begun").exists(),
+            "{run:?}"
+        );
+    };
+    begins(&env, "GIT_TEST_ASSUME_DIFFERENT_OWNER", "dubious ownership in repository");
+    let lock = env.write(".git/index.lock", "");
+    begins(&env, "UNUSED", "index.lock` is there: another git is at work here, or one was killed");
+    std::fs::remove_file(lock).expect("it is there");
+    assert_eq!(env.run(&RUN).code, Some(0));
+}
+
+#[test]
+fn a_repository_that_cannot_be_written_is_said_before_an_agent_begins() {
+    use std::os::unix::process::CommandExt;
+    let env = scripted(".", "touch begun");
+    let objects = env.work().join(".git/objects");
+    let top = env.work().parent().expect("a folder above").to_owned();
+    let sh = |script: &str| {
+        let done = Command::new("sh").args(["-ec", script, "sh"]).arg(&top).arg(&objects).status();
+        assert!(done.expect("there is a shell").success(), "{script}");
+    };
+    let mut command = env.afresh(&RUN);
+    // The administrator can write everywhere.
+    if nix::unistd::geteuid().is_root() {
+        sh("chown -R 65534:65534 \"$1\"");
+        command.uid(65534).gid(65534);
+    }
+    sh("chmod 555 \"$2\"");
+    let run = command.output().expect("it runs");
+    sh("chmod 755 \"$2\"");
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.code() == Some(5), "{run:?}");
+    assert!(
+        said.contains("nothing can be written to `") && said.contains("ermission denied"),
+        "{run:?}"
+    );
+    assert!(!env.work().join("begun").exists(), "{run:?}");
+}

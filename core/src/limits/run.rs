@@ -62,6 +62,12 @@ pub const GIT_REFLOG_MAX: usize = 1_000;
 /// Files that one line about git names; of more, their number is said.
 pub const GIT_NAMED_MAX: usize = 5;
 
+/// How long a lock of git may be there before a run says so: others look at the repository, too, and are soon done.
+pub const GIT_LOCK_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often that lock is looked for meanwhile.
+pub const GIT_LOCK_LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// What git may print; more is an error of git's.
 pub const GIT_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -1,6 +1,7 @@
 //! What git is asked, by the `git` that the user has. Nothing here resets, cleans or throws away.
 
 mod ours;
+mod ready;
 mod stand;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand};
 use afresh_core::service::Exit;
 
 pub(super) use self::ours::steps_up;
+pub(super) use self::ready::env_of_git;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 
@@ -71,8 +73,26 @@ impl Git {
     }
 
     async fn base(&mut self, stand: &Stand) -> Result<GitAnswer, String> {
-        if let Err(why) = self.run(&["rev-parse", "--is-inside-work-tree"]).await {
-            return Ok(GitAnswer::NoRepository(format!("there is no git repository here: {why}")));
+        match self.run(&["rev-parse", "--is-inside-work-tree"]).await {
+            Ok(said) if said.trim() == "true" => {}
+            Ok(_) => {
+                let why = "this folder belongs to git itself: it has no files to work on";
+                return Ok(GitAnswer::Unready(why.to_owned()));
+            }
+            Err(why) if why.contains("dubious ownership") => {
+                let why = format!(
+                    "{why}; it belongs to somebody else: if you trust it, run `git status` here, which says how to \
+                     tell git so"
+                );
+                return Ok(GitAnswer::Unready(why));
+            }
+            Err(why) => {
+                let why = format!("there is no git repository here: {why}");
+                return Ok(GitAnswer::NoRepository(why));
+            }
+        }
+        if let Some(why) = self.obstacle().await? {
+            return Ok(GitAnswer::Unready(why));
         }
         if self.has_file("MERGE_HEAD").await? {
             let why =
@@ -97,6 +117,8 @@ impl Git {
         if let Some(why) = self.astray(stand).await? {
             return Ok(GitAnswer::Unready(why));
         }
+        // Of a lock that stays, git itself says so.
+        self.wait_for_lock().await?;
         self.commit(message).await.map(GitAnswer::Committed)
     }
 
@@ -202,11 +224,7 @@ impl Git {
     async fn outcome(&self, words: &[&str], stdin: Vec<u8>) -> Result<Outcome, String> {
         let mut argv: Vec<OsString> = vec!["git".into()];
         argv.extend(SETTINGS.iter().chain(words).map(OsString::from));
-        let mut env = self.env.clone();
-        // Nobody is there to answer, and messages are for us.
-        env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
-        env.push(("LC_ALL".into(), "C".into()));
-        let command = Command { argv, cwd: Some(self.folder.clone()), env };
+        let command = Command { argv, cwd: Some(self.folder.clone()), env: self.env.clone() };
         let brief =
             Brief { command, stdin, time_max: GIT_WAIT, output_bytes_max: GIT_OUTPUT_BYTES_MAX };
         let Some(outcome) = self.runner.run(brief).await else {

@@ -106,7 +106,7 @@ impl Driver {
         let git = Git {
             runner: briefs.runner(),
             folder: run.folder.clone(),
-            env: run.env.clone(),
+            env: git::env_of_git(&run.env),
             excludes: run.excludes.clone(),
             steps_up: git::steps_up(&run.folder, run.workspace.root()),
             wanted: run.branch.clone(),

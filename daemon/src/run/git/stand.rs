@@ -53,8 +53,7 @@ impl Git {
 
     /// Whether there is such a file in the folder of git.
     pub(super) async fn has_file(&self, name: &str) -> Result<bool, String> {
-        let path = self.run(&["rev-parse", "--git-path", name]).await?;
-        Ok(self.folder.join(path.trim_end_matches('\n')).exists())
+        Ok(self.path(name).await?.exists())
     }
 
     /// The branch that HEAD is on.
