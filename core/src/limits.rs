@@ -65,6 +65,10 @@ pub const START_COURTESY: Duration = Duration::from_millis(1);
 /// left is swept by the warden; this repeats until the tree is gone.
 pub const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long after SIGTERM a command may take that should have ended: a check, a gate, git, which takes its lock away
+/// then. SIGKILL follows.
+pub const BRIEF_TERM_WAIT: Duration = Duration::from_secs(1);
+
 /// Instances of one service that may be on their way out beside the current one. With one more, the
 /// oldest of them is killed at once, and neither a swap nor a spare begins before one of them is gone.
 pub const RETIRING_MAX: usize = 4;
@@ -327,4 +331,6 @@ const _: () = assert!(CONTROL_TEXT_CHARS_MAX * 4 * 3 < CONTROL_PATH_BYTES_MAX);
 const _: () = assert!(CONTROL_FOLLOWERS_MAX < CONTROL_CONNECTIONS_MAX);
 const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);
 
-const _: () = assert!(KILL_PATIENCE.as_millis() * 3 < HEALTH_OVERTIME.as_millis());
+const _: () = assert!(
+    BRIEF_TERM_WAIT.as_millis() + KILL_PATIENCE.as_millis() * 3 < HEALTH_OVERTIME.as_millis()
+);

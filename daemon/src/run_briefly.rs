@@ -1,6 +1,7 @@
 //! Runs commands that should end soon, all at once, and captures what they say.
 //!
-//! They go through the process layer like everything else: at a limit the whole tree is ended. Where
+//! They go through the process layer like everything else: at a limit the whole tree is ended, by SIGTERM at first, so
+//! that one such as git can take its lock away. Where
 //! services run in the same process layer, their loop drives [`Briefs`], and a [`BriefRunner`] asks it.
 
 mod beside;
@@ -8,8 +9,9 @@ mod beside;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use afresh_core::definition::StopSignal;
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::KILL_PATIENCE;
+use afresh_core::limits::{BRIEF_TERM_WAIT, KILL_PATIENCE};
 use afresh_core::service::{Exit, SpawnFailure};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
@@ -56,7 +58,7 @@ pub(crate) enum BriefEnding {
 }
 
 /// Runs them all; the outcomes are in the order of the commands. Nothing else may run in these
-/// processes meanwhile. Takes at most the longest of the times and three times
+/// processes meanwhile. Takes at most the longest of the times, [`BRIEF_TERM_WAIT`] and three times
 /// [`KILL_PATIENCE`].
 pub(crate) async fn run_briefly(processes: &mut Processes, briefs: Vec<Brief>) -> Vec<Outcome> {
     let mut runs = Runs::default();
@@ -102,6 +104,7 @@ struct Run {
 /// What is done next when it is still there.
 #[derive(Clone, Copy)]
 enum Step {
+    Terminate,
     Kill,
     Abandon,
     GiveUp,
@@ -130,7 +133,7 @@ impl Runs {
             generation,
             start,
             step_at: Some(start + brief.time_max),
-            step: Step::Kill,
+            step: Step::Terminate,
             cause: None,
             gone,
             captures: 0,
@@ -249,7 +252,13 @@ impl Runs {
 
 impl Run {
     fn take_step(&mut self, processes: &mut Processes) {
+        let mut patience = KILL_PATIENCE;
         self.step = match self.step {
+            Step::Terminate => {
+                processes.terminate(BRIEFS, self.generation, StopSignal::Terminate);
+                patience = BRIEF_TERM_WAIT;
+                Step::Kill
+            }
             Step::Kill => {
                 processes.kill(BRIEFS, self.generation);
                 Step::Abandon
@@ -260,7 +269,7 @@ impl Run {
             }
             Step::GiveUp => return self.end(BriefEnding::TimedOut),
         };
-        self.step_at = Some(Instant::now() + KILL_PATIENCE);
+        self.step_at = Some(Instant::now() + patience);
     }
 
     fn end(&mut self, ending: BriefEnding) {

@@ -375,3 +375,21 @@ fn a_repository_that_cannot_be_written_is_said_before_an_agent_begins() {
     );
     assert!(!env.work().join("begun").exists(), "{run:?}");
 }
+
+#[test]
+fn a_command_whose_time_is_over_can_clean_up_and_one_that_will_not_end_is_killed() {
+    let env = scripted(".", "touch work");
+    let plan = "# A plan\n\n## Phase: One\n\nWork.\n\n\
+                - Gate (tidy, 1s): trap 'touch cleaned; exit 0' TERM; sleep 1000 & wait\n\
+                - Gate (deaf, 1s): trap '' TERM; touch deaf; sleep 1000; touch never\n";
+    env.write("PLAN.md", plan);
+    let run = env.run(&[&RUN[..], &["--max-remediations", "0"]].concat());
+    assert_eq!(run.code, Some(1), "{run:?}");
+    for gate in ["tidy", "deaf"] {
+        let wanted = format!("gate failed: {gate} (not done after 1 s");
+        assert!(run.stdout.contains(&wanted), "{run:?}");
+    }
+    let is_there = |name: &str| env.work().join(name).exists();
+    assert!(is_there("cleaned") && is_there("deaf") && !is_there("never"), "{run:?}");
+    env.assert_nothing_left();
+}

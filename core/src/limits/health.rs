@@ -20,7 +20,8 @@ pub const HEALTH_SHOWN_CHARS_MAX: usize = 200;
 pub const HEALTH_ADDRESSES_MAX: usize = 8;
 
 /// How long after its time a probe may end before it counts as lost, and another may begin: a command
-/// that is killed takes up to three times [`KILL_PATIENCE`](super::KILL_PATIENCE) to be gone.
+/// that is ended takes up to [`BRIEF_TERM_WAIT`](super::BRIEF_TERM_WAIT) and three times
+/// [`KILL_PATIENCE`](super::KILL_PATIENCE) to be gone.
 pub const HEALTH_OVERTIME: Duration = Duration::from_secs(10);
 
 /// How long the first request to a service that is not ready is waited for; each further one that gets

@@ -52,7 +52,7 @@ pub const LIMIT_SLACK: Duration = Duration::from_secs(2);
 /// What a gate may print; one that prints more has failed.
 pub const GATE_OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How long git may take for one thing. It is killed after it, and may leave a lock: so it is long even for a large
+/// How long git may take for one thing. It is ended after it, and may leave a lock: so it is long even for a large
 /// repository with slow filters.
 pub const GIT_WAIT: Duration = Duration::from_secs(900);
 
