@@ -190,7 +190,8 @@ fn patterns_that_match_nothing_are_a_mistake() {
     }
 }
 
-const FILES: &str = "# A plan\n\n## Phase: One\n\nWork.\n\n- Gates: none\n- Files: src/**, docs/\n";
+const FILES: &str =
+    "# A plan\n\n## Phase: One\n\nWork.\n\n- Gates: none\n- Files: src/**, docs/, {x,y}.txt\n";
 
 #[test]
 fn files_that_nobody_can_look_at_are_a_gate_that_failed_or_a_warning() {
@@ -217,7 +218,7 @@ fn files_that_nobody_can_look_at_are_a_gate_that_failed_or_a_warning() {
 
 #[test]
 fn files_of_a_phase_count_from_the_folder_of_the_run_and_others_are_named() {
-    let inside = "mkdir -p src/deep docs; touch src/deep/a docs/b";
+    let inside = "mkdir -p src/deep docs; touch src/deep/a docs/b y.txt";
     let other = "touch ../src/c; for n in 1 2 3 4 5 6; do touch \"n$n\"; done";
     for (script, code) in [(inside.to_owned(), 0), (format!("{inside}\n{other}"), 1)] {
         let env = scripted("[sub]", &script);

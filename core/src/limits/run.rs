@@ -134,6 +134,9 @@ pub const PLAN_GATES_MAX: usize = 50;
 /// One command; a longer one is refused. What is longer is a script.
 pub const PLAN_COMMAND_BYTES_MAX: usize = 8 * 1024;
 
+/// Patterns that the braces of one pattern stand for; one with more is taken as it is written.
+pub const BRACED_PATTERNS_MAX: usize = 256;
+
 /// Patterns of files of one phase; one with more is refused.
 pub const PLAN_PATTERNS_MAX: usize = 200;
 

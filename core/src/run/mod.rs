@@ -14,6 +14,7 @@
 //! our words to the agent, `last_word.rs` reads those with which it stops, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
 //! a file or a clock.
 
+mod braces;
 mod checkpoint;
 mod exclude;
 mod last_word;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::braces::expand_braces;
 pub use self::checkpoint::Checkpoint;
 pub use self::exclude::Exclude;
 pub use self::machine::{GateState, Machine, View, Wait};

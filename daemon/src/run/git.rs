@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_WAIT};
-use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand};
+use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand, expand_braces};
 use afresh_core::service::Exit;
 
 pub(super) use self::ours::steps_up;
@@ -187,7 +187,8 @@ impl Git {
         if !files.is_empty() {
             let mut words =
                 vec!["diff", "--name-only", "--no-renames", "-z", range[0], range[1], "--", ":/"];
-            let patterns: Vec<String> = files.iter().map(|pattern| allowed(pattern)).collect();
+            let patterns = files.iter().flat_map(|pattern| expand_braces(pattern));
+            let patterns: Vec<String> = patterns.map(|pattern| allowed(&pattern)).collect();
             words.extend(patterns.iter().map(String::as_str));
             let outside = self.run(&words).await?;
             looked.outside =
