@@ -295,7 +295,10 @@ impl Driver {
                     self.note_end(&record);
                 }
                 self.board.note(&record);
-                self.records.retain(|(_, earlier)| !is_topped(earlier, &record));
+                // What a session has used in all is only told better by what follows at once.
+                if let Record::Spent { .. } = &record {
+                    self.records.retain(|(_, earlier)| !matches!(earlier, Record::Spent { .. }));
+                }
                 self.records.push((stamp(), record));
             }
             Effect::Say(say) => {
@@ -326,19 +329,6 @@ impl Driver {
             (self.run.show)(&self.says, &view);
             self.says.clear();
         }
-    }
-}
-
-/// Whether the later record says all that this one says: what a session has used only grows, and so does its context
-/// where it does.
-fn is_topped(earlier: &Record, later: &Record) -> bool {
-    match (earlier, later) {
-        (Record::Spent { .. }, Record::Spent { .. }) => true,
-        (
-            Record::Sampled { attempt, used, window, exact },
-            Record::Sampled { attempt: of, used: later, window: within, exact: how },
-        ) => (attempt, window, exact) == (of, within, how) && used <= later,
-        _ => false,
     }
 }
 

@@ -26,13 +26,22 @@ const TABLES: &str = "
         finish TEXT,
         folder TEXT
     );
+";
+
+/// Whatever comes is the last of all that is there, which is what SQLite adds with the fewest pages: `id` is made of run
+/// and number. Until version 3 these were the key.
+const RECORDS: &str = "
     CREATE TABLE records (
+        id INTEGER PRIMARY KEY,
         run INTEGER NOT NULL REFERENCES runs(run),
         number INTEGER NOT NULL,
         at TEXT NOT NULL,
-        record TEXT NOT NULL,
-        PRIMARY KEY (run, number)
-    ) WITHOUT ROWID;
+        record TEXT NOT NULL
+    );
+";
+
+/// Records as tables. Sessions that were followed by a restart are `restarts`, as the run counts them.
+const VIEWS: &str = "
     CREATE VIEW phases AS SELECT run, at, record->>'phase' AS phase, record->>'end' AS end,
         record->>'detail' AS detail FROM records WHERE record->>'record' = 'phase_ended';
     CREATE VIEW sessions AS SELECT run, at, record->>'attempt' AS attempt, record->>'cause' AS cause,
@@ -46,11 +55,6 @@ const TABLES: &str = "
         FROM records WHERE record->>'record' = 'gate_ended';
     CREATE VIEW progress AS SELECT run, at, record->>'attempt' AS attempt, record->>'text' AS text
         FROM records WHERE record->>'record' = 'progress';
-";
-
-/// Sessions that were followed by a restart, as the run counts them. Until version 2 it had all that were not done.
-const RESTARTS: &str = "
-    DROP VIEW IF EXISTS restarts;
     CREATE VIEW restarts AS SELECT ended.run AS run, began.at AS at, ended.attempt AS attempt,
         ended.cause AS cause, ended.detail AS detail, began.record->>'phase' AS phase
         FROM records AS began JOIN sessions AS ended
@@ -59,8 +63,17 @@ const RESTARTS: &str = "
         AND began.record->'kind'->>'restart' IS NOT NULL;
 ";
 
-/// Where a run works; until version 3 nobody wrote it down.
-const FOLDER: &str = "ALTER TABLE runs ADD COLUMN folder TEXT;";
+/// From the tables of versions 1 and 2 to those of 3, before the views are made. Until version 2 `restarts` had all
+/// sessions that were not done, and until 3 nobody wrote down where a run works.
+const MOVED: &str = "
+    DROP VIEW phases; DROP VIEW sessions; DROP VIEW usage; DROP VIEW gates; DROP VIEW progress; DROP VIEW restarts;
+    ALTER TABLE runs ADD COLUMN folder TEXT;
+    ALTER TABLE records RENAME TO records_before;
+";
+const COPIED: &str = "
+    INSERT INTO records SELECT (run << 32) + number, run, number, at, record FROM records_before;
+    DROP TABLE records_before;
+";
 
 /// Why the runs cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -182,9 +195,8 @@ impl Runs {
             .pragma_query_value(None, "user_version", |row| row.get(0))
             .map_err(failed)?;
         let missing = match version {
-            0 => format!("{TABLES} {RESTARTS}"),
-            1 => format!("{RESTARTS} {FOLDER}"),
-            2 => FOLDER.to_owned(),
+            0 => format!("{TABLES} {RECORDS} {VIEWS}"),
+            1 | 2 => format!("{MOVED} {RECORDS} {COPIED} {VIEWS}"),
             VERSION => String::new(),
             version => return Err(RunsError::Newer { path, version }),
         };
@@ -272,7 +284,8 @@ impl Runs {
     /// Returns the number of the last one.
     fn insert(&self, run: i64, records: &[(Stamp, Record)]) -> rusqlite::Result<i64> {
         let mut number = self.last_number(run)?;
-        let words = "INSERT INTO records (run, number, at, record) VALUES (?1, ?2, ?3, ?4)";
+        let words = "INSERT INTO records (id, run, number, at, record) VALUES
+            ((?1 << 32) + ?2, ?1, ?2, ?3, ?4)";
         let mut insert = self.connection.prepare_cached(words)?;
         for (at, record) in records {
             number += 1;
@@ -291,14 +304,16 @@ impl Runs {
         if let Some((_, number)) = self.last.get().filter(|(of, _)| *of == run) {
             return Ok(number);
         }
-        let words = "SELECT COALESCE(MAX(number), 0) FROM records WHERE run = ?1";
+        let words = "SELECT COALESCE(MAX(id) - (?1 << 32), 0) FROM records
+            WHERE id BETWEEN ?1 << 32 AND (?1 + 1) << 32";
         self.connection.query_row(words, params![run], |row| row.get(0))
     }
 
     /// What is written down of a run.
     pub fn records(&self, run: i64) -> Result<Vec<(String, Record)>, RunsError> {
         let failed = |source| self.failed(source);
-        let words = "SELECT number, at, record FROM records WHERE run = ?1 ORDER BY number";
+        let words = "SELECT number, at, record FROM records
+            WHERE id BETWEEN ?1 << 32 AND (?1 + 1) << 32 ORDER BY id";
         let mut select = self.connection.prepare(words).map_err(failed)?;
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let rows = select.query_map(params![run], read).map_err(failed)?;

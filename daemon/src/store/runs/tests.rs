@@ -38,11 +38,19 @@ fn restarts_are_restarts_only_also_in_a_file_of_an_older_afresh() {
     };
     assert_eq!(causes(&runs), ["1 CONTEXT_LIMIT_RESTART", "4 CRASHED"]);
     let old = "DROP VIEW restarts; CREATE VIEW restarts AS SELECT * FROM sessions;
+        CREATE TABLE old (run INTEGER NOT NULL, number INTEGER NOT NULL, at TEXT NOT NULL,
+            record TEXT NOT NULL, PRIMARY KEY (run, number)) WITHOUT ROWID;
+        INSERT INTO old SELECT run, number, at, record FROM records;
+        PRAGMA legacy_alter_table = ON;
+        DROP TABLE records; ALTER TABLE old RENAME TO records;
         ALTER TABLE runs DROP COLUMN folder; PRAGMA user_version = 1;";
     runs.connection.execute_batch(old).unwrap();
     drop(runs);
     let runs = Runs::open(&dir.join(".")).unwrap();
     assert_eq!(causes(&runs).len(), 2);
+    assert_eq!(runs.records(run).unwrap().len(), 2 * sessions.len());
+    runs.record(run, &[(at, Record::RunEnded { finish: Finish::Done })]).unwrap();
+    assert!(matches!(runs.records(run).unwrap().last(), Some((_, Record::RunEnded { .. }))));
 }
 
 #[test]
