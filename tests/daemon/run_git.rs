@@ -394,3 +394,19 @@ fn a_command_whose_time_is_over_can_clean_up_and_one_that_will_not_end_is_killed
     assert!(is_there("cleaned") && is_there("deaf") && !is_there("never"), "{run:?}");
     env.assert_nothing_left();
 }
+
+#[test]
+fn without_git_no_git_is_started() {
+    let env = scripted(".", "touch work");
+    std::fs::create_dir(env.work().join("bin")).expect("a folder");
+    let fake = env.write("bin/git", "#!/bin/sh\ntouch asked\nexit 1\n");
+    assert!(Command::new("chmod").arg("+x").arg(&fake).status().expect("chmod").success());
+    let path = std::env::var("PATH").expect("a PATH");
+    let path = format!("{}:{path}", env.work().join("bin").display());
+    for (more, code) in [(&["--no-git"][..], 0), (&[], 5)] {
+        let run =
+            env.afresh(&[&RUN[..], more].concat()).env("PATH", &path).output().expect("it runs");
+        assert_eq!(run.status.code(), Some(code), "{run:?}");
+        assert_eq!(env.work().join("asked").exists(), code > 0, "{more:?}");
+    }
+}

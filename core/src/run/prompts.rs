@@ -27,7 +27,7 @@ pub(super) fn task(plan: &Plan, phase: &Phase) -> String {
         out.push_str(&format!("- Touch only files that match: {}\n", phase.files.join(", ")));
     }
     out.push_str(
-        "- Your changes are committed for you: do not commit, push or reset anything.\n\
+        "- Your changes are committed for you: do not commit, push or reset anything, and stay on this branch.\n\
          - Nobody can answer questions: decide yourself, and say what you decided.\n\
          - When the task is complete, say so in a short last message.\n",
     );

@@ -15,6 +15,10 @@ impl Machine {
         self.say(Say::PhaseBegins { phase, number, of });
         self.warn_of_skipped();
         self.step = Step::Basing;
+        if self.settings.without_git {
+            let now = Now { time: self.last, stamp: self.stamp };
+            return self.git_answered(now, GitAnswer::NoRepository(String::new()));
+        }
         self.git(GitAsk::Base(self.stand.clone()));
     }
 

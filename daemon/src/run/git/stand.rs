@@ -21,12 +21,10 @@ const UNFINISHED: [(&str, &str, &str); 6] = [
 impl Git {
     /// Why a commit would end up where nobody wants it, or would not stand on the work of the run.
     pub(super) async fn astray(&mut self, stand: &Stand) -> Result<Option<String>, String> {
-        for (file, what, back) in UNFINISHED {
-            if self.has_file(file).await? {
-                let why =
-                    format!("{what} is not finished here: finish it, or give it up with `{back}`");
-                return Ok(Some(why));
-            }
+        if let Some((what, back)) = self.unfinished().await? {
+            let why =
+                format!("{what} is not finished here: finish it, or give it up with `{back}`");
+            return Ok(Some(why));
         }
         let conflicts = self.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         if !conflicts.is_empty() {
@@ -49,6 +47,25 @@ impl Git {
             Some(commit) => self.lost(&wanted, commit).await,
             None => Ok(None),
         }
+    }
+
+    /// What git is in the middle of, and what takes that back.
+    async fn unfinished(&self) -> Result<Option<(&'static str, &'static str)>, String> {
+        let mut words = vec!["rev-parse"];
+        words.extend(UNFINISHED.iter().flat_map(|(file, ..)| ["--git-path", file]));
+        let paths = self.run(&words).await?;
+        // A name may have more than one line, but all of these are in one folder: then they are asked for one by one.
+        if paths.lines().count() == UNFINISHED.len() {
+            let mut all = paths.lines().zip(UNFINISHED);
+            let found = all.find(|(path, _)| self.folder.join(path).exists());
+            return Ok(found.map(|(_, (_, what, back))| (what, back)));
+        }
+        for (file, what, back) in UNFINISHED {
+            if self.has_file(file).await? {
+                return Ok(Some((what, back)));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether there is such a file in the folder of git.
