@@ -88,11 +88,6 @@ pub(crate) enum Text {
 }
 
 impl CommandError {
-    /// The same, said to nobody: there is no reader.
-    pub(crate) fn silent(self) -> Self {
-        Self { text: Text::Silent, hints: Vec::new(), ..self }
-    }
-
     pub(crate) fn new(exit: Exit, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { exit, text: Text::Chain(error.into()), hints: Vec::new() }
     }

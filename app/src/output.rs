@@ -1,6 +1,7 @@
 //! The only file that prints: data on stdout, everything else on stderr.
 
 use std::io::{self, BufRead, BufWriter, IsTerminal, Read, StdoutLock, Write};
+use std::time::Duration;
 
 use afresh_core::limits::ANSWER_BYTES_MAX;
 
@@ -36,6 +37,19 @@ impl Lines {
 /// Writes to stderr; there is nobody to tell if that fails.
 pub(crate) fn remark(text: &str) {
     writeln!(io::stderr(), "{text}").ok();
+}
+
+/// Says something on a terminal that may not read, and waits no longer for it than this.
+pub(crate) fn say_in_time(say: impl FnOnce() + Send + 'static, wait_max: Duration) {
+    let (done, is_done) = std::sync::mpsc::sync_channel(1);
+    let say = move || {
+        say();
+        done.send(()).ok();
+    };
+    // Without a thread nobody could wait for it, and it is not said.
+    if std::thread::Builder::new().name("summary".to_owned()).spawn(say).is_ok() {
+        is_done.recv_timeout(wait_max).ok();
+    }
 }
 
 /// Asks a person; no where there is none, or where the answer is not yes.

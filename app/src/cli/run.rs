@@ -15,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
 use afresh_core::config::{RunSettings, harmless};
+use afresh_core::limits::SUMMARY_WRITE_MAX;
 use afresh_core::run::plan::Plan;
 use afresh_core::run::{Exclude, Finish, Machine, Record};
 use afresh_core::time::Stamp;
@@ -161,27 +162,32 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         let hint = format!("when that is mended, `{}` goes on", arguments.again());
         unavailable(error).hint(hint)
     });
-    end(screen.as_deref(), number, finish, &arguments.again())
+    let conclusion = finish.and_then(|finish| conclude(number, finish, &arguments.again()));
+    end(screen.as_deref(), conclusion)
 }
 
 /// Gives the terminal back, and says how it ended.
 fn end(
     screen: Option<&Screen>,
-    number: i64,
-    finish: Result<Finish, CommandError>,
-    again: &str,
+    conclusion: Result<String, CommandError>,
 ) -> Result<Exit, CommandError> {
-    match screen.map(Screen::end) {
-        Some(Some(lines)) => Teller::new().lines(lines),
+    let exit = conclusion.as_ref().map_or_else(|error| error.exit, |_| Exit::Success);
+    let Some(lines) = screen.map(Screen::end) else {
+        output::remark(&conclusion?);
+        return Ok(exit);
+    };
+    if let Some(lines) = lines {
+        let say = move || {
+            Teller::new().lines(lines);
+            match conclusion {
+                Ok(words) => output::remark(&words),
+                Err(error) => drop(output::report(&error)),
+            }
+        };
         // A terminal that does not read would hold us up for ever.
-        Some(None) if matches!(finish, Ok(Finish::Done)) => return Ok(Exit::Success),
-        Some(None) => {
-            let error = finish.and_then(|finish| conclude(number, &finish, again));
-            return error.map_err(CommandError::silent);
-        }
-        None => {}
+        output::say_in_time(say, SUMMARY_WRITE_MAX);
     }
-    conclude(number, &finish?, again)
+    Ok(exit)
 }
 
 /// Two runs that commit to one repository would take each other's work for theirs.
@@ -238,14 +244,9 @@ fn end_leftovers(
 }
 
 /// Says how it ended, and what to do about it.
-fn conclude(number: i64, finish: &Finish, again: &str) -> Result<Exit, CommandError> {
+fn conclude(number: i64, finish: Finish, again: &str) -> Result<String, CommandError> {
     match finish {
-        Finish::Done => {
-            output::remark(&format!(
-                "run {number} is done; `afresh runs show {number}` tells more"
-            ));
-            Ok(Exit::Success)
-        }
+        Finish::Done => Ok(format!("run {number} is done; `afresh runs show {number}` tells more")),
         Finish::Skipped { why } => {
             let text = format!("run {number} is over, but not done: {why}");
             let hint = format!("`{again}` takes up what was skipped");
@@ -262,9 +263,7 @@ fn conclude(number: i64, finish: &Finish, again: &str) -> Result<Exit, CommandEr
             );
             Err(CommandError::new(Exit::Failed, text).hint(hint))
         }
-        Finish::Refused { why, hint } => {
-            Err(CommandError::new(Exit::Unavailable, why.clone()).hint(hint.clone()))
-        }
+        Finish::Refused { why, hint } => Err(CommandError::new(Exit::Unavailable, why).hint(hint)),
     }
 }
 

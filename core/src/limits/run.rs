@@ -106,6 +106,9 @@ pub const KEY_BYTES_MAX: usize = 4_096;
 /// How long the bytes of one key may be apart; after that, the first of them was the key Esc.
 pub const KEY_BYTES_GAP_MAX: Duration = Duration::from_millis(50);
 
+/// How long a terminal may take for the last words of a run, after its screen; then they are not said.
+pub const SUMMARY_WRITE_MAX: Duration = Duration::from_secs(2);
+
 /// How long the bytes of one paste may be apart; after that, its end was lost.
 pub const PASTE_GAP_MAX: Duration = Duration::from_secs(3);
 

@@ -378,13 +378,8 @@ pub(super) const fn is_for_gates(kind: Kind, cause: Cause) -> bool {
         | Cause::Overflow
         | Cause::Crashed
         | Cause::Failed => matches!(kind, Kind::Remediation(_)),
-        Cause::Limited
-        | Cause::RestartAsked
-        | Cause::TimedOut
-        | Cause::OutOfBudget
-        | Cause::Skipped
-        | Cause::Stopped
-        | Cause::Lost => false,
+        Cause::Limited | Cause::RestartAsked | Cause::TimedOut | Cause::OutOfBudget => false,
+        Cause::Skipped | Cause::Stopped | Cause::Lost => false,
     }
 }
 
