@@ -29,9 +29,9 @@ impl<'a> LastWord<'a> {
         if lines.iter().any(|line| after(line, HANDOFF).is_some() || begins_sentence(line)) {
             return Self::Handoff(text);
         }
-        let count = lines.len();
-        let says_done = |(at, line): (usize, &&str)| is_done(line, at == 0, at + 1 == count);
-        if lines.iter().enumerate().any(says_done) { Self::Done } else { Self::None }
+        let begins = lines.first().is_some_and(|line| begins_done(line));
+        let ends = lines.last().is_some_and(|line| is_done_alone(line));
+        if (begins || ends) && !tells_of_rest(text) { Self::Done } else { Self::None }
     }
 }
 
@@ -61,17 +61,47 @@ fn begins_sentence(line: &str) -> bool {
     })
 }
 
-/// Whether a line says that the task is complete. "Done" is also the title of what is done so far, and the first word
-/// of a sentence about a part of it.
-fn is_done(line: &str, is_first: bool, is_last: bool) -> bool {
+/// Whether the first line says that the task is complete: by the word as it was asked for, or as a sentence of its own.
+/// "Done" is also the title of what is done so far, and the first word of a sentence about a part of it.
+fn begins_done(line: &str) -> bool {
     let Some(rest) = after(line, DONE) else { return false };
     let rest = rest.trim_start();
-    let is_title = !is_last && matches!(rest, "" | ":");
-    if line.starts_with(DONE) {
-        return is_first || !(is_title || rest.starts_with(':'));
-    }
-    let is_sentence = rest.is_empty() || rest.starts_with(['.', '!', ',', ';', ':', '-', '–', '—']);
-    is_first && is_sentence && !is_title
+    line.starts_with(DONE)
+        || rest.is_empty()
+        || rest.starts_with(['.', '!', ',', ';', '-', '–', '—'])
+}
+
+fn is_done_alone(line: &str) -> bool {
+    line.starts_with(DONE)
+        && after(line, DONE).is_some_and(|rest| !rest.contains(char::is_alphanumeric))
+}
+
+/// Whether a part of a sentence speaks of something that is left, unless it says that nothing is.
+fn tells_of_rest(text: &str) -> bool {
+    const REST: [&str; 14] = [
+        "left",
+        "remaining",
+        "remains",
+        "next",
+        "todo",
+        "half",
+        "yet",
+        "far",
+        "still",
+        "pending",
+        "unfinished",
+        "partly",
+        "partially",
+        "later",
+    ];
+    let parts = text.split(['.', '!', '?', ';', ':', ',', '\n', '–', '—']);
+    parts.into_iter().any(|part| {
+        let has = |wanted: &[&str]| {
+            let mut words = part.split(|c: char| !c.is_alphanumeric());
+            words.any(|word| wanted.iter().any(|it| it.eq_ignore_ascii_case(word)))
+        };
+        has(&REST) && !has(&["nothing", "no", "none"])
+    })
 }
 
 #[cfg(test)]
@@ -114,8 +144,8 @@ mod tests {
             "✅ DONE: all files are written",
             "Done.",
             "done",
-            "Done: all files are written.",
             "Done — all files are written.\nNo handoff is needed.",
+            "DONE. Nothing is left to do, and no steps remain.",
             "All files are written.\n\nDONE",
             "DONE: `HANDOFF.md` is written",
         ] {
@@ -139,6 +169,14 @@ mod tests {
             "Stopped.\nDONE: one\nLEFT: two",
             "DONENESS",
             "Nothing is undone",
+            "Done: parser and its tests.\nHalf done: printer.rs.\nNext: docs",
+            "Done: parser. Left: printer, docs.",
+            "DONE: parser\nLEFT: printer",
+            "Done, as far as I got: parser. Next: the printer.",
+            "What is done:\n- DONE parser\n- ToDo printer",
+            "**Status**\n\nDONE - parser\nToDo - printer",
+            "DONE with the parser; the printer is left for another session",
+            "ToDo printer\n\nDONE",
         ] {
             assert_eq!(LastWord::of(text), LastWord::None, "{text:?}");
         }
