@@ -31,6 +31,7 @@ mod output;
 mod restart;
 mod run;
 mod run_branch;
+mod run_files;
 mod run_gates;
 mod run_git;
 mod run_screen;

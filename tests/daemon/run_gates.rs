@@ -36,14 +36,6 @@ fn a_gate_that_changes_files_does_not_undo_what_another_has_seen() {
 }
 
 #[test]
-fn what_a_gate_changes_has_to_be_a_file_of_the_phase() {
-    let env = with_gates("- Gate: test -f one.txt\n- Gate: touch elsewhere\n- Files: one.txt\n");
-    let run = env.run(&[&RUN[..], &["--max-remediations", "0"]].concat());
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(run.stderr.contains("files of the phase"), "{}", run.stderr);
-}
-
-#[test]
 fn why_a_gate_failed_is_seen() {
     let gate = "seq 30; printf '\\033[31mred\\033[0m \\033]0;x\\007\\n\\n1 %%\\r2 %%\\n' >&2; echo $MY_TOKEN; false";
     let env = with_gates(&format!("- Gate (noisy): {gate}\n"));

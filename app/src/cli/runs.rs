@@ -220,6 +220,8 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
         | Record::Spent { .. }
         | Record::Worked { .. }
         | Record::Stood { .. }
+        | Record::Seen { .. }
+        | Record::Beside { .. }
         | Record::Progress { .. } => return None,
     })
 }

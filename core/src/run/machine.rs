@@ -20,6 +20,7 @@ use std::time::Duration;
 use self::session::Session;
 pub(super) use self::session::keeps_handoff;
 pub use self::view::{GateState, View, Wait};
+use self::wish::Wish;
 use super::plan::{Phase, Plan};
 use super::{
     Asked, Attempt, Cause, Dirty, Effect, Finish, GateEnd, GitAnswer, GitAsk, Input, Kind, Looked,
@@ -98,7 +99,7 @@ enum Step {
     Limited { kind: Kind, until: Stamp },
     /// Gates are run: the one that runs, and those that failed.
     Gating { gate: usize, failed: Vec<(String, String)> },
-    /// All gates are green, and what they have changed is committed.
+    /// All gates were run, and what they have changed is committed.
     Sealing { message: String },
     /// The run is over.
     Over,
@@ -127,12 +128,6 @@ enum Next {
     Gate(usize, Vec<(String, String)>),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
-    Stop,
-    Skip,
-}
-
 /// The phase that is worked on.
 #[derive(Clone, Debug, Default)]
 struct Current {
@@ -152,6 +147,10 @@ struct Current {
     /// Its gates, as they were run last.
     gates: Vec<GateState>,
     looked: Looked,
+    /// Where its last session had ended; none while one may be at work.
+    seen: Option<String>,
+    /// Commits between which others than the agent worked.
+    beside: Vec<(String, String)>,
     /// Its gates have changed files, and are run once more.
     is_second_round: bool,
     spent: Spent,
@@ -173,13 +172,14 @@ impl Machine {
         let index = ends.iter().position(Option::is_none).unwrap_or(plan.phases.len());
         let mut phase = Current { index, ..Current::default() };
         let name = plan.phases.get(index).map(|phase| &phase.name);
-        if let Some((_, base)) = past.failed.filter(|(failed, _)| Some(failed) == name) {
-            (phase.base, phase.is_again) = (Some(base), true);
+        if let Some(failed) = past.failed.filter(|failed| Some(&failed.name) == name) {
+            (phase.base, phase.is_again) = (failed.base, true);
+            (phase.seen, phase.beside) = (failed.seen, failed.beside);
         }
         let begun = past.phase.filter(|begun| Some(&begun.name) == name);
         if let Some(begun) = begun {
             phase.is_restart_due = begun.is_restart_due();
-            phase.base = begun.base;
+            (phase.base, phase.seen, phase.beside) = (begun.base, begun.seen, begun.beside);
             phase.restarts = begun.restarts;
             phase.remediations = begun.remediations;
             phase.progress = begun.progress.into();

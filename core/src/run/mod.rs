@@ -151,6 +151,8 @@ pub enum GitAsk {
         since: Option<String>,
         /// Patterns of the files that may be touched.
         files: Vec<String>,
+        /// Commits between which others touched what they liked: the one before and the last one.
+        beside: Vec<(String, String)>,
     },
 }
 
@@ -200,6 +202,8 @@ pub struct Looked {
     pub outside: Vec<String>,
     /// Why git cannot say any of it.
     pub unknown: Option<String>,
+    /// Where that was.
+    pub head: Option<String>,
 }
 
 /// How a gate ended.

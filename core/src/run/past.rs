@@ -23,8 +23,8 @@ pub struct Past {
     pub stand: Stand,
     /// The phase that had begun.
     pub phase: Option<PastPhase>,
-    /// The phase that failed last and where the repository stood when it first began, if no other has begun since.
-    pub failed: Option<(String, String)>,
+    /// The phase that failed last, if no other has begun since.
+    pub failed: Option<PastPhase>,
 }
 
 /// What is known of a phase that had begun.
@@ -34,6 +34,10 @@ pub struct PastPhase {
     pub name: String,
     /// Where the repository stood.
     pub base: Option<String>,
+    /// Where it stood when its last session had ended; none where that was broken off.
+    pub seen: Option<String>,
+    /// Commits between which others than the agent worked.
+    pub beside: Vec<(String, String)>,
     /// Restarts so far.
     pub restarts: u32,
     /// Remediations so far.
@@ -86,9 +90,10 @@ impl Past {
     fn take(&mut self, record: &Record, running: &mut Spent) {
         match record {
             Record::PhaseBegan { phase, base } => {
-                self.failed = None;
+                let again = self.failed.take().filter(|failed| failed.name == *phase);
+                let beside = again.map_or_else(Vec::new, |failed| failed.beside);
                 let (name, base) = (phase.clone(), base.clone());
-                self.phase = Some(PastPhase { name, base, ..PastPhase::default() });
+                self.phase = Some(PastPhase { name, base, beside, ..PastPhase::default() });
             }
             Record::AttemptBegan { attempt, kind, .. } => {
                 self.settle(std::mem::take(running));
@@ -96,6 +101,7 @@ impl Past {
                 let Some(phase) = &mut self.phase else { return };
                 phase.last = Some((*kind, None));
                 phase.was_ready = false;
+                phase.seen = None;
                 match kind {
                     Kind::Restart(number) => {
                         phase.restarts = *number;
@@ -136,10 +142,10 @@ impl Past {
             }
             Record::PhaseEnded { phase, end, .. } => {
                 self.settle(std::mem::take(running));
-                let base = self.phase.take().and_then(|phase| phase.base);
+                let ended = self.phase.take();
                 match end {
                     // It is tried again, from its beginning.
-                    PhaseEnd::Failed => self.failed = base.map(|base| (phase.clone(), base)),
+                    PhaseEnd::Failed => self.failed = ended.filter(|ended| ended.base.is_some()),
                     _ => self.over.push((phase.clone(), *end)),
                 }
             }
@@ -153,10 +159,10 @@ impl Past {
                 let Some(phase) = &mut self.phase else { return };
                 phase.was_ready = true;
             }
-            Record::Stood { branch, commit } => {
-                self.stand = Stand { branch: branch.clone(), commit: commit.clone() };
-            }
-            Record::Committed { commit, .. } => self.stand.commit = Some(commit.clone()),
+            Record::Stood { .. }
+            | Record::Committed { .. }
+            | Record::Seen { .. }
+            | Record::Beside { .. } => self.take_git(record),
             Record::Sampled { .. } | Record::Waiting { .. } => {}
             Record::RunEnded { finish } => {
                 // Whoever goes on after all others were done wants these.
@@ -164,6 +170,27 @@ impl Past {
                     self.over.retain(|(_, end)| *end != PhaseEnd::Skipped);
                 }
             }
+        }
+    }
+
+    /// Where the repository stood.
+    fn take_git(&mut self, record: &Record) {
+        match record {
+            Record::Stood { branch, commit } => {
+                self.stand = Stand { branch: branch.clone(), commit: commit.clone() };
+            }
+            Record::Committed { commit, .. } => self.stand.commit = Some(commit.clone()),
+            Record::Seen { commit } => {
+                let Some(phase) = &mut self.phase else { return };
+                phase.seen = Some(commit.clone());
+            }
+            Record::Beside { from, to } => {
+                // That of a phase that failed is written before it begins again.
+                let Some(phase) = self.phase.as_mut().or(self.failed.as_mut()) else { return };
+                phase.beside.push((from.clone(), to.clone()));
+                phase.seen = Some(to.clone());
+            }
+            _ => {}
         }
     }
 

@@ -155,6 +155,18 @@ pub enum Record {
         /// Its last commit.
         commit: Option<String>,
     },
+    /// All that a session did is in this commit or before it.
+    Seen {
+        /// The commit.
+        commit: String,
+    },
+    /// Between these commits it was not the agent who worked, but a person or a gate.
+    Beside {
+        /// The commit before.
+        from: String,
+        /// The last one.
+        to: String,
+    },
     /// Something was committed.
     Committed {
         /// The commit.

@@ -4,6 +4,7 @@ mod ours;
 mod ready;
 mod stand;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -55,8 +56,8 @@ impl Git {
         let answer = match ask {
             GitAsk::Base(stand) => self.base(&stand).await,
             GitAsk::Commit { message, stand } => self.commit_at(&stand, &message).await,
-            GitAsk::Look { since, files } => {
-                self.look(since.as_deref(), &files).await.map(GitAnswer::Looked)
+            GitAsk::Look { since, files, beside } => {
+                self.look(since.as_deref(), &files, &beside).await.map(GitAnswer::Looked)
             }
         };
         (answer.unwrap_or_else(GitAnswer::Failed), self.notes)
@@ -153,7 +154,12 @@ impl Git {
         self.run(&words).await
     }
 
-    async fn look(&mut self, since: Option<&str>, files: &[String]) -> Result<Looked, String> {
+    async fn look(
+        &mut self,
+        since: Option<&str>,
+        files: &[String],
+        beside: &[(String, String)],
+    ) -> Result<Looked, String> {
         let head = self.head().await;
         let Some(head) = head else { return Ok(Looked::default()) };
         let base = match since {
@@ -175,6 +181,7 @@ impl Git {
         let mut looked = Looked {
             commits: commits.lines().map(str::to_owned).collect(),
             stat,
+            head: Some(head.clone()),
             ..Looked::default()
         };
         let mut fields = named.split('\0');
@@ -191,10 +198,21 @@ impl Git {
             let patterns: Vec<String> = patterns.map(|pattern| allowed(&pattern)).collect();
             words.extend(patterns.iter().map(String::as_str));
             let outside = self.run(&words).await?;
-            looked.outside =
-                outside.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let theirs = self.touched(beside).await?;
+            let is_agents = |name: &&str| !name.is_empty() && !theirs.contains(*name);
+            looked.outside = outside.split('\0').filter(is_agents).map(str::to_owned).collect();
         }
         Ok(looked)
+    }
+
+    /// The files that were touched between these commits.
+    async fn touched(&self, ranges: &[(String, String)]) -> Result<BTreeSet<String>, String> {
+        let mut names = BTreeSet::new();
+        for (from, to) in ranges {
+            let words = ["diff", "--name-only", "--no-renames", "-z", from, to, "--", ":/"];
+            names.extend(self.run(&words).await?.split('\0').map(str::to_owned));
+        }
+        Ok(names)
     }
 
     async fn run(&self, words: &[&str]) -> Said {

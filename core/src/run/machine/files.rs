@@ -9,6 +9,36 @@ use crate::limits::GATE_TAIL_CHARS_MAX;
 const NAME: &str = "files of the phase";
 
 impl Machine {
+    /// Asks git what has happened in the phase.
+    pub(super) fn look(&mut self, cause: Cause, until: Option<Stamp>) {
+        let (since, files) = (self.phase.base.clone(), self.this_phase().files.clone());
+        self.step = Step::Looking { cause, until };
+        self.git(GitAsk::Look { since, files, beside: self.phase.beside.clone() });
+    }
+
+    /// Takes what git has seen.
+    pub(super) fn saw(&mut self, looked: Looked) {
+        if let Some(commit) =
+            looked.head.clone().filter(|head| Some(head) != self.phase.seen.as_ref())
+        {
+            self.record(Record::Seen { commit });
+        }
+        self.phase.seen.clone_from(&looked.head);
+        self.phase.looked = looked;
+    }
+
+    /// From what was seen last until now it was not the agent who worked.
+    pub(super) fn others_worked(&mut self) {
+        let (Some(from), Some(to)) = (self.phase.seen.clone(), self.stand.commit.clone()) else {
+            return;
+        };
+        if from != to {
+            self.record(Record::Beside { from: from.clone(), to: to.clone() });
+            self.phase.seen = Some(to.clone());
+            self.phase.beside.push((from, to));
+        }
+    }
+
     /// Judges by what git has seen, and gives the gate where it failed: its name, and why.
     pub(super) fn judge_files(&mut self) -> Option<(String, String)> {
         let Looked { outside, unknown, .. } = &self.phase.looked;

@@ -51,11 +51,12 @@ impl Machine {
             (Step::Tidying, GitAnswer::Committed(commit)) => {
                 if let Some(commit) = commit {
                     self.stand.commit = Some(commit.clone());
-                    if !self.phase.is_again {
+                    if self.is_first() {
                         self.phase.base = Some(commit.clone());
                     }
                     let message = self.tidy_message();
                     self.record(Record::Committed { commit, message });
+                    self.others_worked();
                 }
                 self.start_phase(now);
             }
@@ -66,7 +67,7 @@ impl Machine {
                 self.look(cause, until);
             }
             (Step::Looking { cause, until }, GitAnswer::Looked(looked)) => {
-                self.phase.looked = looked;
+                self.saw(looked);
                 self.after_session(now, cause, until);
             }
             (
@@ -97,8 +98,7 @@ impl Machine {
     }
 
     fn based(&mut self, now: Now, stand: Stand, dirty: &[String]) {
-        let is_new = self.phase.kind.is_none();
-        if is_new && !self.phase.is_again {
+        if self.is_first() {
             self.phase.base.clone_from(&stand.commit);
         }
         if self.stand != stand {
@@ -106,10 +106,13 @@ impl Machine {
             self.record(Record::Stood { branch, commit });
             self.stand = stand;
         }
+        // Where the last session has ended in order, all that came since is a person's.
+        let is_theirs = self.phase.kind.is_none() || self.phase.seen.is_some();
+        self.others_worked();
         if self.grant() {
             return;
         }
-        if dirty.is_empty() || !is_new {
+        if dirty.is_empty() || !is_theirs {
             self.start_phase(now);
             return;
         }
@@ -125,6 +128,11 @@ impl Machine {
                 self.git(GitAsk::Commit { message, stand: self.stand.clone() });
             }
         }
+    }
+
+    /// Whether it was never begun before.
+    const fn is_first(&self) -> bool {
+        self.phase.kind.is_none() && !self.phase.is_again
     }
 
     fn tidy_message(&self) -> String {
@@ -171,13 +179,6 @@ impl Machine {
         }
         self.step = Step::Committing { cause, message: message.clone(), until };
         self.git(GitAsk::Commit { message, stand: self.stand.clone() });
-    }
-
-    /// Asks git what has happened in the phase.
-    pub(super) fn look(&mut self, cause: Cause, until: Option<Stamp>) {
-        let (since, files) = (self.phase.base.clone(), self.this_phase().files.clone());
-        self.step = Step::Looking { cause, until };
-        self.git(GitAsk::Look { since, files });
     }
 
     /// Whether the work is safe. Where it is not, nobody goes on: what comes next would stand on it.
@@ -337,8 +338,7 @@ impl Machine {
         }
         self.phase.remediations += 1;
         self.phase.why = format!("gates failed: {names}");
-        let kind = Kind::Remediation(self.phase.remediations);
-        self.step = Step::Resting { kind, until: self.last + self.settings.restart_delay };
+        self.seal();
     }
 
     pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: String) {

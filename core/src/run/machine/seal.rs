@@ -1,19 +1,23 @@
-//! All gates are green: whether that holds for what is committed.
+//! All gates were run: what they have changed is committed, apart from what agents do.
 //!
 //! A gate can change files: a formatter does, and so does one that is wrong. What it changed was seen by no gate that
-//! ran before it, so that all are run once more.
+//! ran before it, so that all are run once more where they were green.
 
 use super::*;
 
 impl Machine {
     /// Commits what the gates have changed, where they have.
     pub(super) fn seal(&mut self) {
+        let is_green = self.phase.failed.is_empty();
         if !self.has_git {
-            self.end_phase(PhaseEnd::Done, String::new());
+            match is_green {
+                true => self.end_phase(PhaseEnd::Done, String::new()),
+                false => self.remediate(),
+            }
             return;
         }
         let phase = &self.this_phase().name;
-        let message = match self.is_last_round() {
+        let message = match is_green && self.is_last_round() {
             true => format!("{phase}, done"),
             false => format!("{phase}, changed by gates"),
         };
@@ -24,14 +28,27 @@ impl Machine {
 
     /// That is done, and there was something to commit or not.
     pub(super) fn sealed(&mut self, has_changed: bool) {
+        if !self.phase.failed.is_empty() {
+            self.others_worked();
+            return self.remediate();
+        }
         if !has_changed || self.is_last_round() {
             self.end_phase(PhaseEnd::Done, String::new());
             return;
         }
         self.note("gates have changed files: all are run once more", false);
         self.phase.is_second_round = true;
+        self.others_worked();
         // Also which files they were.
         self.look(Cause::Done, None);
+    }
+
+    fn remediate(&mut self) {
+        if self.grant() {
+            return;
+        }
+        let kind = Kind::Remediation(self.phase.remediations);
+        self.step = Step::Resting { kind, until: self.last + self.settings.restart_delay };
     }
 
     /// What changes each time would be run for ever.

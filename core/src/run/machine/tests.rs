@@ -311,6 +311,7 @@ fn files_that_may_not_be_touched_are_a_gate() {
     play.give(Input::Git(GitAnswer::Committed(None)));
     let outside = vec!["secret.txt".to_owned()];
     play.give(Input::Git(GitAnswer::Looked(Looked { outside, ..Looked::default() })));
+    play.give(Input::Git(GitAnswer::Committed(None)));
     assert!(play.prompts()[1].contains("secret.txt"), "{:?}", play.prompts());
 }
 

@@ -9,6 +9,12 @@ const DEAF_PAUSE: &str =
 
 const TOO_LATE: &str = "nothing is skipped: that phase was over before";
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Stop,
+    Skip,
+}
+
 impl Machine {
     pub(super) fn asked(&mut self, now: Now, asked: Asked) {
         match (asked, &self.step) {

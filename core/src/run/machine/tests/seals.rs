@@ -63,7 +63,7 @@ fn what_gates_have_broken_is_mended_and_looked_at_as_often_again() {
 }
 
 #[test]
-fn what_gates_touch_is_looked_at_as_the_agents_work_is() {
+fn files_are_looked_at_again_in_the_second_round() {
     let mut play = changed(&["src/**"]);
     play.new.clear();
     let outside = vec!["elsewhere".to_owned()];
