@@ -23,6 +23,7 @@ fn repository(evil: &str) -> TestEnv {
     git(&env, &["init", "-q", "-b", "main"]);
     git(&env, &["config", "user.name", "t"]);
     git(&env, &["config", "user.email", "t@localhost"]);
+    git(&env, &["config", "core.editor", "true"]);
     git(&env, &["add", "-A"]);
     git(&env, &["commit", "-qm", "the plan"]);
     env
@@ -74,7 +75,7 @@ fn an_agent_that_leaves_the_branch_or_takes_commits_from_it_stops_the_run() {
         (
             "git commit -q --allow-empty -m own; git rebase HEAD~1 --exec false || true",
             "a rebase is not finished here",
-            "git rebase --abort",
+            "git rebase --continue",
         ),
         ("git reset -q --hard HEAD~1", "is not in the branch `afresh/x`", "git merge "),
         (
@@ -131,16 +132,55 @@ fn what_an_agent_commits_or_amends_itself_is_taken() {
     }
 }
 
+/// Two branches with different words in one file.
+const DIVERGE: &str = "git switch -qc other; echo theirs > both; git add both; git commit -qm theirs; \
+                       git switch -q main; echo ours > both; git add both; git commit -qm ours";
+
+#[test]
+fn what_is_not_finished_is_told_how_to_finish_and_not_how_to_lose_the_work() {
+    let stash = "echo 0 > both; git add both; git commit -qm 0; echo theirs > both; git stash -q; \
+                 echo ours > both; git commit -qam ours; git stash pop -q";
+    let twice = "git switch -q other; echo more > more; git add more; git commit -qm more; git switch -q main";
+    for (evil, end) in [
+        (
+            format!("{DIVERGE}; echo more > both; git commit -qam more; git revert HEAD~1"),
+            "git revert --continue",
+        ),
+        (format!("{DIVERGE}; git cherry-pick other"), "git cherry-pick --continue"),
+        (
+            format!("{DIVERGE}; {twice}; git cherry-pick other~1 other"),
+            "git cherry-pick --continue",
+        ),
+        (format!("{DIVERGE}; git rebase other"), "git rebase --continue"),
+        (format!("{DIVERGE}; git format-patch -1 --stdout other | git am"), "git am --continue"),
+        (format!("{DIVERGE}; git merge -q other"), "git commit"),
+        (stash.to_owned(), "git add"),
+    ] {
+        let env = repository(&format!("{evil}; echo precious > work; git add work"));
+        let stopped = run(&env, &[]);
+        assert_eq!(stopped.code, Some(1), "{evil}: {stopped:?}");
+        let refused = run(&env, &["--resume"]);
+        assert_eq!(refused.code, Some(5), "{evil}: {refused:?}");
+        for said in [&stopped.stderr, &refused.stderr] {
+            assert!(said.contains(&format!("`{end}`")), "{evil}: {said}");
+            assert!(!said.contains("--abort"), "{evil}: {said}");
+        }
+        sh(&env, &format!("echo both > both; git add both; {end}"));
+        let resumed = run(&env, &["--resume"]);
+        assert_eq!(resumed.code, Some(0), "{evil}: {resumed:?}");
+        assert_eq!(git(&env, &["show", "HEAD:work"]), "precious\n", "{evil}");
+        assert_eq!(git(&env, &["show", "HEAD:both"]), "both\n", "{evil}");
+    }
+}
+
 #[test]
 fn conflicts_are_never_committed_and_merges_that_are_resolved_are() {
-    let diverge = "git switch -qc other; echo theirs > both; git add both; git commit -qm theirs; \
-                   git switch -q main; echo ours > both; git add both; git commit -qm ours";
     let stash = "echo 0 > both; git add both; git commit -qm 0; echo theirs > both; git stash -q; \
                  echo ours > both; git commit -qam ours";
     for evil in [
-        format!("{diverge}; git merge -q other || true"),
+        format!("{DIVERGE}; git merge -q other || true"),
         format!(
-            "{diverge}; git config diff.relative true; mkdir -p d; cd d; git merge -q other || cd .."
+            "{DIVERGE}; git config diff.relative true; mkdir -p d; cd d; git merge -q other || cd .."
         ),
         format!("{stash}; git stash pop -q || true"),
     ] {
@@ -160,7 +200,7 @@ fn conflicts_are_never_committed_and_merges_that_are_resolved_are() {
         "git merge -q other || { echo both > both; git add both; }",
         "git merge -qs ours --no-commit other",
     ] {
-        let env = repository(&format!("{diverge}; {end}"));
+        let env = repository(&format!("{DIVERGE}; {end}"));
         let done = run(&env, &[]);
         assert_eq!(done.code, Some(0), "{end}: {done:?}");
         assert_eq!(git(&env, &["log", "--format=%s", "--merges"]), "afresh: Two\n", "{end}");

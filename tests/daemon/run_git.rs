@@ -61,6 +61,17 @@ fn a_repository_in_the_middle_of_something_is_left_alone() {
     assert!(run.stderr.contains("a merge is not finished here"), "{run:?}");
     assert_eq!(titles(&env).len(), 2);
     git(&env, &["merge", "--abort"]);
+    let mut pick = Command::new("git");
+    env.furnish(&mut pick);
+    let picked = pick.args(NAME).args(["cherry-pick", "main"]).output().unwrap();
+    assert!(!picked.status.success(), "it is a conflict");
+    let run = env.run(&RUN);
+    assert_eq!(run.code, Some(5), "{run:?}");
+    // Nothing is lost here that a run has done: both ways are named.
+    for way in ["`git cherry-pick --continue`", "`git cherry-pick --abort`"] {
+        assert!(run.stderr.contains(way), "{run:?}");
+    }
+    git(&env, &["cherry-pick", "--abort"]);
     git(&env, &["switch", "-q", "--detach"]);
     let run = env.run(&RUN);
     assert_eq!(run.code, Some(5), "{run:?}");

@@ -187,6 +187,13 @@ pub struct Stand {
     pub commit: Option<String>,
 }
 
+impl Stand {
+    /// Whether a run has been at work, so that files may hold what only it has done.
+    pub fn has_begun(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 /// What has happened in a repository since a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {

@@ -95,13 +95,18 @@ impl Git {
         if let Some(why) = self.obstacle().await? {
             return Ok(GitAnswer::Unready(why));
         }
-        if self.has_file("MERGE_HEAD").await? {
+        let is_merge = self.has_file("MERGE_HEAD").await?;
+        if is_merge && !stand.has_begun() {
             let why =
                 "a merge is not finished here: commit it, or give it up with `git merge --abort`";
             return Ok(GitAnswer::Unready(why.to_owned()));
         }
         if let Some(why) = self.astray(stand).await? {
             return Ok(GitAnswer::Unready(why));
+        }
+        if is_merge {
+            let why = "a merge is not finished here: conclude it with `git commit`";
+            return Ok(GitAnswer::Unready(why.to_owned()));
         }
         let stand = Stand { branch: self.branch().await, commit: self.head().await };
         let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();

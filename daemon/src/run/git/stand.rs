@@ -8,29 +8,36 @@ use afresh_core::run::{Stand, named};
 
 use super::Git;
 
-/// What stands there while git is in the middle of something, what that is, and what takes it back.
+/// What stands there while git is in the middle of something, what that is, and the command that knows of it.
 const UNFINISHED: [(&str, &str, &str); 6] = [
-    ("rebase-merge", "a rebase", "git rebase --abort"),
-    ("rebase-apply/applying", "an `am` of patches", "git am --abort"),
-    ("rebase-apply", "a rebase", "git rebase --abort"),
-    ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick --abort"),
-    ("REVERT_HEAD", "a revert", "git revert --abort"),
-    ("BISECT_LOG", "a bisection", "git bisect reset"),
+    ("rebase-merge", "a rebase", "git rebase"),
+    ("rebase-apply/applying", "an `am` of patches", "git am"),
+    ("rebase-apply", "a rebase", "git rebase"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick"),
+    ("REVERT_HEAD", "a revert", "git revert"),
+    ("BISECT_LOG", "a bisection", BISECT),
 ];
 
+/// It has no way but to end it, which leaves changed files as they are.
+const BISECT: &str = "git bisect";
+
 impl Git {
-    /// Why a commit would end up where nobody wants it, or would not stand on the work of the run.
+    /// Why a commit would end up where nobody wants it, or would not stand on the work of the run. Once a run has begun,
+    /// no way is named that would throw away what is not committed.
     pub(super) async fn astray(&mut self, stand: &Stand) -> Result<Option<String>, String> {
-        if let Some((what, back)) = self.unfinished().await? {
-            let why =
-                format!("{what} is not finished here: finish it, or give it up with `{back}`");
-            return Ok(Some(why));
-        }
         let conflicts = self.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
-        if !conflicts.is_empty() {
-            let files = named(conflicts.split_terminator('\0'));
+        let conflicts = (!conflicts.is_empty()).then(|| named(conflicts.split_terminator('\0')));
+        if let Some((what, command)) = self.unfinished().await? {
+            let way = self.way_out(stand, command, conflicts).await?;
+            return Ok(Some(format!("{what} is not finished here: {way}")));
+        }
+        if let Some(files) = conflicts {
+            let end = match self.has_file("MERGE_HEAD").await? {
+                true => ", and `git commit`",
+                false => "",
+            };
             return Ok(Some(format!(
-                "there are conflicts in {files}: resolve and commit them, or give a merge up with `git merge --abort`"
+                "there are conflicts in {files}: resolve them, then `git add` these files{end}"
             )));
         }
         let branch = self.branch().await;
@@ -49,7 +56,7 @@ impl Git {
         }
     }
 
-    /// What git is in the middle of, and what takes that back.
+    /// What git is in the middle of, and the command that knows of it.
     async fn unfinished(&self) -> Result<Option<(&'static str, &'static str)>, String> {
         let mut words = vec!["rev-parse"];
         words.extend(UNFINISHED.iter().flat_map(|(file, ..)| ["--git-path", file]));
@@ -58,14 +65,47 @@ impl Git {
         if paths.lines().count() == UNFINISHED.len() {
             let mut all = paths.lines().zip(UNFINISHED);
             let found = all.find(|(path, _)| self.folder.join(path).exists());
-            return Ok(found.map(|(_, (_, what, back))| (what, back)));
+            return Ok(found.map(|(_, (_, what, command))| (what, command)));
         }
-        for (file, what, back) in UNFINISHED {
+        for (file, what, command) in UNFINISHED {
             if self.has_file(file).await? {
-                return Ok(Some((what, back)));
+                return Ok(Some((what, command)));
             }
         }
         Ok(None)
+    }
+
+    /// How what is not finished comes to its end.
+    async fn way_out(
+        &self,
+        stand: &Stand,
+        command: &str,
+        conflicts: Option<String>,
+    ) -> Result<String, String> {
+        if command == BISECT {
+            // What was committed on the way is in no branch.
+            let (branch, head) =
+                (self.wanted.as_ref().or(stand.branch.as_ref()), self.head().await);
+            let more = match (branch, head) {
+                (Some(branch), Some(head))
+                    if !self.is_in(&head, &format!("refs/heads/{branch}")).await? =>
+                {
+                    format!(" && git merge {}", short(&head))
+                }
+                _ => String::new(),
+            };
+            return Ok(format!("end it with `{command} reset{more}`"));
+        }
+        let first = conflicts.map(|files| {
+            format!("resolve the conflicts in {files} and `git add` these files, then ")
+        });
+        let first = first.unwrap_or_default();
+        Ok(match stand.has_begun() {
+            true => format!("{first}go on with `{command} --continue`"),
+            false => format!(
+                "{first}go on with `{command} --continue`, or give it up with `{command} --abort`"
+            ),
+        })
     }
 
     /// Whether there is such a file in the folder of git.
