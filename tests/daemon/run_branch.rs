@@ -174,6 +174,29 @@ fn what_is_not_finished_is_told_how_to_finish_and_not_how_to_lose_the_work() {
 }
 
 #[test]
+fn what_the_next_commit_concludes_does_not_stop_the_run() {
+    let resolve = "{ echo both > both; git add both; }";
+    for evil in [
+        "git commit -q --allow-empty -m own; git revert --no-commit HEAD~1".to_owned(),
+        format!("{DIVERGE}; git revert --no-commit HEAD HEAD~1"),
+        format!(
+            "{DIVERGE}; git rm -q both; git commit -qm gone; git cherry-pick --no-commit other"
+        ),
+        format!("{DIVERGE}; git cherry-pick other || {resolve}"),
+        // It is empty.
+        format!("{DIVERGE}; git cherry-pick -X theirs other; git cherry-pick other"),
+    ] {
+        let env = repository(&format!("{evil}; echo precious > work; git add work"));
+        let done = run(&env, &[]);
+        assert_eq!(done.code, Some(0), "{evil}: {done:?}");
+        assert_eq!(git(&env, &["show", "HEAD:work"]), "precious\n", "{evil}");
+        let heads = ["CHERRY_PICK_HEAD", "REVERT_HEAD"];
+        assert!(!heads.iter().any(|name| env.work().join(".git").join(name).exists()), "{evil}");
+        assert_eq!(git(&env, &["status", "--porcelain"]), "", "{evil}");
+    }
+}
+
+#[test]
 fn conflicts_are_never_committed_and_merges_that_are_resolved_are() {
     let stash = "echo 0 > both; git add both; git commit -qm 0; echo theirs > both; git stash -q; \
                  echo ours > both; git commit -qam ours";

@@ -27,7 +27,7 @@ impl Git {
     pub(super) async fn astray(&mut self, stand: &Stand) -> Result<Option<String>, String> {
         let conflicts = self.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         let conflicts = (!conflicts.is_empty()).then(|| named(conflicts.split_terminator('\0')));
-        if let Some((what, command)) = self.unfinished().await? {
+        if let Some((what, command)) = self.unfinished(conflicts.is_some()).await? {
             let way = self.way_out(stand, command, conflicts).await?;
             return Ok(Some(format!("{what} is not finished here: {way}")));
         }
@@ -57,22 +57,36 @@ impl Git {
     }
 
     /// What git is in the middle of, and the command that knows of it.
-    async fn unfinished(&self) -> Result<Option<(&'static str, &'static str)>, String> {
+    async fn unfinished(
+        &self,
+        has_conflicts: bool,
+    ) -> Result<Option<(&'static str, &'static str)>, String> {
+        let mut files: Vec<&str> = UNFINISHED.iter().map(|(file, ..)| *file).collect();
+        files.push("sequencer");
+        let mut are_there = self.have_files(&files).await?;
+        // Without conflicts and without more to come, the next commit concludes one.
+        let has_more = are_there.pop() == Some(true);
+        let is_concluded = !has_conflicts && !has_more;
+        let mut all = UNFINISHED.into_iter().zip(are_there);
+        let found = all
+            .find(|((file, ..), is_there)| *is_there && !(is_concluded && file.ends_with("_HEAD")));
+        Ok(found.map(|((_, what, command), _)| (what, command)))
+    }
+
+    /// Which of these are in the folder of git.
+    async fn have_files(&self, names: &[&str]) -> Result<Vec<bool>, String> {
         let mut words = vec!["rev-parse"];
-        words.extend(UNFINISHED.iter().flat_map(|(file, ..)| ["--git-path", file]));
+        words.extend(names.iter().flat_map(|name| ["--git-path", name]));
         let paths = self.run(&words).await?;
         // A name may have more than one line, but all of these are in one folder: then they are asked for one by one.
-        if paths.lines().count() == UNFINISHED.len() {
-            let mut all = paths.lines().zip(UNFINISHED);
-            let found = all.find(|(path, _)| self.folder.join(path).exists());
-            return Ok(found.map(|(_, (_, what, command))| (what, command)));
+        if paths.lines().count() == names.len() {
+            return Ok(paths.lines().map(|path| self.folder.join(path).exists()).collect());
         }
-        for (file, what, command) in UNFINISHED {
-            if self.has_file(file).await? {
-                return Ok(Some((what, command)));
-            }
+        let mut are_there = Vec::new();
+        for name in names {
+            are_there.push(self.has_file(name).await?);
         }
-        Ok(None)
+        Ok(are_there)
     }
 
     /// How what is not finished comes to its end.
