@@ -232,6 +232,35 @@ fn conflicts_are_never_committed_and_merges_that_are_resolved_are() {
 }
 
 #[test]
+fn work_that_a_session_puts_into_the_stash_is_told_of() {
+    let held = "`stash@{0}` holds work of a session before";
+    let noted = "work was put into the stash, and is in no commit: `stash@{0}`";
+    // Each prompt is kept where no stash finds it. The second session takes back what the first has put away.
+    let put = "printf '%s' \"$prompt\" > .git/prompt; echo precious > work; git stash -uq";
+    let broken = format!(
+        "if [ -e .git/prompt ]; then printf '%s' \"$prompt\" > .git/next; git stash pop -q; else {put}; exit 1; fi"
+    );
+    for (evil, is_broken) in [(broken, true), (put.to_owned(), false)] {
+        let env = repository(&evil);
+        // One of the user's is nobody's affair.
+        sh(&env, "echo old > old; git stash -uq");
+        let done = run(&env, &["--restart-delay", "0s"]);
+        assert_eq!(done.code, Some(0), "{evil}: {done:?}");
+        let said = format!("{}{}", done.stdout, done.stderr);
+        assert_eq!(said.matches(noted).count(), 1, "{evil}: {said}");
+        let read = |name: &str| std::fs::read_to_string(env.work().join(".git").join(name));
+        assert!(!read("prompt").expect("a prompt").contains("stash"), "{evil}");
+        if is_broken {
+            let next = read("next").expect("a prompt");
+            assert!(next.contains(held) && next.contains("All other work so far"), "{next}");
+            assert_eq!(git(&env, &["show", "HEAD:work"]), "precious\n");
+        }
+        let left = git(&env, &["stash", "list"]).lines().count();
+        assert_eq!(left, if is_broken { 1 } else { 2 }, "{evil}");
+    }
+}
+
+#[test]
 fn a_run_goes_on_only_on_its_branch_with_its_commits() {
     let env = repository("exit 1");
     let failed = run(&env, &["--branch", "afresh/x", "--max-restarts", "0"]);

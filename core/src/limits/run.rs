@@ -59,6 +59,9 @@ pub const GIT_WAIT: Duration = Duration::from_secs(900);
 /// How many moves of a branch are looked through for a commit that was amended; an older one counts as lost.
 pub const GIT_REFLOG_MAX: usize = 1_000;
 
+/// Entries of `git stash` that are known when a phase begins, the newest first: one that is new stands above them.
+pub const GIT_STASHES_MAX: usize = 100;
+
 /// Files that one line about git names; of more, their number is said.
 pub const GIT_NAMED_MAX: usize = 5;
 

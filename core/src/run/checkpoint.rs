@@ -24,6 +24,8 @@ pub struct Checkpoint {
     pub progress: Vec<String>,
     /// What git knows.
     pub looked: Looked,
+    /// What sessions have put into the stash of git, and nobody has taken back.
+    pub stashed: Vec<String>,
     /// Gates that failed: their names and ends of output.
     pub failed: Vec<(String, String)>,
 }
@@ -77,7 +79,20 @@ impl Checkpoint {
             push(&mut out, &fenced(&tail(&looked.stat, 2_000)));
         }
         section(&mut out, "What to do now");
-        push(&mut out, self.advice());
+        for name in &self.stashed {
+            push(
+                &mut out,
+                &format!(
+                    "`{name}` holds work of a session before: look at it with `git stash show -p -u {name}`, and take \
+                     it back with `git stash pop {name}` if it belongs here."
+                ),
+            );
+        }
+        let advice = self.advice();
+        match self.stashed.is_empty() {
+            true => push(&mut out, advice),
+            false => push(&mut out, &advice.replacen("The work", "All other work", 1)),
+        }
         out
     }
 
@@ -174,6 +189,7 @@ mod tests {
                 new: vec!["b.rs".to_owned()],
                 ..Looked::default()
             },
+            stashed: Vec::new(),
             failed: vec![("cargo test".to_owned(), "1 failed ```".to_owned())],
         }
     }
@@ -199,6 +215,14 @@ mod tests {
         assert!(!text.contains("read the code"), "the handoff says it better");
         let without = Checkpoint { handoff: None, ..full() }.text();
         assert!(without.contains("- read the code"));
+    }
+
+    #[test]
+    fn what_is_in_the_stash_is_said_and_not_called_committed() {
+        let text = Checkpoint { stashed: vec!["stash@{0}".to_owned()], ..full() }.text();
+        assert!(text.contains("`stash@{0}` holds work of a session before"), "{text}");
+        assert!(text.contains("All other work so far is in the files and committed"), "{text}");
+        assert!(full().text().contains("\nThe work so far is in the files and committed"));
     }
 
     #[test]

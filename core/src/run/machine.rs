@@ -9,6 +9,7 @@ mod files;
 mod phase;
 mod seal;
 mod session;
+mod stash;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use self::session::Session;
 pub(super) use self::session::keeps_handoff;
+use self::stash::Stashes;
 pub use self::view::{GateState, View, Wait};
 use self::wish::Wish;
 use super::plan::{Phase, Plan};
@@ -151,6 +153,7 @@ struct Current {
     seen: Option<String>,
     /// Commits between which others than the agent worked.
     beside: Vec<(String, String)>,
+    stashes: Stashes,
     /// Its gates have changed files, and are run once more.
     is_second_round: bool,
     spent: Spent,
@@ -180,6 +183,7 @@ impl Machine {
         if let Some(begun) = begun {
             phase.is_restart_due = begun.is_restart_due();
             (phase.base, phase.seen, phase.beside) = (begun.base, begun.seen, begun.beside);
+            phase.stashes = Stashes::since(begun.stashes);
             phase.restarts = begun.restarts;
             phase.remediations = begun.remediations;
             phase.progress = begun.progress.into();
@@ -227,7 +231,6 @@ impl Machine {
         self.stamp = now.stamp;
         match input {
             Input::Begin if self.step == Step::Idle => self.begin_phase(),
-            Input::Begin => {}
             Input::Heard(attempt, heard) => {
                 if self.session.as_ref().is_some_and(|session| session.attempt == attempt) {
                     self.hear(now, heard);
@@ -236,10 +239,11 @@ impl Machine {
             Input::Stirred(attempt) => self.stirred(now.time, attempt),
             Input::NotStarted(attempt, why) => self.not_started(attempt, why),
             Input::SessionEnded(attempt, how) => self.session_ended(now, attempt, &how),
+            Input::Stash(now) => self.stash_has(now),
             Input::Git(answer) => self.git_answered(now, answer),
             Input::GateEnded(end) => self.gate_ended(end),
             Input::Asked(asked) => self.asked(now, asked),
-            Input::Wakeup => {}
+            Input::Begin | Input::Wakeup => {}
         }
         self.look_at_clock(now);
         self.tell_doing();

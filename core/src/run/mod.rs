@@ -71,6 +71,8 @@ pub enum Input {
     NotStarted(Attempt, String),
     /// The process of a session and all that it started are gone; how it ended, in words.
     SessionEnded(Attempt, String),
+    /// What is in the stash of git, the newest first; this comes before what git said.
+    Stash(Vec<String>),
     /// What git said.
     Git(GitAnswer),
     /// A gate has ended.

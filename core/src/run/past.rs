@@ -38,6 +38,8 @@ pub struct PastPhase {
     pub seen: Option<String>,
     /// Commits between which others than the agent worked.
     pub beside: Vec<(String, String)>,
+    /// What was in the stash of git when it began.
+    pub stashes: Vec<String>,
     /// Restarts so far.
     pub restarts: u32,
     /// Remediations so far.
@@ -89,11 +91,12 @@ impl Past {
 
     fn take(&mut self, record: &Record, running: &mut Spent) {
         match record {
-            Record::PhaseBegan { phase, base } => {
+            Record::PhaseBegan { phase, base, stashes } => {
                 let again = self.failed.take().filter(|failed| failed.name == *phase);
                 let beside = again.map_or_else(Vec::new, |failed| failed.beside);
-                let (name, base) = (phase.clone(), base.clone());
-                self.phase = Some(PastPhase { name, base, beside, ..PastPhase::default() });
+                let (name, base, stashes) = (phase.clone(), base.clone(), stashes.clone());
+                self.phase =
+                    Some(PastPhase { name, base, stashes, beside, ..PastPhase::default() });
             }
             Record::AttemptBegan { attempt, kind, .. } => {
                 self.settle(std::mem::take(running));
@@ -240,7 +243,11 @@ mod tests {
 
     #[test]
     fn what_was_done_is_over_and_what_had_begun_goes_on() {
-        let phase = |name: &str| Record::PhaseBegan { phase: name.to_owned(), base: None };
+        let phase = |name: &str| Record::PhaseBegan {
+            phase: name.to_owned(),
+            base: None,
+            stashes: Vec::new(),
+        };
         let ended = Record::PhaseEnded {
             phase: "A".to_owned(),
             end: PhaseEnd::Done,

@@ -84,6 +84,9 @@ pub enum Record {
         phase: String,
         /// Where the repository stood.
         base: Option<String>,
+        /// What was in the stash of git, the newest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stashes: Vec<String>,
     },
     /// A session is about to be started.
     AttemptBegan {

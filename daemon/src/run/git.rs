@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_WAIT};
+use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_STASHES_MAX, GIT_WAIT};
 use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand, expand_braces};
 use afresh_core::service::Exit;
 
@@ -47,12 +47,21 @@ pub(super) struct Git {
     pub(super) notes: Vec<String>,
 }
 
+/// What comes back to one who asks.
+pub(super) struct Answered {
+    pub(super) answer: GitAnswer,
+    /// What is in the stash, where it was looked at.
+    pub(super) stash: Option<Vec<String>>,
+    /// What people should know.
+    pub(super) notes: Vec<String>,
+}
+
 /// What git said, where it succeeded.
 type Said = Result<String, String>;
 
 impl Git {
-    /// The answer, and what people should know.
-    pub(super) async fn ask(mut self, ask: GitAsk) -> (GitAnswer, Vec<String>) {
+    pub(super) async fn ask(mut self, ask: GitAsk) -> Answered {
+        let is_look = matches!(ask, GitAsk::Look { .. });
         let answer = match ask {
             GitAsk::Base(stand) => self.base(&stand).await,
             GitAsk::Commit { message, stand } => self.commit_at(&stand, &message).await,
@@ -60,7 +69,19 @@ impl Git {
                 self.look(since.as_deref(), &files, &beside).await.map(GitAnswer::Looked)
             }
         };
-        (answer.unwrap_or_else(GitAnswer::Failed), self.notes)
+        let answer = answer.unwrap_or_else(GitAnswer::Failed);
+        let stash = match is_look || matches!(answer, GitAnswer::NoRepository(_)) {
+            true => None,
+            false => self.stash().await.ok(),
+        };
+        Answered { answer, stash, notes: self.notes }
+    }
+
+    /// What is in the stash, the newest first.
+    async fn stash(&self) -> Result<Vec<String>, String> {
+        let stash =
+            self.run(&["stash", "list", "--format=%H", &format!("-n{GIT_STASHES_MAX}")]).await?;
+        Ok(stash.lines().map(str::to_owned).collect())
     }
 
     /// Makes a branch and goes there; one that is there already is gone to.

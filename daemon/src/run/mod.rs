@@ -17,14 +17,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::id::ServiceId;
-use afresh_core::run::{Asked, Effect, Finish, GateEnd, GitAnswer, Input, Now, Record, Say};
+use afresh_core::run::{Asked, Effect, Finish, GateEnd, Input, Now, Record, Say};
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use self::control::Board;
-use self::git::Git;
+use self::git::{Answered, Git};
 pub use self::leftovers::Mark;
 use self::session::Running;
 pub use self::setup::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks};
@@ -68,7 +68,7 @@ struct Driver {
     git: Git,
     session: Option<Running>,
     words: (mpsc::Sender<Word>, mpsc::Receiver<Word>),
-    answers: JoinSet<(GitAnswer, Vec<String>)>,
+    answers: JoinSet<Answered>,
     /// What git had to say before: once is enough.
     noted: BTreeSet<String>,
     gate: JoinSet<GateEnd>,
@@ -87,7 +87,7 @@ enum Happened {
     Report(Report),
     Brief(BriefStep),
     Word(Word),
-    Git(GitAnswer, Vec<String>),
+    Git(Answered),
     Gate(GateEnd),
     Asked(Asked),
     Ask(Ask),
@@ -152,7 +152,7 @@ impl Driver {
                 Happened::Report(report) => self.hear(report),
                 Happened::Brief(step) => self.briefs.react(&mut self.processes, step),
                 Happened::Word(word) => self.take(word),
-                Happened::Git(answer, notes) => self.git_answered(answer, notes),
+                Happened::Git(answered) => self.git_answered(answered),
                 Happened::Gate(mut end) => {
                     end.output = self.secrets.redact(&end.output).into_owned();
                     self.give(Input::GateEnded(end));
@@ -223,10 +223,7 @@ impl Driver {
             report = self.processes.next() => Happened::Report(report),
             step = self.briefs.next() => Happened::Brief(step),
             Some(word) = self.words.1.recv() => Happened::Word(word),
-            Some(answer) = self.answers.join_next() => {
-                let (answer, notes) = whole(answer);
-                Happened::Git(answer, notes)
-            }
+            Some(answered) = self.answers.join_next() => Happened::Git(whole(answered)),
             Some(end) = self.gate.join_next() => Happened::Gate(whole(end)),
             Some(asked) = self.run.asked.0.recv() => Happened::Asked(asked),
             ask = self.board.control.next() => Happened::Ask(ask),
@@ -269,13 +266,16 @@ impl Driver {
         }
     }
 
-    fn git_answered(&mut self, answer: GitAnswer, notes: Vec<String>) {
-        for note in notes {
+    fn git_answered(&mut self, answered: Answered) {
+        for note in answered.notes {
             if self.noted.insert(note.clone()) {
                 self.says.push(Say::Note(note, true));
             }
         }
-        self.give(Input::Git(answer));
+        if let Some(stash) = answered.stash {
+            self.give(Input::Stash(stash));
+        }
+        self.give(Input::Git(answered.answer));
     }
 
     fn perform(&mut self, effect: Effect) {

@@ -148,7 +148,8 @@ impl Machine {
         let resumed = self.phase.kind;
         if resumed.is_none() {
             let (phase, base) = (self.this_phase().name.clone(), self.phase.base.clone());
-            self.record(Record::PhaseBegan { phase, base });
+            let stashes = self.phase.stashes.before.clone();
+            self.record(Record::PhaseBegan { phase, base, stashes });
             self.open(now, Kind::First);
             return;
         }

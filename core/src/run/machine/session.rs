@@ -85,6 +85,7 @@ impl Machine {
             handoff: self.phase.handoff.clone(),
             progress: self.phase.progress.iter().cloned().collect(),
             looked: self.phase.looked.clone(),
+            stashed: self.phase.stashes.names(),
             failed: self.phase.failed.clone(),
         }
     }

@@ -581,7 +581,7 @@ fn gate_failed(gate: &str) -> Record {
 #[test]
 fn a_run_that_was_stopped_under_its_gates_begins_with_them() {
     // S7 S9
-    let base = Record::PhaseBegan { phase: "A".to_owned(), base: None };
+    let base = Record::PhaseBegan { phase: "A".to_owned(), base: None, stashes: Vec::new() };
     let phases = || vec![phase("A", &["x", "y"])];
     let done = [base.clone(), begun(1, Kind::First), over(1, Cause::Done), gate_failed("x")];
     let mut play = resumed(phases(), Settings::default(), &done);
@@ -604,7 +604,7 @@ fn a_run_that_was_stopped_under_its_gates_begins_with_them() {
 #[test]
 fn a_remediation_that_was_lost_or_begun_anew_stays_one() {
     // S7
-    let base = Record::PhaseBegan { phase: "A".to_owned(), base: None };
+    let base = Record::PhaseBegan { phase: "A".to_owned(), base: None, stashes: Vec::new() };
     let lost = [base, gate_failed("x"), begun(2, Kind::Remediation(1))];
     let mut play = resumed(vec![phase("A", &["x"])], Settings::default(), &lost);
     let prompt = play.prompts()[0].clone();

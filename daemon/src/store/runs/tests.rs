@@ -76,7 +76,8 @@ fn a_file_that_was_taken_away_is_put_back_with_all_that_was_in_it() {
     std::fs::create_dir(&state).unwrap();
     let mut runs = Runs::open(&state).unwrap();
     let run = runs.begin(at, ("PLAN.md", "sub"), "A plan", "claude").unwrap();
-    let began = |name: &str| Record::PhaseBegan { phase: name.to_owned(), base: None };
+    let began =
+        |name: &str| Record::PhaseBegan { phase: name.to_owned(), base: None, stashes: Vec::new() };
     runs.record(run, &[(at, began("A"))]).unwrap();
     assert!(!runs.is_gone());
     std::fs::remove_dir_all(&state).unwrap();
@@ -98,7 +99,11 @@ fn what_is_written_is_read_again_by_another_process() {
     let dir = TempDir::new();
     let at = Stamp::since_unix_epoch(Duration::from_secs(1));
     let records = [
-        Record::PhaseBegan { phase: "A".to_owned(), base: Some("c".to_owned()) },
+        Record::PhaseBegan {
+            phase: "A".to_owned(),
+            base: Some("c".to_owned()),
+            stashes: Vec::new(),
+        },
         Record::Sampled { attempt: Attempt(1), used: 5, window: Some(10), exact: true },
         Record::PhaseEnded { phase: "A".to_owned(), end: PhaseEnd::Done, detail: String::new() },
         Record::RunEnded { finish: Finish::Done },

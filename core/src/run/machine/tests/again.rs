@@ -3,7 +3,11 @@
 use super::*;
 
 fn began(name: &str, base: Option<&str>) -> Record {
-    Record::PhaseBegan { phase: name.to_owned(), base: base.map(str::to_owned) }
+    Record::PhaseBegan {
+        phase: name.to_owned(),
+        base: base.map(str::to_owned),
+        stashes: Vec::new(),
+    }
 }
 
 fn ended(name: &str, end: PhaseEnd) -> Record {
@@ -81,4 +85,23 @@ fn a_phase_that_is_tried_again_answers_for_what_it_did_before() {
     let others = [began("Z", Some("later")), ended("Z", PhaseEnd::Done)];
     let (_, since) = looked_since(&[failed, others].concat(), &[]);
     assert_eq!(since, "base");
+}
+
+#[test]
+fn what_a_lost_session_put_into_the_stash_is_known_by_what_was_there_before() {
+    let stash = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let (name, stashes) = ("A".to_owned(), stash(&["old", "older"]));
+    let began = Record::PhaseBegan { phase: name, base: None, stashes };
+    let records = [began, begun(1, Kind::First)];
+    for (now, wanted) in
+        [(&["new", "old", "older"][..], true), (&["old", "older"], false), (&["older"], false)]
+    {
+        let phases = vec![phase("A", &[])];
+        let machine = Machine::new(plan(phases), Settings::default(), Past::of(&records));
+        let mut play = Play::of(machine);
+        play.give(Input::Stash(stash(now)));
+        play.answer_git();
+        let prompt = play.prompts()[0].clone();
+        assert_eq!(prompt.contains("`stash@{0}` holds work"), wanted, "{now:?}: {prompt}");
+    }
 }

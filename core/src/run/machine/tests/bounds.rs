@@ -18,7 +18,7 @@ fn what_is_used_up_stops_a_run_that_goes_on_before_it_spends() {
     // S9
     let hour = Duration::from_secs(3_600);
     let records = [
-        Record::PhaseBegan { phase: "A".to_owned(), base: None },
+        Record::PhaseBegan { phase: "A".to_owned(), base: None, stashes: Vec::new() },
         begun(1, Kind::First),
         Record::Spent {
             attempt: Attempt(1),
