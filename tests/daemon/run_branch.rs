@@ -261,6 +261,19 @@ fn work_that_a_session_puts_into_the_stash_is_told_of() {
 }
 
 #[test]
+fn a_worktree_inside_of_the_repository_is_left_out_and_told_of() {
+    let env = repository("git worktree add -q .wt -b side; echo 3 > .wt/three.txt");
+    let done = run(&env, &["--dirty", "refuse"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let said = format!("{}{}", done.stdout, done.stderr);
+    let wanted =
+        "a worktree of this repository is here, and its files are in no commit of the run: `.wt/`";
+    assert_eq!(said.matches(wanted).count(), 1, "{said}");
+    assert_eq!(git(&env, &["ls-tree", "--name-only", "HEAD", ".wt", "two.txt"]), "two.txt\n");
+    assert!(env.work().join(".wt/three.txt").exists());
+}
+
+#[test]
 fn a_run_goes_on_only_on_its_branch_with_its_commits() {
     let env = repository("exit 1");
     let failed = run(&env, &["--branch", "afresh/x", "--max-restarts", "0"]);

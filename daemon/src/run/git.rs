@@ -41,8 +41,8 @@ pub(super) struct Git {
     pub(super) steps_up: usize,
     /// The branch that somebody wants the run to work on.
     pub(super) wanted: Option<String>,
-    /// Repositories inside of this one that cannot be added: they have no commit.
-    pub(super) unborn: Vec<String>,
+    /// Repositories inside of this one that are not added: they have no commit, or are worktrees of this one.
+    pub(super) left_out: Vec<String>,
     /// What people should know about what is done for one who asks.
     pub(super) notes: Vec<String>,
 }

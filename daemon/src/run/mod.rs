@@ -110,7 +110,7 @@ impl Driver {
             excludes: run.excludes.clone(),
             steps_up: git::steps_up(&run.folder, run.workspace.root()),
             wanted: run.branch.clone(),
-            unborn: Vec::new(),
+            left_out: Vec::new(),
             notes: Vec::new(),
         };
         Self {

@@ -19,9 +19,9 @@ impl Git {
     /// Runs it on all files but those that are never committed.
     pub(super) async fn run_on_ours(&self, words: &[&str]) -> Said {
         let mut excludes = self.excluded("exclude,").await?;
-        let unborn =
+        let left_out =
             |name: &String| format!(":(top,exclude,literal){}", name.trim_end_matches('/'));
-        excludes.extend(self.unborn.iter().map(unborn));
+        excludes.extend(self.left_out.iter().map(left_out));
         let mut all = words.to_vec();
         all.extend(["--", ":/"]);
         all.extend(excludes.iter().map(String::as_str));
@@ -52,18 +52,27 @@ impl Git {
         if entries.iter().any(is_nested) {
             let nested = entries.iter().filter(|entry| is_nested(entry));
             self.look_into(nested.map(|(_, name)| name.clone()).collect()).await?;
-            entries.retain(|(_, name)| !self.unborn.contains(name));
+            entries.retain(|(_, name)| !self.left_out.contains(name));
         }
         Ok(entries)
     }
 
-    /// Looks which of these repositories inside of ours cannot be added, and says what becomes of all.
+    /// Looks which of these repositories inside of ours are not added, and says what becomes of all.
     async fn look_into(&mut self, nested: Vec<String>) -> Result<(), String> {
         let top = self.run(&["rev-parse", "--show-toplevel"]).await?;
         let top = top.trim_end_matches('\n');
-        let (mut born, mut unborn) = (Vec::new(), Vec::new());
+        let worktrees = self.run(&["worktree", "list", "--porcelain"]).await?;
+        let worktrees = worktrees.lines().filter_map(|line| line.strip_prefix("worktree "));
+        let worktrees: Vec<_> =
+            worktrees.filter_map(|it| Path::new(it).canonicalize().ok()).collect();
+        let (mut born, mut unborn, mut ours) = (Vec::new(), Vec::new(), Vec::new());
         for name in nested {
             let folder = format!("{top}/{name}");
+            // Added, it would be a submodule that nobody else can get.
+            if Path::new(&folder).canonicalize().is_ok_and(|it| worktrees.contains(&it)) {
+                ours.push(name);
+                continue;
+            }
             let words = ["-C", &folder, "rev-parse", "-q", "--verify", "HEAD"];
             // One that git cannot read cannot be added either.
             match self.holds(&words).await.unwrap_or(false) {
@@ -81,7 +90,13 @@ impl Git {
                 ));
             }
         }
-        self.unborn = unborn;
+        if !ours.is_empty() {
+            let names = named(ours.iter().map(String::as_str));
+            self.notes.push(format!(
+                "a worktree of this repository is here, and its files are in no commit of the run: {names}"
+            ));
+        }
+        self.left_out = [unborn, ours].concat();
         Ok(())
     }
 
