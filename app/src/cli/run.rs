@@ -146,9 +146,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         version: env!("CARGO_PKG_VERSION"),
         branch: settings.branch,
         excludes: excludes(settings.excludes),
-        record: Box::new(move |records: &[(Stamp, Record)]| {
-            kept.record(records).map_err(|error| error.to_string())
-        }),
+        record: Box::new(move |records: &[(Stamp, Record)]| kept.record(records)),
         show: Box::new(move |says, view| match &shown {
             Some(screen) if screen.show(says, view) => {}
             _ => teller.tell(says, view),
