@@ -1,6 +1,5 @@
 //! The `afresh` binary: parse, one match, exit code.
 
-mod change;
 mod cli;
 mod environment;
 mod error;
@@ -8,6 +7,7 @@ mod output;
 mod plan_file;
 mod running;
 mod screen;
+mod service_commands;
 
 use std::process::ExitCode;
 

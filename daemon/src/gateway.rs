@@ -4,13 +4,13 @@
 //! client to a server and back without leaving it. Clients over HTTP and servers over HTTP have tasks of
 //! their own.
 
+mod event_loop;
 mod front;
 mod http;
 mod links;
 mod remote;
 #[cfg_attr(not(feature = "otel"), path = "gateway/no_spans.rs")]
 mod spans;
-mod switchboard;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,14 +26,14 @@ use afresh_core::gateway::{Hub, Settings};
 use afresh_core::limits::GATEWAY_LAST_WAIT;
 use tokio::time::{Instant, timeout};
 
+use self::event_loop::Switchboard;
 use self::front::Front;
 use self::links::Links;
 use self::spans::Spans;
-use self::switchboard::Switchboard;
-use crate::beginning::Beginning;
 use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::keep::{self, KeepError};
+use crate::stdio_startup::Beginning;
 use crate::store::chain;
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervise;

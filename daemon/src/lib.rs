@@ -1,6 +1,5 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
-mod beginning;
 pub mod control;
 mod definition;
 mod doctor;
@@ -20,10 +19,11 @@ mod pipe;
 mod process;
 mod run;
 mod run_briefly;
+mod sanitize;
 mod self_test;
+mod stdio_startup;
 pub mod store;
 mod supervise;
-mod tamed;
 mod up;
 mod watch;
 mod wires;

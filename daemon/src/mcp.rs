@@ -5,16 +5,16 @@
 //! machine what it is told. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
 //! for a peer.
 
-mod alarm;
-mod asked;
-mod bell;
-mod front;
-mod guard;
+mod admin_tools;
+mod event_loop;
+mod fast_path;
 mod instances;
-mod lane;
+mod poll;
+mod ready_queue;
+mod restart_triggers;
 mod server;
 mod servers;
-mod vigil;
+mod timer_thread;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -31,13 +31,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::front::Front;
-pub(crate) use self::guard::Guard;
-pub(crate) use self::lane::Lane;
+use self::event_loop::Front;
+pub(crate) use self::fast_path::Lane;
+use self::poll::Vigil;
+pub(crate) use self::restart_triggers::Guard;
 pub(crate) use self::server::Server;
 pub(crate) use self::servers::Servers;
-use self::vigil::Vigil;
-use crate::beginning::Beginning;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep, KeepError};
@@ -45,6 +44,7 @@ use crate::os;
 use crate::output::Output;
 use crate::pipe::{Form, read_stdin_in_thread};
 use crate::process::Processes;
+use crate::stdio_startup::Beginning;
 use crate::store::chain;
 use crate::store::rotating::rotated;
 use crate::supervise::{Supervise, seed};

@@ -4,7 +4,7 @@
 //! that one such as git can take its lock away. Where
 //! services run in the same process layer, their loop drives [`Briefs`], and a [`BriefRunner`] asks it.
 
-mod beside;
+mod side_commands;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-pub(crate) use self::beside::{BriefRunner, BriefStep, Briefs};
+pub(crate) use self::side_commands::{BriefRunner, BriefStep, Briefs};
 use crate::os::{PipeReader, PipeWriter};
 use crate::pipe::read_chunk;
 use crate::process::{Command, OutputEnd, Processes, Remains, Report, Stdio};

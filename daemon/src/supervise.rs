@@ -2,12 +2,12 @@
 
 mod adopt;
 mod attach;
-mod beside;
 mod checks;
-mod look;
-mod order;
+mod dependency_order;
+mod memory_limit;
 mod record;
-mod weigh;
+mod side_commands;
+mod status;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 pub(crate) use self::attach::{Becomes, NotTaken, Turn};
-use self::beside::Beside;
-pub(crate) use self::beside::seed;
-pub(crate) use self::look::Past;
+use self::memory_limit::{Scales, Weight};
 pub(crate) use self::record::Written;
 use self::record::{Writing, written};
-use self::weigh::{Scales, Weight};
+use self::side_commands::Beside;
+pub(crate) use self::side_commands::seed;
+pub(crate) use self::status::Past;
 use crate::definition::{Definition, Surroundings, Talker};
 use crate::events::Events;
 use crate::health::{Checks, Found};

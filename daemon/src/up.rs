@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use afresh_core::audit::past::Past;
+use afresh_core::audit::recovery::Past;
 use afresh_core::audit::{Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
@@ -31,13 +31,13 @@ use crate::notify::{Notify, without_notify};
 use crate::os::{self, Signals};
 use crate::output::{Output, OutputThread};
 use crate::process::{Entered, MECHANISM, Processes, ignore_in_supervisor};
+use crate::sanitize::Tamed;
 use crate::store::chain;
 use crate::store::history::History;
 use crate::store::lock::{Lock, LockError, Sole};
 use crate::store::rotating::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervise;
-use crate::tamed::Tamed;
 
 /// What is to be kept alive, and how.
 pub struct Up {

@@ -7,7 +7,7 @@
 //! A client can be in the same loop, without a pipe: its lines then wait in an outbox for its owner.
 
 mod memory;
-mod sent;
+mod sent_lines;
 mod wire;
 
 use std::collections::VecDeque;

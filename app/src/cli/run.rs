@@ -1,12 +1,12 @@
 //! `afresh run`.
 
-mod dry;
+mod dry_run;
 mod flags;
-mod kept;
-mod past;
+mod progress_lines;
+mod resume_choice;
+mod run_store;
 mod screen;
 mod servers;
-mod told;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,11 @@ use afresh_daemon::{Mark, Run, program_in};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
-use self::kept::Kept;
-use self::past::Place;
+use self::progress_lines::Teller;
+use self::resume_choice::Place;
+use self::run_store::Kept;
 use self::screen::{Facts, Screen};
 use self::servers::OwnServers;
-use self::told::Teller;
 use crate::cli::runs::runs_error;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         output::warn(&harmless(&warning));
     }
     if arguments.dry_run {
-        return dry::show(&plan, kind, &program, &config, &found, arguments.json);
+        return dry_run::show(&plan, kind, &program, &config, &found, arguments.json);
     }
     let settings = config.run;
     installed(&program, environment)?;

@@ -3,10 +3,10 @@
 use afresh_core::control::Change;
 use clap::Args;
 
-use crate::change::Wish;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::running::Scope;
+use crate::service_commands::Wish;
 
 /// Start services that were stopped, have finished or have failed
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::given::{self, Client};
+use super::client_entry::{self, Client};
 use super::jsonc::{self, Member, SyntaxError};
 use super::server::{Args, Launch, List, Server, Split, Word};
 use super::wrap::line_break;
@@ -80,7 +80,7 @@ fn server(text: &str, place: &[&str], keys: &[String], entry: &Range<usize>) -> 
         disabled,
         client: if place == OPENCODE { Client::Opencode } else { Client::Editor },
         at: entry.start..entry.start + 1,
-        given: given::of_json(text, entry),
+        given: client_entry::of_json(text, entry),
         debugged: fields.is_debugged(),
         launch,
     })

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml_edit::{Array, Document, Item, Key, TableLike, Value};
 
-use super::given::{self, Client};
+use super::client_entry::{self, Client};
 use super::server::{Args, Launch, List, Server, Split, Word};
 use super::wrap::line_break;
 
@@ -35,7 +35,7 @@ pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
             disabled: enabled.and_then(Item::as_bool) == Some(false),
             client: Client::Codex,
             at: all.and_then(|all| all.key(name)?.span()).unwrap_or(0..0),
-            given: entry.map(given::of_toml).unwrap_or_default(),
+            given: entry.map(client_entry::of_toml).unwrap_or_default(),
             debugged: false,
             launch,
         }

@@ -6,10 +6,10 @@
 //! and line ends stay. Nothing is remembered anywhere: the text after adopting says all that undoing
 //! needs, and undoing gives the same bytes again.
 
+pub(crate) mod client_entry;
 mod client_json;
 mod client_toml;
 mod diff;
-pub(crate) mod given;
 mod jsonc;
 mod server;
 mod value;

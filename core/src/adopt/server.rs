@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::given::{Client, Given};
+use super::client_entry::{Client, Given};
 use super::wrap::{Wrapped, behind, wrapped};
 
 /// A server as a configuration has it.

@@ -6,18 +6,18 @@
 //!
 //! Owns no process and no clock. What it does not know it passes over.
 
-mod field;
+mod line_fields;
 mod outcome;
+mod outgoing;
 #[cfg(test)]
 mod tests;
 mod usage;
-mod words;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::field::Line;
+use self::line_fields::Line;
 use self::outcome::Known;
 use self::usage::Meter;
 use super::{Effect, Failure, Heard, Input, Permission, Session, Setup, Start, Told, TurnEnd};
@@ -85,7 +85,7 @@ impl Claude {
             // Each is heard as soon as it can be: at the next step of a turn that runs.
             Told::Prompt(text) | Told::Steer(text) => {
                 let id = self.next_uuid();
-                let line = words::user(text, &id);
+                let line = outgoing::user(text, &id);
                 if matches!(self.turn, Turn::None) {
                     self.turn = Turn::Running { prompt: id, end: None };
                 }
@@ -110,7 +110,7 @@ impl Claude {
             return Vec::new();
         }
         let Some(line) = Line::read(bytes) else {
-            return vec![Effect::Heard(Heard::Strange(field::cut_bytes(bytes)))];
+            return vec![Effect::Heard(Heard::Strange(line_fields::cut_bytes(bytes)))];
         };
         match &*line.kind {
             "assistant" => self.message(&line),
@@ -133,21 +133,21 @@ impl Claude {
     fn message(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let Some(message) = line.get("message") else { return Vec::new() };
         if let Some(trouble) = line.text("error") {
-            self.known.trouble = Some(field::cut(&trouble, AGENT_ID_CHARS_MAX));
+            self.known.trouble = Some(line_fields::cut(&trouble, AGENT_ID_CHARS_MAX));
         }
         // Words of the agent itself, such as those on an error: the end of the turn has them too.
-        if field::text(message, &["model"]).as_deref() == Some("<synthetic>") {
+        if line_fields::text(message, &["model"]).as_deref() == Some("<synthetic>") {
             return Vec::new();
         }
         // A model that answers is not limited, or somebody pays for more.
         self.known.limit = None;
         let mut heard = self.meter.called(message, !line.is_of_subagent());
-        for block in field::blocks(message) {
-            match field::text(block, &["type"]).as_deref() {
+        for block in line_fields::blocks(message) {
+            match line_fields::text(block, &["type"]).as_deref() {
                 Some("text") if !line.is_of_subagent() => {
-                    let text = field::text(block, &["text"]).unwrap_or_default();
+                    let text = line_fields::text(block, &["text"]).unwrap_or_default();
                     if !text.trim().is_empty() {
-                        heard.push(Heard::Text(field::cut(&text, AGENT_TEXT_CHARS_MAX)));
+                        heard.push(Heard::Text(line_fields::cut(&text, AGENT_TEXT_CHARS_MAX)));
                     }
                 }
                 Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
@@ -160,7 +160,7 @@ impl Claude {
     }
 
     fn tool_began(&mut self, block: &[u8]) -> Option<Heard> {
-        let id = field::cut(&field::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
+        let id = line_fields::cut(&line_fields::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
         if self.tools.contains(&id) {
             return None;
         }
@@ -168,20 +168,20 @@ impl Claude {
             self.tools.pop_front();
         }
         self.tools.push_back(id.clone());
-        let name = field::text(block, &["name"]).unwrap_or(Cow::Borrowed("?"));
+        let name = line_fields::text(block, &["name"]).unwrap_or(Cow::Borrowed("?"));
         let input = json::get(block, &["input"]).unwrap_or_default();
-        let name = field::cut(&name, AGENT_ID_CHARS_MAX);
-        Some(Heard::ToolBegan { id, name, detail: field::detail(input) })
+        let name = line_fields::cut(&name, AGENT_ID_CHARS_MAX);
+        Some(Heard::ToolBegan { id, name, detail: line_fields::detail(input) })
     }
 
     fn tool_results(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let message = line.get("message").unwrap_or_default();
-        let ended = field::blocks(message).filter_map(|block| {
-            let id = field::text(block, &["tool_use_id"])?;
-            let id = field::cut(&id, AGENT_ID_CHARS_MAX);
+        let ended = line_fields::blocks(message).filter_map(|block| {
+            let id = line_fields::text(block, &["tool_use_id"])?;
+            let id = line_fields::cut(&id, AGENT_ID_CHARS_MAX);
             let place = self.tools.iter().position(|open| *open == id)?;
             self.tools.remove(place);
-            let succeeded = !field::is_true(block, &["is_error"]);
+            let succeeded = !line_fields::is_true(block, &["is_error"]);
             Some(Heard::ToolEnded { id, succeeded })
         });
         all_heard(ended.collect())
@@ -190,7 +190,7 @@ impl Claude {
     /// What the API of the model says while it speaks: the only place where output is counted live.
     fn stream_event(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let event = line.get("event").unwrap_or_default();
-        let heard = match field::text(event, &["type"]).as_deref() {
+        let heard = match line_fields::text(event, &["type"]).as_deref() {
             Some("message_start") => match json::get(event, &["message"]) {
                 Some(message) => self.meter.called(message, !line.is_of_subagent()),
                 None => Vec::new(),
@@ -226,7 +226,7 @@ impl Claude {
                 let delay = line.number("retry_delay_ms").map(Duration::from_millis);
                 vec![Effect::Heard(Heard::Retrying {
                     attempt: attempt.unwrap_or(1),
-                    why: field::cut(&why, AGENT_DETAIL_CHARS_MAX),
+                    why: line_fields::cut(&why, AGENT_DETAIL_CHARS_MAX),
                     at: delay.map(|delay| outcome::later(now, delay)),
                 })]
             }
@@ -240,14 +240,14 @@ impl Claude {
         // Where its model or its account has no automatic mode, it would refuse even to edit.
         let fell_back = line.text("permissionMode").as_deref() == Some("default");
         if self.setup.permission == Permission::Auto && fell_back && self.is_open {
-            let mode = words::mode(Permission::Edit);
+            let mode = outgoing::mode(Permission::Edit);
             effects.push(self.ask("set_permission_mode", &[("mode", mode.into())]));
         }
         effects
     }
 
     fn ready(&mut self, session: Option<Cow<'_, str>>, model: Option<Cow<'_, str>>) -> Vec<Effect> {
-        let owned = |text: Cow<'_, str>| field::cut(&text, AGENT_ID_CHARS_MAX);
+        let owned = |text: Cow<'_, str>| line_fields::cut(&text, AGENT_ID_CHARS_MAX);
         let model = model.map(owned);
         self.meter.model.clone_from(&model);
         if self.is_ready {
@@ -304,13 +304,13 @@ impl Claude {
     /// An answer to something that we asked.
     fn answer(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let response = line.get("response").unwrap_or_default();
-        let request = field::text(response, &["request_id"]).unwrap_or_default();
+        let request = line_fields::text(response, &["request_id"]).unwrap_or_default();
         if !request.starts_with(MEASURE) {
             return Vec::new();
         }
         // An error has no more in it than that this version cannot be asked.
         let answer = json::get(response, &["response"]).unwrap_or_default();
-        let mut effects = self.ready(None, field::text(answer, &["model"]));
+        let mut effects = self.ready(None, line_fields::text(answer, &["model"]));
         effects.extend(all_heard(self.meter.measured(answer)));
         effects
     }
@@ -318,10 +318,10 @@ impl Claude {
     /// It asks us. There is nobody to ask in a run, and it must not wait for an answer.
     fn asked(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let request = line.get("request").unwrap_or_default();
-        let subtype = field::text(request, &["subtype"]).unwrap_or_default();
+        let subtype = line_fields::text(request, &["subtype"]).unwrap_or_default();
         match line.text("request_id") {
             Some(id) if self.is_open && id.len() <= AGENT_ID_CHARS_MAX => {
-                vec![Effect::Write(words::refuse(&id, &subtype))]
+                vec![Effect::Write(outgoing::refuse(&id, &subtype))]
             }
             _ => Vec::new(),
         }
@@ -352,7 +352,7 @@ impl Claude {
     fn ask(&mut self, subtype: &str, further: &[(&str, serde_json::Value)]) -> Effect {
         self.sent += 1;
         let id = format!("{subtype}-{}", self.sent);
-        Effect::Write(words::request(&id, subtype, further))
+        Effect::Write(outgoing::request(&id, subtype, further))
     }
 
     /// An id for a message: that of the session, with a number at its end.
@@ -366,7 +366,7 @@ impl Claude {
 
 impl Session for Claude {
     fn start(&self) -> Start {
-        words::start(&self.setup)
+        outgoing::start(&self.setup)
     }
 
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {

@@ -12,11 +12,11 @@
 //! listen that is still the same turn, and they hear of one end.
 
 mod failure;
-mod hear;
 mod item;
-mod read;
+mod line_fields;
+mod notifications;
+mod outgoing;
 mod usage;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::{Value, json};
 
 use self::failure::{Error, Limits};
-use self::read::{Object, cut_bytes};
+use self::line_fields::{Object, cut_bytes};
 use self::usage::Usage;
 use super::{Effect, Heard, Input, Session, Setup, Speaks, Start, Told, TurnEnd};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_REQUESTS_MAX};
@@ -104,7 +104,7 @@ impl Session for Codex {
         match input {
             Input::Started if matches!(self.phase, Phase::Closed) => {}
             Input::Started => {
-                self.ask("initialize", words::initialize(), Asked::Initialize, &mut effects);
+                self.ask("initialize", outgoing::initialize(), Asked::Initialize, &mut effects);
             }
             Input::Line(line) => self.line(now, line, &mut effects),
             Input::Told(told) => self.told(told, &mut effects),
@@ -168,11 +168,11 @@ impl Codex {
             Turn::None => self.begin(text, effects),
             // Its id is not known; where a turn runs, the same request tells it.
             Turn::Asked { .. } => {
-                let params = words::turn_start(thread, text);
+                let params = outgoing::turn_start(thread, text);
                 self.ask("turn/start", params, Asked::Turn, effects);
             }
             Turn::Running { id, .. } => {
-                let params = words::turn_steer(thread, id, text);
+                let params = outgoing::turn_steer(thread, id, text);
                 self.ask("turn/steer", params, Asked::Steer(text.to_owned()), effects);
             }
         }
@@ -180,7 +180,7 @@ impl Codex {
 
     fn begin(&mut self, text: &str, effects: &mut Vec<Effect>) {
         let Phase::Open { thread } = &self.phase else { return };
-        let params = words::turn_start(thread, text);
+        let params = outgoing::turn_start(thread, text);
         (self.said, self.error, self.tries) = (String::new(), None, 0);
         let request = self.ask("turn/start", params, Asked::Turn, effects);
         self.turn = Turn::Asked { request, interrupt: false };
@@ -208,7 +208,7 @@ impl Codex {
             return;
         };
         *wanted = false;
-        let params = words::turn_interrupt(thread, id);
+        let params = outgoing::turn_interrupt(thread, id);
         self.ask("turn/interrupt", params, Asked::Interrupt, effects);
     }
 
@@ -254,7 +254,7 @@ impl Codex {
             Ok(id) if is_id => {
                 // After the end of its stdin there is no way to answer, and it ends.
                 if !matches!(self.phase, Phase::Closed) {
-                    effects.push(Effect::Write(words::refusal(id, method)));
+                    effects.push(Effect::Write(outgoing::refusal(id, method)));
                 }
             }
             _ => effects.push(strange(line)),
@@ -293,7 +293,7 @@ impl Codex {
             return;
         }
         effects.push(write(&json!({ "method": "initialized" })));
-        self.ask("thread/start", words::thread_start(&self.setup), Asked::Thread, effects);
+        self.ask("thread/start", outgoing::thread_start(&self.setup), Asked::Thread, effects);
     }
 
     fn opened(&mut self, result: &Object<'_>, effects: &mut Vec<Effect>) {
@@ -377,7 +377,7 @@ impl From<Error> for TurnEnd {
 }
 
 fn write(message: &Value) -> Effect {
-    Effect::Write(words::line(message))
+    Effect::Write(outgoing::line(message))
 }
 
 fn strange(line: &[u8]) -> Effect {

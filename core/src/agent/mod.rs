@@ -7,12 +7,12 @@
 mod claude;
 mod codex;
 mod command;
-mod cut;
-mod discreet;
-mod moment;
 mod opencode;
-mod piece;
+mod redacted;
 pub mod servers;
+mod text_chunks;
+mod timestamp;
+mod truncate;
 
 use std::time::Duration;
 

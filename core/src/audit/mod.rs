@@ -3,7 +3,7 @@
 pub mod event_types;
 pub mod line;
 pub mod marker;
-pub mod past;
+pub mod recovery;
 pub mod redact;
 pub mod verify;
 

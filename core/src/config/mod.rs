@@ -18,16 +18,16 @@ mod excerpt;
 mod fields;
 mod file;
 mod kind;
-mod made;
 mod reference;
+mod resolve;
 mod run;
 mod schema;
 mod section;
 pub mod settings;
+mod shell_split;
 mod suggest;
 mod tables;
 mod value;
-mod words;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -39,8 +39,8 @@ pub use self::excerpt::{Excerpt, cells, cut_to_cells, harmless, harmless_but_col
 pub(crate) use self::excerpt::{Lines, printable};
 pub(crate) use self::kind::is_variable;
 pub use self::kind::{Kind, Value, parse_size};
-pub use self::made::{DaemonSettings, HealthSettings, TrailSettings};
 pub use self::reference::reference;
+pub use self::resolve::{DaemonSettings, HealthSettings, TrailSettings};
 pub use self::run::RunSettings;
 pub use self::schema::schema;
 pub use self::suggest::nearest;
@@ -48,7 +48,7 @@ pub use self::tables::{Outside, ShownEntry, ShownTable};
 pub(crate) use self::tables::{is_header_name, rings, told};
 
 use self::error::{Place, value_hint};
-use self::made::Values;
+use self::resolve::Values;
 use self::settings::{SETTINGS, Setting, position};
 use self::tables::Table;
 use crate::definition::ServiceDefinition;

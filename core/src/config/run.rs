@@ -3,9 +3,9 @@
 use super::error::{ConfigError, ErrorKind, Origin};
 use super::excerpt::printable;
 use super::kind::Value;
-use super::made::Values;
+use super::resolve::Values;
 use super::settings::position;
-use super::words;
+use super::shell_split;
 use crate::agent::{AgentKind, Permission};
 use crate::run::{Budget, Dirty, Exclude, Settings};
 
@@ -36,7 +36,7 @@ impl Values {
         let command = self.text_of_run("agent_command").unwrap_or_default();
         RunSettings {
             agent: AgentKind::ALL.into_iter().find(|kind| kind.name() == agent),
-            command: words::split(&command).unwrap_or_default(),
+            command: shell_split::split(&command).unwrap_or_default(),
             model: self.text_of_run("model"),
             permission: match self.word("run", "permission_mode") {
                 "plan" => Permission::Plan,
@@ -110,7 +110,7 @@ impl Values {
     /// A quote that never ends would take the rest of the command with it.
     pub(super) fn check_agent_command(&self) -> Option<ConfigError> {
         let command = self.text_of_run("agent_command")?;
-        if words::split(&command).is_some() {
+        if shell_split::split(&command).is_some() {
             return None;
         }
         let message = "`agent_command` has a quote that never ends".to_owned();

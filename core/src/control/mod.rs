@@ -7,25 +7,25 @@
 //! of what happened, and `metrics.rs` what is counted.
 
 pub mod access;
-mod dependence;
+mod dependents;
 mod event;
 pub mod metrics;
 mod metrics_page;
 mod metrics_run;
 mod openapi;
-mod path;
 pub mod route;
 mod schema;
 mod service;
+mod url_path;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::dependence::Dependence;
+pub use self::dependents::Dependence;
 pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
 pub use self::metrics_page::joined;
 pub use self::openapi::document;
-pub use self::path::{Words, escape, unescape};
 pub use self::service::{LastExit, RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
+pub use self::url_path::{Words, escape, unescape};
 pub use crate::health::{HealthState, HealthStatus};
 pub use crate::service::State;
 

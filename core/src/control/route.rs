@@ -1,7 +1,7 @@
 //! The routes of the API, in one table: routing, the methods that a path allows, what is said about a
 //! path that does not exist, and the OpenAPI document all come from here.
 
-use super::path::unescape;
+use super::url_path::unescape;
 use crate::limits::INPUT_BYTES_MAX;
 
 /// What a request asks for.

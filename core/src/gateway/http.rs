@@ -1,20 +1,20 @@
 //! Clients that come over streamable HTTP, of both eras: who is let in, whose a request is, and which message
 //! goes over which connection.
 //!
-//! `gate.rs` looks at the head of a request, `post.rs` at its body; both know nothing of other requests.
+//! `request_checks.rs` looks at the head of a request, `post_body.rs` at its body; both know nothing of other requests.
 //! `front.rs` is the machine that knows all sessions (`input.rs`: what it hears and does), with `client.rs` and
 //! `stream.rs` (one session, one stream of messages) and `bucket.rs` (how often somebody may ask). `tokens.rs` has
 //! the tokens, `bodies.rs` says how much of the bodies there may be at once, `refusal.rs` has the words of a no.
 //! Nothing here listens or writes: connections are numbers, and bytes are handed over.
 
-mod bodies;
-mod bucket;
+mod body_budget;
 mod client;
 mod front;
-mod gate;
 mod input;
-mod post;
+mod post_body;
+mod rate_limit;
 mod refusal;
+mod request_checks;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::time::Duration;
 
-pub use self::bodies::{Bodies, BodyId, Room};
+pub use self::body_budget::{Bodies, BodyId, Room};
 pub use self::client::SessionId;
 pub use self::front::Front;
-pub use self::gate::{Admitted, Gate, Head, ORIGIN_HEADERS};
 pub use self::input::{Ask, Asked, Effect, Exchange, Input};
-pub use self::post::Post;
+pub use self::post_body::Post;
 pub use self::refusal::Refusal;
+pub use self::request_checks::{Admitted, Gate, Head, ORIGIN_HEADERS};
 use super::access::Access;
 
 /// How clients are served over HTTP.

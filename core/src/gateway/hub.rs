@@ -12,46 +12,46 @@
 //!                                   Failed ◀───────(link lost)──────────┘
 //! ```
 
-mod ask;
-mod between;
+mod admin_tools;
+mod ambiguous_json;
 mod bytes;
 mod circuit;
-mod doubt;
-mod heard;
+mod client_notifications;
+mod era_bridge;
+mod handshake;
 mod link;
 mod links;
-mod listen;
+mod list_paging;
 mod lists;
-mod look;
 mod names;
-mod opening;
-mod own;
-mod questions;
-mod reading;
+mod queries;
+mod reconnect;
+mod route_request;
+mod server_messages;
+mod server_requests;
 mod session;
-mod tell;
+mod subscriptions;
 #[cfg(test)]
 mod tests;
-mod traced;
-mod trouble;
+mod tracing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use self::ask::Request;
 use self::bytes::{edit, member, number_in, own_id, place};
 use self::link::Server;
 use self::links::Links;
 use self::names::Clash;
-use self::questions::Unasked;
+use self::route_request::Request;
+use self::server_requests::Unasked;
 use self::session::Client;
 use super::backend::Expose;
 use super::span::Span;
 use super::{ClientId, Effect, Input, LinkId};
-use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Message, look, look_closely};
+use crate::mcp::responses;
 use crate::mcp::{Kind, json as raw};
 use crate::time::Time;
 
@@ -253,7 +253,7 @@ impl Hub {
             }
             Message::Invalid { id } => {
                 let why = "this is no request: it needs a method, and a text or a number as its id";
-                self.answer(client, &id, answer::invalid(&id, why));
+                self.answer(client, &id, responses::invalid(&id, why));
             }
         }
     }
@@ -296,12 +296,12 @@ impl Hub {
         if self.clients.get(&client).is_some_and(Client::is_modern) {
             result["resultType"] = Value::from("complete");
         }
-        self.answer(client, id, answer::line(id, "result", &result));
+        self.answer(client, id, responses::line(id, "result", &result));
     }
 
     fn answer_error(&mut self, client: ClientId, id: &Id, code: i32, why: &str) {
         let error = json!({"code": code, "message": why});
-        self.answer(client, id, answer::line(id, "error", &error));
+        self.answer(client, id, responses::line(id, "error", &error));
     }
 
     /// Says in a server's place that something did not work: as a tool's result, which the model gets to
@@ -313,7 +313,7 @@ impl Hub {
         } else {
             let data = json!({"reason": reason, "retryable": true});
             let error = json!({"code": -32603, "message": why, "data": data});
-            self.answer(client, id, answer::line(id, "error", &error));
+            self.answer(client, id, responses::line(id, "error", &error));
         }
     }
 
@@ -328,7 +328,7 @@ impl Hub {
     /// Sends a request of the hub's own.
     fn request(&mut self, link: LinkId, method: &str, params: &[u8], what: What) -> u64 {
         let number = self.number();
-        let line = answer::request(&format!("g{number}"), method, Some(params));
+        let line = responses::request(&format!("g{number}"), method, Some(params));
         self.flights.insert(number, Flight { link, what, until: None, span: None });
         self.tell_link(link, line);
         number

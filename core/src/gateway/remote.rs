@@ -6,11 +6,11 @@
 //! exchanges went and `message.rs` what was said in them. `session.rs` opens the session, and opens it anew when it
 //! is lost; `standalone.rs` listens to what belongs to no request. The machine sees neither sockets nor clocks: exchanges are asked for, and reported.
 
+mod error_responses;
+mod header_params;
 mod headers;
-mod hub;
-mod marked;
 mod message;
-mod place;
+mod outgoing;
 mod replies;
 mod send;
 mod session;
@@ -20,13 +20,13 @@ mod status;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod trouble;
+mod url;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use self::header_params::Marked;
 pub use self::headers::Header;
-use self::marked::Marked;
 use self::state::{
     Asked, At, Exchange, Owed, Own, Purpose, Session, Standalone, State, Step, Transport, Waiting,
 };
@@ -35,7 +35,7 @@ use super::backend::Http;
 use crate::limits::{HANDSHAKE_MAX, QUEUE_WAIT, RETRY_AFTER_MAX};
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
-use crate::mcp::memory::Memory;
+use crate::mcp::replay::Memory;
 use crate::random::Random;
 use crate::time::Time;
 
@@ -312,7 +312,7 @@ impl Remote {
 
     /// Scheme, host and port of the server, to be shown.
     pub fn origin(&self) -> &str {
-        place::origin(&self.url)
+        url::origin(&self.url)
     }
 
     /// Whether the opening waits for this exchange.

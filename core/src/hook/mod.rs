@@ -6,15 +6,15 @@
 
 mod answer;
 mod delivery;
-mod happening;
+mod event_filter;
 mod notice;
-mod shape;
+mod payload;
 
 pub use self::answer::excerpt;
 pub use self::delivery::{Deliveries, Effect, Failure, HookId, Input, Left};
-pub use self::happening::{Happening, Stories};
+pub use self::event_filter::{Happening, Stories};
 pub use self::notice::Notice;
-pub use self::shape::{About, Delivery, Message};
+pub use self::payload::{About, Delivery, Message};
 
 /// A hook as it is defined.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,9 +2,9 @@
 //!
 //! Makes texts and judges those that are there; writes nothing and starts nothing.
 
-mod agent;
+mod launchd;
 mod mark;
-mod unit;
+mod systemd;
 
 use std::fmt;
 
@@ -72,8 +72,8 @@ impl Installation {
     /// What is in its file.
     pub fn text(&self) -> Result<String, InstallError> {
         match self.manager {
-            Manager::Systemd => unit::text(self),
-            Manager::Launchd => agent::text(self),
+            Manager::Systemd => systemd::text(self),
+            Manager::Launchd => launchd::text(self),
         }
     }
 

@@ -10,23 +10,23 @@
 //!                  └────────────── Leaving ◀───────┴─────────────────────────────────┘   Ended
 //! ```
 
+mod admin_tools;
 mod client;
 mod health;
 mod instances;
 mod lists;
-mod own;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use self::admin_tools::RestartCall;
 use self::health::Health;
 use self::lists::Settling;
-use self::own::RestartCall;
 use super::envelope::Id;
 use super::inflight::{Flight, Flights, Place};
 use super::lists::{Changes, Kind, List, Pages};
-use super::memory::Memory;
+use super::replay::Memory;
 use super::tools::{Asked, Said, Tools};
 use crate::id::Generation;
 use crate::time::Time;

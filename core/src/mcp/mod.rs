@@ -8,7 +8,6 @@
 //! and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a server that
 //! owes an answer is still alive.
 
-pub(crate) mod answer;
 mod conversation;
 pub mod envelope;
 pub mod frame;
@@ -16,7 +15,8 @@ mod hint;
 pub(crate) mod inflight;
 pub mod json;
 mod lists;
-pub(crate) mod memory;
+pub(crate) mod replay;
+pub(crate) mod responses;
 mod tools;
 pub mod wedge;
 
@@ -24,5 +24,5 @@ pub use self::conversation::{Conversation, Effect, Input, Report, Settings};
 pub use self::hint::hint_of;
 pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
-pub use self::memory::Era;
+pub use self::replay::Era;
 pub use self::tools::{Asked, Said};

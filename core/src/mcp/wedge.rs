@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use super::memory::Era;
+use super::replay::Era;
 use crate::limits::{WEDGE_BUSY_PERCENT, WEDGE_PROBE_WAIT};
 use crate::time::{Time, show_duration};
 

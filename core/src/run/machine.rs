@@ -6,14 +6,14 @@
 
 mod budget;
 mod files;
+mod gate_changes;
 mod phase;
-mod seal;
 mod session;
 mod stash;
 #[cfg(test)]
 mod tests;
+mod user_request;
 mod view;
-mod wish;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use std::time::Duration;
 use self::session::Session;
 pub(super) use self::session::keeps_handoff;
 use self::stash::Stashes;
+use self::user_request::Wish;
 pub use self::view::{GateState, View, Wait};
-use self::wish::Wish;
 use super::plan::{Phase, Plan};
 use super::{
     Asked, Attempt, Cause, Dirty, Effect, Finish, GateEnd, GitAnswer, GitAsk, Input, Kind, Looked,

@@ -17,14 +17,14 @@
 mod braces;
 mod checkpoint;
 mod exclude;
-mod last_word;
+mod final_message;
 mod machine;
 mod meter;
 mod names;
-mod past;
 pub mod plan;
 mod prompts;
 mod record;
+mod resume;
 mod settings;
 
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub use self::exclude::Exclude;
 pub use self::machine::{GateState, Machine, View, Wait};
 pub use self::meter::{Level, Meter};
 pub use self::names::named;
-pub use self::past::{Past, PastPhase};
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
+pub use self::resume::{Past, PastPhase};
 pub use self::settings::{Budget, Dirty, Settings};
 use crate::agent::{Context, Heard, Spent, Told};
 use crate::config::{cut_to_cells, harmless_but_colours};

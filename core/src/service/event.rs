@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use self::sentences::{exited, millis, restarting, stopped};
 use super::exit::{Ending, Exit, SpawnFailure};
-use super::wish::Wish;
+use super::user_request::Wish;
 use crate::audit::{Level, Record};
 use crate::health;
 use crate::id::Generation;

@@ -24,31 +24,31 @@
 //! ```
 
 mod adopted;
-mod after;
+mod after_exit;
 mod event;
 mod exit;
-mod leaving;
 mod replace;
 mod reports;
 mod restart;
+mod retiring;
 mod snapshot;
 mod spare;
 mod state;
 mod stop;
 mod swap;
-mod wish;
+mod user_request;
 
 use std::time::Duration;
 
 pub use self::event::{Event, StopReason};
 pub use self::exit::{Ending, Exit, SpawnFailure, signal_name};
-use self::leaving::{Leaver, is_crowded};
 use self::restart::Restarts;
+use self::retiring::{Leaver, is_crowded};
 pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
 use self::state::{Goal, Instance, Process, Role, Want};
 use self::swap::Candidate;
-pub use self::wish::Wish;
+pub use self::user_request::Wish;
 use crate::id::Generation;
 use crate::policy::{Policy, RestartMode};
 use crate::time::Time;

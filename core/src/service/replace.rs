@@ -4,7 +4,7 @@
 use super::Service;
 use super::event::Event;
 use super::exit::Ending;
-use super::leaving::is_crowded;
+use super::retiring::is_crowded;
 use super::state::{Effect, Goal, Process, Rest, Want};
 use super::stop::Haste;
 use crate::id::Generation;

@@ -3,7 +3,7 @@
 use super::Service;
 use super::event::Event;
 use super::exit::{Ending, Exit};
-use super::leaving::is_crowded;
+use super::retiring::is_crowded;
 use super::state::{Effect, Instance, Process, Role};
 use super::stop::Haste;
 use crate::id::Generation;

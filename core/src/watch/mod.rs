@@ -12,19 +12,19 @@
 //! `names.rs` knows which names never matter, and `reason.rs` puts a change into words. Owns no file
 //! and no timer.
 
-mod echoes;
-mod names;
-mod prints;
+mod fingerprints;
+mod ignored_names;
 mod reason;
+mod self_changes;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::echoes::Echoes;
-pub use self::names::{is_noise, is_rules_file};
-pub use self::prints::{Found, Hashed, Prints};
+pub use self::fingerprints::{Found, Hashed, Prints};
+pub use self::ignored_names::{is_noise, is_rules_file};
 pub use self::reason::reason;
+pub use self::self_changes::Echoes;
 
 use crate::limits::{WATCH_TOUCHED_MAX, WATCH_WAIT_MAX};
 use crate::time::Time;

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::place::{RuntimeFolders, owner_of};
+use super::socket_path::{RuntimeFolders, owner_of};
 use super::wire::{Answer, Wire, all_bytes, json};
 use crate::os;
 

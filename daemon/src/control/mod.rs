@@ -1,27 +1,25 @@
 //! The control API of a running afresh: HTTP/1.1 and JSON over a socket of this user alone, and where it
 //! is asked for over a port of this machine, for those who know a token.
 //!
-//! `place.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
+//! `socket_path.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
 //! connections, and `route.rs` and `change.rs` turn requests into asks for the loop; `answer.rs` is the
 //! loop's side of them, and `measure.rs` looks up what services use. `client.rs`, `follower.rs` and `watcher.rs` are the other end, for the commands.
 //! Nothing here holds state of a service, and the loop waits for none of it.
 
-mod answer;
-mod ask;
-mod change;
 mod client;
 mod follow;
 mod follower;
+mod lifecycle_requests;
 mod listen;
-mod measure;
-mod place;
+mod loop_request;
+mod loop_responses;
 mod route;
 mod server;
+mod socket_path;
+mod usage;
 mod watcher;
 mod wire;
 
-pub(crate) use self::answer::About;
-pub(crate) use self::ask::{Ask, Before, Begun, NotBegun, Reloading, reloaded};
 pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
     metrics, reload, shutdown,
@@ -29,7 +27,9 @@ pub use self::client::{
 pub use self::follower::{AtEnd, Followed, Follower, Parted};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen, listen_on};
-pub use self::place::RuntimeFolders;
+pub(crate) use self::loop_request::{Ask, Before, Begun, NotBegun, Reloading, reloaded};
+pub(crate) use self::loop_responses::About;
 pub(crate) use self::server::Control;
+pub use self::socket_path::RuntimeFolders;
 pub use self::watcher::{Watcher, Woken};
 pub(crate) use self::wire::{Wire, all_bytes, drain, next_bytes, one};

@@ -23,11 +23,11 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
-use super::ask::Ask;
-use super::change::{change, reload};
 use super::follow::{Following, Lines, Source, Told, Wanted};
-use super::measure::{measured, metrics};
+use super::lifecycle_requests::{change, reload};
+use super::loop_request::Ask;
 use super::server::Host;
+use super::usage::{measured, metrics};
 use super::wire::{Answer, all_bytes, drain, json, one};
 use crate::logs::Logs;
 

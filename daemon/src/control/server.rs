@@ -23,12 +23,12 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::answer::About;
-use super::ask::Ask;
 use super::client::is_dead;
 use super::listen::Listen;
-use super::place::{RuntimeFolders, owner_of};
+use super::loop_request::Ask;
+use super::loop_responses::About;
 use super::route::route;
+use super::socket_path::{RuntimeFolders, owner_of};
 use super::wire::Wire;
 use crate::events::Events;
 use crate::os::{SocketListener, is_own_peer};

@@ -1,8 +1,8 @@
 //! `afresh doctor`: looks at the machine and says what to do about each thing. Changes nothing.
 
 mod machine;
-mod place;
 mod programs;
+mod state_folder;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub fn examine(examined: &Examined) -> Vec<Check> {
     checks.extend(machine::watcher());
     checks.extend(limits);
     checks.push(machine::runtime_folder(examined.variable("XDG_RUNTIME_DIR").map(Path::new)));
-    checks.extend(place::checks(examined));
+    checks.extend(state_folder::checks(examined));
     checks.extend(programs);
     checks
 }

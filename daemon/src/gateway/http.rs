@@ -7,9 +7,9 @@
 //! is an entry in its maps and nothing else.
 
 mod body;
+mod body_reader;
 mod bounds;
 mod exchange;
-mod room;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -34,8 +34,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::body::{Events, Written};
+use self::body_reader::{Place, Rooms};
 use self::bounds::Bounds;
-use self::room::{Place, Rooms};
 use self::server::{Host, Limit};
 use crate::control::{ListenError, listen_on};
 use crate::output::Output;

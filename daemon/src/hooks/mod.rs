@@ -6,7 +6,7 @@
 //!      └──────────── commands are run by the loop, which owns all processes ◀─────┘
 //! ```
 
-mod post;
+mod deliver;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use self::post::Post;
+use self::deliver::Post;
 use crate::http::Client;
 use crate::os;
 use crate::output::{Output, now};

@@ -14,9 +14,9 @@ use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
 use afresh_core::time::Stamp;
 use tokio::time::Instant;
 
-use super::guard::Guard;
+use super::fast_path::{Lane, Odd};
 use super::instances::End;
-use super::lane::{Lane, Odd};
+use super::restart_triggers::Guard;
 use crate::control::About;
 use crate::output::now;
 use crate::supervise::Supervise;

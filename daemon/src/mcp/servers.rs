@@ -15,12 +15,12 @@ use afresh_core::limits::{LINES_IN_A_ROW_MAX, OUTBOX_BYTES_MAX};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
-use super::alarm::Alarm;
-use super::bell::{Aside, Bell, Rung};
-use super::guard::Found;
+use super::fast_path::Odd;
 use super::instances::Ended;
-use super::lane::Odd;
+use super::ready_queue::{Aside, Bell, Rung};
+use super::restart_triggers::Found;
 use super::server::{Seat, Server};
+use super::timer_thread::Alarm;
 use crate::definition::Talker;
 use crate::supervise::{Happened, Supervise, Turn};
 

@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use tokio::time::Instant;
 
 use super::frames::{End, Gone as Ended, Invitation, Launch, Order, Report};
-use super::held::Holding;
+use super::held_output::Holding;
 use super::os::{self, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
 use super::wire::{Frame, Inbox, send_all, send_with};

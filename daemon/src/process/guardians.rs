@@ -7,10 +7,10 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{GUARDIAN_ORDERS_MAX, IDLE_GUARDIANS_MAX};
 
 use super::Report;
-use super::explain::explain;
 use super::frames::{Order, WardenOrder};
 use super::host::{Guardian, Processes, Word};
-use super::post::Correspondent;
+use super::socket_task::Correspondent;
+use super::spawn_error::explain;
 use super::wire::Inbox;
 
 impl Processes {

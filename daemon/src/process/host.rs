@@ -24,12 +24,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::burial::ended;
-use super::explain::explain;
 use super::frames::{self, Launch, Order, WardenReport};
-use super::keeping::Keep;
-use super::post::Correspondent;
+use super::handover_out::Keep;
+use super::socket_task::Correspondent;
+use super::spawn_error::explain;
 use super::stdio::{Stdio, pipes};
+use super::sweep::ended;
 use super::tree::{self, Change, Remaining};
 use super::wire::Inbox;
 use super::{AdoptError, Command, OutputEnd, PlaceError, Report, os};

@@ -16,8 +16,8 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{MsgFlags, getsockopt};
 use nix::unistd::{ForkResult, Pid, SysconfVar, fork, getpid, getppid, pipe2, sysconf};
 
-pub(super) use super::birth::start;
 pub(super) use super::cgroup::Cgroup;
+pub(super) use super::spawn::start;
 use super::usage::Usage;
 
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.

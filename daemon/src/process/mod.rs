@@ -31,15 +31,9 @@
 //!
 //! All of that is for Linux and, as far as it goes, macOS. `windows.rs` needs none of it.
 
-mod explain;
+mod spawn_error;
 mod usage;
 
-#[cfg(unix)]
-mod adoption;
-#[cfg(target_os = "linux")]
-mod birth;
-#[cfg(unix)]
-mod burial;
 #[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(unix)]
@@ -51,34 +45,40 @@ mod guardian;
 #[cfg(unix)]
 mod guardians;
 #[cfg(unix)]
-mod held;
+mod handover_folder;
+#[cfg(unix)]
+mod handover_in;
+#[cfg(unix)]
+mod handover_listener;
+#[cfg(unix)]
+mod handover_out;
+#[cfg(unix)]
+mod handover_protocol;
 #[cfg(unix)]
 mod held_frames;
 #[cfg(unix)]
+mod held_output;
+#[cfg(unix)]
 mod host;
 #[cfg(unix)]
-mod keeping;
+mod output_spool;
 #[cfg(unix)]
-mod place;
-#[cfg(unix)]
-mod post;
-#[cfg(unix)]
-mod spill;
+mod socket_task;
+#[cfg(target_os = "linux")]
+mod spawn;
 #[cfg(unix)]
 mod stdio;
 #[cfg(unix)]
+mod sweep;
+#[cfg(unix)]
 mod tree;
-#[cfg(unix)]
-mod visit;
-#[cfg(unix)]
-mod visitors;
 #[cfg(unix)]
 mod warden;
 #[cfg(unix)]
 mod wire;
 
 #[cfg(windows)]
-mod no_adoption;
+mod no_handover;
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
 mod os;
@@ -100,21 +100,21 @@ use afresh_core::service::{Exit, SpawnFailure};
 use crate::os::is_variable;
 
 #[cfg(unix)]
-pub(crate) use self::adoption::{AdoptedInstance, AdoptedStdio, Entered};
-#[cfg(unix)]
 pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
+#[cfg(unix)]
+pub(crate) use self::handover_folder::abandoned_warden;
+#[cfg(unix)]
+pub(crate) use self::handover_in::{AdoptedInstance, AdoptedStdio, Entered};
 #[cfg(unix)]
 pub(crate) use self::host::{Processes, StartError};
 #[cfg(windows)]
-pub(crate) use self::no_adoption::{
+pub(crate) use self::no_handover::{
     AdoptedInstance, AdoptedStdio, Earlier, Entered, abandoned_warden,
 };
 #[cfg(unix)]
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
-pub(crate) use self::place::abandoned_warden;
-#[cfg(unix)]
-pub(crate) use self::spill::Earlier;
+pub(crate) use self::output_spool::Earlier;
 #[cfg(unix)]
 pub(crate) use self::stdio::Stdio;
 #[cfg(unix)]

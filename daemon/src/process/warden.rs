@@ -6,7 +6,7 @@
 //! its child, and is killed.
 //!
 //! Where services are to outlive their supervisor, it does too, and brings the next one together with
-//! the guardians: see `visitors.rs`. Its stdout is a lock that it and all guardians hold.
+//! the guardians: see `handover_listener.rs`. Its stdout is a lock that it and all guardians hold.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,9 +23,9 @@ use tokio::time::Instant;
 use super::dispositions;
 use super::frames::{WardenOrder, WardenReport};
 use super::guardian::{Keeper, guard};
+use super::handover_listener::Keeping;
 use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
-use super::visitors::Keeping;
 use super::wire::{Frame, Inbox, send_all};
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are

@@ -39,7 +39,7 @@ use windows_sys::Win32::System::Threading::{
     PROCESS_TERMINATE, ResumeThread, THREAD_SUSPEND_RESUME, TerminateProcess, WaitForSingleObject,
 };
 
-use super::explain::explain;
+use super::spawn_error::explain;
 use super::usage::Usage;
 use super::{Command, OutputEnd, Remains, Report};
 

@@ -2,7 +2,7 @@
 //! pair, with file descriptors beside them. `frames.rs` has what they say.
 //!
 //! Both ends are the same binary, unless a supervisor takes over what another one left: then
-//! `visit.rs` compares versions first. It is bytes, not JSON, because arguments and environment are
+//! `handover_protocol.rs` compares versions first. It is bytes, not JSON, because arguments and environment are
 //! bytes.
 
 use std::collections::VecDeque;

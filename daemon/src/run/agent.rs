@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::agent_output::{Said, Word, read_lines};
 use super::log::SessionLog;
-use super::words::{Said, Word, read_lines};
 use crate::http::{Client, Limits, Pool, Request};
 use crate::os::PipeWriter;
 use crate::process::Stdio;

@@ -1,8 +1,8 @@
 //! What git is asked, by the `git` that the user has. Nothing here resets, cleans or throws away.
 
-mod ours;
-mod ready;
-mod stand;
+mod position;
+mod preflight;
+mod staging;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,8 +12,8 @@ use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_STASHES_MAX, GIT_WAIT};
 use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand, expand_braces};
 use afresh_core::service::Exit;
 
-pub(super) use self::ours::steps_up;
-pub(super) use self::ready::env_of_git;
+pub(super) use self::preflight::env_of_git;
+pub(super) use self::staging::steps_up;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 

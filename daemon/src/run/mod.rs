@@ -2,6 +2,7 @@
 //! all processes go through the process layer, so that nothing of an agent outlives us.
 
 mod agent;
+mod agent_output;
 mod control;
 mod gate;
 mod git;
@@ -9,7 +10,6 @@ mod leftovers;
 mod log;
 mod session;
 mod setup;
-mod words;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
+use self::agent_output::Word;
 use self::control::Board;
 use self::git::{Answered, Git};
 pub use self::leftovers::Mark;
 use self::session::Running;
 pub use self::setup::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks};
-use self::words::Word;
 use crate::control::Ask;
 use crate::os::{self, Jobs, Signals};
 use crate::process::{Processes, Report, ignore_in_supervisor};
@@ -121,7 +121,7 @@ impl Driver {
             briefs,
             git,
             session: None,
-            words: words::words(),
+            words: agent_output::words(),
             answers: JoinSet::new(),
             noted: BTreeSet::new(),
             gate: JoinSet::new(),

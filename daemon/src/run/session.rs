@@ -15,8 +15,8 @@ use afresh_core::service::Exit;
 use tokio::time::Instant;
 
 use super::agent::Agent;
+use super::agent_output::{Said, Word};
 use super::log::SessionLog;
-use super::words::{Said, Word};
 use super::{AGENT, Driver, stamp};
 use crate::os;
 use crate::process::{Command, OutputEnd, Report, Stdio};

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::audit::past::{Past, ServicePast, Wanted};
+use afresh_core::audit::recovery::{Past, ServicePast, Wanted};
 use afresh_core::config::harmless;
 use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};

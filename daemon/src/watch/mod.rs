@@ -5,10 +5,10 @@
 //! looked at every so often.
 
 mod file;
-mod look;
+mod ignore_rules;
 mod notice;
-mod route;
-mod rules;
+mod path_resolution;
+mod scan;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use self::file::stamp;
-use self::look::{Looker, Outcome};
 use self::notice::Notice;
+use self::scan::{Looker, Outcome};
 use crate::os::{Alarm, FolderAlarms, Folders, Refusal, watch_folders};
 
 /// Why a path cannot be watched.

@@ -9,7 +9,7 @@ use afresh_core::mcp::frame::{Frame, Lines};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::memory::{Buffers, Waiting};
-use super::sent::Sent;
+use super::sent_lines::Sent;
 use super::{Moment, Pipe, Reader, Writer};
 
 /// The pipes of one peer.

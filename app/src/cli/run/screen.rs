@@ -5,11 +5,11 @@
 
 mod draw;
 mod editor;
+mod key_decoder;
 mod keys;
-mod parts;
+mod panes;
 mod state;
 mod terminal;
-mod typed;
 
 use std::io::{self, BufWriter, Stdout};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,12 +24,12 @@ use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::event::{self, Event};
 
+use self::key_decoder::Typed;
 use self::keys::Action;
 pub(super) use self::state::Facts;
 use self::state::State;
-use self::typed::Typed;
 use super::now;
-use super::told::Tone;
+use super::progress_lines::Tone;
 use crate::output::{self, Paint};
 
 type Drawing = Terminal<CrosstermBackend<BufWriter<Stdout>>>;

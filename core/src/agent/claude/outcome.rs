@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::field::{self, cut, number, text};
-use crate::agent::moment::in_seconds;
+use super::line_fields::{self, cut, number, text};
+use crate::agent::timestamp::in_seconds;
 use crate::agent::{Failure, TurnEnd};
 use crate::limits::AGENT_TEXT_CHARS_MAX;
 use crate::mcp::json;
@@ -37,7 +37,10 @@ pub(super) fn turn_end(result: &[u8], known: &Known, now: Stamp) -> TurnEnd {
     }
     let said = text(result, &["result"]).unwrap_or_default();
     let is_bare = subtype.is_empty() && said.trim().is_empty();
-    if !field::is_true(result, &["is_error"]) && matches!(&*subtype, "success" | "") && !is_bare {
+    if !line_fields::is_true(result, &["is_error"])
+        && matches!(&*subtype, "success" | "")
+        && !is_bare
+    {
         return TurnEnd::Done(cut(&said, AGENT_TEXT_CHARS_MAX));
     }
     let word = if is_bare { "its result says nothing" } else { &*subtype };

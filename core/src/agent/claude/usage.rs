@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::field::{self, number};
+use super::line_fields::{self, number};
 use crate::agent::{Context, Heard, Spent};
 use crate::limits::{AGENT_CALLS_MAX, AGENT_ID_CHARS_MAX};
 use crate::mcp::json;
@@ -41,8 +41,8 @@ impl Meter {
     pub(super) fn called(&mut self, message: &[u8], is_of_agent: bool) -> Vec<Heard> {
         let usage = Usage::read(message);
         let mut is_new = || {
-            let id = field::text(message, &["id"])?;
-            self.seen.note(field::cut(&id, AGENT_ID_CHARS_MAX)).then_some(())
+            let id = line_fields::text(message, &["id"])?;
+            self.seen.note(line_fields::cut(&id, AGENT_ID_CHARS_MAX)).then_some(())
         };
         if usage.input == 0 || is_new().is_none() {
             return Vec::new();
@@ -73,7 +73,7 @@ impl Meter {
         let Some(used) = number(answer, &["totalTokens"]) else { return Vec::new() };
         let window = number(answer, &["maxTokens"]).or_else(|| number(answer, &["rawMaxTokens"]));
         self.window = window.filter(|window| *window > 0).or(self.window);
-        self.compacts_at = match field::is_true(answer, &["isAutoCompactEnabled"]) {
+        self.compacts_at = match line_fields::is_true(answer, &["isAutoCompactEnabled"]) {
             true => number(answer, &["autoCompactThreshold"]),
             false => None,
         };

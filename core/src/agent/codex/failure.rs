@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::super::Failure;
-use super::super::moment::in_seconds;
-use super::read::{Object, cut};
+use super::super::timestamp::in_seconds;
+use super::line_fields::{Object, cut};
 use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;
 use crate::time::Stamp;

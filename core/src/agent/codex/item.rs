@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::read::{Object, cut_bytes};
+use super::line_fields::{Object, cut_bytes};
 use crate::limits::AGENT_DETAIL_CHARS_MAX;
 
 /// The tool that an item is a use of: its name, and on what, in a line for people. None for items that are
@@ -63,5 +63,5 @@ fn arguments(item: &Object<'_>) -> String {
 
 fn one_line(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    super::read::cut(line.trim(), AGENT_DETAIL_CHARS_MAX)
+    super::line_fields::cut(line.trim(), AGENT_DETAIL_CHARS_MAX)
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::super::{Context, Heard, Spent};
-use super::read::Object;
+use super::line_fields::Object;
 use crate::limits::AGENT_THREADS_MAX;
 
 /// What was told of use so far.

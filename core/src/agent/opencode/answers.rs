@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::cut::cut_to_line;
+use super::super::truncate::cut_to_line;
 use super::super::{Effect, RequestId};
-use super::ledger::count;
 use super::requests::Asked;
-use super::{Effects, Opencode, Phase, start, strange};
+use super::usage::count;
+use super::{Effects, Opencode, Phase, launch, strange};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_LOOKS_MAX, AGENT_MODELS_MAX, AGENT_SETTLE_WAIT};
 
 impl Opencode {
@@ -87,7 +87,7 @@ impl Opencode {
         self.phase = Phase::Opening { since };
         self.listen(0, effects);
         self.get(Asked::Windows, "/config/providers", effects);
-        let body = start::session(&self.setup);
+        let body = launch::session(&self.setup);
         self.post(Asked::Session, "/session".to_owned(), &body, effects);
         self.woken(effects);
     }
@@ -181,7 +181,7 @@ impl Opencode {
     pub(super) fn decide(&mut self, request: &Value, effects: &mut Effects) {
         let Some(id) = request["id"].as_str().filter(|id| is_name(id)) else { return };
         let asked = request["permission"].as_str().unwrap_or_default();
-        let body = match start::allows(self.setup.permission, asked) {
+        let body = match launch::allows(self.setup.permission, asked) {
             true => json!({"reply": "once"}),
             // Without a word to the agent, it would end its turn here.
             false => json!({

@@ -11,23 +11,23 @@
 
 mod answers;
 mod events;
-mod ledger;
+mod launch;
 mod requests;
-mod start;
 #[cfg(test)]
 mod tests;
-mod turn;
+mod turn_end;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
 
-use self::ledger::{Ledger, Seen};
+pub(super) use self::launch::SETTINGS;
 use self::requests::Asked;
-pub(super) use self::start::SETTINGS;
-use self::turn::Turn;
-use super::cut::cut;
+use self::turn_end::Turn;
+use self::usage::{Ledger, Seen};
+use super::truncate::cut;
 use super::{
     AgentKind, Context, Effect, Failure, Heard, Input, RequestId, Session, Setup, Start, Told,
     TurnEnd,
@@ -203,7 +203,7 @@ impl Opencode {
             return;
         };
         let path = format!("/session/{session}/prompt_async");
-        let body = start::message(&self.setup, text);
+        let body = launch::message(&self.setup, text);
         let asked = match &mut self.turn {
             Some(turn) => {
                 turn.unseen = turn.unseen.saturating_add(1);
@@ -340,7 +340,7 @@ impl Opencode {
 
 impl Session for Opencode {
     fn start(&self) -> Start {
-        start::start(&self.setup, &self.secret)
+        launch::start(&self.setup, &self.secret)
     }
 
     fn handle(&mut self, now: Stamp, input: Input<'_>) -> Vec<Effect> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::places::{Layer, Place};
+use super::config_files::{Layer, Place};
 use super::{Entry, Text};
 use crate::config::harmless;
 

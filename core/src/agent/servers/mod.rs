@@ -5,13 +5,13 @@
 //! over: a server that somebody has turned off must not come back by way of us.
 
 mod claude;
-mod places;
+mod config_files;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-pub use self::places::{Layer, Place, Source, repository_of_worktree, sources};
+pub use self::config_files::{Layer, Place, Source, repository_of_worktree, sources};
 use super::{AgentKind, Server};
 use crate::adopt::{Written, is_afresh, label, read_value};
 use crate::config::{ConfigError, harmless};

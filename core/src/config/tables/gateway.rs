@@ -6,7 +6,7 @@ use super::super::FileKind;
 use super::super::error::{ConfigError, ErrorKind};
 use super::super::excerpt::printable;
 use super::super::kind::Value;
-use super::super::made::Values;
+use super::super::resolve::Values;
 use super::super::suggest::nearest;
 use super::{Content, Entry, Errors, Table, TableKind, server};
 use crate::gateway::access::{Access, fits_one};

@@ -6,6 +6,7 @@
 
 mod content;
 mod dependencies;
+mod display;
 mod gateway;
 mod health;
 mod hook;
@@ -14,23 +15,22 @@ mod opencode;
 mod read;
 mod server;
 mod service;
-mod shown;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::content::Content;
 pub(crate) use self::dependencies::{rings, told};
+pub(super) use self::display::show;
+pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::Outside;
 pub(super) use self::gateway::{make as make_gateway, token_files};
 pub(crate) use self::read::is_header_name;
-pub(super) use self::shown::show;
-pub use self::shown::{ShownEntry, ShownTable};
 
 use super::FileKind;
 use super::error::{ConfigError, ErrorKind, Place};
 use super::fields::COMPANIONS;
 use super::kind::Value;
-use super::made::Values;
+use super::resolve::Values;
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
 use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};

@@ -3,7 +3,7 @@
 use super::super::address::url_host;
 use super::super::error::{ConfigError, ErrorKind};
 use super::super::kind::Value;
-use super::super::made::Values;
+use super::super::resolve::Values;
 use super::service::with_own;
 use super::{Content, Entry, Errors, Table};
 use crate::gateway::backend::{Backend, Http, Prefix, Share, Stdio, Target};

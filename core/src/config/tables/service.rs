@@ -3,7 +3,7 @@
 use super::super::Given;
 use super::super::error::ConfigError;
 use super::super::kind::Value;
-use super::super::made::Values;
+use super::super::resolve::Values;
 use super::super::settings::position;
 use super::{Content, Table, TableKind, health};
 use crate::definition::{LogLimits, ServiceDefinition, StopSignal};

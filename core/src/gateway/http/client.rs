@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::bucket::Bucket;
 use super::input::Exchange;
+use super::rate_limit::Bucket;
 use super::stream::Stream;
 use crate::mcp::envelope::Id;
 use crate::time::Time;

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::Settings;
-use super::bucket::{Caller, Callers};
 use super::client::{Client, SessionId};
 use super::input::{Ask, Asked, Effect, Exchange, Input};
-use super::post::Post;
+use super::post_body::Post;
+use super::rate_limit::{Caller, Callers};
 use super::refusal::Refusal;
 use super::stream::{STANDALONE, Stream, parse_event_id};
 use super::tokens::Tokens;
@@ -20,8 +20,8 @@ use crate::limits::{FRONT_QUIET_MAX, FRONT_REQUESTS_MAX};
 use crate::mcp::envelope::Id;
 use crate::time::Time;
 
-mod settle;
-mod told;
+mod deliver;
+mod reconfigure;
 
 /// The machine.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Settings;
 use super::client::SessionId;
-use super::post::Post;
+use super::post_body::Post;
 use super::refusal::Refusal;
 use crate::gateway::ClientId;
 use crate::gateway::access::Access;

@@ -8,7 +8,7 @@ use super::super::backend::{Backend, Share, Target};
 use super::super::catalog::Entry;
 use super::super::{ClientId, Effect, LinkId};
 use super::Hub;
-use super::reading::{Oddity, Pace, Reading};
+use super::list_paging::{Oddity, Pace, Reading};
 use super::session::Client;
 use crate::mcp::{Era, Kind};
 use crate::service::State;

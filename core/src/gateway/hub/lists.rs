@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use super::super::backend::Expose;
 use super::super::catalog::Entry;
 use super::super::{ClientId, LinkId};
-use super::listen::to_listener;
 use super::names::Moved;
 use super::session::Client;
+use super::subscriptions::to_listener;
 use super::{Hub, raw};
 use crate::limits::{GATEWAY_START_WAIT, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
-use crate::mcp::{Kind, answer};
+use crate::mcp::{Kind, responses};
 
 impl Hub {
     /// What a server offers to a client, as far as it is known.
@@ -211,7 +211,7 @@ impl Hub {
         let Some(its) = self.clients.get(&client) else { return };
         let method = kind.notification();
         if !its.is_modern() {
-            let line = answer::notification(method, None);
+            let line = responses::notification(method, None);
             self.effects.push(super::Effect::ToClient { client, line, about: None });
             return;
         }

@@ -10,8 +10,8 @@ use super::link::Stage;
 use super::{Hub, raw};
 use crate::limits::GATEWAY_HELLO_WAIT;
 use crate::mcp::Era;
-use crate::mcp::answer;
 use crate::mcp::envelope::{Id, Params};
+use crate::mcp::responses;
 
 /// The versions of the protocol that have sessions.
 pub(super) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY];
@@ -36,7 +36,7 @@ pub(super) struct Client {
     /// The `_meta` of its last request, raw, without what belongs to that request alone.
     pub(super) meta: Option<Vec<u8>>,
     pub(super) capabilities: Value,
-    /// The least of a server's log that it wants, as a place in [`super::tell::LEVELS`].
+    /// The least of a server's log that it wants, as a place in [`super::client_notifications::LEVELS`].
     pub(super) level: Option<usize>,
     /// The links that are its own, by their servers.
     pub(super) links: BTreeMap<usize, LinkId>,
@@ -111,7 +111,7 @@ impl Hub {
             let data = json!({"supported": [MODERN], "requested": version});
             let message = format!("the version `{version}` of the protocol is not supported");
             let error = json!({"code": -32022, "message": message, "data": data});
-            self.answer(client, id, answer::line(id, "error", &error));
+            self.answer(client, id, responses::line(id, "error", &error));
             return false;
         }
         let Some(its) = self.clients.get_mut(&client) else { return false };

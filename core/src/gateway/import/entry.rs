@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::variables::Style;
 use super::Reader;
 use crate::adopt::Server;
-use crate::adopt::given::{Client, Found, Given};
+use crate::adopt::client_entry::{Client, Found, Given};
 use crate::config::{ErrorKind, harmless};
 use crate::limits::CONFIG_DURATION_MAX;
 

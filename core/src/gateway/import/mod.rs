@@ -14,7 +14,7 @@ use self::entry::Entry;
 use super::OWN_NAME;
 use super::backend::{Backend, Http, Prefix, Share, Stdio, Target};
 use super::variables::Scope;
-use crate::adopt::given::Found;
+use crate::adopt::client_entry::Found;
 use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
 use crate::audit::redact::redact_args;
 use crate::config::{ConfigError, ErrorKind, harmless, is_header_name, url_host};

@@ -2,9 +2,9 @@
 
 use super::{Asked, At, Effect, ExchangeId, Own, Remote};
 use crate::limits::ASKED_MAX;
-use crate::mcp::answer::cancelled;
 use crate::mcp::envelope::{self, Id, Message, look, param};
 use crate::mcp::json;
+use crate::mcp::responses::cancelled;
 use crate::time::Time;
 
 impl Remote {

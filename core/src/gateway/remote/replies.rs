@@ -1,9 +1,8 @@
 //! How exchanges went that became streams, and those that broke off.
 
-use super::trouble::Trouble;
+use super::error_responses::Trouble;
 use super::{
-    At, Event, Exchange, ExchangeId, Failure, Purpose, Remote, State, Step, Transport, Waiting,
-    place,
+    At, Event, Exchange, ExchangeId, Failure, Purpose, Remote, State, Step, Transport, Waiting, url,
 };
 use crate::limits::{RESUMES_MAX, STREAM_STABLE};
 use crate::mcp::Era;
@@ -72,7 +71,7 @@ impl Remote {
     fn endpoint(&mut self, now: Time, exchange: ExchangeId, reference: &str) {
         let is_expected =
             matches!(&self.state, State::Opening { step: Step::Stream(it), .. } if *it == exchange);
-        match place::resolve(&self.url, reference) {
+        match url::resolve(&self.url, reference) {
             Some(place) if is_expected => self.endpoint_known(now, place),
             Some(_) => {}
             None => {

@@ -1,6 +1,6 @@
 //! What goes out, and what is answered here because it does not.
 
-use super::trouble::{Trouble, line as response};
+use super::error_responses::{Trouble, line as response};
 use super::{
     Ask, At, Effect, Exchange, ExchangeId, Header, Method, Owed, Purpose, Remote, State, Step,
     Transport, Waiting,

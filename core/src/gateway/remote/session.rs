@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::trouble::Trouble;
+use super::error_responses::Trouble;
 use super::{
     At, Effect, Header, Own, Purpose, Remote, Standalone, State, Step, Transport, Waiting,
 };
@@ -11,9 +11,9 @@ use crate::limits::{
     STREAM_STABLE,
 };
 use crate::mcp::Era;
-use crate::mcp::answer::{cancelled, notification, request};
 use crate::mcp::envelope::Id;
 use crate::mcp::json::{self, get};
+use crate::mcp::responses::{cancelled, notification, request};
 use crate::time::Time;
 
 /// What is told of each list that may have changed, and the filter of those who listen for it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::trouble::Trouble;
+use super::error_responses::Trouble;
 use super::{ExchangeId, Header};
 use crate::mcp::envelope::Id;
 use crate::mcp::inflight::Flight;

@@ -1,7 +1,7 @@
 //! How exchanges went that were answered at once, by their status.
 
-use super::trouble::{Trouble, excerpt};
-use super::{At, ExchangeId, Purpose, Remote, Reply, State, Transport, place};
+use super::error_responses::{Trouble, excerpt};
+use super::{At, ExchangeId, Purpose, Remote, Reply, State, Transport, url};
 use crate::limits::{SENDINGS_MAX, STREAM_STABLE};
 use crate::mcp::envelope::{Id, Message, look};
 use crate::mcp::json::{self, get};
@@ -234,7 +234,7 @@ impl Remote {
             },
             300..=399 if reply.location.is_some() => {
                 let to = reply.location.as_deref().unwrap_or_default();
-                let to = if to.contains("://") { place::origin(to) } else { self.origin() };
+                let to = if to.contains("://") { url::origin(to) } else { self.origin() };
                 Trouble::Redirected(to.to_owned())
             }
             200..300 => Trouble::Strange("sent no stream of events".to_owned()),

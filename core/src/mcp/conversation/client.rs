@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::super::answer::{self, Why};
 use super::super::envelope::{self, Id, Message, Params, look, param};
 use super::super::inflight::{Class, Flight, Place};
 use super::super::json;
+use super::super::responses::{self, Why};
 use super::{Conversation, Effect, Heard, Waiting};
 use crate::limits::{MESSAGE_BYTES_MAX, QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
 use crate::time::Time;
@@ -35,7 +35,7 @@ impl Conversation {
                 }
             }
             Some(Message::Invalid { id }) if !self.flights.contains_key(&id) => {
-                effects.push(Effect::ToClient(answer::invalid(&id, NO_REQUEST)));
+                effects.push(Effect::ToClient(responses::invalid(&id, NO_REQUEST)));
             }
             Some(Message::Invalid { .. }) | None => {
                 effects.push(Effect::Divert { generation: None, line })
@@ -58,7 +58,7 @@ impl Conversation {
             return;
         }
         if self.own.contains_key(&id) {
-            effects.push(Effect::ToClient(answer::invalid(&id, TAKEN)));
+            effects.push(Effect::ToClient(responses::invalid(&id, TAKEN)));
             return;
         }
         self.memory.request(&id, &method, params, &line);
@@ -74,7 +74,7 @@ impl Conversation {
             effects.push(Effect::Replace { generation });
         }
         if method == "ping" && self.serving.is_none() {
-            effects.push(Effect::ToClient(answer::pong(&id)));
+            effects.push(Effect::ToClient(responses::pong(&id)));
             return;
         }
         let raw = |part: &Option<Range<usize>>| part.clone().map(|part| &line[part]);
@@ -218,7 +218,7 @@ impl Conversation {
             && !flight.cancelled
         {
             self.memory.stop_listening(id);
-            effects.push(Effect::ToClient(answer::answer(&flight, id, era, why)));
+            effects.push(Effect::ToClient(responses::answer(&flight, id, era, why)));
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::super::answer::{self, Why};
 use super::super::envelope::Id;
 use super::super::inflight::{Class, Flight, Place};
 use super::super::json;
-use super::super::memory::Era;
+use super::super::replay::Era;
+use super::super::responses::{self, Why};
 use super::{Conversation, Effect, Heard, Instance, Stage, Waiting};
 use crate::id::Generation;
 
@@ -99,7 +99,8 @@ impl Conversation {
         self.flush(generation, effects);
         if replayed {
             for params in self.memory.updates() {
-                let line = answer::notification("notifications/resources/updated", Some(&params));
+                let line =
+                    responses::notification("notifications/resources/updated", Some(&params));
                 effects.push(Effect::ToClient(line));
             }
             self.compare(generation, effects);
@@ -182,7 +183,7 @@ impl Conversation {
         for ours in asked {
             self.asked.remove(&ours);
             let request: String = json::text(ours.raw()).unwrap_or_default();
-            effects.push(Effect::ToClient(answer::cancelled(&request)));
+            effects.push(Effect::ToClient(responses::cancelled(&request)));
         }
         let mut lost: Vec<(u64, Id)> = self
             .flights
@@ -281,7 +282,7 @@ impl Conversation {
             }
         };
         self.own.insert(id.clone(), generation);
-        (id, answer::request(&name, method, Some(params)))
+        (id, responses::request(&name, method, Some(params)))
     }
 }
 

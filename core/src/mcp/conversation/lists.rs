@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::envelope::{self, Id, param};
 use super::super::inflight::Flight;
 use super::super::lists::{Changes, Kind, Pages, next_cursor};
-use super::super::{answer, json};
+use super::super::{json, responses};
 use super::{Conversation, Effect};
 use crate::id::Generation;
 use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX};
@@ -72,7 +72,7 @@ impl Conversation {
             let unknown = json::get(&line, &["error", "code"]) == Some(b"-32601");
             return match json::get(&line, &["id"]).map(Id::new) {
                 Some(id) if shows_ours && unknown => {
-                    answer::only_tools(&id, self.memory.era, &self.tools.definitions())
+                    responses::only_tools(&id, self.memory.era, &self.tools.definitions())
                 }
                 _ => line,
             };
@@ -232,7 +232,7 @@ impl Conversation {
 
     fn tell_list_changed(&self, notification: &str, filter: &str, effects: &mut Vec<Effect>) {
         for params in self.memory.list_listeners(filter) {
-            let line = answer::notification(notification, params.as_deref());
+            let line = responses::notification(notification, params.as_deref());
             effects.push(Effect::ToClient(line));
         }
     }

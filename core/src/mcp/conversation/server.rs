@@ -1,9 +1,9 @@
 //! The server's side: what instances ask, tell and answer.
 
-use super::super::answer::{self, Why};
 use super::super::envelope::{self, Id, Message, look, param};
 use super::super::inflight::Flight;
 use super::super::json;
+use super::super::responses::{self, Why};
 use super::{Conversation, Effect, Stage};
 use crate::id::Generation;
 use crate::limits::{ASKED_MAX, MESSAGE_BYTES_MAX, PONGS_MAX};
@@ -22,7 +22,7 @@ impl Conversation {
                 if instance.stage == Stage::Opening && method == "ping" {
                     instance.pongs += 1;
                     if instance.pongs <= PONGS_MAX {
-                        self.tell_server(generation, answer::pong(&id), effects);
+                        self.tell_server(generation, responses::pong(&id), effects);
                     }
                     return;
                 }
@@ -90,7 +90,7 @@ impl Conversation {
                     let ours = ours.clone();
                     self.asked.remove(&ours);
                     let request: String = json::text(ours.raw()).unwrap_or_default();
-                    effects.push(Effect::ToClient(answer::cancelled(&request)));
+                    effects.push(Effect::ToClient(responses::cancelled(&request)));
                     return;
                 }
             }

@@ -1,7 +1,7 @@
 //! What becomes of a session: the ladder from a full context to its end.
 
 use super::super::checkpoint::{Checkpoint, cut};
-use super::super::last_word::LastWord;
+use super::super::final_message::LastWord;
 use super::super::meter::{Level, Meter};
 use super::super::prompts;
 use super::*;

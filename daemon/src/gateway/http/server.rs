@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Letter;
+use super::body_reader::Rooms;
 use super::bounds::Bounds;
 use super::exchange::exchange;
-use super::room::Rooms;
 use crate::control::Wire;
 
 /// What a connection is given.

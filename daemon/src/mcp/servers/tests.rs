@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::control::About;
-use crate::mcp::guard::Guard;
-use crate::mcp::lane::Lane;
+use crate::mcp::fast_path::Lane;
+use crate::mcp::restart_triggers::Guard;
 use crate::store::workspace::Workspace;
 use crate::wires::{News, Wires};
 

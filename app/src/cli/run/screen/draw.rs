@@ -6,9 +6,9 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Position, Rect};
 use ratatui_core::style::{Color, Modifier, Style};
 
-use super::parts::{self, Row};
+use super::panes::{self, Row};
 use super::state::{Mode, Question, State, wrap};
-use crate::cli::run::told::Tone;
+use crate::cli::run::progress_lines::Tone;
 use crate::output::Paint;
 
 /// What whoever draws has to know.
@@ -42,7 +42,7 @@ pub(super) fn draw(
         drawn.cursor = draw_foot(state, foot, &mut canvas);
     }
     if state.mode == Mode::Help {
-        canvas.rows(&parts::help(), above);
+        canvas.rows(&panes::help(), above);
         return drawn;
     }
     let head = head(state, now, above);
@@ -55,11 +55,11 @@ pub(super) fn draw(
 /// The lines above, those that matter most where not all fit.
 fn head(state: &State, now: Stamp, above: Rect) -> Vec<Row> {
     let columns = usize::from(above.width);
-    let mut rows = vec![(3, parts::title(state, columns)), (0, parts::doing(state))];
-    rows.extend(parts::wait(state, now).map(|row| (2, row)));
-    rows.push((1, parts::gauge(state, columns)));
-    rows.push((4, parts::numbers(state, now)));
-    rows.push((5, parts::tool(state)));
+    let mut rows = vec![(3, panes::title(state, columns)), (0, panes::doing(state))];
+    rows.extend(panes::wait(state, now).map(|row| (2, row)));
+    rows.push((1, panes::gauge(state, columns)));
+    rows.push((4, panes::numbers(state, now)));
+    rows.push((5, panes::tool(state)));
     // What is below has as much of a small screen, and more of a large one.
     let rows_max = above.height - above.height / 2;
     rows.retain(|(rank, _)| *rank < rows_max.max(1));
@@ -69,9 +69,9 @@ fn head(state: &State, now: Stamp, above: Rect) -> Vec<Row> {
 /// Phases, gates and what was said; returns the place that the last has.
 fn draw_body(state: &State, now: Stamp, body: Rect, canvas: &mut Canvas<'_>) -> (usize, usize) {
     let columns = usize::from(body.width);
-    let (phases, gates) = (parts::phases(state, columns), parts::gates(state, now, columns));
+    let (phases, gates) = (panes::phases(state, columns), panes::gates(state, now, columns));
     let current = state.view.current.min(phases.len().saturating_sub(1));
-    let active = parts::running_gate(state);
+    let active = panes::running_gate(state);
     if body.width >= COLUMNS_BESIDE && body.height >= 6 {
         let columns = (body.width * 2 / 5).clamp(30, 50);
         let left = Rect { width: columns, ..body };
@@ -161,7 +161,7 @@ fn draw_foot(state: &State, foot: Rect, canvas: &mut Canvas<'_>) -> Option<Posit
         Mode::Watching => {
             let row = match state.remark {
                 Some(remark) => Row::of(Tone::Warning, remark),
-                None => parts::keys(state, columns),
+                None => panes::keys(state, columns),
             };
             canvas.rows(&[row], foot);
             return None;

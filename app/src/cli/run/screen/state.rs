@@ -11,7 +11,7 @@ use afresh_core::run::{PhaseEnd, Say, View};
 use afresh_core::time::{Stamp, show_duration};
 
 use super::editor::Editor;
-use crate::cli::run::told::{self, Tone};
+use crate::cli::run::progress_lines::{self, Tone};
 
 /// What never changes.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl State {
                 }
             }
             say => {
-                for (tone, line) in told::lines(say, view) {
+                for (tone, line) in progress_lines::lines(say, view) {
                     if let Say::PhaseEnds { .. } = say {
                         self.ends.push((tone, line.clone()));
                     }

@@ -1,0 +1,263 @@
+//! What the body of a POST is, and whether it goes with its head.
+
+use std::borrow::Cow;
+
+use super::refusal::Refusal;
+use super::request_checks::{Head, LEGACY, is_modern};
+use crate::limits::FRONT_BATCH_MAX;
+use crate::mcp::envelope::{Id, Message, Params, look};
+use crate::mcp::json;
+
+/// What a POST brings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Post {
+    /// A request that says everything about itself, and needs no session.
+    Modern(Id),
+    /// A notification of the modern era: there is nobody whom it could be about.
+    Nothing,
+    /// Opens a session.
+    Initialize(Id),
+    /// Messages of a session.
+    Session {
+        /// The requests among them.
+        ids: Vec<Id>,
+        /// How many there are.
+        count: u32,
+    },
+}
+
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+impl Post {
+    /// Looks at a body. What it is to the client: `line` is one line from then on.
+    pub fn look(head: &Head<'_>, line: &mut [u8]) -> Result<Self, Refusal> {
+        // Its lines end between values: inside of one, a line end is escaped.
+        json::flatten(line);
+        let line = &*line;
+        let header_is_modern = head.version.is_some_and(is_modern);
+        match look(line) {
+            None if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() => {
+                Err(Refusal::new(400, "the body is no message of JSON-RPC"))
+            }
+            None => Err(Refusal::parse_error()),
+            Some(Message::Invalid { id }) => {
+                Err(Refusal::new(400, "the body is no request: it has no proper method or id")
+                    .of(&id))
+            }
+            Some(Message::Request { id, method, params }) => {
+                let version = params.version.clone().and_then(|at| json::text(&line[at]));
+                // Who has a session is of the older era, whatever else it says, unless it says a newer one.
+                let is_ours = |version: &str| head.session.is_none() || is_modern(version);
+                match version {
+                    Some(version) if is_ours(&version) => {
+                        let request =
+                            Request { head, line, id: &id, method: &method, params: &params };
+                        request.check(&version)?;
+                        Ok(Self::Modern(id))
+                    }
+                    _ if header_is_modern => {
+                        let what = "`_meta` has no `io.modelcontextprotocol/protocolVersion`";
+                        Err(Refusal::params(&id, what))
+                    }
+                    _ if method == "initialize" => Ok(Self::Initialize(id)),
+                    _ => legacy(head, Some(&id)).map(|()| Self::one(vec![id])),
+                }
+            }
+            Some(Message::Notification { .. }) if header_is_modern => Ok(Self::Nothing),
+            Some(Message::Response { .. } | Message::Batch) if header_is_modern => {
+                Err(Refusal::new(400, "the body must be one request or notification"))
+            }
+            Some(Message::Notification { .. } | Message::Response { .. }) => {
+                legacy(head, None).map(|()| Self::one(Vec::new()))
+            }
+            Some(Message::Batch) => {
+                legacy(head, None)?;
+                batch(line)
+            }
+        }
+    }
+
+    /// One message, with the request that it is where it is one.
+    pub(super) fn one(ids: Vec<Id>) -> Self {
+        Self::Session { ids, count: 1 }
+    }
+
+    /// How many messages it brings.
+    pub(super) fn count(&self) -> u32 {
+        match self {
+            Self::Modern(_) | Self::Nothing | Self::Initialize(_) => 1,
+            Self::Session { count, .. } => *count,
+        }
+    }
+}
+
+/// Whether the head is that of a message in a session.
+fn legacy(head: &Head<'_>, id: Option<&Id>) -> Result<(), Refusal> {
+    let refused = |message: String| {
+        let refusal = Refusal::new(400, message);
+        Err(match id {
+            Some(id) => refusal.of(id),
+            None => refusal,
+        })
+    };
+    if let Some(version) = head.version.filter(|version| !LEGACY.contains(version)) {
+        let known = LEGACY.join(", ");
+        return refused(format!(
+            "`MCP-Protocol-Version: {version}` is not known; there is {known}"
+        ));
+    }
+    if head.session.is_none() {
+        return refused("there is no `Mcp-Session-Id`; begin with `initialize`".to_owned());
+    }
+    Ok(())
+}
+
+/// A batch, with its requests.
+fn batch(line: &[u8]) -> Result<Post, Refusal> {
+    let elements = json::elements(line).unwrap_or_default();
+    if elements.is_empty() {
+        return Err(Refusal::new(400, "the batch is empty"));
+    }
+    if elements.len() > FRONT_BATCH_MAX {
+        let what = format!("the batch has more than {FRONT_BATCH_MAX} messages; send less at once");
+        return Err(Refusal::new(413, what));
+    }
+    let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
+    let mut ids = Vec::new();
+    for element in elements {
+        match look(&line[element]) {
+            Some(Message::Request { method, .. }) if method == "initialize" => {
+                return Err(Refusal::new(400, "`initialize` must not be in a batch"));
+            }
+            Some(Message::Request { id, .. }) if ids.contains(&id) => {
+                return Err(Refusal::new(400, "two requests of the batch have the same id"));
+            }
+            Some(Message::Request { id, .. }) => ids.push(id),
+            Some(Message::Invalid { .. } | Message::Batch) | None => {
+                return Err(Refusal::new(400, "something in the batch is no message of JSON-RPC"));
+            }
+            Some(Message::Notification { .. } | Message::Response { .. }) => {}
+        }
+    }
+    Ok(Post::Session { ids, count })
+}
+
+/// A request of the modern era.
+struct Request<'a> {
+    head: &'a Head<'a>,
+    line: &'a [u8],
+    id: &'a Id,
+    method: &'a str,
+    params: &'a Params,
+}
+
+impl Request<'_> {
+    /// Headers say the same as the body, so that whoever stands between can believe them.
+    fn check(&self, version: &str) -> Result<(), Refusal> {
+        self.agree("MCP-Protocol-Version", self.head.version.map(Cow::from), version)?;
+        self.agree("Mcp-Method", self.head.mcp_method.map(Cow::from), self.method)?;
+        let name = match self.method {
+            "tools/call" | "prompts/get" => self.params.name.clone().map(|at| &self.line[at]),
+            "resources/read" => json::get(self.line, &["params", "uri"]),
+            _ => return self.check_meta(),
+        };
+        match (name.and_then(json::text), self.head.mcp_name) {
+            (Some(name), given) => {
+                let given = given.map(decoded).transpose().map_err(|()| {
+                    Refusal::mismatch(self.id, "`Mcp-Name` is no proper base64".to_owned())
+                })?;
+                self.agree("Mcp-Name", given, &name)?;
+            }
+            // That the name is missing is for whoever wants one to say.
+            (None, None) => {}
+            (None, Some(given)) => {
+                let what =
+                    format!("header mismatch: `Mcp-Name` is `{given}`, and the body has none");
+                return Err(Refusal::mismatch(self.id, what));
+            }
+        }
+        self.check_meta()
+    }
+
+    fn agree(&self, name: &str, given: Option<Cow<'_, str>>, wanted: &str) -> Result<(), Refusal> {
+        let what = match given {
+            Some(given) if given == wanted => return Ok(()),
+            Some(given) => {
+                format!("header mismatch: `{name}` is `{given}`, and the body has `{wanted}`")
+            }
+            None => format!("header mismatch: `{name}` is missing, and the body has `{wanted}`"),
+        };
+        Err(Refusal::mismatch(self.id, what))
+    }
+
+    fn check_meta(&self) -> Result<(), Refusal> {
+        let meta = self.params.meta.clone().map(|at| &self.line[at]).unwrap_or_default();
+        match json::get(meta, &[CAPABILITIES]) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::params(self.id, &format!("`_meta` has no `{CAPABILITIES}`"))),
+        }
+    }
+}
+
+/// The value of a header that may be encoded because it is no plain ASCII.
+fn decoded(value: &str) -> Result<Cow<'_, str>, ()> {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        None => Ok(Cow::from(value)),
+        Some(encoded) => {
+            let bytes = from_base64(encoded.as_bytes()).ok_or(())?;
+            String::from_utf8(bytes).map(Cow::from).map_err(|_| ())
+        }
+    }
+}
+
+/// The bytes that base64 stands for; none where it is not proper.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let plain = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
+    if !text.len().is_multiple_of(4) || (text.len() - plain.len() > 0 && plain.len() % 4 < 2) {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(plain.len());
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in plain {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    (bits == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_read_as_the_specification_has_it() {
+        for (text, value) in [
+            ("SGVsbG8sIOS4lueVjA==", "Hello, 世界"),
+            ("IHBhZGRlZCA=", " padded "),
+            ("bGluZTEKbGluZTI=", "line1\nline2"),
+            ("PT9iYXNlNjQ/bGl0ZXJhbD89", "=?base64?literal?="),
+            ("", ""),
+        ] {
+            assert_eq!(decoded(&format!("=?base64?{text}?=")).unwrap(), value);
+        }
+        for bad in
+            ["a", "ab", "abc", "a===", "ab=c", "a b=", "QQ=", "QR==", "=", "====", "/////w=="]
+        {
+            assert!(decoded(&format!("=?base64?{bad}?=")).is_err(), "{bad}");
+        }
+        assert_eq!(decoded("=?BASE64?QQ==?=").unwrap(), "=?BASE64?QQ==?=");
+    }
+}

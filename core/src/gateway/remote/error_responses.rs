@@ -1,0 +1,175 @@
+//! Answers of our own in the place of a server's, in words that a model can act on.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::limits::{MESSAGE_BYTES_MAX, REPLY_EXCERPT_CHARS_MAX};
+use crate::mcp::Era;
+use crate::mcp::envelope::Id;
+use crate::mcp::inflight::Class;
+use crate::mcp::responses::without_consequence;
+use crate::time::show_duration;
+
+/// Why we answer in the server's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Nobody answers there.
+    Unreachable(String),
+    /// The connection broke while the request was with the server.
+    Broke(String),
+    /// The session was lost while the request was with the server.
+    Forgotten,
+    /// Each new session is forgotten at once.
+    ForgetsAlways,
+    /// It does not let us in.
+    Denied(u16),
+    /// It told us to wait for so long.
+    Busy(Duration),
+    /// It leads us elsewhere, to this origin.
+    Redirected(String),
+    /// It answered with this status, and these words.
+    Status(u16, String),
+    /// What it said cannot be an answer.
+    Strange(String),
+    /// It refused a session, in these words.
+    NoSession(String),
+    /// Its answer was longer than allowed.
+    TooLong,
+    /// It says nothing.
+    Silent,
+    /// Too many requests have no answer yet.
+    TooMany,
+}
+
+impl Trouble {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "server_unreachable",
+            Self::Broke(_) => "connection_broken",
+            Self::Forgotten | Self::ForgetsAlways => "session_lost",
+            Self::Denied(_) => "access_denied",
+            Self::Busy(_) => "server_busy",
+            Self::Redirected(_) => "redirected",
+            Self::Status(..) | Self::Strange(_) => "bad_reply",
+            Self::NoSession(_) => "session_refused",
+            Self::TooLong => "message_too_long",
+            Self::Silent => "server_silent",
+            Self::TooMany => "too_many_requests",
+        }
+    }
+
+    fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unreachable(_)
+            | Self::Broke(_)
+            | Self::Forgotten
+            | Self::ForgetsAlways
+            | Self::Busy(_)
+            | Self::Silent
+            | Self::TooMany => true,
+            Self::Status(status, _) => *status >= 500,
+            Self::Denied(_)
+            | Self::Redirected(_)
+            | Self::Strange(_)
+            | Self::NoSession(_)
+            | Self::TooLong => false,
+        }
+    }
+
+    /// Trying again by ourselves would not change it.
+    pub(super) fn is_final(&self) -> bool {
+        !self.is_retryable() || *self == Self::TooMany
+    }
+
+    /// In words; `origin` is the server's.
+    pub(super) fn text(&self, origin: &str) -> String {
+        match self {
+            Self::Unreachable(why) => {
+                format!("nothing was done, the server at `{origin}` cannot be reached: {why}")
+            }
+            Self::Broke(why) => format!(
+                "the connection to the server at `{origin}` broke while this ran ({why}); its \
+                 outcome is unknown; call it again if that is safe"
+            ),
+            Self::Forgotten => format!(
+                "the server at `{origin}` lost the session while this ran; its outcome is unknown; \
+                 call it again if that is safe"
+            ),
+            Self::ForgetsAlways => format!(
+                "nothing was done, the server at `{origin}` forgets each session as soon as it is \
+                 opened; several instances behind one address do that when they do not share them"
+            ),
+            Self::Denied(status) => format!(
+                "nothing was done, the server at `{origin}` denied access with status {status}; set \
+                 a token in `headers` of this server, such as `authorization = \"Bearer …\"`"
+            ),
+            Self::Busy(wait) if wait.is_zero() => {
+                format!("nothing was done, the server at `{origin}` takes no more requests now")
+            }
+            Self::Busy(wait) => format!(
+                "nothing was done, the server at `{origin}` takes no more requests for {}; try \
+                 again after that",
+                show_duration(*wait)
+            ),
+            Self::Redirected(to) => format!(
+                "nothing was done, the server at `{origin}` redirects to `{to}`, which is not \
+                 followed; set `url` of this server to where it is"
+            ),
+            Self::Status(status, said) => {
+                let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+                format!("the server at `{origin}` answered with status {status}{said}")
+            }
+            Self::Strange(what) => format!(
+                "the server at `{origin}` {what}; check that `url` of this server leads to MCP"
+            ),
+            Self::NoSession(why) => {
+                format!("nothing was done, the server at `{origin}` refused a session: {why}")
+            }
+            Self::TooLong => format!(
+                "the answer of the server at `{origin}` is longer than the limit of \
+                 {MESSAGE_BYTES_MAX} bytes; ask for less"
+            ),
+            Self::Silent => format!("the server at `{origin}` did not answer in time"),
+            Self::TooMany => {
+                "too many requests have no answer yet; nothing was done; wait for some of them"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// The same as a state, without what it means for a request.
+    pub(super) fn state(&self, origin: &str) -> String {
+        without_consequence(&self.text(origin)).to_owned()
+    }
+
+    /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
+    /// anything else is an error.
+    pub(super) fn answer(&self, id: &Id, class: Class, era: Era, origin: &str) -> Vec<u8> {
+        let text = self.text(origin);
+        if class == Class::Tool {
+            let mut result = json!({"content": [{"type": "text", "text": text}], "isError": true});
+            if era == Era::Modern {
+                result["resultType"] = Value::from("complete");
+            }
+            return line(id, "result", result.to_string().as_bytes());
+        }
+        let data = json!({"reason": self.reason(), "retryable": self.is_retryable()});
+        let error = json!({"code": -32603, "message": text, "data": data});
+        line(id, "error", error.to_string().as_bytes())
+    }
+}
+
+/// A response with this member, raw.
+pub(super) fn line(id: &Id, member: &str, value: &[u8]) -> Vec<u8> {
+    let member = format!(r#","{member}":"#);
+    [br#"{"jsonrpc":"2.0","id":"#, id.raw(), member.as_bytes(), value, b"}"].concat()
+}
+
+/// The beginning of a body, as text in one line.
+pub(super) fn excerpt(body: &[u8]) -> String {
+    let beginning = &body[..body.len().min(4 * REPLY_EXCERPT_CHARS_MAX)];
+    let text = String::from_utf8_lossy(beginning);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(REPLY_EXCERPT_CHARS_MAX).collect()
+}

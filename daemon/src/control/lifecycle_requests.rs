@@ -1,0 +1,192 @@
+//! Starts, stops and restarts: asked of the loop, and waited for where somebody wants to.
+
+use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, Dependence, ServiceStatus, State};
+use afresh_core::id::Generation;
+use afresh_core::limits::RESTART_WAIT_MAX;
+use hyper::{Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
+
+use super::loop_request::{Ask, Before, NotBegun, Reloading};
+use super::route::{Refusing, conflict, reply, status};
+use super::server::Host;
+use super::wire::Answer;
+
+pub(super) async fn change(
+    host: &Host,
+    name: String,
+    what: Change,
+    reason: String,
+    waits: bool,
+) -> Refusing<Response<Answer>> {
+    let asked = name.clone();
+    let begun = host.ask(|answer| Ask::Change { name: asked, what, reason, answer }).await?;
+    let mut begun = begun.map_err(|refused| {
+        let status = match refused {
+            NotBegun::NoSuchService { .. } => StatusCode::NOT_FOUND,
+            NotBegun::Stopping | NotBegun::HasClient | NotBegun::NotNow(_) => StatusCode::CONFLICT,
+        };
+        (status, refused.refusal(&name, what))
+    })?;
+    // The loop does not wait for a disk that hangs, and neither do we.
+    (&mut begun.recorded).await.ok();
+    if !waits {
+        let answer = ChangeAnswer::accepted(name, begun.before.old_pid);
+        return Ok(reply(StatusCode::ACCEPTED, &answer));
+    }
+    let deadline = Instant::now() + RESTART_WAIT_MAX;
+    Ok(reply(StatusCode::OK, &wait(host, name, what, begun.before, deadline).await?))
+}
+
+/// Lets the configuration be read again. All that this begins is waited for no longer than one change.
+pub(super) async fn reload(host: &Host, reason: String, waits: bool) -> Refusing<Response<Answer>> {
+    let reloading = host.ask(|answer| Ask::Reload { reason, answer }).await?;
+    let Reloading { mut answer, begun } = reloading.map_err(conflict)?;
+    let deadline = Instant::now() + RESTART_WAIT_MAX;
+    for (name, what, before) in begun.into_iter().filter(|_| waits) {
+        let old_pid = before.old_pid;
+        let outcome = match wait(host, name.clone(), what, before, deadline).await {
+            Err((StatusCode::NOT_FOUND, _)) => {
+                let detail = Some("it is not defined any more".to_owned());
+                let outcome = ChangeOutcome::Failed;
+                ChangeAnswer { name, outcome, old_pid, new_pid: None, detail }
+            }
+            outcome => outcome?,
+        };
+        answer.outcomes.push(outcome);
+    }
+    Ok(reply(StatusCode::OK, &answer))
+}
+
+/// Looks at the service whenever something was told, until it is as it was to be, or cannot be.
+async fn wait(
+    host: &Host,
+    name: String,
+    what: Change,
+    before: Before,
+    deadline: Instant,
+) -> Refusing<ChangeAnswer> {
+    let Before { old_pid, old, swap_failed, mut changes } = before;
+    loop {
+        let status = match status(host, &name).await {
+            // One that is not defined any more is forgotten when it is down.
+            Err((StatusCode::NOT_FOUND, _)) if what == Change::Stop => {
+                let outcome = ChangeOutcome::Down;
+                return Ok(ChangeAnswer { name, outcome, old_pid, new_pid: None, detail: None });
+            }
+            status => status?,
+        };
+        let swap_has_failed = what == Change::Restart && status.swap_failed != swap_failed;
+        let waits = waits_of(host, &status).await?;
+        let known = match swap_has_failed {
+            false if what == Change::Start && waits.is_in_vain => Some(ChangeOutcome::Failed),
+            false => known_outcome(what, &status, old),
+            true => Some(ChangeOutcome::Failed),
+        };
+        let late = match known {
+            None => timeout_at(deadline, changes.changed()).await.is_err(),
+            Some(_) => false,
+        };
+        let outcome = match known {
+            Some(outcome) => outcome,
+            None if late => ChangeOutcome::StillWaiting,
+            None => continue,
+        };
+        let new_pid = status.pid.filter(|_| outcome == ChangeOutcome::Up);
+        let detail = match outcome {
+            ChangeOutcome::Up | ChangeOutcome::Down | ChangeOutcome::Accepted => None,
+            ChangeOutcome::Failed | ChangeOutcome::StillWaiting => {
+                let why = match swap_has_failed {
+                    false if what != Change::Stop && waits.told.is_some() => {
+                        waits.told.unwrap_or_default()
+                    }
+                    false => why(what, status, outcome),
+                    true => status.swap_failed.map_or_else(String::new, |note| note.reason),
+                };
+                Some(with_last_words(host, &name, old, why).await?)
+            }
+        };
+        return Ok(ChangeAnswer { name, outcome, old_pid, new_pid, detail });
+    }
+}
+
+/// What a service waits for, if it does.
+#[derive(Default)]
+struct Waits {
+    told: Option<String>,
+    /// One of those will not come by itself.
+    is_in_vain: bool,
+}
+
+async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Waits> {
+    if status.waits_for.is_empty() {
+        return Ok(Waits::default());
+    }
+    let all = host.ask(|answer| Ask::Status { name: None, answer }).await?;
+    let needed = Dependence::of(&all).waits_of(status);
+    let is_lost =
+        |one: &&ServiceStatus| matches!(one.state, State::Failed { .. } | State::Finished);
+    let shown: Vec<String> =
+        needed.iter().map(|one| format!("{} ({})", one.name, one.state)).collect();
+    Ok(Waits {
+        is_in_vain: needed.iter().any(is_lost),
+        told: Some(format!("it waits for {}", shown.join(", "))),
+    })
+}
+
+/// What became of the change since this generation, once that is known.
+fn known_outcome(what: Change, status: &ServiceStatus, old: Generation) -> Option<ChangeOutcome> {
+    let is_new = status.generation > old.0;
+    let is_up = match status.state {
+        State::Ready | State::Degraded { .. } => true,
+        // Nobody says when a plain command is ready.
+        State::Running => !status.says_ready,
+        _ => false,
+    };
+    let is_down = matches!(status.state, State::Stopped | State::Finished | State::Failed { .. });
+    let is_waiting = matches!(status.state, State::BackingOff { .. } | State::CrashLoop { .. });
+    match what {
+        Change::Stop if is_down => Some(ChangeOutcome::Down),
+        // Somebody else wants it up.
+        Change::Stop if is_new => Some(ChangeOutcome::Failed),
+        Change::Stop => None,
+        Change::Start if is_up => Some(ChangeOutcome::Up),
+        Change::Restart if is_up && is_new => Some(ChangeOutcome::Up),
+        // It is started when those it needs are there.
+        Change::Start if !status.waits_for.is_empty() => None,
+        Change::Start | Change::Restart => {
+            (is_down || (is_waiting && is_new)).then_some(ChangeOutcome::Failed)
+        }
+    }
+}
+
+/// Why it is not as it was to be.
+fn why(what: Change, status: ServiceStatus, outcome: ChangeOutcome) -> String {
+    if what == Change::Stop && outcome == ChangeOutcome::Failed {
+        return "somebody has started it again".to_owned();
+    }
+    let before = match status.state {
+        State::BackingOff { .. } | State::CrashLoop { .. } => {
+            status.restarts.last.into_iter().next_back().map(|note| note.reason)
+        }
+        State::Finished => status.last_exit.map(|exit| format!("it {}", exit.text)),
+        _ => None,
+    };
+    let told: Vec<String> = before.into_iter().chain([status.state.to_string()]).collect();
+    told.join("; ")
+}
+
+/// Adds what instances newer than this one wrote to their stderr.
+async fn with_last_words(
+    host: &Host,
+    name: &str,
+    old: Generation,
+    why: String,
+) -> Refusing<String> {
+    let name = name.to_owned();
+    let logs = host.ask(|answer| Ask::Logs { name, answer }).await?;
+    let words = logs.map(|logs| logs.last_words(|its| its > old)).unwrap_or_default();
+    Ok(match words.is_empty() {
+        true => why,
+        false => format!("{why}; the last lines of its stderr:\n{}", words.join("\n")),
+    })
+}

@@ -1,0 +1,297 @@
+//! The loop's side of the control API: what it is asked, and its answers from what it knows.
+
+use std::fs;
+use std::time::Duration;
+
+use afresh_core::control::metrics::ServiceMetrics;
+use afresh_core::control::{
+    API_VERSION, Change, Face, LastExit, Refusal, Restarts, ServiceStatus, State, VersionAnswer,
+};
+use afresh_core::id::ServiceId;
+use afresh_core::service::{Event, Input, Wish};
+
+use super::loop_request::{Ask, Before, Begun, NotBegun};
+use crate::keep::Keep;
+use crate::output::now;
+use crate::process::MECHANISM;
+use crate::store::workspace::Workspace;
+use crate::supervise::{NotTaken, Supervise};
+
+/// What holds for all services of this process.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    face: Face,
+    /// What all of them are copies of, where they are.
+    group: Option<String>,
+    workspace: Option<String>,
+    version: &'static str,
+    started_at: String,
+}
+
+impl About {
+    pub(crate) fn new(
+        face: Face,
+        group: Option<String>,
+        workspace: &Workspace,
+        version: &'static str,
+    ) -> Self {
+        let root = workspace.root();
+        let workspace = root.map(|root| fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()));
+        let workspace = workspace.map(|root| root.display().to_string());
+        Self { face, group, workspace, version, started_at: now().to_string() }
+    }
+
+    /// Of a command that is kept, or copies of it.
+    pub(crate) fn of(keep: &Keep, face: Face) -> Self {
+        Self::new(face, Some(keep.name.clone()), &keep.workspace, keep.version)
+    }
+
+    /// Who answers here; `run` is what the events are counted under.
+    pub(super) fn version(&self, run: String) -> VersionAnswer {
+        VersionAnswer {
+            version: self.version.to_owned(),
+            api: API_VERSION,
+            face: self.face,
+            pid: std::process::id(),
+            run,
+            started_at: self.started_at.clone(),
+            workspace: self.workspace.clone(),
+        }
+    }
+
+    /// Answers one question.
+    pub(crate) async fn answer(&self, supervise: &mut Supervise, ask: Ask) {
+        // An answer that nobody waits for any more is dropped.
+        match ask {
+            Ask::Status { name: None, answer } => {
+                let all = ids(supervise).into_iter().filter_map(|id| self.status(supervise, id));
+                answer.send(all.collect()).ok();
+            }
+            Ask::Status { name: Some(name), answer } => {
+                let found = supervise.named(&name).and_then(|id| self.status(supervise, id));
+                answer.send(found.into_iter().collect()).ok();
+            }
+            Ask::Change { name, what, reason, answer } => {
+                answer.send(self.change(supervise, &name, what, reason).await).ok();
+            }
+            Ask::Input { name, bytes, answer } => {
+                let id = supervise.named(&name);
+                answer.send(id.map(|id| self.input(supervise, id, &bytes))).ok();
+            }
+            Ask::Logs { name, answer } => {
+                let logs = supervise.named(&name).and_then(|id| supervise.logs(id)).cloned();
+                answer.send(logs).ok();
+            }
+            Ask::Metrics { answer } => {
+                let all = ids(supervise).into_iter().filter_map(|id| measured(supervise, id));
+                answer.send(all.collect()).ok();
+            }
+            Ask::Reload { reason, answer } => {
+                supervise.log(&format!("no reload, although somebody asked for one: {reason}"));
+                answer.send(Err(self.only_up("has no configuration of services to read"))).ok();
+            }
+            Ask::Shutdown { reason, answer } => {
+                supervise.log(&format!("no shutdown, although somebody asked for one: {reason}"));
+                answer.send(Err(self.only_up("ends with whoever started it"))).ok();
+            }
+        }
+    }
+
+    pub(crate) fn only_up(&self, why: &str) -> Refusal {
+        let what = format!("this is `afresh {}`, which {why}", self.face.name());
+        Refusal::new(what).hint("this is for `afresh up`")
+    }
+
+    fn input(
+        &self,
+        supervise: &mut Supervise,
+        id: ServiceId,
+        bytes: &[u8],
+    ) -> Result<u32, Refusal> {
+        let name = supervise.name(id);
+        match self.face {
+            Face::Up => {}
+            Face::Mcp | Face::Gateway => {
+                let what = format!("the stdin of `{name}` belongs to its MCP client");
+                return Err(Refusal::new(what).hint("call its tools over that client"));
+            }
+            // Its loop answers for itself.
+            Face::Run => return Err(Refusal::new(format!("`{name}` takes no input"))),
+            Face::Keep => {
+                let what = format!("the stdin of `{name}` is fed from that of its `afresh keep`");
+                return Err(Refusal::new(what).hint("type where that was started"));
+            }
+        }
+        supervise.type_to(id, bytes).map_err(|not_taken| match not_taken {
+            NotTaken::Down => Refusal::new(format!("`{name}` does not run"))
+                .hint(format!("see `afresh status {name}`")),
+            NotTaken::Closed => Refusal::new(format!("`{name}` has closed its stdin")),
+            NotTaken::Full => Refusal::new(format!(
+                "`{name}` does not read its stdin, which is full: nothing was written"
+            ))
+            .hint("try again later"),
+            NotTaken::Partly(length) => Refusal::new(format!(
+                "`{name}` does not read its stdin, which is full: only the first {length} bytes were \
+                 written"
+            )),
+        })
+    }
+
+    /// All that is told about one service.
+    pub(crate) fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
+        let service = supervise.core().service(id)?;
+        let (definition, past) = supervise.known(id)?;
+        let snapshot = supervise.snapshot(id)?;
+        Some(ServiceStatus {
+            name: definition.name.clone(),
+            group: self.group_of(&definition.name),
+            face: self.face,
+            state: snapshot.state,
+            says_ready: supervise.says_ready(id),
+            pid: snapshot.pid,
+            supervisor_pid: std::process::id(),
+            generation: snapshot.generation.unwrap_or_else(|| service.generation().0),
+            started_at: snapshot.pid.and(past.started_at).map(|stamp| stamp.to_string()),
+            uptime_ms: snapshot.uptime_ms,
+            candidate_pid: snapshot.candidate_pid,
+            spare_pid: snapshot.spare_pid,
+            swap_failed: past.swap_failed.clone(),
+            waits_for: supervise.waits_for(id),
+            depends_on: supervise.needs(id),
+            restarts: Restarts {
+                total: snapshot.restarts,
+                last: past.restarts.iter().cloned().collect(),
+            },
+            last_exit: service.last_exit().map(LastExit::from),
+            health: supervise.health(id),
+            // Whoever answers looks, when the loop does something else again.
+            usage: None,
+            run: None,
+            workspace: self.workspace.clone(),
+            command: definition.command.shown(),
+            mechanism: MECHANISM.to_owned(),
+            version: self.version.to_owned(),
+        })
+    }
+
+    /// What a service is a copy of, where there are several: of a command that is kept, or of a server that
+    /// a gateway runs for each client, `NAME@1`, or for each era.
+    fn group_of(&self, name: &str) -> Option<String> {
+        let group = match self.face {
+            Face::Gateway => name.split_once('@').map(|(group, _)| group.to_owned()),
+            _ => self.group.clone(),
+        };
+        group.filter(|group| name != group)
+    }
+
+    /// All that is told about what is not supervised as services are, such as a server that others run.
+    pub(crate) fn remote(&self, name: String, address: String, state: State) -> ServiceStatus {
+        ServiceStatus {
+            name,
+            group: None,
+            face: self.face,
+            state,
+            says_ready: true,
+            pid: None,
+            supervisor_pid: std::process::id(),
+            generation: 0,
+            started_at: None,
+            uptime_ms: None,
+            candidate_pid: None,
+            spare_pid: None,
+            swap_failed: None,
+            waits_for: Vec::new(),
+            depends_on: Vec::new(),
+            restarts: Restarts::default(),
+            last_exit: None,
+            health: None,
+            usage: None,
+            run: None,
+            workspace: self.workspace.clone(),
+            command: address,
+            mechanism: "none: it is reached over HTTP".to_owned(),
+            version: self.version.to_owned(),
+        }
+    }
+
+    async fn change(
+        &self,
+        supervise: &mut Supervise,
+        name: &str,
+        what: Change,
+        reason: String,
+    ) -> Result<Begun, NotBegun> {
+        let found = supervise.named(name).and_then(|id| Some((id, supervise.core().service(id)?)));
+        let Some((id, service)) = found else {
+            let names = ids(supervise).into_iter().map(|id| supervise.name(id));
+            return Err(NotBegun::NoSuchService { known: names.take(10).collect() });
+        };
+        if service.is_shutting_down() {
+            return Err(NotBegun::Stopping);
+        }
+        if what == Change::Stop && self.face == Face::Mcp {
+            return Err(NotBegun::HasClient);
+        }
+        let snapshot = service.snapshot(supervise.now());
+        let Some(before) = Before::of(supervise, id) else { unreachable!("it was just there") };
+        let is_waiting = !supervise.waits_for(id).is_empty();
+        if is_waiting || !is_so(what, &snapshot.state) {
+            let pid = snapshot.pid;
+            let wish = |up, reason| Event::Wished(Wish { up, pid, reason });
+            match what {
+                Change::Restart => supervise.input_to(id, Input::Restart { reason }).await,
+                Change::Start => {
+                    supervise.announce(id, wish(true, reason)).await;
+                    supervise.start(vec![id]).await;
+                }
+                Change::Stop => {
+                    supervise.announce(id, wish(false, reason)).await;
+                    supervise.stop(vec![id]).await;
+                }
+            }
+        }
+        let recorded = supervise.done();
+        Ok(Begun { before, recorded })
+    }
+}
+
+/// Whether a service is already as it is to be, or on its way there.
+fn is_so(what: Change, state: &State) -> bool {
+    match what {
+        Change::Restart => false,
+        Change::Start => {
+            matches!(
+                state,
+                State::Starting
+                    | State::Ready
+                    | State::Degraded { .. }
+                    | State::Running
+                    | State::Restarting
+            )
+        }
+        Change::Stop => {
+            matches!(
+                state,
+                State::Stopping | State::Stopped | State::Finished | State::Failed { .. }
+            )
+        }
+    }
+}
+
+fn ids(supervise: &Supervise) -> Vec<ServiceId> {
+    supervise.core().services().map(|(id, _)| id).collect()
+}
+
+fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
+    let snapshot = supervise.snapshot(id)?;
+    let (definition, past) = supervise.known(id)?;
+    Some(ServiceMetrics {
+        name: definition.name.clone(),
+        state: snapshot.state,
+        uptime: snapshot.uptime_ms.map(Duration::from_millis),
+        pid: snapshot.pid,
+        usage: None,
+        vitals: past.vitals.clone(),
+        run: None,
+    })
+}

@@ -1,0 +1,162 @@
+//! The warden's side of a visit: it greets, and brings the next supervisor together with the guardians.
+//! One visitor at a time, and none may stay without saying what it wants.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use afresh_core::limits::{ADOPTION_WAIT, ORPHANED_GRACE, VISITOR_WAIT};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Uid;
+use tokio::time::Instant;
+
+use super::frames::{Invitation, WardenReport};
+use super::handover_protocol::{Greeting, PROTOCOL, Wish, millis};
+use super::os;
+use super::warden::{Line, Warden};
+use super::wire::{Frame, Inbox, send_all, send_with};
+
+/// What a warden has that outlives its supervisor.
+pub(super) struct Keeping {
+    listener: UnixListener,
+    socket: PathBuf,
+    /// Where guardians put output that nobody reads.
+    pub(super) folder: PathBuf,
+    visitor: Option<Visitor>,
+    alone_since: Instant,
+}
+
+struct Visitor {
+    line: Line,
+    pid: u32,
+    until: Instant,
+}
+
+impl Keeping {
+    pub(super) fn new(listener: OwnedFd, socket: PathBuf, folder: PathBuf) -> Self {
+        let listener = UnixListener::from(listener);
+        Self { listener, socket, folder, visitor: None, alone_since: Instant::now() }
+    }
+
+    /// Where the next visitor comes from, and where the present one speaks.
+    pub(super) fn sources(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        match &self.visitor {
+            None => [Some(self.listener.as_fd()), None],
+            Some(visitor) => [None, Some(visitor.line.socket.as_fd())],
+        }
+    }
+
+    /// When the patience with the present visitor is over.
+    pub(super) fn visit_ends_at(&self) -> Option<Instant> {
+        self.visitor.as_ref().map(|visitor| visitor.until)
+    }
+
+    /// Nobody is to come any more. We still hold the lock, so the path is ours.
+    pub(super) fn close(&self) {
+        fs::remove_file(&self.socket).ok();
+    }
+
+    fn greet(&mut self, mut greeting: Greeting) -> io::Result<()> {
+        let (socket, _) = self.listener.accept()?;
+        socket.set_nonblocking(false)?;
+        // Whoever does not read keeps nobody waiting for ever.
+        socket.set_write_timeout(Some(ADOPTION_WAIT))?;
+        let (user, pid) = os::peer(socket.as_fd())?;
+        if user != Uid::effective().as_raw() {
+            return Ok(());
+        }
+        if !greeting.busy {
+            greeting.alone_ms = millis(self.alone_since.elapsed());
+        }
+        send_all(socket.as_fd(), &greeting.to_bytes())?;
+        if !greeting.busy {
+            let line = Line { socket: socket.into(), inbox: Inbox::default() };
+            self.visitor = Some(Visitor { line, pid, until: Instant::now() + VISITOR_WAIT });
+        }
+        Ok(())
+    }
+}
+
+impl Warden {
+    /// The supervisor has gone: from now on we are alone.
+    pub(super) fn begin_alone(&mut self) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.alone_since = Instant::now();
+        }
+    }
+
+    /// Deals with a knock at the door, and with what the visitor says.
+    pub(super) fn receive_visitors(&mut self, knocks: bool, speaks: bool) {
+        let greeting = self.greeting();
+        let Some(keeping) = &mut self.keeping else { return };
+        if knocks {
+            // Whatever goes wrong is the visitor's loss.
+            keeping.greet(greeting).ok();
+        }
+        if speaks && let Some(mut visitor) = keeping.visitor.take() {
+            let inbox = &mut visitor.line.inbox;
+            let stays = inbox.receive(visitor.line.socket.as_fd()).unwrap_or(false);
+            match inbox.next() {
+                Ok(None) if stays => keeping.visitor = Some(visitor),
+                Ok(Some(Wish::Adopt { protocol: PROTOCOL })) => self.admit(visitor),
+                Ok(Some(Wish::End { grace_ms })) => self.end(Duration::from_millis(grace_ms)),
+                // It has left, or speaks another language.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if let Some(keeping) = &mut self.keeping {
+            keeping.visitor.take_if(|visitor| visitor.until <= Instant::now());
+        }
+    }
+
+    fn greeting(&self) -> Greeting {
+        let living = self.guardians.values().filter(|guarded| !guarded.gone);
+        Greeting {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            warden: std::process::id(),
+            busy: self.supervisor.is_some() || self.leave_by.is_some(),
+            instances: living.count() as u64,
+            alone_ms: 0,
+        }
+    }
+
+    /// The visitor is our supervisor from now on.
+    fn admit(&mut self, visitor: Visitor) {
+        self.supervisor_pid = visitor.pid;
+        let to = visitor.line.socket.as_fd();
+        for (number, guarded) in self.guardians.iter().filter(|(_, guarded)| !guarded.gone) {
+            let Some(post) = &guarded.post else { continue };
+            // One that was stopped would let the new supervisor wait.
+            kill(guarded.pid, Signal::SIGCONT).ok();
+            let Ok((theirs, ours)) = UnixStream::pair() else { continue };
+            let connect = Invitation::Connect.to_bytes();
+            // A guardian that does not hear is buried by the supervisor, who misses its word.
+            send_with(post.as_fd(), &connect, &[theirs.as_fd()]).ok();
+            let report = WardenReport::Guardian { guardian: *number }.to_bytes();
+            send_with(to, &report, &[ours.as_fd()]).ok();
+        }
+        let given = WardenReport::Given { next_guardian: self.next_guardian }.to_bytes();
+        if let Some(keeping) = &self.keeping {
+            // Our stdout is the lock.
+            let stdout = io::stdout();
+            send_with(to, &given, &[stdout.as_fd(), keeping.listener.as_fd()]).ok();
+        }
+        // From now on it is one that reads.
+        let socket = visitor.line.socket.try_clone().map(UnixStream::from);
+        socket.and_then(|socket| socket.set_write_timeout(None)).ok();
+        self.supervisor = Some(visitor.line);
+    }
+
+    /// Ends all that is kept.
+    fn end(&mut self, grace: Duration) {
+        let end = Invitation::End { grace_ms: millis(grace) }.to_bytes();
+        for post in self.guardians.values().filter_map(|guarded| guarded.post.as_ref()) {
+            send_all(post.as_fd(), &end).ok();
+        }
+        self.leave_by = Some(Instant::now() + grace + ORPHANED_GRACE + ORPHANED_GRACE);
+    }
+}

@@ -1,0 +1,119 @@
+//! The same functions as `handover_in.rs` and `handover_out.rs`, for Windows: a job ends with the one who made it, so
+//! that nothing outlives its supervisor.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use afresh_core::definition::OnSupervisorDeath;
+use afresh_core::id::{Generation, ServiceId};
+
+use super::AbandonedWarden;
+use super::windows::{Processes, StartError, Stdio};
+
+/// The process layer of a supervisor that begins.
+pub(crate) struct Entered {
+    pub(crate) processes: Processes,
+    pub(crate) instances: Vec<AdoptedInstance>,
+    pub(crate) notices: Vec<String>,
+}
+
+/// An instance that another supervisor has started: there is none here.
+pub(crate) enum AdoptedInstance {}
+
+impl AdoptedInstance {
+    pub(crate) fn service(&self) -> &str {
+        match *self {}
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        match *self {}
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        match *self {}
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        match *self {}
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        match *self {}
+    }
+}
+
+/// What an adopted instance has printed and will print.
+pub(crate) struct AdoptedStdio {
+    pub(crate) stdio: Stdio,
+    pub(crate) earlier: [Earlier; 2],
+}
+
+/// What an instance had printed while no supervisor was there: there is no such time here.
+pub(crate) enum Earlier {}
+
+impl Earlier {
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, Progress)> {
+        match *self {}
+    }
+}
+
+/// How far a stream is read with a chunk.
+pub(crate) enum Progress {}
+
+impl Progress {
+    pub(crate) fn note(self) {
+        match self {}
+    }
+}
+
+/// Nobody outlives its supervisor here.
+pub(crate) fn abandoned_warden(_folder: &Path) -> Option<AbandonedWarden> {
+    None
+}
+
+impl Processes {
+    /// Sets up the process layer. All that a supervisor before had started went with it.
+    pub(crate) async fn enter(
+        _folder: &Path,
+        on_death: OnSupervisorDeath,
+    ) -> Result<Entered, StartError> {
+        match on_death {
+            OnSupervisorDeath::Keep => Err(StartError::CannotKeep),
+            OnSupervisorDeath::Kill => Ok(Entered {
+                processes: Self::start()?,
+                instances: Vec::new(),
+                notices: Vec::new(),
+            }),
+        }
+    }
+
+    /// There is nothing to take.
+    pub(crate) fn take(
+        &mut self,
+        _service: ServiceId,
+        instance: AdoptedInstance,
+    ) -> io::Result<AdoptedStdio> {
+        match instance {}
+    }
+
+    /// No supervisor will come after us, so there is nothing to tell it.
+    pub(crate) fn introduce(&mut self, _service: ServiceId, _name: &str) {}
+
+    /// See [`Self::introduce`].
+    pub(crate) fn mark(&mut self, _service: ServiceId, _current: Option<Generation>) {}
+
+    /// See [`Self::introduce`].
+    pub(crate) fn hold_stdin(&mut self) {}
+
+    /// See [`Self::introduce`].
+    pub(crate) fn close_stdin(&self, _service: ServiceId, _generation: Generation) {}
+}

@@ -1,0 +1,347 @@
+//! A look at all that is watched, or at a part of it: which files there are, and which have changed.
+//!
+//! Blocks, so it runs on a thread of its own and owns what it needs meanwhile. A folder is watched
+//! before it is read: what is written into it later is told by the kernel, what was there is found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use afresh_core::limits::{WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX};
+use afresh_core::time::Stamp;
+use afresh_core::watch::{Prints, Scope, is_noise, is_rules_file};
+
+use super::file::{Reading, look_at};
+use super::ignore_rules::Rules;
+use super::notice::Notice;
+use super::path_resolution::Route;
+use crate::os::{Extent, Folders, Refusal, Stir};
+
+/// Everything that is known of what is watched.
+pub(super) struct Looker {
+    roots: Vec<Root>,
+    /// The folder that we work in, without links.
+    base: PathBuf,
+    /// None where the kernel watches nothing for us.
+    pub(super) folders: Option<Folders>,
+    /// Folders in the trees that are watched, by their real paths.
+    trees: BTreeMap<PathBuf, Tree>,
+    /// Names outside of the trees that matter.
+    signs: BTreeSet<(PathBuf, OsString)>,
+    /// Folders that the ways to the trees lead through.
+    ways: BTreeSet<PathBuf>,
+    prints: Prints,
+    /// The kernel does not tell of all of it.
+    must_poll: bool,
+    /// The first look only learns; but what was changed after this moment is a change.
+    began: Option<Stamp>,
+    pub(super) cancelled: Arc<AtomicBool>,
+}
+
+/// One path that was named to be watched.
+struct Root {
+    named: PathBuf,
+    /// Where it led to when it was last looked at.
+    end: Option<PathBuf>,
+}
+
+#[derive(Clone)]
+struct Tree {
+    /// The path by which people know it.
+    shown: PathBuf,
+    depth: usize,
+    rules: Arc<Rules>,
+}
+
+/// What a look has found.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) changed: Vec<PathBuf>,
+    pub(super) notices: Vec<Notice>,
+    /// Something is not watched by the kernel: it has to be looked at again and again.
+    pub(super) must_poll: bool,
+    seen: BTreeSet<PathBuf>,
+    /// Folders that could not be read.
+    unread: Vec<PathBuf>,
+}
+
+impl Outcome {
+    /// Keeps one notice of each kind: there can be one for each folder.
+    fn note(&mut self, notice: Notice) {
+        if !self.notices.iter().any(|noted| noted.is_like(&notice)) {
+            self.notices.push(notice);
+        }
+    }
+}
+
+impl Looker {
+    pub(super) fn new(
+        paths: Vec<PathBuf>,
+        base: PathBuf,
+        folders: Option<Folders>,
+        began: Option<Stamp>,
+    ) -> Self {
+        Self {
+            roots: paths.into_iter().map(|named| Root { named, end: None }).collect(),
+            base: base.canonicalize().unwrap_or(base),
+            folders,
+            trees: BTreeMap::new(),
+            signs: BTreeSet::new(),
+            ways: BTreeSet::new(),
+            prints: Prints::default(),
+            must_poll: false,
+            began,
+            cancelled: Arc::default(),
+        }
+    }
+
+    /// What the kernel says, as paths that may have changed; none is everything.
+    pub(super) fn touched(&self, stir: Stir) -> Option<Vec<PathBuf>> {
+        match stir {
+            Stir::Lost => None,
+            // Whatever is named below it may be somewhere else now.
+            Stir::Folder(folder) if self.ways.contains(&folder) => None,
+            Stir::Folder(folder) if self.trees.contains_key(&folder) => Some(vec![folder]),
+            Stir::Folder(_) => Some(vec![]),
+            Stir::Entry { folder, name, is_folder } => {
+                let path = folder.join(&name);
+                if self.signs.contains(&(folder.clone(), name.clone())) {
+                    return Some(vec![path]);
+                }
+                let Some(tree) = self.trees.get(&folder).filter(|_| !is_noise(&name)) else {
+                    return Some(vec![]);
+                };
+                if is_rules_file(&name) {
+                    return None;
+                }
+                let is_ignored = tree.rules.ignores(&path, is_folder);
+                Some(if is_ignored { vec![] } else { vec![path] })
+            }
+        }
+    }
+
+    /// Looks, and learns what is there now.
+    pub(super) fn look(&mut self, scope: &Scope) -> Outcome {
+        let mut outcome = Outcome::default();
+        match scope {
+            Scope::Everything => self.look_at_everything(&mut outcome),
+            Scope::Paths(paths) => {
+                let is_sign = |path: &PathBuf| {
+                    let sign = path.parent().zip(path.file_name());
+                    sign.is_some_and(|(folder, name)| {
+                        self.signs.contains(&(folder.to_owned(), name.to_owned()))
+                    })
+                };
+                let may_lead_elsewhere = paths.iter().any(is_sign);
+                if may_lead_elsewhere {
+                    self.look_at_everything(&mut outcome);
+                }
+                // After that, only what is in touched files is left to be read.
+                for path in paths.iter().filter(|path| !may_lead_elsewhere || !path.is_dir()) {
+                    self.look_at_one(path, &mut outcome);
+                }
+            }
+        }
+        self.began = None;
+        outcome.must_poll = self.must_poll;
+        outcome.changed.sort();
+        outcome.changed.dedup();
+        outcome
+    }
+
+    fn look_at_everything(&mut self, outcome: &mut Outcome) {
+        self.must_poll = false;
+        self.trees.clear();
+        self.signs.clear();
+        self.ways.clear();
+        let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
+        for index in 0..self.roots.len() {
+            let named = self.roots[index].named.clone();
+            // What is gone is being replaced: what has changed is said when it is there again.
+            if let Some(end) = self.follow(&named, outcome) {
+                self.roots[index].end = Some(end.clone());
+                found.push((end, named));
+            }
+        }
+        // One that lies in another comes first: its own rules hold for it.
+        found.sort_by_key(|(end, _)| std::cmp::Reverse(end.components().count()));
+        for (end, named) in found {
+            if end.is_dir() {
+                let rules = Rules::of_named(&end, &self.base);
+                let tree = Tree { shown: named.clone(), depth: 0, rules };
+                self.walk(&end, tree, Reading::IfNew, outcome);
+            } else {
+                self.look_at_file(&end, &named, Reading::IfNew, outcome);
+            }
+            self.forget_unseen(&named, &end, outcome);
+        }
+        let (trees, ways) = (&self.trees, &self.ways);
+        if let Some(folders) = &mut self.folders {
+            folders.retain(|path| trees.contains_key(path) || ways.contains(path));
+        }
+    }
+
+    /// Follows the way to a path, and has it watched: again, while it changes meanwhile.
+    fn follow(&mut self, named: &Path, outcome: &mut Outcome) -> Option<PathBuf> {
+        const TRIES_MAX: usize = 10;
+        let mut route = Route::to(named);
+        for _ in 0..TRIES_MAX {
+            for folder in &route.folders {
+                let decides = route.signs.iter().any(|(place, _)| place == folder);
+                let extent = if decides { Extent::Entries } else { Extent::Itself };
+                self.watch(folder, extent, outcome);
+                self.ways.insert(folder.clone());
+            }
+            self.signs.extend(route.signs.iter().cloned());
+            let before = std::mem::replace(&mut route, Route::to(named));
+            if route == before {
+                return route.end;
+            }
+        }
+        // It never rests.
+        self.must_poll = true;
+        route.end
+    }
+
+    fn look_at_one(&mut self, path: &Path, outcome: &mut Outcome) {
+        if let Some(tree) = path.parent().and_then(|folder| self.trees.get(folder)).cloned() {
+            let Some(name) = path.file_name() else { return };
+            let shown = tree.shown.join(name);
+            let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+            if is_noise(name) || tree.rules.ignores(path, is_folder) {
+                return;
+            }
+            if is_folder {
+                let rules = Rules::of_child(&tree.rules, path);
+                let tree = Tree { shown: shown.clone(), depth: tree.depth + 1, rules };
+                self.walk(path, tree, Reading::Always, outcome);
+            } else {
+                self.leave(path);
+                self.look_at_file(path, &shown, Reading::Always, outcome);
+            }
+            self.forget_unseen(&shown, path, outcome);
+            return;
+        }
+        // A file that was named itself; a way that changed was followed before.
+        let root = self.roots.iter().find(|root| root.end.as_deref() == Some(path));
+        if let Some(named) = root.filter(|_| path.is_file()).map(|root| root.named.clone()) {
+            self.look_at_file(path, &named, Reading::Always, outcome);
+        }
+    }
+
+    fn walk(&mut self, folder: &Path, tree: Tree, reading: Reading, outcome: &mut Outcome) {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        // It was named itself, or by another name.
+        if reading == Reading::IfNew && self.trees.contains_key(folder) {
+            return;
+        }
+        if tree.depth > WATCH_DEPTH_MAX {
+            outcome.note(Notice::TooDeep);
+            return;
+        }
+        self.watch(folder, Extent::Entries, outcome);
+        self.trees.insert(folder.to_owned(), tree.clone());
+        let Ok(entries) = fs::read_dir(folder) else {
+            outcome.unread.push(tree.shown);
+            return;
+        };
+        for entry in entries.flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            let Ok(kind) = entry.file_type() else { continue };
+            if is_noise(&name) || tree.rules.ignores(&path, kind.is_dir()) {
+                continue;
+            }
+            let shown = tree.shown.join(&name);
+            if kind.is_dir() {
+                let rules = Rules::of_child(&tree.rules, &path);
+                self.walk(&path, Tree { shown, depth: tree.depth + 1, rules }, reading, outcome);
+            } else if !is_rules_file(&name) {
+                self.look_at_file(&path, &shown, reading, outcome);
+            }
+        }
+    }
+
+    fn watch(&mut self, folder: &Path, extent: Extent, outcome: &mut Outcome) {
+        let Some(folders) = &mut self.folders else {
+            self.must_poll = true;
+            return;
+        };
+        if folders.count() >= WATCH_FOLDERS_MAX && !folders.has(folder) {
+            self.must_poll = true;
+            outcome.note(Notice::TooManyFolders);
+            return;
+        }
+        match folders.add(folder, extent) {
+            Ok(()) | Err(Refusal::Gone) => {}
+            // It says only when a folder above is moved; not every folder may be read.
+            Err(Refusal::Failed(_)) if extent == Extent::Itself => {}
+            Err(refusal) => {
+                self.must_poll = true;
+                outcome.note(Notice::refused(folder, &refusal));
+            }
+        }
+    }
+
+    /// What was a folder is none any more.
+    fn leave(&mut self, path: &Path) {
+        if !self.trees.contains_key(path) {
+            return;
+        }
+        self.trees.retain(|folder, _| !folder.starts_with(path));
+        let (trees, ways) = (&self.trees, &self.ways);
+        if let Some(folders) = &mut self.folders {
+            folders.retain(|folder| trees.contains_key(folder) || ways.contains(folder));
+        }
+    }
+
+    fn look_at_file(&mut self, real: &Path, shown: &Path, reading: Reading, outcome: &mut Outcome) {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(found) = look_at(real, shown, &self.prints, reading, &self.cancelled) else {
+            return;
+        };
+        if self.prints.len() >= WATCH_FILES_MAX && !self.prints.has(shown) {
+            outcome.note(Notice::TooManyFiles);
+            return;
+        }
+        let is_change = match self.began {
+            None => true,
+            // It was changed while we began: a server that was started before may know the old one.
+            Some(began) => found.is_fresh && found.modified > Some(began),
+        };
+        if self.prints.learn(shown, found) && is_change {
+            outcome.changed.push(shown.to_owned());
+        }
+        outcome.seen.insert(shown.to_owned());
+    }
+
+    /// Forgets the files that were known at a path and are not there any more. One that is there, and
+    /// is ignored now, has not changed.
+    fn forget_unseen(&mut self, shown: &Path, real: &Path, outcome: &mut Outcome) {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        for known in self.prints.below(shown) {
+            if outcome.seen.contains(&known) {
+                continue;
+            }
+            let inside = known.strip_prefix(shown).unwrap_or(Path::new(""));
+            let place = inside.components().fold(real.to_owned(), |place, part| place.join(part));
+            let is_gone = fs::symlink_metadata(place).is_err();
+            // What cannot be read now may be the same as before.
+            if !is_gone && outcome.unread.iter().any(|folder| known.starts_with(folder)) {
+                continue;
+            }
+            self.prints.forget(&known);
+            if is_gone {
+                outcome.changed.push(known);
+            }
+        }
+    }
+}
