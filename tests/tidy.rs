@@ -69,11 +69,11 @@ fn files_stay_within_their_budget() {
             return None;
         }
         let (own, whole) = (without_tests(&text).lines().count(), text.lines().count());
-        let budget = if is_test(&path) { 800 } else { 400 };
-        (own > budget || whole > 800).then(|| format!("{path}: {own} lines, {whole} with tests"))
+        let budget = if is_test(&path) { 900 } else { 700 };
+        (own > budget || whole > 1_100).then(|| format!("{path}: {own} lines, {whole} with tests"))
     };
     let broken: Vec<String> = sources().into_iter().filter_map(too_long).collect();
-    fail_with("a file has at most 400 lines without its tests, and 800 with them", &broken);
+    fail_with("a file has at most 700 lines without its tests, and 1,100 with them", &broken);
 }
 
 #[test]
@@ -282,8 +282,9 @@ fn links_between_documents_lead_somewhere() {
 fn dependencies_stay_few() {
     // Raise it with a reason in the commit: each crate is code that we answer for. 23 of them came with
     // `https`, and ten of those are only for Windows; seven came with SQLite, three of them to build it; 51 with the
-    // screen of a run, 28 of which are only for other systems or only there to build it.
-    const CRATES_MAX: usize = 161;
+    // screen of a run, 28 of which are only for other systems or only there to build it; 27 with the rest of ratatui
+    // and the crates for Markdown, JSONC, schemas and time zones.
+    const CRATES_MAX: usize = 188;
     let lock = read("Cargo.lock");
     let count = lock.matches("[[package]]").count();
     assert!(count <= CRATES_MAX, "{count} crates in Cargo.lock");

@@ -20,9 +20,9 @@ use std::time::Duration;
 use afresh_core::limits::{OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
 use afresh_core::run::{Say, View};
 use afresh_daemon::{Asker, Job, Keys, Stopped};
-use ratatui_core::terminal::Terminal;
-use ratatui_crossterm::CrosstermBackend;
-use ratatui_crossterm::crossterm::event::{self, Event};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event};
 
 use self::key_decoder::Typed;
 use self::keys::Action;

@@ -2,9 +2,9 @@
 
 use afresh_core::config::{cells, cut_to_cells};
 use afresh_core::time::Stamp;
-use ratatui_core::buffer::Buffer;
-use ratatui_core::layout::{Position, Rect};
-use ratatui_core::style::{Color, Modifier, Style};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
 
 use super::panes::{self, Row};
 use super::state::{Mode, Question, State, wrap};

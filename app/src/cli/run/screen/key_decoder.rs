@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use afresh_core::limits::{KEY_BYTES_GAP_MAX, PASTE_BYTES_MAX, PASTE_GAP_MAX};
-use ratatui_crossterm::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 
 /// Begins whatever is no plain character.
 const ESCAPE: u8 = 0x1b;

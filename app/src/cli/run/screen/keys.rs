@@ -2,7 +2,7 @@
 
 use afresh_core::agent::AgentKind;
 use afresh_core::run::Asked;
-use ratatui_crossterm::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::editor::Editor;
 use super::state::{Mode, Question, State};

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use afresh_core::limits::OUTPUT_FLUSH_MAX;
-use ratatui_crossterm::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use ratatui_crossterm::crossterm::terminal::{
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
-use ratatui_crossterm::crossterm::{cursor, execute};
+use ratatui::crossterm::{cursor, execute};
 
 /// Whether the terminal is ours: its modes are changed once, and given back once.
 static IS_OURS: AtomicBool = AtomicBool::new(false);

@@ -5,11 +5,11 @@ use std::time::Duration;
 use afresh_core::limits::PLAN_PHASES_MAX;
 use afresh_core::run::{GateState, PhaseEnd, Say, Wait};
 use afresh_core::time::Stamp;
-use ratatui_core::backend::TestBackend;
-use ratatui_core::layout::Position;
-use ratatui_core::style::Color;
-use ratatui_core::terminal::Terminal;
-use ratatui_crossterm::crossterm::event::{Event, KeyCode};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{Event, KeyCode};
+use ratatui::layout::Position;
+use ratatui::style::Color;
 
 use super::draw::{Drawn, draw};
 use super::keys::press;
@@ -211,9 +211,8 @@ fn colours_are_only_there_where_they_are_welcome() {
             })
             .unwrap();
         let cells = &terminal.backend().buffer().content;
-        let is_painted = |cell: &ratatui_core::buffer::Cell| {
-            cell.fg != Color::Reset || !cell.modifier.is_empty()
-        };
+        let is_painted =
+            |cell: &ratatui::buffer::Cell| cell.fg != Color::Reset || !cell.modifier.is_empty();
         assert_eq!(cells.iter().any(is_painted), wanted);
     }
 }
