@@ -25,4 +25,5 @@ pub use self::hint::hint_of;
 pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
 pub use self::replay::Era;
+pub(crate) use self::tools::AdminTool;
 pub use self::tools::{Asked, Said};

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::json;
 use crate::limits::RESTART_REASON_CHARS_MAX;
 
-/// One of our tools.
+/// A tool that afresh adds to a server's own. The gateway offers the same ones, each for all of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Tool {
+pub(crate) enum AdminTool {
     Restart,
     Verify,
     Status,
@@ -52,19 +52,32 @@ pub struct Said {
     pub is_error: bool,
 }
 
+/// In front of the name of a tool that the server has too.
+const PREFIX: &str = "afresh_";
+
 const LINES_DEFAULT: usize = 50;
 const LINES_MAX: usize = 1_000;
 
-impl Tool {
-    const ALL: [Self; 4] = [Self::Restart, Self::Verify, Self::Status, Self::Logs];
+impl AdminTool {
+    pub(crate) const ALL: [Self; 4] = [Self::Restart, Self::Verify, Self::Status, Self::Logs];
 
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Restart => "restart_server",
             Self::Verify => "verify_server_restarted",
             Self::Status => "server_status",
             Self::Logs => "server_logs",
         }
+    }
+
+    /// The tool of this name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// The tool behind a name that a conversation may have prefixed, because its server has one of that name.
+    pub(crate) fn of_injected(name: &str) -> Option<Self> {
+        Self::of_name(name.trim_start_matches(PREFIX))
     }
 
     fn definition(self, name: &str) -> Value {
@@ -182,12 +195,12 @@ impl Tool {
 /// Our tools, with the names that do not clash with the server's.
 #[derive(Debug)]
 pub(super) struct Tools {
-    names: Vec<(String, Tool)>,
+    names: Vec<(String, AdminTool)>,
 }
 
 impl Tools {
     pub(super) fn new(enabled: bool) -> Self {
-        let all = if enabled { &Tool::ALL[..] } else { &[] };
+        let all = if enabled { &AdminTool::ALL[..] } else { &[] };
         Self { names: all.iter().map(|tool| (tool.name().to_owned(), *tool)).collect() }
     }
 
@@ -195,7 +208,7 @@ impl Tools {
         self.names.is_empty()
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<Tool> {
+    pub(super) fn find(&self, name: &str) -> Option<AdminTool> {
         self.names.iter().find(|(ours, _)| ours == name).map(|(_, tool)| *tool)
     }
 
@@ -204,7 +217,7 @@ impl Tools {
         let theirs: BTreeSet<&str> = theirs.collect();
         for (ours, _) in &mut self.names {
             while theirs.contains(ours.as_str()) {
-                ours.insert_str(0, "afresh_");
+                ours.insert_str(0, PREFIX);
             }
         }
     }
@@ -243,41 +256,43 @@ mod tests {
         assert_eq!(value["result"]["tools"].as_array().map(Vec::len), Some(5));
         tools.avoid(["server_logs", "other"].into_iter());
         assert_eq!(tools.find("server_logs"), None);
-        assert_eq!(tools.find("afresh_server_logs"), Some(Tool::Logs));
+        assert_eq!(tools.find("afresh_server_logs"), Some(AdminTool::Logs));
         tools.avoid(["afresh_server_logs"].into_iter());
-        assert_eq!(tools.find("afresh_afresh_server_logs"), Some(Tool::Logs));
+        assert_eq!(tools.find("afresh_afresh_server_logs"), Some(AdminTool::Logs));
         tools.avoid(["afresh_server_status", "server_status"].into_iter());
-        assert_eq!(tools.find("afresh_afresh_server_status"), Some(Tool::Status));
+        assert_eq!(tools.find("afresh_afresh_server_status"), Some(AdminTool::Status));
         assert_eq!(Tools::new(false).definitions(), "");
     }
 
     #[test]
     fn arguments_are_read_or_refused() {
-        let asked = |tool: Tool, text: &str| tool.asked(Some(text.as_bytes()));
+        let asked = |tool: AdminTool, text: &str| tool.asked(Some(text.as_bytes()));
         let reason = |reason: &str| Ok(Asked::Restart { reason: reason.to_owned() });
-        assert_eq!(Tool::Restart.asked(None), reason("code changes"));
-        assert_eq!(asked(Tool::Restart, r#"{"reason":" "}"#), reason("code changes"));
+        assert_eq!(AdminTool::Restart.asked(None), reason("code changes"));
+        assert_eq!(asked(AdminTool::Restart, r#"{"reason":" "}"#), reason("code changes"));
         assert_eq!(
-            asked(Tool::Restart, r#"{"reason":"new parser","odd":1}"#),
+            asked(AdminTool::Restart, r#"{"reason":"new parser","odd":1}"#),
             reason("new parser")
         );
-        assert!(asked(Tool::Restart, r#"{"reason":7}"#).is_err());
-        let long = asked(Tool::Restart, &json!({"reason": "ü".repeat(100_000)}).to_string());
+        assert!(asked(AdminTool::Restart, r#"{"reason":7}"#).is_err());
+        let long = asked(AdminTool::Restart, &json!({"reason": "ü".repeat(100_000)}).to_string());
         assert_eq!(long, reason(&"ü".repeat(RESTART_REASON_CHARS_MAX)));
-        assert!(asked(Tool::Restart, "[1]").is_err());
+        assert!(asked(AdminTool::Restart, "[1]").is_err());
         assert_eq!(
-            asked(Tool::Verify, r#"{"since_timestamp":1763196120.25}"#),
+            asked(AdminTool::Verify, r#"{"since_timestamp":1763196120.25}"#),
             Ok(Asked::Verify { since: 1_763_196_120.25 })
         );
         for bad in ["{}", r#"{"since_timestamp":"now"}"#] {
-            assert!(asked(Tool::Verify, bad).is_err_and(|why| why.contains("since_timestamp")));
+            assert!(
+                asked(AdminTool::Verify, bad).is_err_and(|why| why.contains("since_timestamp"))
+            );
         }
         assert_eq!(
-            asked(Tool::Logs, r#"{"lines":99999,"filter":"E"}"#),
+            asked(AdminTool::Logs, r#"{"lines":99999,"filter":"E"}"#),
             Ok(Asked::Logs { lines: LINES_MAX, filter: Some("E".to_owned()) })
         );
         for bad in [r#"{"lines":0}"#, r#"{"lines":-1}"#, r#"{"lines":1.5}"#, r#"{"filter":1}"#] {
-            assert!(asked(Tool::Logs, bad).is_err(), "{bad}");
+            assert!(asked(AdminTool::Logs, bad).is_err(), "{bad}");
         }
     }
 }

@@ -9,13 +9,9 @@ use super::super::catalog::{self, Entry};
 use super::route_request::Request;
 use super::{Hub, edit, place, raw};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};
-use crate::mcp::Kind;
 use crate::mcp::envelope::{Id, Message, look, param};
+use crate::mcp::{AdminTool, Kind};
 use crate::service::State;
-
-/// The tools that stand beside each server's own.
-pub(super) const ADMIN: [&str; 4] =
-    ["restart_server", "verify_server_restarted", "server_status", "server_logs"];
 
 const FIND: &str = "find_tools";
 const CALL: &str = "call_tool";
@@ -23,14 +19,9 @@ const CALL: &str = "call_tool";
 /// One of our tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    Admin(&'static str),
+    Admin(AdminTool),
     Find,
     Call,
-}
-
-/// Whether a tool in the list of a program may be one that its conversation has added.
-pub(super) fn may_be_ours(own: &str) -> bool {
-    ADMIN.contains(&own.trim_start_matches("afresh_"))
 }
 
 impl Hub {
@@ -38,7 +29,7 @@ impl Hub {
     pub(super) fn is_own_name(&self, name: &str) -> bool {
         match name {
             FIND | CALL => self.settings.expose == Expose::Search,
-            _ if !self.settings.admin_tools || !ADMIN.contains(&name) => false,
+            _ if !self.settings.admin_tools || AdminTool::of_name(name).is_none() => false,
             _ => (0..self.servers.len()).any(|slot| self.is_managed(slot)),
         }
     }
@@ -54,7 +45,7 @@ impl Hub {
             CALL => Some(Own::Call),
             _ if !self.may_use(client, name) => None,
             _ if !self.slots_of(client).into_iter().any(|slot| self.is_managed(slot)) => None,
-            _ => ADMIN.into_iter().find(|admin| *admin == name).map(Own::Admin),
+            _ => AdminTool::of_name(name).map(Own::Admin),
         }
     }
 
@@ -73,9 +64,8 @@ impl Hub {
         if !self.settings.admin_tools || !self.is_stdio(slot) {
             return;
         }
-        for admin in ADMIN {
-            // Where the server has one of that name, ours has more in front of it.
-            let is_it = |entry: &Entry| entry.own.trim_start_matches("afresh_") == admin;
+        for admin in AdminTool::ALL {
+            let is_it = |entry: &Entry| AdminTool::of_injected(&entry.own) == Some(admin);
             let ours = entries.iter().rposition(is_it);
             if let Some(at) = ours {
                 let own = entries.remove(at).own;
@@ -132,32 +122,43 @@ impl Hub {
             }
             properties
         };
-        let texts = [
-            "Restart an MCP server behind this gateway, so that changes of its code take effect. No \
-             connection and no other call is lost. Answers when the new instance is ready; if the new \
-             code does not start, the old instance goes on and the answer has the error.",
-            "Check that an MCP server behind this gateway has been restarted since a given time.",
-            "How the MCP servers behind this gateway do, or one of them in detail.",
-            "The last lines that an MCP server behind this gateway wrote to its stderr.",
-        ];
-        let properties = [
-            with(json!({"reason": {"type": "string", "description": "Why, for the audit trail."}})),
-            with(
-                json!({"since_timestamp": {"type": "number", "description": "Unix time in seconds."}}),
-            ),
-            with(json!({})),
-            with(json!({
-                "lines": {"type": "integer", "minimum": 1, "default": 50},
-                "filter": {"type": "string", "description": "Only lines that contain this text."},
-            })),
-        ];
-        let required: [&[&str]; 4] =
-            [&["server"], &["server", "since_timestamp"], &[], &["server"]];
-        for (at, name) in ADMIN.into_iter().enumerate() {
-            if !self.may_use(client, name) {
-                continue;
-            }
-            all.push(definition(name, texts[at], &properties[at], required[at], at > 0));
+        let described = |kind: &str, text: &str| json!({"type": kind, "description": text});
+        for tool in AdminTool::ALL.into_iter().filter(|tool| self.may_use(client, tool.name())) {
+            let (description, properties, required): (_, _, &[&str]) = match tool {
+                AdminTool::Restart => (
+                    "Restart an MCP server behind this gateway, so that changes of its code take effect. No \
+                     connection and no other call is lost. Answers when the new instance is ready; if the new \
+                     code does not start, the old instance goes on and the answer has the error.",
+                    json!({"reason": described("string", "Why, for the audit trail.")}),
+                    &["server"],
+                ),
+                AdminTool::Verify => (
+                    "Check that an MCP server behind this gateway has been restarted since a given time.",
+                    json!({"since_timestamp": described("number", "Unix time in seconds.")}),
+                    &["server", "since_timestamp"],
+                ),
+                AdminTool::Status => (
+                    "How the MCP servers behind this gateway do, or one of them in detail.",
+                    json!({}),
+                    &[],
+                ),
+                AdminTool::Logs => (
+                    "The last lines that an MCP server behind this gateway wrote to its stderr.",
+                    json!({
+                        "lines": {"type": "integer", "minimum": 1, "default": 50},
+                        "filter": described("string", "Only lines that contain this text."),
+                    }),
+                    &["server"],
+                ),
+            };
+            let is_read_only = tool != AdminTool::Restart;
+            all.push(definition(
+                tool.name(),
+                description,
+                &with(properties),
+                required,
+                is_read_only,
+            ));
         }
         all
     }
@@ -180,9 +181,9 @@ impl Hub {
         match own {
             Own::Find => self.find(client, id, line),
             Own::Call => self.call_found(client, id, line, is_late),
-            Own::Admin(name) => {
+            Own::Admin(tool) => {
                 let server = param(line, &["arguments", "server"]).and_then(raw::text);
-                if server.is_none() && name == "server_status" {
+                if server.is_none() && tool == AdminTool::Status {
                     return self.status(client, id);
                 }
                 let slots = self.slots_of(client);
@@ -207,12 +208,13 @@ impl Hub {
                     Err(why) => return self.say(client, id, &why, None, true),
                 };
                 let its = self.links.get(&link);
-                let called = its.and_then(|its| its.own_tools.get(name)).cloned();
-                let called = Value::from(called.unwrap_or_else(|| name.to_owned())).to_string();
+                let called = its.and_then(|its| its.own_tools.get(&tool)).cloned();
+                let called =
+                    Value::from(called.unwrap_or_else(|| tool.name().to_owned())).to_string();
                 request.edits.extend(params.name.clone().map(|at| (at, called.into_bytes())));
                 // The conversation answers it, in whatever state the server is.
                 self.send(client, link, request, None);
-                if name == "restart_server" {
+                if tool == AdminTool::Restart {
                     self.retry_now(link);
                 }
             }

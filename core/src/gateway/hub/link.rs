@@ -10,7 +10,7 @@ use super::super::{ClientId, Effect, LinkId};
 use super::Hub;
 use super::list_paging::{Oddity, Pace, Reading};
 use super::session::Client;
-use crate::mcp::{Era, Kind};
+use crate::mcp::{AdminTool, Era, Kind};
 use crate::service::State;
 use crate::time::Time;
 
@@ -49,7 +49,7 @@ pub(super) struct Link {
     /// How often they were asked for of late.
     pub(super) paces: BTreeMap<Kind, Pace>,
     /// What our own tools are called there.
-    pub(super) own_tools: BTreeMap<&'static str, String>,
+    pub(super) own_tools: BTreeMap<AdminTool, String>,
     /// Requests of clients' that wait until it is open.
     pub(super) waiting: VecDeque<(ClientId, Vec<u8>)>,
     pub(super) in_flight: usize,

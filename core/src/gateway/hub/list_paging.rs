@@ -5,14 +5,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::super::LinkId;
 use super::super::catalog::{self, Entry, Page};
-use super::admin_tools::{ADMIN, may_be_ours};
 use super::link::Stage;
 use super::{Hub, What};
 use crate::limits::{
     CATALOG_BYTES_MAX, CATALOG_ENTRIES_MAX, CATALOG_PAGES_MAX, READINGS_IN_A_ROW_MAX,
     READINGS_PAUSE,
 };
-use crate::mcp::{Era, Kind, next_cursor};
+use crate::mcp::{AdminTool, Era, Kind, next_cursor};
 use crate::time::Time;
 
 /// A list that comes page by page.
@@ -142,7 +141,8 @@ impl Hub {
         let has_failed = page.is_none();
         let mut page = page.unwrap_or_default();
         page.entries.retain(|entry| {
-            catalog::is_allowed(backend, kind, &entry.own) || may_be_ours(&entry.own)
+            catalog::is_allowed(backend, kind, &entry.own)
+                || AdminTool::of_injected(&entry.own).is_some()
         });
         reading.add(page);
         let next = next_cursor(line).filter(|_| !has_failed);
@@ -251,7 +251,8 @@ impl Reading {
             }
             let bytes = self.bytes + entry.json.len();
             // Ours do not count; they stand at the end.
-            if self.entries.len() >= CATALOG_ENTRIES_MAX + ADMIN.len() || bytes > CATALOG_BYTES_MAX
+            if self.entries.len() >= CATALOG_ENTRIES_MAX + AdminTool::ALL.len()
+                || bytes > CATALOG_BYTES_MAX
             {
                 self.is_cut = true;
                 return;

@@ -8,7 +8,7 @@ use super::super::inflight::Place;
 use super::super::json;
 use super::super::lists::{Changes, Kind, List};
 use super::super::responses;
-use super::super::tools::{Asked, Said, Tool};
+use super::super::tools::{AdminTool, Asked, Said};
 use super::{Conversation, Effect};
 use crate::id::Generation;
 use crate::limits::RESTART_ANSWER_MAX;
@@ -28,11 +28,11 @@ pub(super) struct RestartCall {
 
 impl Conversation {
     /// Which of our tools a `tools/call` of this raw name is for.
-    pub(super) fn own_tool(&self, name: Option<&[u8]>) -> Option<Tool> {
+    pub(super) fn own_tool(&self, name: Option<&[u8]>) -> Option<AdminTool> {
         self.tools.find(&name.and_then(json::read_text)?)
     }
 
-    pub(super) fn call_own(&mut self, tool: Tool, id: Id, effects: &mut Vec<Effect>) {
+    pub(super) fn call_own(&mut self, tool: AdminTool, id: Id, effects: &mut Vec<Effect>) {
         let Some(flight) = self.flights.get(&id) else { return };
         match tool.asked(param(&flight.line, &["arguments"])) {
             Ok(asked) => {
