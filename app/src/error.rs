@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use afresh_daemon::error_chain::causes;
+
 /// How a command ends. `afresh exit-codes` prints this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -130,10 +132,8 @@ impl fmt::Display for CommandError {
         match &self.text {
             Text::Chain(error) => {
                 write!(f, "error: {error}")?;
-                let mut cause = error.source();
-                while let Some(error) = cause {
-                    write!(f, "\n  caused by: {error}")?;
-                    cause = error.source();
+                for cause in causes(error.as_ref()) {
+                    write!(f, "\n  caused by: {cause}")?;
                 }
             }
             Text::Ready(text) => f.write_str(text)?,

@@ -3,6 +3,7 @@
 use afresh_core::config::harmless;
 use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, Dependence, ServiceStatus};
 use afresh_daemon::control::{self, ControlError, Reached};
+use afresh_daemon::error_chain::chain;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
@@ -175,12 +176,7 @@ fn listed(names: &[String]) -> String {
 
 /// An error with its causes and hint, as one line.
 fn whole(error: &ControlError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        text.push_str(&format!(": {next}"));
-        cause = next.source();
-    }
+    let mut text = chain(error);
     if let ControlError::Refused { hint: Some(hint), .. } = error {
         text.push_str(&format!("; {hint}"));
     }

@@ -10,17 +10,17 @@ use afresh_core::config::TrailSettings;
 use afresh_core::definition::{Port, StopSignal};
 use afresh_core::env_file;
 use afresh_core::health::HealthCheck;
-use afresh_core::id::{Generation, ServiceId};
+use afresh_core::id::Generation;
 use afresh_core::limits::ENV_FILE_BYTES_MAX;
 use afresh_core::policy::Policy;
 use afresh_core::service::SpawnFailure;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use crate::os::{PipeReader, PipeWriter, is_variable, open_to_read};
+use crate::error_chain::chain;
+use crate::os::{PipeWriter, is_variable, open_to_read};
 use crate::output::Output;
 use crate::pipe::Form;
 use crate::process::Command;
-use crate::store::chain;
 use crate::store::service_log::ServiceLog;
 use crate::store::trail::{self, Trail};
 use crate::store::workspace::{TrailFiles, Workspace};
@@ -98,16 +98,6 @@ impl Variables {
             .map_err(|error| failed(error.to_string()))?;
         env_file::parse(&bytes).map_err(|error| failed(error.to_string()))
     }
-}
-
-/// A new instance that speaks a protocol.
-pub(crate) struct Talker {
-    pub(crate) service: ServiceId,
-    pub(crate) generation: Generation,
-    pub(crate) stdin: PipeWriter,
-    pub(crate) stdout: PipeReader,
-    /// Turns true when the instance is gone.
-    pub(crate) gone: watch::Receiver<bool>,
 }
 
 /// The streams and files that the loop writes to.

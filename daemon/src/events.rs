@@ -7,7 +7,7 @@ use afresh_core::audit::Record;
 use afresh_core::control::{EventRing, Position, Taken};
 use tokio::sync::watch;
 
-use crate::output::now;
+use crate::clock::now;
 
 /// The last events of this process. Clones are the same.
 #[derive(Clone, Debug)]

@@ -32,9 +32,9 @@ use self::links::Links;
 use self::spans::Spans;
 use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::Surroundings;
+use crate::error_chain::chain;
 use crate::keep::{self, KeepError};
 use crate::stdio_startup::Beginning;
-use crate::store::chain;
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervise;
 

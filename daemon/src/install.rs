@@ -10,10 +10,10 @@ use afresh_core::install::{Manager, Step};
 use afresh_core::limits::{HOOK_COMMAND_BYTES_MAX, INSTALL_COMMAND_WAIT, INSTALL_FILE_BYTES_MAX};
 use afresh_core::service::Exit;
 
+use crate::error_chain::chain;
 use crate::os;
 use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, run_briefly};
-use crate::store::chain;
 use crate::store::replace::{ReplaceFileError, replace_file};
 
 /// Who starts programs with this machine, and where it looks for them.

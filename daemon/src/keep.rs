@@ -19,12 +19,12 @@ use tokio::time::{Instant, timeout};
 
 use crate::control::{About, Bound, Control, Listen, ListenError, RuntimeFolders};
 use crate::definition::{Definition, Surroundings, Variables};
+use crate::error_chain::chain;
 use crate::hooks::HookSetup;
 use crate::os::{self, Asked, Signals};
 use crate::output::{Output, OutputThread};
 use crate::pipe::{Form, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes, StartError, ignore_in_supervisor};
-use crate::store::chain;
 use crate::store::rotating::OpenFileError;
 use crate::store::service_log::{self, ServiceLogs};
 use crate::store::workspace::Workspace;

@@ -1,8 +1,10 @@
 //! What afresh does: processes, pipes, files. One function for each face of the program.
 
+mod clock;
 pub mod control;
 mod definition;
 mod doctor;
+pub mod error_chain;
 mod events;
 mod gateway;
 mod health;
@@ -23,11 +25,13 @@ mod sanitize;
 mod self_test;
 mod stdio_startup;
 pub mod store;
+mod stream;
 mod supervise;
 mod up;
 mod watch;
 mod wires;
 
+pub use self::clock::monotonic;
 pub use self::doctor::{Check, Examined, Verdict, examine};
 pub use self::gateway::{Gateway, ReloadGateway, gateway};
 pub use self::hooks::{HookSetup, TryHookError, try_hook};
@@ -70,10 +74,4 @@ pub fn kill_process(pid: u32) -> std::io::Result<()> {
 /// Whether a process is there, for the demo.
 pub fn process_is_alive(pid: u32) -> bool {
     process::is_alive(pid)
-}
-
-/// The time by a clock that only goes forward.
-pub fn monotonic() -> std::time::Duration {
-    static START: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
-    START.get_or_init(tokio::time::Instant::now).elapsed()
 }

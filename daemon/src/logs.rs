@@ -15,7 +15,7 @@ use afresh_core::limits::{
 use afresh_core::time::Stamp;
 use tokio::sync::watch;
 
-use crate::output::now;
+use crate::clock::now;
 
 /// The last lines of one service. Clones are the same.
 #[derive(Clone, Debug)]

@@ -39,16 +39,17 @@ pub(crate) use self::server::Server;
 pub(crate) use self::servers::Servers;
 use crate::control::{About, Control};
 use crate::definition::{Definition, Surroundings, Variables};
+use crate::error_chain::chain;
 use crate::keep::{self, Keep, KeepError};
 use crate::os;
 use crate::output::Output;
 use crate::pipe::{Form, read_stdin_in_thread};
 use crate::process::Processes;
 use crate::stdio_startup::Beginning;
-use crate::store::chain;
 use crate::store::rotating::rotated;
+use crate::stream::{Completion, StreamReader, StreamWriter};
 use crate::supervise::{Supervise, seed};
-use crate::wires::{Moment, Reader, Wires, Writer};
+use crate::wires::Wires;
 
 /// Which server is stood in front of, and how.
 #[derive(Debug)]
@@ -180,7 +181,7 @@ fn own_files(files: [&Option<PathBuf>; 2]) -> Vec<PathBuf> {
 }
 
 /// Our stdin: read by the loop where it can be, else by a thread.
-pub(crate) fn own_stdin() -> Result<Reader, KeepError> {
+pub(crate) fn own_stdin() -> Result<StreamReader, KeepError> {
     Ok(match os::own_stdin() {
         Some(reader) => reader,
         None => Box::new(read_stdin_in_thread().map_err(KeepError::Output)?),
@@ -189,9 +190,9 @@ pub(crate) fn own_stdin() -> Result<Reader, KeepError> {
 
 /// Where lines for the client go.
 pub(crate) struct Stdout {
-    pub(crate) writer: Writer,
+    pub(crate) writer: StreamWriter,
     /// When nobody reads them any more.
-    pub(crate) abandoned: Moment,
+    pub(crate) abandoned: Completion,
     /// When all is written, once the writer is dropped.
     pub(crate) done: oneshot::Receiver<()>,
 }

@@ -14,12 +14,12 @@ use afresh_core::limits::{
     LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OFFER_PATIENCE,
     OUTPUT_CHUNKS_MAX, OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
 };
-use afresh_core::time::Stamp;
 use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::wires::{Pipe, Sink};
+use crate::clock::now;
+use crate::stream::{Pipe, WriteStream};
 
 /// One of our output streams.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ impl Output {
     }
 
     /// The same, for who writes by polling.
-    pub(crate) fn into_writer(self) -> impl Sink {
+    pub(crate) fn into_writer(self) -> impl WriteStream {
         WriteByThread { output: self, passing: None }
     }
 
@@ -183,12 +183,6 @@ pub(crate) fn presentable(message: &str) -> String {
         Some((end, _)) => format!("{}… [cut]", harmless(&message[..end])),
         None => harmless(&message),
     }
-}
-
-/// The time by the wall clock.
-pub(crate) fn now() -> Stamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Stamp::since_unix_epoch(since.unwrap_or_default())
 }
 
 fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::Receiver<Chunk>) {

@@ -14,7 +14,7 @@ use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::{Act, Output};
 use crate::process::Earlier;
 use crate::store::service_log::LogTee;
-use crate::wires::{Pipe, Source};
+use crate::stream::{Pipe, ReadStream};
 
 /// How the bytes of a service appear in our own stream.
 #[derive(Clone, Debug)]
@@ -240,7 +240,7 @@ pub(crate) fn read_stdin() -> io::Result<mpsc::Receiver<Vec<u8>>> {
 }
 
 /// The same, for who reads by polling.
-pub(crate) fn read_stdin_in_thread() -> io::Result<impl Source> {
+pub(crate) fn read_stdin_in_thread() -> io::Result<impl ReadStream> {
     Ok(ReadByThread { chunks: read_stdin()?, rest: Vec::new() })
 }
 

@@ -30,7 +30,7 @@ use self::record::{Writing, written};
 use self::side_commands::Beside;
 pub(crate) use self::side_commands::seed;
 pub(crate) use self::status::Past;
-use crate::definition::{Definition, Surroundings, Talker};
+use crate::definition::{Definition, Surroundings};
 use crate::events::Events;
 use crate::health::{Checks, Found};
 use crate::logs::Logs;
@@ -38,6 +38,7 @@ use crate::os::{PipeWriter, settle_memory};
 use crate::pipe::Pumps;
 use crate::process::{Command, OutputEnd, Processes, Report, Stdio};
 use crate::run_briefly::{BriefStep, Briefs};
+use crate::wires::InstancePipes;
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
@@ -61,7 +62,7 @@ pub(crate) struct Supervise {
     /// What conversations have to be told, where there are any.
     turns: VecDeque<Turn>,
     /// New instances whose pipes a conversation has not taken yet.
-    talkers: VecDeque<Talker>,
+    talkers: VecDeque<InstancePipes>,
     /// How many services share the room for their last lines.
     sharers: Arc<AtomicUsize>,
     /// Counts what was told.

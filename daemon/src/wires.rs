@@ -14,58 +14,18 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use afresh_core::id::Generation;
+use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
     CLIENT_BYTES_MAX, LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX,
 };
 use afresh_core::mcp::frame::Frame;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::AsyncWrite;
+use tokio::sync::watch;
 
 use self::memory::{Buffers, Outbox};
 use self::wire::Wire;
-use crate::definition::Talker;
-
-/// Where a peer's bytes come from.
-pub(crate) type Reader = Box<dyn Source>;
-
-/// Where bytes for a peer go.
-pub(crate) type Writer = Box<dyn Sink>;
-
-/// See [`Reader`].
-pub(crate) trait Source: AsyncRead + Pipe + Send + Unpin {}
-
-impl<S: AsyncRead + Pipe + Send + Unpin> Source for S {}
-
-/// See [`Writer`].
-pub(crate) trait Sink: AsyncWrite + Pipe + Send + Unpin {}
-
-impl<S: AsyncWrite + Pipe + Send + Unpin> Sink for S {}
-
-/// What a pipe can do besides.
-pub(crate) trait Pipe {
-    /// Makes it hold more at once where that can be: fewer and larger steps take a long line through.
-    fn widen(&self) {}
-
-    /// Bytes in it that were written and not read; `None` where that cannot be known.
-    fn unread(&self) -> Option<usize> {
-        None
-    }
-
-    /// Something to ask that of when the pipe is closed on our side; `None` where there is no such
-    /// thing.
-    fn far_end(&self) -> Option<Box<dyn Pipe + Send>> {
-        None
-    }
-
-    /// The moment when nobody reads it any more; `None` where only a write can tell. It holds the pipe
-    /// open.
-    fn closed(&self) -> Option<Moment> {
-        None
-    }
-}
-
-/// Something that happens once.
-pub(crate) type Moment = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::os::{PipeReader, PipeWriter};
+use crate::stream::{Completion, StreamReader, StreamWriter};
 
 /// What came over the wires.
 pub(crate) enum Heard {
@@ -90,6 +50,16 @@ pub(crate) enum News {
     },
 }
 
+/// The pipes of a new instance that speaks a protocol.
+pub(crate) struct InstancePipes {
+    pub(crate) service: ServiceId,
+    pub(crate) generation: Generation,
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    /// Turns true when the instance is gone.
+    pub(crate) gone: watch::Receiver<bool>,
+}
+
 /// All pipes of one conversation.
 pub(crate) struct Wires {
     /// None where the client has no pipe.
@@ -109,7 +79,7 @@ struct Instance {
     /// It does not take anything any more, and that was told.
     is_deaf: bool,
     /// Comes when the process is gone.
-    gone: Option<Moment>,
+    gone: Option<Completion>,
     /// How much of its last words may still be taken; set when the process is gone.
     last_words: Option<usize>,
     /// How many lines it had read when it was gone.
@@ -118,7 +88,7 @@ struct Instance {
 
 impl Wires {
     /// The client's wire, and none yet of an instance.
-    pub(crate) fn new(input: Reader, output: Writer) -> Self {
+    pub(crate) fn new(input: StreamReader, output: StreamWriter) -> Self {
         Self { client: Some(Wire::new(input, output)), ..Self::without_client() }
     }
 
@@ -151,9 +121,9 @@ impl Wires {
     }
 
     /// The pipes of an instance that is being started.
-    pub(crate) fn welcome(&mut self, talker: Talker) {
-        let Talker { generation, stdin, stdout, mut gone, .. } = talker;
-        let gone: Moment = Box::pin(async move {
+    pub(crate) fn welcome(&mut self, pipes: InstancePipes) {
+        let InstancePipes { generation, stdin, stdout, mut gone, .. } = pipes;
+        let gone: Completion = Box::pin(async move {
             // Whoever would say it lives as long as the instance.
             gone.wait_for(|gone| *gone).await.ok();
         });

@@ -11,8 +11,8 @@ use afresh_core::id::ServiceId;
 use afresh_core::service::{Event, Input, Wish};
 
 use super::loop_request::{Ask, Before, Begun, NotBegun};
+use crate::clock::now;
 use crate::keep::Keep;
-use crate::output::now;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
 use crate::supervise::{NotTaken, Supervise};

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 
 use afresh_core::limits::{CONTROL_LEFTOVER_AGE, CONTROL_SOCKETS_MAX};
 
+use crate::clock::now;
+use crate::error_chain::chain;
 use crate::os::{self, SOCKET_PATH_BYTES_MAX, SocketListener};
-use crate::output::now;
-use crate::store::chain;
 
 /// The folders that may have control sockets of this user, best first.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use afresh_core::config::TrailSettings;
 use afresh_core::time::show_duration;
 
+use crate::error_chain::chain;
 use crate::os::is_variable;
 use crate::process::{MECHANISM, Processes};
 use crate::self_test::{SelfTest, self_test};
-use crate::store::chain;
 use crate::store::workspace::Workspace;
 
 /// One thing that was looked at.

@@ -17,7 +17,8 @@ use super::http::{self, BoundFront, HttpFront};
 use crate::keep::KeepError;
 use crate::mcp::{Stdout, own_stdin, stdout};
 use crate::output::Output;
-use crate::wires::{Heard, Moment, News, Wires};
+use crate::stream::Completion;
+use crate::wires::{Heard, News, Wires};
 
 /// The client at our stdin.
 const ONLY: ClientId = ClientId(1);
@@ -59,7 +60,7 @@ pub(super) struct Stdio {
     wires: Wires,
     heard: VecDeque<Heard>,
     /// When nobody reads our stdout any more.
-    abandoned: Moment,
+    abandoned: Completion,
     done: oneshot::Receiver<()>,
     has_joined: bool,
     /// So much waited for it that servers had to wait.
@@ -168,7 +169,7 @@ impl Front {
 }
 
 impl Stdio {
-    fn new(wires: Wires, abandoned: Moment, done: oneshot::Receiver<()>) -> Self {
+    fn new(wires: Wires, abandoned: Completion, done: oneshot::Receiver<()>) -> Self {
         let heard = VecDeque::new();
         let (has_joined, was_full, is_over) = (false, false, false);
         Self { wires, heard, abandoned, done, has_joined, was_full, is_over }

@@ -140,7 +140,7 @@ impl Links {
             Vec::new(),
             move |text: &str| log.log(&format!("{whose}: {text}")),
         )
-        .map_err(|error| crate::store::chain(&error))?;
+        .map_err(|error| crate::error_chain::chain(&error))?;
         let argv = stdio.command.iter().map(OsString::from).collect();
         let definition = Definition {
             name: name.clone(),

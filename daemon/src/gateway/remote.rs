@@ -23,8 +23,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::error_chain::chain;
 use crate::http::{Client, Pool};
-use crate::store::chain;
 
 /// What a server says, or what is said in its place.
 #[derive(Debug, PartialEq)]

@@ -17,10 +17,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::clock::now;
+use crate::error_chain::chain;
 use crate::http::{Client, HttpError, Limits, Request};
 use crate::os;
-use crate::output::{Output, now};
-use crate::store::chain;
+use crate::output::Output;
 use crate::supervise::seed;
 
 /// The loop's end. Without a destination it takes nothing.

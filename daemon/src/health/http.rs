@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::connect::connect;
 use crate::control::{Wire, all_bytes};
+use crate::error_chain::chain;
 use crate::http::{self, Client, Limits};
-use crate::store::chain;
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,11 +13,11 @@ use afresh_core::service::Exit;
 use afresh_core::time::show_duration;
 
 use super::HookSetup;
+use crate::error_chain::chain;
 use crate::http::{Client, HttpError, Limits, Request};
 use crate::os;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
-use crate::store::chain;
 
 /// What deliveries are made with.
 pub(super) struct Post {

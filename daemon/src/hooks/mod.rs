@@ -26,9 +26,10 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use self::deliver::Post;
+use crate::clock::now;
 use crate::http::Client;
 use crate::os;
-use crate::output::{Output, now};
+use crate::output::Output;
 use crate::process::{Processes, StartError};
 use crate::run_briefly::{BriefRunner, Briefs};
 use crate::store::trail::Trail;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::store::chain;
+use crate::error_chain::chain;
 use crate::store::testing::TempDir;
 
 const LIMITS: Limits = Limits { time_max: Duration::from_secs(30), body_bytes_max: 10 };

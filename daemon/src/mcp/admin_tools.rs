@@ -13,8 +13,9 @@ use afresh_core::service::Input as ServiceInput;
 use serde_json::{Value, json};
 
 use super::server::Seat;
-use crate::output::now;
-use crate::store::{chain, marker};
+use crate::clock::now;
+use crate::error_chain::chain;
+use crate::store::marker;
 
 impl Seat<'_> {
     pub(super) async fn asked(&mut self, id: Id, asked: Asked) {

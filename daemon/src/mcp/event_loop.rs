@@ -9,8 +9,9 @@ use super::server::{Seat, Server};
 use crate::control::{Ask, Control};
 use crate::os::{Asked, Signals};
 use crate::store::trace::Trace;
+use crate::stream::Completion;
 use crate::supervise::{Happened, Supervise};
-use crate::wires::{Moment, Wires};
+use crate::wires::Wires;
 
 /// Both machines, and what stands between them and the pipes.
 pub(super) struct Front {
@@ -37,7 +38,7 @@ impl Front {
         &mut self,
         mut signals: Signals,
         control: &mut Control,
-        mut abandoned: Moment,
+        mut abandoned: Completion,
     ) {
         while !self.seat().is_over() {
             // Who comes is welcomed before it is given anything.

@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use super::fast_path::{Lane, Odd};
 use super::instances::End;
 use super::restart_triggers::Guard;
+use crate::clock::now;
 use crate::control::About;
-use crate::output::now;
 use crate::supervise::Supervise;
 use crate::wires::News;
 

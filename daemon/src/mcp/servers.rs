@@ -21,8 +21,8 @@ use super::ready_queue::{Aside, Bell, Rung};
 use super::restart_triggers::Found;
 use super::server::{Seat, Server};
 use super::timer_thread::Alarm;
-use crate::definition::Talker;
 use crate::supervise::{Happened, Supervise, Turn};
+use crate::wires::InstancePipes;
 
 /// All servers of one loop.
 pub(crate) struct Servers {
@@ -152,7 +152,7 @@ impl Servers {
     }
 
     /// The pipes of a new instance.
-    pub(crate) fn welcome(&mut self, talker: Talker) {
+    pub(crate) fn welcome(&mut self, talker: InstancePipes) {
         if let Some(server) = self.get_mut(talker.service) {
             server.lane.wires.welcome(talker);
         }

@@ -24,6 +24,8 @@ mod ports;
 mod ports;
 
 #[cfg(unix)]
+pub(crate) mod dispositions;
+#[cfg(unix)]
 mod job;
 #[cfg(windows)]
 #[path = "no_job.rs"]

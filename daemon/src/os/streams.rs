@@ -15,10 +15,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use super::{PipeReader, PipeWriter, far_end, unread};
-use crate::wires::{Moment, Pipe, Reader, Writer};
+use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// Our stdin; `None` where only a thread can wait for it.
-pub(crate) fn own_stdin() -> Option<Reader> {
+pub(crate) fn own_stdin() -> Option<StreamReader> {
     let stdin = io::stdin();
     if is_stream(stdin.as_fd()) {
         return Some(Box::new(Socket::new(stdin.as_fd(), Interest::READABLE).ok()?));
@@ -28,9 +28,9 @@ pub(crate) fn own_stdin() -> Option<Reader> {
 
 /// Our stdout, and the moment when nobody reads it any more; `None` where only a thread can wait
 /// for it.
-pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
+pub(crate) fn own_stdout() -> Option<(StreamWriter, Completion)> {
     let stdout = io::stdout();
-    let writer: Writer = match is_stream(stdout.as_fd()) {
+    let writer: StreamWriter = match is_stream(stdout.as_fd()) {
         true => Box::new(Socket::new(stdout.as_fd(), Interest::WRITABLE).ok()?),
         false => pipes::open_to_write(stdout.as_fd())?,
     };
@@ -85,7 +85,7 @@ impl Pipe for PipeWriter {
         Some(Box::new(FarEnd(far_end(self)?)))
     }
 
-    fn closed(&self) -> Option<Moment> {
+    fn closed(&self) -> Option<Completion> {
         let interest = Interest::READABLE.add(Interest::ERROR);
         let watched = watch(self.as_fd(), interest).ok()?;
         Some(Box::pin(abandoned(watched, interest)))
@@ -178,14 +178,14 @@ mod pipes {
     use nix::fcntl::{FcntlArg, fcntl};
     use tokio::net::unix::pipe;
 
-    use super::{Reader, Writer};
+    use super::{StreamReader, StreamWriter};
 
-    pub(super) fn open_to_read(stream: BorrowedFd<'_>) -> Option<Reader> {
+    pub(super) fn open_to_read(stream: BorrowedFd<'_>) -> Option<StreamReader> {
         let receiver = pipe::OpenOptions::new().open_receiver(path(stream)?).ok()?;
         Some(Box::new(receiver))
     }
 
-    pub(super) fn open_to_write(stream: BorrowedFd<'_>) -> Option<Writer> {
+    pub(super) fn open_to_write(stream: BorrowedFd<'_>) -> Option<StreamWriter> {
         let sender = pipe::OpenOptions::new().open_sender(path(stream)?).ok()?;
         Some(Box::new(sender))
     }
@@ -208,15 +208,15 @@ mod pipes {
 mod pipes {
     use std::os::fd::BorrowedFd;
 
-    use super::{Reader, Writer};
+    use super::{StreamReader, StreamWriter};
 
     /// A pipe cannot be opened again here.
-    pub(super) fn open_to_read(_stream: BorrowedFd<'_>) -> Option<Reader> {
+    pub(super) fn open_to_read(_stream: BorrowedFd<'_>) -> Option<StreamReader> {
         None
     }
 
     /// See [`open_to_read`].
-    pub(super) fn open_to_write(_stream: BorrowedFd<'_>) -> Option<Writer> {
+    pub(super) fn open_to_write(_stream: BorrowedFd<'_>) -> Option<StreamWriter> {
         None
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct Signals {
 impl Signals {
     /// Under `nohup` the end of the terminal is nothing to us.
     pub(crate) fn listen() -> io::Result<Self> {
-        let hears_hangup = !crate::process::ignores_hangup();
+        let hears_hangup = !super::dispositions::ignores_hangup();
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,

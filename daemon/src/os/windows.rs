@@ -31,7 +31,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
 use super::{Asked, FileKind, Limit};
-use crate::wires::{Moment, Pipe, Reader, Writer};
+use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "USERPROFILE";
@@ -93,12 +93,12 @@ pub(crate) fn stderr() -> io::Result<File> {
 }
 
 /// Only a thread can wait for our stdin here.
-pub(crate) fn own_stdin() -> Option<Reader> {
+pub(crate) fn own_stdin() -> Option<StreamReader> {
     None
 }
 
 /// Only a thread can wait for our stdout here.
-pub(crate) fn own_stdout() -> Option<(Writer, Moment)> {
+pub(crate) fn own_stdout() -> Option<(StreamWriter, Completion)> {
     None
 }
 

@@ -21,9 +21,9 @@ use nix::sys::socket::sockopt::{LocalPeerCred, LocalPeerPid};
 use nix::sys::socket::{MsgFlags, getsockopt};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
-use super::dispositions;
 use super::frames::Launch;
 use super::usage::Usage;
+use crate::os::dispositions;
 
 /// How descriptors are received; there is no flag to close them on exec here.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();

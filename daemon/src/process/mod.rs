@@ -37,8 +37,6 @@ mod usage;
 #[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(unix)]
-mod dispositions;
-#[cfg(unix)]
 mod frames;
 #[cfg(unix)]
 mod guardian;
@@ -100,8 +98,6 @@ use afresh_core::service::{Exit, SpawnFailure};
 use crate::os::is_variable;
 
 #[cfg(unix)]
-pub(crate) use self::dispositions::{ignore_in_supervisor, ignores_hangup};
-#[cfg(unix)]
 pub(crate) use self::handover_folder::abandoned_warden;
 #[cfg(unix)]
 pub(crate) use self::handover_in::{AdoptedInstance, AdoptedStdio, Entered};
@@ -127,6 +123,8 @@ pub(crate) use self::windows::{
     MECHANISM, Processes, StartError, Stdio, ignore_in_supervisor, is_alive, kill_one, own_cgroup,
     own_executable, run_warden, terminate_one,
 };
+#[cfg(unix)]
+pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 
 /// When the output of an instance is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

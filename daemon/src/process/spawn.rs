@@ -19,9 +19,9 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, getpid, setpgid};
 
-use super::dispositions;
 use super::frames::Launch;
 use super::os::die_with;
+use crate::os::dispositions;
 
 /// What the child's few calls need, with room to spare; `execvp` puts a path together on it, and for
 /// a script without a first line that names its shell, the arguments too.

@@ -20,13 +20,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, dup2_stdin, setsid};
 use tokio::time::Instant;
 
-use super::dispositions;
 use super::frames::{WardenOrder, WardenReport};
 use super::guardian::{Keeper, guard};
 use super::handover_listener::Keeping;
 use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
 use super::wire::{Frame, Inbox, send_all};
+use crate::os::dispositions;
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
 /// gone. Returns in each of its guardians, too, when that one is done.

@@ -202,7 +202,7 @@ impl Agent {
             let said = match client().request(asked, limits).await {
                 Ok(answer) => Said::Answer { request, status: answer.status, body: answer.body },
                 Err(error) => {
-                    Said::Failed { request: Some(request), why: crate::store::chain(&error) }
+                    Said::Failed { request: Some(request), why: crate::error_chain::chain(&error) }
                 }
             };
             words.send(Word { attempt, said: vec![said] }).await.ok();

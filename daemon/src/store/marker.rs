@@ -94,8 +94,9 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::clock::now;
+    use crate::error_chain::chain;
     use crate::store::testing::TempDir;
-    use crate::store::{chain, now};
 
     #[test]
     fn a_marker_is_replaced_and_read_back() {

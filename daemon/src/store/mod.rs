@@ -18,10 +18,7 @@ pub(crate) mod trace;
 pub mod trail;
 pub mod workspace;
 
-use std::time::{Duration, SystemTime};
-
 use afresh_core::audit::Level;
-use afresh_core::time::Stamp;
 
 /// Something that a person should be told now.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,17 +27,6 @@ pub struct Notice {
     pub level: Level,
     /// What to tell.
     pub text: String,
-}
-
-fn now() -> Stamp {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Stamp::since_unix_epoch(since_epoch.unwrap_or(Duration::ZERO))
-}
-
-/// An error and its causes on one line, for a notice.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 #[cfg(test)]

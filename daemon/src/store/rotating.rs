@@ -115,7 +115,7 @@ impl<S: Write> Write for Tee<S> {
             let kept = file.append(&bytes[..*count]);
             if let (Err(error), false, Some(stream)) = (&kept, self.is_said, &mut self.stream) {
                 let text = format!("the log file cannot be written: {error}");
-                writeln!(stream, "[{}] [SUPERVISOR] {text}", super::now()).ok();
+                writeln!(stream, "[{}] [SUPERVISOR] {text}", crate::clock::now()).ok();
             }
             self.is_said = kept.is_err();
         }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::rotating::{OpenFileError, RotatingFile};
-use crate::output::now;
+use crate::clock::now;
 
 /// Where a message came from, or went to.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use afresh_core::audit::Level;
 use afresh_core::config::TrailSettings;
 
+use super::Notice;
 use super::replace::{ReplaceFileError, replace_file};
-use super::{Notice, chain};
+use crate::error_chain::chain;
 use crate::os;
 
 /// The folder that afresh works for, and where its state goes.

@@ -5,10 +5,10 @@ use std::io;
 use afresh_core::id::{Generation, ServiceId};
 
 use super::{Instance, Supervise};
-use crate::definition::Talker;
 use crate::os::{PipeWriter, write_now};
 use crate::pipe::{Flow, Pumps};
 use crate::process::Command;
+use crate::wires::InstancePipes;
 
 impl Supervise {
     /// Starts the pumps of an instance.
@@ -34,7 +34,8 @@ impl Supervise {
             true => {
                 let pumps = Pumps::start(pumped, form, earlier);
                 let stdout = stdout.pipe;
-                let talker = Talker { service, generation, stdin, stdout, gone: pumps.gone() };
+                let talker =
+                    InstancePipes { service, generation, stdin, stdout, gone: pumps.gone() };
                 self.talkers.push_back(talker);
                 (pumps, None)
             }
@@ -59,7 +60,7 @@ impl Supervise {
     }
 
     /// The next new instance, with its pipes. It is asked before every turn is taken.
-    pub(crate) fn next_talker(&mut self) -> Option<Talker> {
+    pub(crate) fn next_talker(&mut self) -> Option<InstancePipes> {
         self.talkers.pop_front()
     }
 

@@ -10,9 +10,9 @@ use afresh_core::service::{Effect, Event};
 use tokio::time::timeout;
 
 use super::Supervise;
-use crate::output::now;
+use crate::clock::now;
+use crate::error_chain::chain;
 use crate::process::Remains;
-use crate::store::chain;
 use crate::store::marker;
 
 impl Supervise {

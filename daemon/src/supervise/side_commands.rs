@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Happened, Supervise};
+use crate::clock::now;
 use crate::hooks::{HookSetup, Hooks, Mouth};
-use crate::output::now;
 use crate::run_briefly::{BriefRunner, Briefs};
 
 /// Both, as the loop has them.

@@ -14,10 +14,11 @@ use afresh_core::time::{Stamp, Time};
 use tokio::sync::watch;
 
 use super::{Kept, Supervise};
+use crate::clock::now;
 use crate::definition::Definition;
 use crate::events::Events;
 use crate::logs::{Logs, Tee};
-use crate::output::{Output, now, presentable};
+use crate::output::{Output, presentable};
 use crate::pipe::Taps;
 
 /// What is remembered of a service, besides its machine.

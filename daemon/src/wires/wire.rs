@@ -10,18 +10,18 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::memory::{Buffers, Waiting};
 use super::sent_lines::Sent;
-use super::{Moment, Pipe, Reader, Writer};
+use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The pipes of one peer.
 pub(super) struct Wire {
     /// None after its end.
-    pub(super) reader: Option<Reader>,
+    pub(super) reader: Option<StreamReader>,
     pub(super) lines: Lines,
     /// None after its end, and when the peer does not take anything any more.
-    pub(super) writer: Option<Writer>,
+    pub(super) writer: Option<StreamWriter>,
     /// When the peer is seen not to take anything any more; goes with the writer, as it holds the same
     /// pipe.
-    closed: Option<Moment>,
+    closed: Option<Completion>,
     pub(super) waiting: Waiting,
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
@@ -38,7 +38,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(reader: Reader, writer: Writer) -> Self {
+    pub(super) fn new(reader: StreamReader, writer: StreamWriter) -> Self {
         Self {
             reader: Some(reader),
             lines: Lines::default(),
@@ -74,7 +74,7 @@ impl Wire {
         self.writer.is_none() && !self.is_ending
     }
 
-    fn take_writer(&mut self) -> Option<Writer> {
+    fn take_writer(&mut self) -> Option<StreamWriter> {
         self.closed = None;
         self.writer.take()
     }

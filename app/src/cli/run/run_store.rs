@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use afresh_core::run::Record;
 use afresh_core::time::Stamp;
 use afresh_daemon::Mark;
+use afresh_daemon::error_chain::chain;
 use afresh_daemon::store::runs::Runs;
 use afresh_daemon::store::workspace::Workspace;
 
@@ -21,9 +22,9 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn record(&mut self, records: &[(Stamp, Record)]) -> Result<(), String> {
         if self.runs.is_gone() {
-            self.put_back().map_err(|error| with_causes(&*error))?;
+            self.put_back().map_err(|error| chain(&*error))?;
         }
-        self.runs.record(self.number, records).map_err(|error| with_causes(&error))
+        self.runs.record(self.number, records).map_err(|error| chain(&error))
     }
 
     fn put_back(&mut self) -> Result<(), Box<dyn Error>> {
@@ -33,10 +34,4 @@ impl Kept {
         std::fs::create_dir_all(&self.logs)?;
         Ok(())
     }
-}
-
-/// What went wrong, and why: a full disk, say.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -8,8 +8,8 @@ use afresh_core::limits::{MESSAGE_BYTES_MAX, REFUSAL_BYTES_MAX, STREAM_LINGER};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::error_chain::chain;
 use crate::http::{HttpError, NotSent, Pool, Request, Streamed};
-use crate::store::chain;
 
 /// Carries an exchange out. Who hears nothing any more says so by `finished`: what is left is read for a
 /// while, so that the connection can be used again.

@@ -53,7 +53,7 @@ fn server(service: ServiceId) -> (Server, Peer) {
     let (stdin, their_stdin) = pipe::pipe().expect("there is room for a pipe");
     let (gone, is_gone) = watch::channel(false);
     let generation = GENERATION;
-    server.lane.wires.welcome(Talker { service, generation, stdin, stdout, gone: is_gone });
+    server.lane.wires.welcome(InstancePipes { service, generation, stdin, stdout, gone: is_gone });
     server.lane.wires.begin(generation);
     for effect in server.lane.handle(Input::Started { generation, pid: 1 }) {
         if let Effect::ToServer { generation, line } = effect {

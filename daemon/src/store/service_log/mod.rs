@@ -42,7 +42,7 @@ use tokio::time::timeout;
 use self::file::LogFile;
 pub(crate) use self::tee::LogTee;
 use self::writer::{State, Writer};
-use super::now;
+use crate::clock::now;
 
 /// The writer of all logs of one afresh. Its thread ends when this and every log and tee are dropped.
 #[derive(Debug)]

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::file::LogFile;
 use super::{Block, Job, Target, locked};
-use crate::store::{chain, now};
+use crate::clock::now;
+use crate::error_chain::chain;
 
 pub(super) struct Writer {
     jobs: mpsc::Receiver<Job>,

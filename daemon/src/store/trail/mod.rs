@@ -31,7 +31,8 @@ use self::file::TrailFile;
 pub use self::file::WriteTrailError;
 use self::losses::Losses;
 use self::writer::{Job, Writer};
-use super::{Notice, now};
+use super::Notice;
+use crate::clock::now;
 
 /// Where the trail is, and how much of it is kept.
 #[derive(Clone, Debug)]

@@ -10,7 +10,8 @@ use afresh_core::time::Stamp;
 use super::file::TrailFile;
 use super::losses::Losses;
 use super::{AnnounceError, Answer};
-use crate::store::{chain, now};
+use crate::clock::now;
+use crate::error_chain::chain;
 
 /// A record on its way to disk.
 pub(super) struct Job {

@@ -1,4 +1,5 @@
-//! Which signals we ignore, and how our children get rid of that.
+//! Owns which signals this process ignores, and resets them in its children. Called before a loop
+//! begins and between fork and exec. Never installs a handler.
 
 use std::io;
 use std::sync::OnceLock;
@@ -29,20 +30,20 @@ fn is_ignored(number: i32) -> bool {
     }
 }
 
-pub(super) fn ignore(signals: &[Signal]) -> io::Result<()> {
+pub(crate) fn ignore(signals: &[Signal]) -> io::Result<()> {
     signals.iter().try_for_each(|number| set(*number as i32, libc::SIG_IGN))
 }
 
 /// The signals that we ignore, and that every program we start would ignore too. Asked for once: a
 /// guardian ignores no others later.
-pub(super) fn ignored() -> &'static [i32] {
+pub(crate) fn ignored() -> &'static [i32] {
     static IGNORED: OnceLock<Vec<i32>> = OnceLock::new();
     IGNORED.get_or_init(|| (1..=SIGNALS_MAX).filter(|number| is_ignored(*number)).collect())
 }
 
 /// Gives these signals their default back and blocks none: what we ignore or block, our children must
 /// not. What we handle has its default again in every program.
-pub(super) fn reset(ignored: &[i32]) -> io::Result<()> {
+pub(crate) fn reset(ignored: &[i32]) -> io::Result<()> {
     for number in ignored {
         // Some belong to libc: then there is nothing to do.
         set(*number, libc::SIG_DFL).ok();
