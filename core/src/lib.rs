@@ -6,6 +6,7 @@
 pub mod adopt;
 pub mod agent;
 pub mod audit;
+pub mod backoff;
 pub mod config;
 pub mod control;
 pub mod definition;
@@ -24,6 +25,7 @@ pub mod policy;
 mod random;
 pub mod run;
 pub mod service;
+pub mod stop_ladder;
 pub mod supervisor;
 pub mod time;
 pub mod watch;

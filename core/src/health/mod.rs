@@ -20,6 +20,7 @@ pub use self::event::Event;
 pub use self::login::Login;
 pub use self::machine::{Effect, Health, Input, Verdict};
 pub use self::status::{HealthState, HealthStatus};
+use crate::backoff::ExponentialWait;
 use crate::limits::HEALTH_PATIENCE_MIN;
 
 /// How a service is checked.
@@ -94,8 +95,7 @@ impl HealthCheck {
     fn patience(&self, silences: Option<u32>) -> Duration {
         match (&self.probe, silences) {
             (Probe::Http { .. } | Probe::Mcp { .. }, Some(silences)) => {
-                let doubled = 2_u32.saturating_pow(silences);
-                self.timeout.min(HEALTH_PATIENCE_MIN.saturating_mul(doubled))
+                ExponentialWait::doubling(HEALTH_PATIENCE_MIN, self.timeout).after(silences)
             }
             _ => self.timeout,
         }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget, Notice};
+use crate::backoff::{ExponentialWait, spread};
 use crate::limits::{
     HOOK_AGE_MAX, HOOK_COMMAND_TRIES_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX,
     HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX, HOOK_TRIES_MAX,
@@ -325,7 +326,7 @@ impl Line {
 /// The wait after so many tries: doubled each time, with up to half on top, and at least what the
 /// receiver asks for.
 fn pause_after(tries: u32, asked: Option<Duration>, jitter: f64) -> Duration {
-    let doublings = tries.saturating_sub(1).min(16);
-    let grown = HOOK_RETRY_DELAY.saturating_mul(1 << doublings).min(HOOK_RETRY_DELAY_MAX);
-    grown.mul_f64(1.0 + jitter / 2.0).max(asked.unwrap_or_default().min(HOOK_RETRY_AFTER_MAX))
+    let waits = ExponentialWait::doubling(HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX);
+    let wait = waits.after(tries.saturating_sub(1));
+    spread(wait, 0.5, jitter).max(asked.unwrap_or_default().min(HOOK_RETRY_AFTER_MAX))
 }

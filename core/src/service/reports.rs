@@ -4,7 +4,7 @@ use super::Service;
 use super::event::Event;
 use super::exit::Ending;
 use super::state::{Effect, Goal, Instance, Process, Role};
-use super::stop::{Haste, Ladder};
+use super::stop::{Haste, InstanceStop};
 use crate::id::Generation;
 use crate::time::Time;
 
@@ -101,7 +101,7 @@ impl Service {
             Goal::Failure(ending) => Haste::after(ending),
             _ => Haste::InOrder,
         };
-        let ladder = Ladder::begin(now, instance.generation, self.times(), haste, effects);
+        let ladder = InstanceStop::begin(now, instance.generation, self.times(), haste, effects);
         self.process = Process::Stopping { instance, goal, ladder };
     }
 

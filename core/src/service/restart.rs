@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::backoff::{ExponentialWait, spread};
 use crate::limits::CRASH_LOOP_DELAY_MIN;
 use crate::policy::{Backoff, Policy};
 use crate::random::Random;
@@ -122,14 +123,14 @@ impl Restarts {
         }
         match policy.backoff {
             Backoff::Exponential { base, factor, cap, jitter_percent } => {
-                let mut delay = grown(base, factor, crash - 1, cap);
+                let mut delay = ExponentialWait::new(base, factor, cap).after(crash - 1);
                 if self.looping {
                     // A wait of zero grows to zero: a loop needs a floor of its own.
                     let rounds = self.consecutive.saturating_sub(policy.crash_loop_count);
-                    delay = delay.max(grown(CRASH_LOOP_DELAY_MIN, factor.max(2.0), rounds, cap));
+                    let floor = ExponentialWait::new(CRASH_LOOP_DELAY_MIN, factor.max(2.0), cap);
+                    delay = delay.max(floor.after(rounds));
                 }
-                let jitter = self.random.unit() * f64::from(jitter_percent) / 100.0;
-                delay.mul_f64(1.0 + jitter).min(cap)
+                spread(delay, f64::from(jitter_percent) / 100.0, self.random.unit()).min(cap)
             }
             Backoff::Stepped => Duration::from_secs(match crash {
                 0..=3 => 1,
@@ -149,16 +150,9 @@ impl Backoff {
             Self::Stepped => (Duration::from_secs(1), 2.0, Duration::from_secs(10)),
         };
         let base = base.max(CRASH_LOOP_DELAY_MIN);
-        grown(base, factor.max(2.0), failures.saturating_sub(1), cap.max(base))
+        let waits = ExponentialWait::new(base, factor.max(2.0), cap.max(base));
+        waits.after(failures.saturating_sub(1))
     }
-}
-
-/// `base × factor^rounds`, at most `cap`.
-fn grown(base: Duration, factor: f64, rounds: u32, cap: Duration) -> Duration {
-    let factor = factor.powi(rounds.min(1_000).cast_signed());
-    let seconds = base.as_secs_f64() * factor;
-    // Infinity compares too: beyond the cap is the cap.
-    if seconds < cap.as_secs_f64() { Duration::from_secs_f64(seconds) } else { cap }
 }
 
 #[cfg(test)]

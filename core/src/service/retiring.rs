@@ -5,9 +5,10 @@ use super::Service;
 use super::event::Event;
 use super::exit::{Ending, Exit};
 use super::state::{Effect, Instance, Process};
-use super::stop::{Haste, Ladder, Times};
+use super::stop::{Haste, InstanceStop};
 use crate::id::Generation;
 use crate::limits::RETIRING_MAX;
+use crate::stop_ladder::StopTimes;
 use crate::time::Time;
 
 /// An instance that goes.
@@ -25,7 +26,7 @@ enum Stage {
     Draining {
         until: Time,
     },
-    Stopping(Ladder),
+    Stopping(InstanceStop),
 }
 
 impl Leaver {
@@ -51,12 +52,12 @@ impl Leaver {
         }
     }
 
-    fn stop(&mut self, now: Time, times: Times, haste: Haste, effects: &mut Vec<Effect>) {
+    fn stop(&mut self, now: Time, times: StopTimes, haste: Haste, effects: &mut Vec<Effect>) {
         let generation = self.instance.generation;
-        self.stage = Stage::Stopping(Ladder::begin(now, generation, times, haste, effects));
+        self.stage = Stage::Stopping(InstanceStop::begin(now, generation, times, haste, effects));
     }
 
-    fn step(&mut self, now: Time, times: Times, effects: &mut Vec<Effect>) {
+    fn step(&mut self, now: Time, times: StopTimes, effects: &mut Vec<Effect>) {
         match &mut self.stage {
             Stage::Draining { .. } => self.stop(now, times, Haste::InOrder, effects),
             Stage::Stopping(ladder) => ladder.escalate(now, self.instance.pid, times, effects),
@@ -81,7 +82,7 @@ impl Service {
         haste: Haste,
         effects: &mut Vec<Effect>,
     ) {
-        let ladder = Ladder::begin(now, instance.generation, self.times(), haste, effects);
+        let ladder = InstanceStop::begin(now, instance.generation, self.times(), haste, effects);
         let stage = Stage::Stopping(ladder);
         self.push_leaver(now, Leaver { instance, ending, stage }, effects);
     }

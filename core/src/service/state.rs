@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
-use super::stop::Ladder;
+use super::stop::InstanceStop;
 use crate::id::Generation;
 use crate::time::Time;
 
@@ -213,7 +213,7 @@ pub(super) enum Process {
     Stopping {
         instance: Instance,
         goal: Goal,
-        ladder: Ladder,
+        ladder: InstanceStop,
     },
 }
 

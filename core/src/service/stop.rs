@@ -7,32 +7,15 @@ use super::event::Event;
 use super::exit::Ending;
 use super::state::{Effect, Process, Want};
 use crate::id::Generation;
-use crate::limits::KILL_PATIENCE;
 use crate::policy::Policy;
+use crate::stop_ladder::{StopLadder, StopStep, StopTimes};
 use crate::time::Time;
 
-/// The stop of one instance, whichever it is.
+/// The stop of one instance.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ladder {
+pub(super) struct InstanceStop {
     generation: Generation,
-    step: Step,
-    step_since: Time,
-    next_at: Time,
-}
-
-/// The last step that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    ClosedStdin,
-    Terminated,
-    Killed,
-}
-
-/// How long a step waits for the next one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    stdin: Duration,
-    stop: Duration,
+    ladder: StopLadder,
 }
 
 /// How much time an instance gets to end by itself.
@@ -54,54 +37,43 @@ impl Haste {
     }
 }
 
-impl Ladder {
+impl InstanceStop {
     pub(super) fn begin(
         now: Time,
         generation: Generation,
-        times: Times,
+        times: StopTimes,
         haste: Haste,
         effects: &mut Vec<Effect>,
     ) -> Self {
-        effects.push(Effect::CloseStdin { generation });
-        let (step, patience) = match haste {
-            Haste::AtOnce => {
-                effects.push(Effect::Kill { generation });
-                (Step::Killed, KILL_PATIENCE)
-            }
-            Haste::InOrder if times.stdin.is_zero() => {
-                effects.push(Effect::Terminate { generation });
-                (Step::Terminated, times.stop)
-            }
-            Haste::InOrder => (Step::ClosedStdin, times.stdin),
+        let first = match haste {
+            Haste::AtOnce => StopStep::Kill,
+            Haste::InOrder if times.stdin.is_zero() => StopStep::Terminate,
+            Haste::InOrder => StopStep::CloseStdin,
         };
-        Self { generation, step, step_since: now, next_at: now + patience }
+        effects.push(Effect::CloseStdin { generation });
+        if first != StopStep::CloseStdin {
+            effects.push(effect_of(first, generation));
+        }
+        Self { generation, ladder: StopLadder::begin(now, first, times) }
     }
 
     /// When the next step is due.
     pub(super) const fn next_at(&self) -> Time {
-        self.next_at
+        self.ladder.next_at()
     }
 
     pub(super) fn is_killed(&self) -> bool {
-        self.step == Step::Killed
+        self.ladder.last_step() >= StopStep::Kill
     }
 
     /// A stop that is under way has to fit into the time that a shutdown leaves.
-    pub(super) fn shorten(&mut self, now: Time, times: Times) {
-        let at_most = match self.step {
-            Step::ClosedStdin => times.stdin,
-            Step::Terminated => times.stop,
-            Step::Killed => KILL_PATIENCE,
-        };
-        self.next_at = self.next_at.min(now + at_most);
+    pub(super) fn shorten(&mut self, now: Time, times: StopTimes) {
+        self.ladder.shorten(now, times);
     }
 
     /// The next step is the kill, and it is due.
     pub(super) fn hurry_up(&mut self, now: Time) {
-        if !self.is_killed() {
-            self.step = Step::Terminated;
-            self.next_at = now;
-        }
+        self.ladder.hurry_up(now);
     }
 
     /// Takes the next step.
@@ -109,32 +81,22 @@ impl Ladder {
         &mut self,
         now: Time,
         pid: Option<u32>,
-        times: Times,
+        times: StopTimes,
         effects: &mut Vec<Effect>,
     ) {
-        let generation = self.generation;
-        let waited = now.since(self.step_since);
-        let (next_step, patience, effect, words) = match self.step {
-            Step::ClosedStdin => {
-                (Step::Terminated, times.stop, Effect::Terminate { generation }, "sending SIGTERM")
-            }
-            Step::Terminated => (
-                Step::Killed,
-                KILL_PATIENCE,
-                Effect::Kill { generation },
-                "sending SIGKILL to the whole tree",
-            ),
-            // Only `Exited` ends a stop: a kill is a request to the kernel, not a fact.
-            Step::Killed => (
-                Step::Killed,
-                KILL_PATIENCE,
-                Effect::Abandon { generation },
-                "replacing its guardian",
-            ),
-        };
-        effects.push(Effect::Tell(Event::Escalating { pid, waited, step: words }));
-        effects.push(effect);
-        (self.step, self.step_since, self.next_at) = (next_step, now, now + patience);
+        let waited = self.ladder.waited(now);
+        let step = self.ladder.escalate(now, times);
+        effects.push(Effect::Tell(Event::Escalating { pid, waited, step: step.describe() }));
+        effects.push(effect_of(step, self.generation));
+    }
+}
+
+const fn effect_of(step: StopStep, generation: Generation) -> Effect {
+    match step {
+        StopStep::CloseStdin => Effect::CloseStdin { generation },
+        StopStep::Terminate => Effect::Terminate { generation },
+        StopStep::Kill => Effect::Kill { generation },
+        StopStep::Abandon => Effect::Abandon { generation },
     }
 }
 
@@ -150,12 +112,12 @@ impl Service {
     }
 
     /// The policy's times, or what a shutdown leaves of them.
-    pub(super) fn times(&self) -> Times {
+    pub(super) fn times(&self) -> StopTimes {
         let Policy { stdin_timeout, stop_timeout, .. } = &self.policy;
         let most = match self.want {
             Want::Shutdown { within: Some(within), .. } => within * 2 / 5,
             _ => Duration::MAX,
         };
-        Times { stdin: (*stdin_timeout).min(most), stop: (*stop_timeout).min(most) }
+        StopTimes { stdin: *stdin_timeout, term: *stop_timeout }.at_most(most)
     }
 }

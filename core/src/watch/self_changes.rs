@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::backoff::ExponentialWait;
 use crate::limits::{ECHO_DELAY, ECHO_DELAY_MAX, ECHO_WITHIN, ECHOES_MAX};
 
 /// The same files change right after each start: the server itself may write them, and each restart would
@@ -20,7 +21,7 @@ impl Echoes {
         self.count = if is_echo { self.count.saturating_add(1) } else { 0 };
         self.paths = paths;
         match self.count.checked_sub(ECHOES_MAX) {
-            Some(more) => (ECHO_DELAY * 2_u32.saturating_pow(more.min(10))).min(ECHO_DELAY_MAX),
+            Some(more) => ExponentialWait::doubling(ECHO_DELAY, ECHO_DELAY_MAX).after(more),
             None => Duration::ZERO,
         }
     }

@@ -32,6 +32,7 @@ use super::{
     AgentKind, Context, Effect, Failure, Heard, Input, RequestId, Session, Setup, Start, Told,
     TurnEnd,
 };
+use crate::backoff::ExponentialWait;
 use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_HEALTH_WAIT, AGENT_LISTEN_DELAY_MAX, AGENT_READY_POLL,
     AGENT_READY_WAIT, AGENT_REREAD_MESSAGES_MAX, AGENT_SETTLE_WAIT,
@@ -244,8 +245,8 @@ impl Opencode {
         };
         if matches!(self.phase, Phase::Opening { .. } | Phase::Ready) {
             self.stream = Stream::Lost { failures };
-            let delay = AGENT_READY_POLL.saturating_mul(1 << failures.min(10));
-            effects.push(Effect::WakeAfter(delay.min(AGENT_LISTEN_DELAY_MAX)));
+            let waits = ExponentialWait::doubling(AGENT_READY_POLL, AGENT_LISTEN_DELAY_MAX);
+            effects.push(Effect::WakeAfter(waits.after(failures)));
         }
     }
 

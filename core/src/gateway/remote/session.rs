@@ -6,6 +6,7 @@ use super::error_responses::Trouble;
 use super::{
     At, Effect, Header, Own, Purpose, Remote, Standalone, State, Step, Transport, Waiting,
 };
+use crate::backoff::ExponentialWait;
 use crate::limits::{
     GUESS_WAIT, NOTICE_WAIT, QUEUE_WAIT, RECONNECT_DELAY, RECONNECT_DELAY_MAX, RECONNECT_JITTER,
     STREAM_STABLE,
@@ -321,9 +322,8 @@ impl Remote {
         if tries <= 1 {
             return Duration::ZERO;
         }
-        let delay = RECONNECT_DELAY.saturating_mul(1 << (tries - 2).min(16));
-        let jitter = self.random.unit() * RECONNECT_JITTER;
-        delay.min(RECONNECT_DELAY_MAX).mul_f64(1.0 + jitter).min(RECONNECT_DELAY_MAX)
+        let waits = ExponentialWait::doubling(RECONNECT_DELAY, RECONNECT_DELAY_MAX);
+        waits.jittered(tries - 2, RECONNECT_JITTER, self.random.unit())
     }
 
     /// The time has come to see whether the server is back.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Destination, Span, otlp};
+use crate::backoff::{ExponentialWait, spread};
 use crate::hook::excerpt;
 use crate::limits::{
     SPAN_BATCH_MAX, SPAN_BATCH_WAIT, SPANS_LOST_QUIET, SPANS_RETRY_DELAY, SPANS_RETRY_DELAY_MAX,
@@ -239,12 +240,9 @@ impl Export {
     }
 
     fn delay(&mut self, after: Option<Duration>) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures - 1).filter(|times| *times > 0);
-        let delay = doubled.map(|times| SPANS_RETRY_DELAY.saturating_mul(times));
-        let delay = delay.unwrap_or(SPANS_RETRY_DELAY_MAX).max(after.unwrap_or_default());
-        // Many gateways must not come back at the same moment.
-        let delay = delay.min(SPANS_RETRY_DELAY_MAX).mul_f64(1.0 + self.jitter.unit() / 4.0);
-        delay.min(SPANS_RETRY_DELAY_MAX)
+        let waits = ExponentialWait::doubling(SPANS_RETRY_DELAY, SPANS_RETRY_DELAY_MAX);
+        let wait = waits.after(self.failures - 1).max(after.unwrap_or_default());
+        spread(wait, 0.25, self.jitter.unit()).min(SPANS_RETRY_DELAY_MAX)
     }
 
     fn tell_lost(&mut self, now: Time) {

@@ -2,6 +2,7 @@
 
 use super::super::checkpoint::tail;
 use super::*;
+use crate::backoff::ExponentialWait;
 use crate::limits::{GATE_TAIL_CHARS_MAX, LIMIT_WAITS_MAX};
 
 impl Machine {
@@ -392,6 +393,6 @@ fn limit_end(now: Stamp, said: Option<Stamp>, first: Duration, waits: u32) -> St
     };
     match said.filter(|said| *said > now && said.since(now) <= AGENT_LIMITED_MAX) {
         Some(said) => later(said.since(now) + LIMIT_SLACK),
-        None => later(first.saturating_mul(1 << waits.min(10)).min(LIMIT_WAIT_MAX)),
+        None => later(ExponentialWait::doubling(first, LIMIT_WAIT_MAX).after(waits)),
     }
 }
