@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::pin;
 
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
 use afresh_core::gateway::settings::Gateway as Wanted;
@@ -149,7 +149,7 @@ fn started(gateway: &Gateway) -> Record {
             1 => format!("afresh {} stands in front of 1 server", gateway.version),
             count => format!("afresh {} stands in front of {count} servers", gateway.version),
         },
-        event_type: "supervisor_started",
+        event_type: EventType::SupervisorStarted,
         props: vec![
             ("pid", std::process::id().into()),
             ("version", gateway.version.into()),
@@ -163,7 +163,7 @@ fn stopped() -> Record {
         level: Level::Info,
         logger: "afresh.gateway".to_owned(),
         message: "afresh has stopped".to_owned(),
-        event_type: "supervisor_stopped",
+        event_type: EventType::SupervisorStopped,
         props: vec![("pid", std::process::id().into())],
     }
 }

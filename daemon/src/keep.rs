@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::{TrailSettings, harmless};
 use afresh_core::control::Face;
 use afresh_core::definition::{LogLimits, Port, StopSignal};
@@ -336,7 +336,7 @@ pub(crate) fn started(keep: &Keep) -> Record {
             "afresh {version} started (pid {pid}, cwd {}), keeping `{command}`",
             cwd.display()
         ),
-        event_type: "supervisor_started",
+        event_type: EventType::SupervisorStarted,
         props: vec![
             ("pid", pid.into()),
             ("version", version.into()),
@@ -355,7 +355,7 @@ pub(crate) fn stopped(name: &str, code: i32) -> Record {
         level: Level::Info,
         logger: "afresh.keep".to_owned(),
         message: format!("afresh exits with code {code}"),
-        event_type: "supervisor_stopped",
+        event_type: EventType::SupervisorStopped,
         props: vec![("pid", pid.into()), ("service", name.into()), ("exit_code", code.into())],
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use afresh_core::audit::recovery::Past;
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::{OnSupervisorDeath, ServiceDefinition};
@@ -275,7 +275,7 @@ fn started(up: &Up) -> Record {
             up.base.display(),
             names.join(", ")
         ),
-        event_type: "supervisor_started",
+        event_type: EventType::SupervisorStarted,
         props: vec![
             ("pid", pid.into()),
             ("version", version.into()),
@@ -292,7 +292,7 @@ fn stopped() -> Record {
         level: Level::Info,
         logger: "afresh.up".to_owned(),
         message: "afresh ends, all services are down".to_owned(),
-        event_type: "supervisor_stopped",
+        event_type: EventType::SupervisorStopped,
         props: vec![("pid", pid.into()), ("exit_code", 0.into())],
     }
 }

@@ -121,9 +121,11 @@ fn unknown_names_get_hints() {
         history.stderr,
         "no record of the trail matches\nhint: services in the trail: web, worker\n"
     );
-    // A type that is known, but has not happened.
-    let history = env.run(&["history", "--event", "server_gave_up"]);
-    assert_eq!(history.stderr, "no record of the trail matches\n");
+    // Types that are known, but have not happened.
+    for event_type in ["server_gave_up", "server_restart_verified"] {
+        let history = env.run(&["history", "--event", event_type]);
+        assert_eq!(history.stderr, "no record of the trail matches\n");
+    }
 }
 
 #[test]

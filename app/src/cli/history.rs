@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use afresh_core::audit::Level;
-use afresh_core::audit::event_types::EVENT_TYPES;
+use afresh_core::audit::{EventType, Level};
 use afresh_core::config::{harmless, nearest};
 use afresh_core::time::{Stamp, parse_duration};
 use afresh_daemon::store::follow::Follow;
@@ -163,14 +162,15 @@ impl Arguments {
     /// Says that nothing matched, and what a name may have been meant to be.
     fn tell_nothing_found(&self, path: &Path) {
         output::remark("no record of the trail matches");
+        let types: Vec<&str> = EventType::ALL.iter().map(|event| event.name()).collect();
         if let Some(event) = &self.event
-            && !EVENT_TYPES.contains(&event.as_str())
+            && !types.contains(&event.as_str())
         {
-            let hint = match nearest(event, EVENT_TYPES.iter().copied()) {
+            let hint = match nearest(event, types.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? The types are"),
                 None => "the types are".to_owned(),
             };
-            let known = EVENT_TYPES.join(", ");
+            let known = types.join(", ");
             output::warn(&format!(
                 "warning: afresh writes no event type `{}`\nhint: {hint} {known}",
                 harmless(event)

@@ -34,7 +34,7 @@ impl Record {
                 // Not a few long strings but very many short ones.
                 _ => {
                     value["props"] = json!({
-                        "event_type": self.event_type,
+                        "event_type": self.event_type.name(),
                         "cut": format!("…[cut {} bytes]", line.len()),
                     });
                 }
@@ -73,14 +73,14 @@ fn cut(text: &mut String, excess: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Level;
+    use crate::audit::{EventType, Level};
 
     fn record(props: Vec<(&'static str, Value)>) -> Record {
         Record {
             level: Level::Info,
             logger: "afresh.test".to_owned(),
             message: "Something happened, with --token=abc".to_owned(),
-            event_type: "something",
+            event_type: EventType::HookFailed,
             props,
         }
     }
@@ -124,7 +124,7 @@ mod tests {
         let line = record(vec![("a", json!(vec!["short"; TRAIL_LINE_BYTES_MAX]))])
             .to_safe_line(Stamp::default());
         let value: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["props"]["event_type"], "something");
+        assert_eq!(value["props"]["event_type"], "hook_failed");
         assert!(value["props"]["cut"].is_string());
     }
 }

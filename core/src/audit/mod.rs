@@ -1,6 +1,6 @@
 //! The records of the trail: one JSON object a line, in a form that `jq` can select from.
 
-pub mod event_types;
+mod event_types;
 pub mod line;
 pub mod marker;
 pub mod recovery;
@@ -10,6 +10,8 @@ pub mod verify;
 use serde_json::{Map, Value, json};
 
 use crate::time::Stamp;
+
+pub use self::event_types::EventType;
 
 /// One record of the trail, still without its time: the writer stamps it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +23,7 @@ pub struct Record {
     /// A sentence for people.
     pub message: String,
     /// What happened, for programs.
-    pub event_type: &'static str,
+    pub event_type: EventType,
     /// The details, in the order in which they are written.
     pub props: Vec<(&'static str, Value)>,
 }
@@ -56,7 +58,7 @@ impl Record {
 
     fn to_value(&self, stamp: Stamp) -> Value {
         let mut props = Map::new();
-        props.insert("event_type".to_owned(), Value::from(self.event_type));
+        props.insert("event_type".to_owned(), Value::from(self.event_type.name()));
         for (name, value) in &self.props {
             props.insert((*name).to_owned(), value.clone());
         }
@@ -83,7 +85,7 @@ mod tests {
             level: Level::Info,
             logger: "afresh.keep".to_owned(),
             message: "Server restart requested".to_owned(),
-            event_type: "server_restart_requested",
+            event_type: EventType::ServerRestartRequested,
             props: vec![("reason", "two\nlines".into()), ("pid", 7.into())],
         };
         let stamp = Stamp::since_unix_epoch(Duration::from_millis(1_500));

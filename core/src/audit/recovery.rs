@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::EventType;
+
 /// What became of the services of earlier supervisors, told record by record, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Past {
@@ -46,22 +48,24 @@ impl Past {
             return;
         }
         let props = &record["props"];
-        let event_type = props["event_type"].as_str().unwrap_or_default();
+        let Some(event_type) = props["event_type"].as_str().and_then(EventType::from_name) else {
+            return;
+        };
         match event_type {
-            "supervisor_started" => {
+            EventType::SupervisorStarted => {
                 self.was_killed = true;
                 for service in self.services.values_mut() {
                     (service.is_stop_asked, service.is_leaving) = (false, false);
                 }
             }
-            "supervisor_stopped" => {
+            EventType::SupervisorStopped => {
                 self.was_killed = false;
                 // Whoever starts it again begins to count anew.
                 for service in self.services.values_mut() {
                     *service = ServicePast { generation: service.generation, ..Default::default() };
                 }
             }
-            "configuration_reloaded" => {
+            EventType::ConfigurationReloaded => {
                 for service in self.named_in(&props["removed"]) {
                     (service.wanted, service.is_leaving) = (Wanted::AsDefined, true);
                 }
@@ -104,30 +108,32 @@ impl Past {
 }
 
 impl ServicePast {
-    fn note(&mut self, event_type: &str, props: &Value) {
+    fn note(&mut self, event_type: EventType, props: &Value) {
         let number = |key: &str| props[key].as_u64();
         match event_type {
             // Its start may have been the last deed of a killed supervisor, and is not on record then. That
             // it is taken over is nobody's wish.
-            "server_adopted" => {
+            EventType::ServerAdopted => {
                 self.generation = self.generation.max(number("generation").unwrap_or(0));
                 if self.wanted == Wanted::AsDefined {
                     self.wanted = Wanted::Up;
                 }
             }
-            "server_started" => {
+            EventType::ServerStarted => {
                 self.generation = self.generation.max(number("generation").unwrap_or(0));
                 self.restarts = number("restarts").unwrap_or(self.restarts);
                 if !self.is_stop_asked {
                     self.wanted = Wanted::Up;
                 }
             }
-            "server_start_requested" | "server_restart_requested" => {
+            EventType::ServerStartRequested | EventType::ServerRestartRequested => {
                 (self.wanted, self.is_stop_asked) = (Wanted::Up, false);
             }
-            "server_stop_requested" => (self.wanted, self.is_stop_asked) = (Wanted::Down, true),
-            "server_stopped" if self.is_leaving || self.wanted == Wanted::Down => {}
-            "server_stopped" => {
+            EventType::ServerStopRequested => {
+                (self.wanted, self.is_stop_asked) = (Wanted::Down, true)
+            }
+            EventType::ServerStopped if self.is_leaving || self.wanted == Wanted::Down => {}
+            EventType::ServerStopped => {
                 self.wanted = match props["reason"].as_str() {
                     Some("stopped_by_user") => Wanted::Down,
                     _ => Wanted::AsDefined,

@@ -211,14 +211,14 @@ impl EventRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Level;
+    use crate::audit::{EventType, Level};
 
     fn record(service: &str, message: &str) -> Record {
         Record {
             level: Level::Info,
             logger: "afresh.keep".to_owned(),
             message: message.to_owned(),
-            event_type: "server_started",
+            event_type: EventType::ServerStarted,
             props: vec![("service", service.into())],
         }
     }

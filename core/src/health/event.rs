@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::audit::Level;
+use crate::audit::{EventType, Level};
 use crate::time::show_duration;
 
 /// Something that people and programs are told about the health of a service.
@@ -50,17 +50,17 @@ impl Event {
     pub(crate) fn parts(
         &self,
         title: &str,
-    ) -> (Level, &'static str, String, Vec<(&'static str, Value)>) {
+    ) -> (Level, EventType, String, Vec<(&'static str, Value)>) {
         match self {
             Self::Ready { after } => (
                 Level::Info,
-                "health_ready",
+                EventType::HealthReady,
                 format!("{title} is ready, after {}", show_duration(*after)),
                 vec![("after_ms", millis(*after))],
             ),
             Self::NotReady { after, why } => (
                 Level::Warning,
-                "health_not_ready",
+                EventType::HealthNotReady,
                 format!("{title} is not ready yet, after {}: {why}", show_duration(*after)),
                 vec![("after_ms", millis(*after)), ("error", json!(why))],
             ),
@@ -71,7 +71,7 @@ impl Event {
                 };
                 (
                     Level::Warning,
-                    "health_check_failed",
+                    EventType::HealthCheckFailed,
                     format!("{title} failed its health check ({count}): {why}"),
                     vec![
                         ("failures", json!(failures)),
@@ -82,13 +82,13 @@ impl Event {
             }
             Self::Degraded { why } => (
                 Level::Warning,
-                "health_degraded",
+                EventType::HealthDegraded,
                 format!("{title} is degraded: {why}"),
                 vec![("error", json!(why))],
             ),
             Self::WellAgain { failures, after } => (
                 Level::Info,
-                "health_recovered",
+                EventType::HealthRecovered,
                 format!("{title} is well again, after {}", show_duration(*after)),
                 vec![("failures", json!(failures)), ("after_ms", millis(*after))],
             ),

@@ -80,7 +80,7 @@ impl Patient {
                     self.why = why;
                     "unhealthy"
                 }
-                Effect::Tell(event) => event.parts("it").1,
+                Effect::Tell(event) => event.parts("it").1.name(),
             });
         }
     }

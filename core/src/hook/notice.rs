@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::HookEvent;
-use crate::audit::{Level, Record};
+use crate::audit::{EventType, Level, Record};
 use crate::time::show_duration;
 
 /// Something that people are told about a hook.
@@ -62,7 +62,7 @@ impl Notice {
                 let message =
                     format!("hook `{hook}` was not told of `{event}` of {service}: {why}; {then}");
                 let props = vec![("event", event.into()), ("error", why.as_str().into())];
-                (Level::Warning, "hook_failed", message, with(hook, Some(service), props))
+                (Level::Warning, EventType::HookFailed, message, with(hook, Some(service), props))
             }
             Self::Lost { hook, event, service, why, count } => {
                 let event = event.name();
@@ -73,7 +73,7 @@ impl Notice {
                     ("error", why.as_str().into()),
                     ("count", (*count).into()),
                 ];
-                (Level::Error, "hook_event_lost", message, with(hook, Some(service), props))
+                (Level::Error, EventType::HookEventLost, message, with(hook, Some(service), props))
             }
             Self::Works { hook, lost } => {
                 let message = match lost {
@@ -82,7 +82,7 @@ impl Notice {
                     lost => format!("hook `{hook}` works again; {lost} events were lost"),
                 };
                 let props = vec![("lost", (*lost).into())];
-                (Level::Info, "hook_recovered", message, with(hook, None, props))
+                (Level::Info, EventType::HookRecovered, message, with(hook, None, props))
             }
         };
         Record { level, logger: logger.to_owned(), message, event_type, props }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use self::sentences::{exited, millis, restarting, stopped};
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::user_request::Wish;
-use crate::audit::{Level, Record};
+use crate::audit::{EventType, Level, Record};
 use crate::health;
 use crate::id::Generation;
 use crate::time::show_duration;
@@ -186,7 +186,7 @@ impl Event {
         match self {
             Self::Started { pid, generation, restarts } => (
                 Level::Info,
-                "server_started",
+                EventType::ServerStarted,
                 format!("{title} started (pid {pid}, restart {restarts})"),
                 vec![
                     ("pid", json!(pid)),
@@ -199,19 +199,19 @@ impl Event {
             }
             Self::SpawnFailed(failure) => (
                 Level::Error,
-                "server_spawn_failed",
+                EventType::ServerSpawnFailed,
                 format!("{title} could not be started: {}", failure.message),
                 vec![("error", json!(failure.message)), ("hint", json!(failure.hint))],
             ),
             Self::RestartRequested { pid, reason } => (
                 Level::Info,
-                "server_restart_requested",
+                EventType::ServerRestartRequested,
                 "Server restart requested".to_owned(),
                 vec![("reason", json!(reason)), ("pid", json!(pid))],
             ),
             Self::ExitingForRestart { pid, reason, exit_code } => (
                 Level::Info,
-                "server_exiting_for_restart",
+                EventType::ServerExitingForRestart,
                 format!("{title} exiting for restart: {reason}"),
                 vec![
                     ("exit_code", json!(exit_code)),
@@ -221,7 +221,7 @@ impl Event {
             ),
             Self::Recovered { uptime } => (
                 Level::Info,
-                "server_recovered",
+                EventType::ServerRecovered,
                 format!("{title} has been up for {}, all is well", show_duration(*uptime)),
                 vec![("uptime_ms", millis(*uptime))],
             ),
@@ -245,7 +245,7 @@ impl Event {
         match self {
             Self::Throttled { delay } => (
                 Level::Info,
-                "server_restart_throttled",
+                EventType::ServerRestartThrottled,
                 format!("{title} restart throttled, waiting {}", show_duration(*delay)),
                 vec![("delay_ms", millis(*delay))],
             ),
@@ -254,7 +254,7 @@ impl Event {
             }
             Self::CrashLoop { crashes, window, delay } => (
                 Level::Error,
-                "server_crash_loop",
+                EventType::ServerCrashLoop,
                 format!(
                     "{title} crash loop detected, backing off ({crashes} crashes within {}, next \
                      try in {})",
@@ -269,7 +269,7 @@ impl Event {
             ),
             Self::GaveUp { restarts, last } => (
                 Level::Error,
-                "server_gave_up",
+                EventType::ServerGaveUp,
                 format!(
                     "{title} failed: gave up after {restarts} restart{}; last: {last}",
                     if *restarts == 1 { "" } else { "s" }
@@ -278,7 +278,7 @@ impl Event {
             ),
             Self::Escalating { pid, waited, step } => (
                 Level::Warning,
-                "server_stop_escalated",
+                EventType::ServerStopEscalated,
                 format!("{title} has not ended within {}, now {step}", show_duration(*waited)),
                 vec![("pid", json!(pid)), ("waited_ms", millis(*waited)), ("step", json!(step))],
             ),
@@ -297,11 +297,11 @@ impl Event {
                 props.push(("uptime_ms", millis(*uptime)));
                 let up = show_duration(*uptime);
                 let message = format!("{title} runs on (pid {pid}, up for {up}): taken over");
-                (Level::Info, "server_adopted", message, props)
+                (Level::Info, EventType::ServerAdopted, message, props)
             }
             Self::CandidateStarted { pid, generation } => (
                 Level::Info,
-                "server_candidate_started",
+                EventType::ServerCandidateStarted,
                 format!(
                     "{title} has a new instance (pid {pid}); the old one serves until it is ready"
                 ),
@@ -309,13 +309,13 @@ impl Event {
             ),
             Self::SpareStarted { pid, generation } => (
                 Level::Info,
-                "server_spare_started",
+                EventType::ServerSpareStarted,
                 format!("{title} has a spare instance (pid {pid})"),
                 ids(*pid, *generation),
             ),
             Self::SwapFailed { pid, why } => (
                 Level::Error,
-                "server_swap_failed",
+                EventType::ServerSwapFailed,
                 format!(
                     "{title} was not restarted, the old instance stays: the new one failed: {why}"
                 ),
@@ -323,7 +323,7 @@ impl Event {
             ),
             Self::Replacing { pid, reason } => (
                 Level::Info,
-                "server_replacing",
+                EventType::ServerReplacing,
                 format!("{title} is given a new instance: {reason}"),
                 vec![("pid", json!(pid)), ("reason", json!(reason))],
             ),
@@ -332,4 +332,4 @@ impl Event {
     }
 }
 
-pub(super) type Parts = (Level, &'static str, String, Vec<(&'static str, Value)>);
+pub(super) type Parts = (Level, EventType, String, Vec<(&'static str, Value)>);

@@ -61,7 +61,7 @@ impl Bench {
     }
 
     pub(super) fn words(&self) -> Vec<&'static str> {
-        self.told.iter().map(|event| event.record("T", "t", "l").event_type).collect()
+        self.told.iter().map(|event| event.record("T", "t", "l").event_type.name()).collect()
     }
 
     pub(super) fn failed(&self) -> bool {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::event::Parts;
-use crate::audit::Level;
+use crate::audit::{EventType, Level};
 
 /// A start or a stop that somebody asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct Wish {
 impl Wish {
     pub(super) fn parts(&self, title: &str) -> Parts {
         let (event_type, word) = match self.up {
-            true => ("server_start_requested", "start"),
-            false => ("server_stop_requested", "stop"),
+            true => (EventType::ServerStartRequested, "start"),
+            false => (EventType::ServerStopRequested, "stop"),
         };
         (
             Level::Info,

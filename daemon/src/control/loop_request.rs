@@ -1,6 +1,6 @@
 //! What the loop is asked by clients of the control API, and what it begins for them.
 
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
     Change, Refusal, ReloadAnswer, RestartNote, ServiceStatus, ShutdownAnswer,
@@ -91,7 +91,7 @@ pub(crate) fn reloaded(
             changed.len(),
             removed.len()
         ),
-        event_type: "configuration_reloaded",
+        event_type: EventType::ConfigurationReloaded,
         props: vec![
             ("added", added.into()),
             ("changed", changed.into()),

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::hook::{
     About, Deliveries, Delivery, Effect, Failure, Happening, HookDefinition, HookEvent, HookId,
     Input, Stories,
@@ -206,7 +206,7 @@ impl Teller {
                 level: Level::Error,
                 logger: self.mouth.logger.to_owned(),
                 message,
-                event_type: "hook_event_lost",
+                event_type: EventType::HookEventLost,
                 props: vec![("hook", left.hook.into()), ("count", left.count.into())],
             });
         }

@@ -3,7 +3,7 @@
 use afresh_core::audit::marker::Marker;
 use afresh_core::audit::redact::redact_text;
 use afresh_core::audit::verify::verify;
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::{LogLine, Stream};
 use afresh_core::id::Generation;
 use afresh_core::limits::LOGS_LINES_MAX;
@@ -44,7 +44,7 @@ impl Seat<'_> {
                 None => "Server restart verified".to_owned(),
                 Some(error) => format!("Server restart not verified: {error}"),
             },
-            event_type: "server_restart_verified",
+            event_type: EventType::ServerRestartVerified,
             props: vec![
                 ("service", self.supervise.name(self.server.service).into()),
                 ("since_timestamp", since.into()),

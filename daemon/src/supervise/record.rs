@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use afresh_core::audit::marker::Marker;
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::TRAIL_SYNC_WAIT;
 use afresh_core::service::{Effect, Event};
@@ -44,7 +44,7 @@ impl Supervise {
                 level: Level::Error,
                 logger: self.around.logger.to_owned(),
                 message: text,
-                event_type: "process_survived",
+                event_type: EventType::ProcessSurvived,
                 props: vec![
                     ("service", self.name(service).into()),
                     ("pid", (*pid).into()),
@@ -112,12 +112,14 @@ impl Supervise {
             let mark = failures.is_empty().then_some(mark);
             let path = path.display().to_string();
             let (level, event_type, message) = match failures.first_mut() {
-                None => {
-                    (Level::Info, "restart_marker_written", "Restart marker written".to_owned())
-                }
+                None => (
+                    Level::Info,
+                    EventType::RestartMarkerWritten,
+                    "Restart marker written".to_owned(),
+                ),
                 Some(why) => {
                     *why = format!("the restart marker `{path}` could not be written: {why}");
-                    (Level::Error, "restart_marker_failed", why.clone())
+                    (Level::Error, EventType::RestartMarkerFailed, why.clone())
                 }
             };
             let props = vec![("service", name.into()), ("path", path.into()), ("content", content)];

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::exit::{Ending, Exit};
 use super::{Parts, StopReason};
-use crate::audit::Level;
+use crate::audit::{EventType, Level};
 use crate::time::show_duration;
 
 pub(super) fn exited(
@@ -23,8 +23,11 @@ pub(super) fn exited(
             | Ending::HandshakeFailed(_)
             | Ending::HealthFailed(_)
     );
-    let (level, event_type) =
-        if failed { (Level::Warning, "server_crashed") } else { (Level::Info, "server_exited") };
+    let (level, event_type) = if failed {
+        (Level::Warning, EventType::ServerCrashed)
+    } else {
+        (Level::Info, EventType::ServerExited)
+    };
     let (code, signal) = match exit {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
@@ -64,7 +67,7 @@ pub(super) fn restarting(
     };
     (
         Level::Info,
-        "server_restarting",
+        EventType::ServerRestarting,
         format!("Restarting {title} after {cause}, {when} ({which})"),
         vec![
             ("after", json!(after.name())),
@@ -100,7 +103,7 @@ pub(super) fn stopped(title: &str, reason: &StopReason) -> Parts {
             format!("{title} failed and is not restarted, as the policy says: {ending}"),
         ),
     };
-    (level, "server_stopped", message, vec![("reason", json!(word))])
+    (level, EventType::ServerStopped, message, vec![("reason", json!(word))])
 }
 
 pub(super) fn millis(duration: Duration) -> Value {

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::limits::{TRAIL_FRAGMENT_BYTES_MAX, TRAIL_LINE_BYTES_MAX, TRAIL_LOCK_WAIT};
 use afresh_core::time::Stamp;
 use serde_json::Value;
@@ -328,7 +328,7 @@ impl Open {
             level: Level::Warning,
             logger: "afresh.trail".to_owned(),
             message: "Trail repaired: its last line was torn".to_owned(),
-            event_type: "trail_repaired",
+            event_type: EventType::TrailRepaired,
             props: vec![
                 ("bytes", bytes.into()),
                 ("fragment", String::from_utf8_lossy(&fragment).into()),

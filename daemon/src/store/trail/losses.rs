@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use afresh_core::audit::{Level, Record};
+use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::limits::TRAIL_NOTICE_INTERVAL;
 use afresh_core::time::Stamp;
 use tokio::time::Instant;
@@ -102,7 +102,7 @@ impl Losses {
             level: Level::Error,
             logger: "afresh.trail".to_owned(),
             message: format!("{} could not be written to the trail", records(state.count)),
-            event_type: "trail_records_lost",
+            event_type: EventType::TrailRecordsLost,
             props: vec![
                 ("count", state.count.into()),
                 ("since", state.since.to_string().into()),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use afresh_core::audit::Level;
+use afresh_core::audit::{EventType, Level};
 use afresh_core::limits::{TRAIL_LINE_BYTES_MAX, TRAIL_LOCK_WAIT};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -22,7 +22,7 @@ pub(in crate::store) fn event(n: u64) -> Record {
         level: Level::Info,
         logger: "afresh.test".to_owned(),
         message: "Something happened".to_owned(),
-        event_type: "something",
+        event_type: EventType::ServerStarted,
         props: vec![("n", n.into()), ("writer", std::process::id().into())],
     }
 }
@@ -33,7 +33,7 @@ pub(in crate::store) fn number(entry: &Entry) -> u64 {
 
 pub(in crate::store) fn numbers(path: &Path) -> Vec<u64> {
     let entries = read(path);
-    entries.iter().filter(|e| e.event_type() == Some("something")).map(number).collect()
+    entries.iter().filter(|e| e.event_type() == Some("server_started")).map(number).collect()
 }
 
 /// All records, each line of which must be whole.
@@ -175,7 +175,7 @@ fn a_torn_line_is_cut_off_and_put_on_record() {
     fs::write(&path, format!("{whole}{}", &torn)).unwrap();
     let (trail, _notices) = open(&path);
     trail.announce_blocking(event(1)).unwrap();
-    assert_eq!(event_types(&path), ["something", "trail_repaired", "something"]);
+    assert_eq!(event_types(&path), ["server_started", "trail_repaired", "server_started"]);
     let repaired = &read(&path)[1];
     assert_eq!(repaired.level, Some(Level::Warning));
     assert_eq!(repaired.value["logger"], "afresh.trail");
@@ -196,7 +196,7 @@ fn a_torn_line_is_cut_off_and_put_on_record() {
     assert_eq!(event_types(&path).iter().filter(|e| *e == "trail_repaired").count(), 2);
     fs::write(&path, "{").unwrap();
     trail.announce_blocking(event(5)).unwrap();
-    assert_eq!(event_types(&path), ["trail_repaired", "something"]);
+    assert_eq!(event_types(&path), ["trail_repaired", "server_started"]);
     close(&trail);
 }
 
@@ -219,7 +219,7 @@ fn a_full_disk_is_told_and_put_on_record_when_it_is_over() {
 
     fs::remove_file(&path).unwrap();
     trail.announce_blocking(event(6)).unwrap();
-    assert_eq!(event_types(&path), ["trail_records_lost", "something"]);
+    assert_eq!(event_types(&path), ["trail_records_lost", "server_started"]);
     assert_eq!(read(&path)[0].value["props"]["count"], 6);
     assert_eq!(numbers(&path), [6]);
     assert!(next(&notices).contains("can be written again; 6 records were lost"));
@@ -340,7 +340,7 @@ impl Drop for Writing {
 
 fn writers_and_numbers(path: &Path) -> Vec<(u32, u64)> {
     let entries = read(path);
-    let ours = entries.iter().filter(|e| e.event_type() == Some("something"));
+    let ours = entries.iter().filter(|e| e.event_type() == Some("server_started"));
     let writer = |e: &Entry| u32::try_from(e.value["props"]["writer"].as_u64().unwrap()).unwrap();
     ours.map(|entry| (writer(entry), number(entry))).collect()
 }
