@@ -58,9 +58,12 @@ impl Environment {
         }
     }
 
-    /// Where control sockets may be.
+    /// The folders for control sockets; `AFRESH_RUNTIME_DIR` names the only one.
     pub(crate) fn runtime_folders(&self) -> RuntimeFolders {
-        RuntimeFolders::new(self.folder("XDG_RUNTIME_DIR").as_deref())
+        match self.folder("AFRESH_RUNTIME_DIR") {
+            Some(folder) => RuntimeFolders::only(folder),
+            None => RuntimeFolders::new(self.folder("XDG_RUNTIME_DIR").as_deref()),
+        }
     }
 
     /// The configuration files that count here, weakest first; they need not exist.

@@ -100,7 +100,7 @@ fn what_is_broken_is_a_problem() {
 
 #[test]
 fn the_text_says_all_without_colours() {
-    let env = TestEnv::new();
+    let env = TestEnv::with_shared_sockets();
     env.write("afresh.toml", "[default]\n");
     let mut doctor = env.afresh(&["doctor"]);
     doctor.env("XDG_RUNTIME_DIR", "/nowhere");

@@ -364,7 +364,7 @@ fn a_second_supervisor_is_refused_while_there_is_one() {
     // Even one that sees neither the lock of the workspace nor the control socket.
     std::fs::remove_file(env.work().join(".afresh/up.lock")).expect("it is there");
     let mut command = env.afresh(&["up"]);
-    command.env("XDG_RUNTIME_DIR", env.home());
+    command.env("AFRESH_RUNTIME_DIR", env.home().join("sockets"));
     let mut second = Running::start(command);
     assert_eq!(second.wait().code(), Some(5), "{}", second.stderr());
     second.wait_stderr("have a supervisor", 1);

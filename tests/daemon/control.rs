@@ -226,7 +226,7 @@ fn a_runtime_folder_that_is_not_ours_is_refused_and_the_service_runs() {
         cases.push((&lay_foreign, "belongs to another user; remove it"));
     }
     for (lay, said) in cases {
-        let env = TestEnv::new();
+        let env = TestEnv::with_shared_sockets();
         lay(&env.runtime().join("afresh"), &env);
         let mut afresh = keep(&env, &[], &["idle"]);
         afresh.wait_stderr(said, 1);
@@ -240,7 +240,7 @@ fn a_runtime_folder_that_is_not_ours_is_refused_and_the_service_runs() {
 
 #[test]
 fn paths_of_any_length_will_do() {
-    let env = TestEnv::new();
+    let env = TestEnv::with_shared_sockets();
     let deep = (0..8).fold(env.work(), |path, _| path.join("a long name of a folder".repeat(2)));
     fs::create_dir_all(deep.join(".afresh")).expect("it can be made");
     let runtime = deep.join("run");

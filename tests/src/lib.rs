@@ -31,6 +31,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct TestEnv {
     root: PathBuf,
     mark: String,
+    /// Whether control sockets are looked for in this test's own folder alone.
+    has_own_sockets: bool,
 }
 
 impl Default for TestEnv {
@@ -43,13 +45,29 @@ impl TestEnv {
     /// A new, empty workspace.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("{}-{count}", std::process::id());
-        let root = std::env::temp_dir().join(format!("afresh-test-{mark}"));
-        fs::create_dir_all(root.join("work/.afresh")).expect("the temp folder is writable");
-        fs::create_dir_all(root.join("home")).expect("the temp folder is writable");
-        fs::create_dir_all(root.join("run")).expect("the temp folder is writable");
-        Self { root, mark }
+        // A killed run of the tests may have left folders and processes, and pids are used again.
+        let (mark, root) = loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let mark = format!("{}-{count}", std::process::id());
+            let root = std::env::temp_dir().join(format!("afresh-test-{mark}"));
+            match fs::create_dir(&root) {
+                Ok(()) => break (mark, root),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("cannot create `{}`: {error}", root.display()),
+            }
+        };
+        for folder in ["work/.afresh", "home", "run", "tmp"] {
+            fs::create_dir_all(root.join(folder)).expect("the temp folder is writable");
+        }
+        Self { root, mark, has_own_sockets: true }
+    }
+
+    /// The same with the folders for control sockets that a user without `AFRESH_RUNTIME_DIR` has: one
+    /// of them is shared with all afresh processes of this user.
+    pub fn with_shared_sockets() -> Self {
+        let mut env = Self::new();
+        env.has_own_sockets = false;
+        env
     }
 
     /// The workspace.
@@ -99,7 +117,10 @@ impl TestEnv {
         command.current_dir(self.work()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("AFRESH_TEST_MARK", &self.mark);
-        command.env("TMPDIR", std::env::temp_dir()).env("XDG_RUNTIME_DIR", self.runtime());
+        command.env("TMPDIR", self.root.join("tmp")).env("XDG_RUNTIME_DIR", self.runtime());
+        if self.has_own_sockets {
+            command.env("AFRESH_RUNTIME_DIR", self.runtime().join("afresh"));
+        }
     }
 
     /// Runs `afresh` to its end.

@@ -212,13 +212,16 @@ pub struct Memory {
     pub rss: u64,
     /// The same, with shared pages divided among those who share them.
     pub pss: u64,
+    /// What belongs to no file: heap and stacks. Pages of files come and go with the kernel's cache.
+    pub anonymous: u64,
 }
 
 impl Memory {
     /// That of one process.
     pub fn of(pid: i32) -> Self {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-        Self { rss: field(&text, "Rss:"), pss: field(&text, "Pss:") }
+        let field = |name| field(&text, name);
+        Self { rss: field("Rss:"), pss: field("Pss:"), anonymous: field("Anonymous:") }
     }
 }
 
@@ -301,6 +304,7 @@ mod tests {
         let me = std::process::id().cast_signed();
         let memory = Memory::of(me);
         assert!(memory.rss >= memory.pss && memory.pss > 0);
+        assert!(memory.rss > memory.anonymous && memory.anonymous > 0);
         assert!(Activity::of([me].into_iter()).switches > 0);
         assert_eq!(ticks("1 (a) b) S 0 0 0 0 0 0 0 0 0 0 7 5 9"), 12);
     }

@@ -336,7 +336,7 @@ impl Draft {
 }
 
 /// Variables that afresh itself hands to its children, without their `AFRESH_`.
-const OWN_VARIABLES: [&str; 4] = ["COPY", "SERVICE", "GENERATION", "RUN_MARK"];
+const OWN_VARIABLES: [&str; 5] = ["COPY", "SERVICE", "GENERATION", "RUN_MARK", "RUNTIME_DIR"];
 
 #[cfg(test)]
 mod tests;

@@ -560,6 +560,7 @@ fn unknown_variables_are_warnings() {
         ("AFRESH_RUN_MARK", "x"),
         ("AFRESH_SERVICE", "web"),
         ("AFRESH_GENERATION", "2"),
+        ("AFRESH_RUNTIME_DIR", "/run/x"),
         ("AFRESH_TEST_ANYTHING", "x"),
         ("PATH", "/bin"),
     ]);

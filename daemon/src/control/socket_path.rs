@@ -53,6 +53,11 @@ impl RuntimeFolders {
         Self(os::runtime_folders(xdg_runtime_dir.filter(|folder| folder.is_absolute())))
     }
 
+    /// One folder and no other: its sockets are out of sight for an afresh without it, and the other way round.
+    pub fn only(folder: PathBuf) -> Self {
+        Self(if os::runtime_folders(None).is_empty() { Vec::new() } else { vec![folder] })
+    }
+
     /// Whether this system has any.
     pub(super) fn is_supported(&self) -> bool {
         !self.0.is_empty()

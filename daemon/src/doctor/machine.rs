@@ -103,8 +103,11 @@ fn watcher_of(watches: (Option<u64>, u64), watchers: (Option<u64>, u64)) -> Chec
 }
 
 /// Where sockets go: a folder that is this user's alone, and gone with the session.
-pub(super) fn runtime_folder(folder: Option<&Path>) -> Check {
+pub(super) fn runtime_folder(only: Option<&Path>, folder: Option<&Path>) -> Check {
     const NAME: &str = "runtime folder";
+    if let Some(only) = only {
+        return Check::ok(NAME, format!("`{}`, as AFRESH_RUNTIME_DIR says", only.display()));
+    }
     let instead = format!("`{}` is used instead", os::own_temporary_folder().display());
     let Some(folder) = folder else {
         return Check::ok(NAME, format!("XDG_RUNTIME_DIR is not set: {instead}"));
@@ -148,8 +151,9 @@ mod tests {
     fn a_runtime_folder_is_ours_alone_or_not_used() {
         let dir = crate::store::TempDir::new();
         let folder = dir.join("run");
-        let verdict = |folder: &Path| runtime_folder(Some(folder)).verdict;
-        assert_eq!(runtime_folder(None).verdict, Verdict::Ok);
+        let verdict = |folder: &Path| runtime_folder(None, Some(folder)).verdict;
+        assert_eq!(runtime_folder(None, None).verdict, Verdict::Ok);
+        assert_eq!(runtime_folder(Some(Path::new("/nowhere")), None).verdict, Verdict::Ok);
         assert_eq!(verdict(&folder), Verdict::Warning);
         assert_eq!(verdict(Path::new("relative")), Verdict::Warning);
         std::fs::create_dir(&folder).unwrap();

@@ -97,7 +97,9 @@ pub fn examine(examined: &Examined) -> Vec<Check> {
     checks.push(machine::cgroup());
     checks.extend(machine::watcher());
     checks.extend(limits);
-    checks.push(machine::runtime_folder(examined.variable("XDG_RUNTIME_DIR").map(Path::new)));
+    let only = examined.variable("AFRESH_RUNTIME_DIR").map(Path::new);
+    let session = examined.variable("XDG_RUNTIME_DIR").map(Path::new);
+    checks.push(machine::runtime_folder(only.filter(|folder| folder.is_absolute()), session));
     checks.extend(state_folder::checks(examined));
     checks.extend(programs);
     checks
