@@ -269,6 +269,7 @@ fn a_service_that_holds_too_much_memory_is_restarted() {
     env.write("afresh.toml", &text);
     let mut afresh = env.start(&["up"]);
     afresh.wait_stderr("more than the 20 MiB that they may", 1);
+    wait_for("it is on record", || !env.events("server_restart_requested").is_empty());
     let requested = env.events("server_restart_requested");
     assert!(requested[0]["props"]["reason"].as_str().unwrap_or("").contains("20 MiB"));
     stop(&env, &mut afresh);
