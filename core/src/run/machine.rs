@@ -1,269 +1,142 @@
-//! The machine of a run: which phase, which session, and the next step.
+//! Owns a run of a plan: the step that it is at, and the parts that the step works on. Driven by
+//! [`Machine::handle`]. Never touches a process, a file or a clock.
 //!
-//! This file has the state and the way in; `machine/phase.rs` what becomes of a phase, `machine/seal.rs`
-//! whether it is done, `machine/session.rs` what becomes of a session, `machine/wish.rs` what a person wants, `machine/budget.rs` what may be used. The picture
-//! is in `mod.rs`.
+//! This file has the state, the way in and the clock; `phase_flow.rs` goes from the base of a phase over its commits
+//! and gates to its end, `session_flow.rs` opens and ends sessions and grants requests of users. Each part owns its
+//! own state and knows no other one. The picture is in `mod.rs`.
 
-mod budget;
-mod files;
-mod gate_changes;
-mod phase;
+mod gates;
+mod outbox;
+mod phase_flow;
+mod phase_progress;
+mod plan_progress;
+mod repository;
+mod requests;
 mod session;
+mod session_flow;
 mod stash;
+mod step;
 #[cfg(test)]
 mod tests;
-mod user_request;
+mod usage;
 mod view;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use self::gates::Gates;
+use self::outbox::Outbox;
+use self::phase_progress::PhaseProgress;
+pub(super) use self::phase_progress::keeps_handoff;
+use self::plan_progress::PlanProgress;
+use self::repository::Repository;
+use self::requests::Requests;
 use self::session::Session;
-pub(super) use self::session::keeps_handoff;
-use self::stash::Stashes;
-use self::user_request::Wish;
+use self::step::{EndReason, HeldWork, Step};
+use self::usage::Usage;
 pub use self::view::{GateState, View, Wait};
-use super::plan::{Phase, Plan};
-use super::{
-    Asked, Attempt, Cause, Dirty, Effect, Finish, GateEnd, GitAnswer, GitAsk, Input, Kind, Looked,
-    Now, Past, PhaseEnd, Record, Say, Settings, Stand,
-};
+use super::plan::Plan;
+use super::{Attempt, Cause, Effect, Finish, Input, Now, Past, PhaseEnd, Record, Say, Settings};
 use crate::agent::Spent;
-use crate::limits::{
-    AGENT_LIMITED_MAX, LIMIT_SLACK, LIMIT_WAIT_MAX, RETRY_PATIENCE, WORKED_NOTE_EVERY,
-};
-use crate::time::{Stamp, Time, show_duration};
+use crate::service::State;
+use crate::time::Time;
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    plan: Plan,
     settings: Settings,
-    /// How each phase ended, in the order of the plan.
-    ends: Vec<Option<PhaseEnd>>,
     step: Step,
-    phase: Current,
+    plan: PlanProgress,
+    phase: PhaseProgress,
+    repository: Repository,
+    gates: Gates,
+    /// There is one in [`Step::InSession`] and nowhere else.
     session: Option<Session>,
     last_attempt: Attempt,
-    /// What ended sessions have used.
-    spent: Spent,
-    restarts: u32,
-    worked: Duration,
-    /// How much of that is written down.
-    worked_noted: Duration,
-    last: Time,
-    /// What somebody wants at the next good moment.
-    wish: Option<Wish>,
-    /// Whether somebody wants nothing new to begin.
-    hold: bool,
+    usage: Usage,
+    requests: Requests,
     model: Option<String>,
-    /// The time on the wall, when something happened last.
-    stamp: Stamp,
-    /// What people were told that is done.
+    now: Now,
+    /// What the last [`Say::Moved`] was about.
     told_doing: &'static str,
-    has_git: bool,
-    stand: Stand,
-    effects: Vec<Effect>,
-}
-
-/// Where the run is.
-#[derive(Clone, Debug, PartialEq)]
-enum Step {
-    /// Not begun.
-    Idle,
-    /// Git is asked where the phase begins.
-    Basing,
-    /// What was there before is committed.
-    Tidying,
-    /// A session starts.
-    Opening { prompt: String, until: Time },
-    /// The agent works.
-    Working,
-    /// The agent is asked to stop for a while.
-    Pausing,
-    /// Nobody works until somebody says so.
-    Paused,
-    /// Nothing new begins until somebody says so.
-    Held(Next),
-    /// The turn is to end.
-    Interrupting { why: Why, until: Time },
-    /// The agent writes its handoff.
-    HandingOff { why: Why, until: Time },
-    /// The session ends.
-    Closing { why: Why, handoff: Option<String> },
-    /// What it did is committed.
-    Committing { cause: Cause, message: String, until: Option<Stamp> },
-    /// Git is asked what has happened in the phase.
-    Looking { cause: Cause, until: Option<Stamp> },
-    /// The next session waits a moment.
-    Resting { kind: Kind, until: Time },
-    /// The use of the model is limited.
-    Limited { kind: Kind, until: Stamp },
-    /// Gates are run: the one that runs, and those that failed.
-    Gating { gate: usize, failed: Vec<(String, String)> },
-    /// All gates were run, and what they have changed is committed.
-    Sealing { message: String },
-    /// The run is over.
-    Over,
-}
-
-/// Why a session ends.
-#[derive(Clone, Debug, PartialEq)]
-struct Why {
-    cause: Cause,
-    detail: String,
-    /// Until when the use of the model is limited.
-    until: Option<Stamp>,
-}
-
-impl Why {
-    fn new(cause: Cause, detail: impl Into<String>) -> Self {
-        Self { cause, detail: detail.into(), until: None }
-    }
-}
-
-/// What begins when somebody lets it.
-#[derive(Clone, Debug, PartialEq)]
-enum Next {
-    Session(Kind),
-    /// The gate, and those that failed before it.
-    Gate(usize, Vec<(String, String)>),
-}
-
-/// The phase that is worked on.
-#[derive(Clone, Debug, Default)]
-struct Current {
-    index: usize,
-    base: Option<String>,
-    /// It has failed before, and answers for all since that base.
-    is_again: bool,
-    /// Its last session had to be followed by a restart when the run ended.
-    is_restart_due: bool,
-    restarts: u32,
-    remediations: u32,
-    /// Limits in a row without progress.
-    waits: u32,
-    progress: VecDeque<String>,
-    handoff: Option<String>,
-    failed: Vec<(String, String)>,
-    /// Its gates, as they were run last.
-    gates: Vec<GateState>,
-    looked: Looked,
-    /// Where its last session had ended; none while one may be at work.
-    seen: Option<String>,
-    /// Commits between which others than the agent worked.
-    beside: Vec<(String, String)>,
-    stashes: Stashes,
-    /// Its gates have changed files, and are run once more.
-    is_second_round: bool,
-    spent: Spent,
-    worked: Duration,
-    /// Why the last session ended, in words.
-    why: String,
-    kind: Option<Kind>,
-    /// Why its last session ended, where afresh itself ended before the gates had judged that.
-    unjudged: Option<Cause>,
+    out: Outbox,
 }
 
 impl Machine {
     /// A run that has not begun, or goes on with what is known of its past.
     pub fn new(plan: Plan, settings: Settings, past: Past) -> Self {
-        let end_of = |phase: &Phase| {
-            past.over.iter().find(|(name, _)| *name == phase.name).map(|(_, end)| *end)
-        };
-        let ends: Vec<Option<PhaseEnd>> = plan.phases.iter().map(end_of).collect();
-        let index = ends.iter().position(Option::is_none).unwrap_or(plan.phases.len());
-        let mut phase = Current { index, ..Current::default() };
-        let name = plan.phases.get(index).map(|phase| &phase.name);
+        let plan = PlanProgress::new(plan, &past.over);
+        let mut usage = Usage::resumed(settings.budget, &past);
+        let mut repository = Repository::new(!settings.without_git, past.stand);
+        let (mut phase, mut gates) = (PhaseProgress::default(), Gates::default());
+        let name = plan.current().map(|phase| &phase.name);
         if let Some(failed) = past.failed.filter(|failed| Some(&failed.name) == name) {
-            (phase.base, phase.is_again) = (failed.base, true);
-            (phase.seen, phase.beside) = (failed.seen, failed.beside);
+            repository.resume_phase(&failed);
+            phase = PhaseProgress::again();
         }
-        let begun = past.phase.filter(|begun| Some(&begun.name) == name);
-        if let Some(begun) = begun {
-            phase.is_restart_due = begun.is_restart_due();
-            (phase.base, phase.seen, phase.beside) = (begun.base, begun.seen, begun.beside);
-            phase.stashes = Stashes::since(begun.stashes);
-            phase.restarts = begun.restarts;
-            phase.remediations = begun.remediations;
-            phase.progress = begun.progress.into();
-            phase.handoff = begun.handoff;
-            phase.failed = begun.failed;
-            phase.spent = begun.spent;
-            phase.worked = begun.worked;
-            phase.why = "afresh was stopped".to_owned();
-            phase.kind = Some(match begun.last {
-                Some((kind, Some(cause))) if phase::is_for_gates(kind, cause) => {
-                    phase.unjudged = Some(cause);
-                    kind
-                }
-                Some((kind, _)) => phase::again(kind),
-                None => Kind::Resumed,
-            });
+        if let Some(begun) = past.phase.filter(|begun| Some(&begun.name) == name) {
+            repository.resume_phase(&begun);
+            usage.begin_phase(begun.spent, begun.worked);
+            phase = PhaseProgress::resumed(&begun);
+            gates = Gates::resumed(begun.failed);
         }
         Self {
-            plan,
             settings,
-            ends,
             step: Step::Idle,
+            plan,
             phase,
+            repository,
+            gates,
             session: None,
             last_attempt: past.last_attempt,
-            spent: past.spent,
-            restarts: past.restarts,
-            worked: past.worked,
-            worked_noted: past.worked,
-            last: Time::ZERO,
-            wish: None,
-            hold: false,
+            usage,
+            requests: Requests::default(),
             model: None,
-            stamp: Stamp::default(),
+            now: Now::default(),
             told_doing: "",
-            has_git: true,
-            stand: past.stand,
-            effects: Vec::new(),
+            out: Outbox::default(),
         }
     }
 
-    /// Takes in what happened, and says what to do, in this order.
+    /// Takes what happened, and returns what to do, in this order.
     pub fn handle(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        self.pass_time(now.time);
-        self.stamp = now.stamp;
+        self.pass_time(now);
         match input {
             Input::Begin if self.step == Step::Idle => self.begin_phase(),
-            Input::Heard(attempt, heard) => {
-                if self.session.as_ref().is_some_and(|session| session.attempt == attempt) {
-                    self.hear(now, heard);
+            Input::Heard(attempt, heard) => self.hear(attempt, heard),
+            Input::Stirred(attempt) => {
+                let session = self.session.as_mut();
+                if let Some(session) = session.filter(|session| session.attempt() == attempt) {
+                    session.stir(now.time);
                 }
             }
-            Input::Stirred(attempt) => self.stirred(now.time, attempt),
-            Input::NotStarted(attempt, why) => self.not_started(attempt, why),
-            Input::SessionEnded(attempt, how) => self.session_ended(now, attempt, &how),
-            Input::Stash(now) => self.stash_has(now),
-            Input::Git(answer) => self.git_answered(now, answer),
-            Input::GateEnded(end) => self.gate_ended(end),
-            Input::Asked(asked) => self.asked(now, asked),
+            Input::NotStarted(attempt, why) => self.session_not_started(attempt, &why),
+            Input::SessionEnded(attempt, how) => self.session_ended(attempt, &how),
+            Input::Stash(stash) => self.stash_listed(stash),
+            Input::Git(answer) => self.git_answered(answer),
+            Input::GateEnded(end) => {
+                let phase = self.plan.current().filter(|_| self.step == Step::Gating);
+                if phase.is_some_and(|phase| self.gates.end(phase, end, &mut self.out)) {
+                    self.run_next_gate();
+                }
+            }
+            Input::Asked(asked) => self.take_request(asked),
             Input::Begin | Input::Wakeup => {}
         }
-        self.look_at_clock(now);
-        self.tell_doing();
-        std::mem::take(&mut self.effects)
+        self.check_clock();
+        let doing = self.step.doing(self.session.as_ref(), self.requests.is_held());
+        if std::mem::replace(&mut self.told_doing, doing) != doing {
+            self.out.say(Say::Moved);
+        }
+        self.out.take()
     }
 
-    /// When the machine wants to be woken, by the clock since the start. Where a limit ends by the clock on
-    /// the wall, that is looked at from time to time.
+    /// When the machine wants to be woken, by the clock since the start. The end of a limit is on the wall clock,
+    /// which is checked from time to time.
     pub fn next_wakeup(&self, now: Now) -> Option<Time> {
-        let silent = |session: &Session| session.heard_at + self.settings.silence_max;
         let step = match &self.step {
-            Step::Opening { until, .. }
-            | Step::Interrupting { until, .. }
-            | Step::HandingOff { until, .. }
-            | Step::Resting { until, .. } => Some(*until),
-            Step::Working => {
-                let session = self.session.as_ref();
-                let retrying = session.and_then(|session| session.retrying);
-                let retrying = retrying.map(|since| since + self.retry_patience());
-                session.map(silent).into_iter().chain(retrying).min()
+            Step::Resting { until, .. } => Some(*until),
+            Step::InSession => {
+                self.session.as_ref().and_then(|session| session.next_wakeup(&self.settings))
             }
             Step::Limited { until, .. } => {
                 let rest = until.since(now.stamp);
@@ -271,13 +144,11 @@ impl Machine {
             }
             _ => None,
         };
-        // Where time is limited, it is written down also while nothing happens.
-        let noted = WORKED_NOTE_EVERY.saturating_sub(self.worked - self.worked_noted);
-        let time_left = self.time_left().map(|left| now.time + left.min(noted));
-        match (step, time_left.filter(|_| self.counts_time())) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        // Where time is limited, it is recorded also while nothing happens.
+        let time_left = self.usage.time_left(self.plan.current());
+        let time_left = time_left.filter(|_| self.step.counts_time(self.session.as_ref()));
+        let time_left = time_left.map(|left| now.time + left.min(self.usage.record_due_in()));
+        step.into_iter().chain(time_left).min()
     }
 
     /// Whether the run is over.
@@ -285,116 +156,109 @@ impl Machine {
         self.step == Step::Over
     }
 
-    fn pass_time(&mut self, now: Time) {
-        let passed = now.since(self.last);
-        self.last = now;
-        if self.counts_time() {
-            self.worked += passed;
-            self.phase.worked += passed;
-        }
-        if self.worked - self.worked_noted >= WORKED_NOTE_EVERY {
-            self.note_worked();
+    /// The plan.
+    pub const fn plan(&self) -> &Plan {
+        self.plan.plan()
+    }
+
+    /// The state, for people.
+    pub fn view(&self) -> View {
+        let session = self.session.as_ref();
+        let meter = session.map(Session::meter);
+        let settings = &self.settings;
+        let hard = settings.context_threshold;
+        let looks = settings.max_restarts > 0 && hard < 100.0;
+        let gates = self.plan.current().map_or(0, |phase| phase.gates.len());
+        View {
+            ends: self.plan.ends().to_vec(),
+            current: self.plan.index(),
+            gates: self.gates.states(gates),
+            doing: self.step.doing(session, self.requests.is_held()),
+            can_restart: match session {
+                Some(session) => session.can_restart(),
+                None => self.step.next_session().is_some(),
+            },
+            paused: self.requests.is_held(),
+            attempt: self.last_attempt,
+            kind: session.and(self.phase.kind()),
+            model: self.model.clone(),
+            context: meter.and_then(|meter| meter.context()),
+            percent: meter.and_then(|meter| meter.percent()),
+            soft: looks.then(|| settings.soft_threshold.min(hard)),
+            hard: looks.then_some(hard),
+            tool_calls: meter.map_or(0, |meter| meter.tool_calls()),
+            tool: session.and_then(Session::tool),
+            spent: self.usage.spent_with(session.map_or_else(Spent::default, Session::spent)),
+            restarts: self.phase.restarts(),
+            restarts_max: settings.max_restarts,
+            restarts_in_all: self.usage.restarts(),
+            remediations: self.phase.remediations(),
+            remediations_max: settings.max_remediations,
+            worked: self.usage.worked(),
+            counts: self.step.counts_time(self.session.as_ref()),
+            stamp: self.now.stamp,
+            wait: self.step.wait(self.now, || self.phase.why()),
         }
     }
 
-    /// Writes down how long was worked: what a run may take holds for all of its parts.
-    fn note_worked(&mut self) {
-        if self.worked == self.worked_noted {
-            return;
-        }
-        self.worked_noted = self.worked;
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let (run_ms, phase_ms) = (millis(self.worked), millis(self.phase.worked));
-        self.record(Record::Worked { run_ms, phase_ms });
-    }
-
-    const fn counts_time(&self) -> bool {
-        !matches!(
-            self.step,
-            Step::Idle
-                | Step::Paused
-                | Step::Held(_)
-                | Step::Resting { .. }
-                | Step::Limited { .. }
-                | Step::Over
-        )
-    }
-
-    fn look_at_clock(&mut self, now: Now) {
+    /// The state, as that of a service.
+    pub fn state(&self) -> State {
+        let session = self.session.as_ref();
         match &self.step {
-            Step::Opening { until, .. } if *until <= now.time => {
-                self.close(Why::new(Cause::Crashed, "the agent was not ready in time"), None);
-            }
-            Step::Interrupting { why, until } | Step::HandingOff { why, until }
-                if *until <= now.time =>
-            {
-                let why = why.clone();
-                self.note("the agent did not answer in time: its session is ended as it is", true);
-                self.close(why, None);
-            }
-            Step::Resting { kind, until } if *until <= now.time => {
-                let kind = *kind;
-                self.open(now, kind);
-            }
-            Step::Limited { kind, until } if *until <= now.stamp => {
-                let kind = *kind;
-                self.open(now, kind);
-            }
-            Step::Working if self.only_retries(now.time) => {
-                self.close(Why::new(Cause::Limited, "the agent gets no answer of its model"), None);
-            }
-            Step::Working if self.is_silent(now.time) => {
-                let silence = show_duration(self.settings.silence_max);
-                let detail = format!("nothing was heard of the agent for {silence}");
-                self.interrupt(now, Why::new(Cause::Stalled, detail));
+            _ if self.requests.is_stopping() => State::Stopping,
+            Step::Idle | Step::Basing | Step::Tidying { .. } => State::Starting,
+            _ if session.is_some_and(Session::is_opening) => State::Starting,
+            _ if session.is_some_and(Session::is_paused) => State::Waiting,
+            Step::Held(_) | Step::Limited { .. } => State::Waiting,
+            Step::Resting { .. } => State::Restarting,
+            Step::Over => State::Finished,
+            _ => State::Running,
+        }
+    }
+
+    fn pass_time(&mut self, now: Now) {
+        if self.step.counts_time(self.session.as_ref()) {
+            self.usage.add_time(now.time.since(self.now.time));
+        }
+        if self.usage.record_due_in().is_zero() {
+            self.usage.record_time(&mut self.out);
+        }
+        self.now = now;
+    }
+
+    fn check_clock(&mut self) {
+        match &self.step {
+            Step::Resting { kind, until } if *until <= self.now.time => self.open(*kind),
+            Step::Limited { kind, until } if *until <= self.now.stamp => self.open(*kind),
+            _ => {}
+        }
+        if let Some((session, env)) = self.session_env() {
+            session.check_clock(env);
+        }
+        let Some(why) = self.usage.out_of_time(self.plan.current()) else { return };
+        match &mut self.session {
+            Some(session) if session.has_turn() => session.end(why, &mut self.out),
+            // A gate has no more time than all else.
+            _ if self.step == Step::Gating => {
+                self.out.push(Effect::EndGate);
+                self.end_for(why);
             }
             _ => {}
         }
-        if matches!(self.step, Step::Working | Step::Pausing | Step::Opening { .. })
-            && let Some(why) = self.out_of_time()
-        {
-            self.close(why, None);
+    }
+
+    /// Ends what has no session, for a limit that is reached.
+    fn end_for(&mut self, why: EndReason) {
+        match why.cause {
+            Cause::TimedOut => self.end_phase(PhaseEnd::Failed, &why.detail),
+            _ => self.finish(Finish::Stopped { why: why.detail }),
         }
-        if matches!(self.step, Step::Gating { .. }) {
-            self.end_gate_for_time();
-        }
-    }
-
-    fn is_silent(&self, now: Time) -> bool {
-        let silence_max = self.settings.silence_max;
-        self.session.as_ref().is_some_and(|session| now.since(session.heard_at) >= silence_max)
-    }
-
-    /// How long an agent may do nothing but try again.
-    fn retry_patience(&self) -> Duration {
-        RETRY_PATIENCE.min(self.settings.silence_max / 2)
-    }
-
-    fn only_retries(&self, now: Time) -> bool {
-        let since = self.session.as_ref().and_then(|session| session.retrying);
-        since.is_some_and(|since| now.since(since) >= self.retry_patience())
     }
 
     fn finish(&mut self, finish: Finish) {
         self.step = Step::Over;
-        self.note_worked();
-        self.record(Record::RunEnded { finish: finish.clone() });
-        self.effects.push(Effect::Finish(finish));
-    }
-
-    fn record(&mut self, record: Record) {
-        self.effects.push(Effect::Record(record));
-    }
-
-    fn say(&mut self, say: Say) {
-        self.effects.push(Effect::Say(say));
-    }
-
-    fn note(&mut self, text: impl Into<String>, is_warning: bool) {
-        self.say(Say::Note(text.into(), is_warning));
-    }
-
-    fn git(&mut self, ask: GitAsk) {
-        self.effects.push(Effect::Git(ask));
+        self.usage.record_time(&mut self.out);
+        self.out.record(Record::RunEnded { finish: finish.clone() });
+        self.out.push(Effect::Finish(finish));
     }
 }

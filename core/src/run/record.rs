@@ -39,6 +39,19 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether the session ended before its task was complete, so that a restart follows.
+    pub const fn is_restart(self) -> bool {
+        matches!(
+            self,
+            Self::ContextLimitRestart
+                | Self::CompactedRestart
+                | Self::Stalled
+                | Self::Overflow
+                | Self::Crashed
+                | Self::Failed
+        )
+    }
+
     /// As it stands in the log of a session.
     pub const fn name(self) -> &'static str {
         match self {

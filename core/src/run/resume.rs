@@ -64,16 +64,7 @@ impl PastPhase {
     /// Whether a session had ended so that only a restart could follow, and none did.
     pub(super) const fn is_restart_due(&self) -> bool {
         let Some((kind, Some(cause))) = self.last else { return false };
-        let is_restart = matches!(
-            cause,
-            Cause::ContextLimitRestart
-                | Cause::CompactedRestart
-                | Cause::Stalled
-                | Cause::Overflow
-                | Cause::Crashed
-                | Cause::Failed
-        );
-        self.was_ready && is_restart && !matches!(kind, Kind::Remediation(_))
+        self.was_ready && cause.is_restart() && !matches!(kind, Kind::Remediation(_))
     }
 }
 

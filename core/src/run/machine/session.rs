@@ -1,393 +1,517 @@
-//! What becomes of a session: the ladder from a full context to its end.
+//! Owns one session of the agent: the ladder from its start over a full context to its end. Driven by what the agent
+//! says, by the clock and by requests of users. Never decides what follows after the session.
+//!
+//! ```text
+//!   Opening ─▶ Working ──threshold, stall──▶ Interrupting ─▶ HandingOff ─▶ Closing
+//!                │ ▲ pause                                                   ▲
+//!                ▼ │ resume                                                  │
+//!       Pausing ─▶ Paused          done, failed, limited, a request ─────────┘
+//! ```
 
-use super::super::checkpoint::{Checkpoint, cut};
-use super::super::final_message::LastWord;
-use super::super::meter::{Level, Meter};
-use super::super::prompts;
-use super::*;
-use crate::agent::{Failure, Heard, Told, TurnEnd};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::EndReason;
+use super::outbox::Outbox;
+use crate::agent::{Context, Failure, Heard, Spent, Told, TurnEnd};
 use crate::limits::{
-    AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, PROGRESS_TEXT_CHARS_MAX,
-    PROGRESS_TEXTS_MAX, RETRIES_MAX, RETRY_PATIENCE,
+    AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, RETRIES_MAX,
+    RETRY_PATIENCE,
 };
+use crate::run::checkpoint::cut;
+use crate::run::final_message::LastWord;
+use crate::run::meter::{Level, Meter};
+use crate::run::{Attempt, Cause, Effect, Now, Record, Say, Settings, prompts};
+use crate::time::{Stamp, Time, show_duration};
 
 /// A session of an agent.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    pub(super) attempt: Attempt,
-    pub(super) meter: Meter,
-    pub(super) spent: Spent,
-    pub(super) steered: bool,
-    /// It hears nothing before it has ended.
-    pub(super) is_deaf: bool,
-    pub(super) heard_at: Time,
-    pub(super) retries: u32,
+    attempt: Attempt,
+    step: SessionStep,
+    meter: Meter,
+    spent: Spent,
+    /// The agent was asked to come to an end.
+    is_steered: bool,
+    /// The agent reads nothing before its turn has ended.
+    is_deaf: bool,
+    heard_at: Time,
+    retries: u32,
     /// Since when the agent only tries again.
-    pub(super) retrying: Option<Time>,
-    /// Tools that are at work, the newest last.
-    pub(super) tools: VecDeque<Tool>,
+    retrying: Option<Time>,
+    /// Tools that are at work, newest last.
+    tools: VecDeque<RunningTool>,
 }
 
-/// A use of a tool.
+#[derive(Clone, Debug, PartialEq)]
+enum SessionStep {
+    /// The process starts.
+    Opening {
+        prompt: String,
+        until: Time,
+    },
+    Working,
+    /// The turn was interrupted for a pause.
+    Pausing,
+    Paused,
+    /// The turn was interrupted so that the session can end.
+    Interrupting {
+        why: EndReason,
+        until: Time,
+    },
+    /// The agent writes its handoff.
+    HandingOff {
+        why: EndReason,
+        until: Time,
+    },
+    /// The process ends.
+    Closing {
+        why: EndReason,
+        handoff: Option<String>,
+    },
+}
+
 #[derive(Clone, Debug)]
-pub(super) struct Tool {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) detail: String,
+struct RunningTool {
+    id: String,
+    name: String,
+    detail: String,
 }
 
-impl Machine {
-    pub(super) fn open(&mut self, now: Now, kind: Kind) {
-        // Somebody may have wanted something while git was at work.
-        if self.grant() {
-            return;
-        }
-        if self.hold {
-            self.step = Step::Held(Next::Session(kind));
-            return;
-        }
-        if self.ends_for_bounds() {
-            return;
-        }
-        self.last_attempt = Attempt(self.last_attempt.0 + 1);
-        let attempt = self.last_attempt;
-        let phase = self.this_phase().name.clone();
-        let task = prompts::task(&self.plan, self.this_phase());
-        let prompt = match kind {
-            Kind::First => task,
-            _ => prompts::with_checkpoint(&self.checkpoint(kind).text(), &task),
-        };
-        self.phase.kind = Some(kind);
-        self.session = Some(Session {
+/// The rest of the machine, as far as a session needs it.
+pub(super) struct SessionEnv<'a> {
+    pub(super) now: Now,
+    pub(super) settings: &'a Settings,
+    /// Whether gates will judge what the agent calls done.
+    pub(super) has_gates: bool,
+    /// Whether a user wants nothing new to begin.
+    pub(super) is_held: bool,
+    pub(super) out: &'a mut Outbox,
+}
+
+impl Session {
+    /// Starts a session.
+    pub(super) fn open(attempt: Attempt, prompt: String, env: SessionEnv<'_>) -> Self {
+        env.out.push(Effect::Open { attempt, prompt: prompt.clone() });
+        Self {
             attempt,
-            meter: Meter::new(self.settings.context_window),
+            step: SessionStep::Opening { prompt, until: env.now.time + AGENT_READY_WAIT },
+            meter: Meter::new(env.settings.context_window),
             spent: Spent::default(),
-            steered: false,
+            is_steered: false,
             is_deaf: false,
-            heard_at: now.time,
+            heard_at: env.now.time,
             retries: 0,
             retrying: None,
             tools: VecDeque::new(),
-        });
-        self.record(Record::AttemptBegan { attempt, phase, kind });
-        self.say(Say::AttemptBegins(attempt, kind));
-        self.effects.push(Effect::Open { attempt, prompt: prompt.clone() });
-        self.step = Step::Opening { prompt, until: now.time + AGENT_READY_WAIT };
-    }
-
-    /// What the next session is told.
-    fn checkpoint(&self, kind: Kind) -> Checkpoint {
-        Checkpoint {
-            phase: self.this_phase().name.clone(),
-            kind: Some(kind),
-            restarts_max: self.settings.max_restarts,
-            why: self.phase.why.clone(),
-            handoff: self.phase.handoff.clone(),
-            progress: self.phase.progress.iter().cloned().collect(),
-            looked: self.phase.looked.clone(),
-            stashed: self.phase.stashes.names(),
-            failed: self.phase.failed.clone(),
         }
     }
 
-    pub(super) fn tell_agent(&mut self, told: Told) {
-        if let Some(session) = &self.session {
-            self.effects.push(Effect::Tell(session.attempt, told));
+    pub(super) const fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    pub(super) const fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    pub(super) fn is_working(&self) -> bool {
+        self.step == SessionStep::Working
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.step == SessionStep::Paused
+    }
+
+    pub(super) const fn is_opening(&self) -> bool {
+        matches!(self.step, SessionStep::Opening { .. })
+    }
+
+    /// Whether the agent may work, so that a time limit ends the session.
+    pub(super) const fn has_turn(&self) -> bool {
+        use SessionStep::{Opening, Pausing, Working};
+        matches!(self.step, Opening { .. } | Working | Pausing)
+    }
+
+    /// Whether a request for another session is granted.
+    pub(super) const fn can_restart(&self) -> bool {
+        use SessionStep::{Paused, Pausing, Working};
+        matches!(self.step, Working | Pausing | Paused)
+    }
+
+    pub(super) fn doing(&self, is_held: bool) -> &'static str {
+        match self.step {
+            SessionStep::Paused => "paused",
+            SessionStep::Pausing => "pausing",
+            // What has begun is brought to its end.
+            _ if is_held => "pausing",
+            SessionStep::Opening { .. } => "starting the agent",
+            SessionStep::Working => "working",
+            SessionStep::Interrupting { .. } => "interrupting",
+            SessionStep::HandingOff { .. } => "handing off",
+            SessionStep::Closing { .. } => "ending the session",
         }
     }
 
-    pub(super) const fn heard_now(&mut self, now: Time) {
-        if let Some(session) = &mut self.session {
-            session.heard_at = now;
-        }
+    pub(super) const fn meter(&self) -> &Meter {
+        &self.meter
     }
 
-    /// Its model speaks: it is neither silent nor without an answer.
-    pub(super) fn stirred(&mut self, now: Time, attempt: Attempt) {
-        let session = self.session.as_mut().filter(|session| session.attempt == attempt);
-        if let Some(session) = session {
-            session.heard_at = now;
-            session.retrying = None;
-        }
+    /// The tool that was started last of those at work, and on what.
+    pub(super) fn tool(&self) -> Option<(String, String)> {
+        self.tools.back().map(|tool| (tool.name.clone(), tool.detail.clone()))
     }
 
-    pub(super) fn hear(&mut self, now: Now, heard: Heard) {
-        self.heard_now(now.time);
-        let Some(session) = &mut self.session else { return };
-        let attempt = session.attempt;
+    /// The model speaks: the session is neither silent nor without an answer.
+    pub(super) const fn stir(&mut self, now: Time) {
+        self.heard_at = now;
+        self.retrying = None;
+    }
+
+    /// Takes what was heard of the agent.
+    pub(super) fn hear(&mut self, heard: Heard, env: SessionEnv<'_>) {
+        self.heard_at = env.now.time;
         if !matches!(heard, Heard::Retrying { .. } | Heard::Strange(_)) {
-            session.retrying = None;
+            self.retrying = None;
         }
         match heard {
-            Heard::Ready { session, model } => {
-                self.record(Record::SessionNamed { attempt, session, model: model.clone() });
-                self.model = model.clone().or(self.model.take());
-                self.say(Say::AgentReady { model });
-                if let Step::Opening { prompt, .. } = &self.step {
-                    let prompt = prompt.clone();
-                    self.tell_agent(Told::Prompt(prompt));
-                    self.step = Step::Working;
-                    if self.hold && !self.is_deaf() {
-                        self.pause();
-                    }
-                }
-            }
-            Heard::Deaf => session.is_deaf = true,
-            Heard::Context(context) => {
-                session.meter.take(context);
-                let percent = session.meter.percent();
-                let context = session.meter.context().unwrap_or(context);
-                let (used, window, exact) = (context.used, context.window, context.exact);
-                self.record(Record::Sampled { attempt, used, window, exact });
-                self.say(Say::Context(context, percent));
-                self.climb(now);
-            }
+            Heard::Ready { session, model } => self.ready(session, model, env),
+            Heard::Deaf => self.is_deaf = true,
+            Heard::Context(context) => self.sample(context, env),
             Heard::Spent(spent) => {
-                session.spent = spent;
+                let attempt = self.attempt;
+                self.spent = spent;
                 let Spent { input, cached, output, dollars, guessed } = spent;
-                self.record(Record::Spent { attempt, input, cached, output, dollars, guessed });
-                self.say(Say::Spent(self.spent.plus(spent)));
-                if self.step == Step::Working
-                    && let Some(detail) = self.out_of_budget()
-                {
-                    self.interrupt(now, Why::new(Cause::OutOfBudget, detail));
-                }
+                env.out.record(Record::Spent { attempt, input, cached, output, dollars, guessed });
             }
-            Heard::Text(text) => self.progress(attempt, &text),
+            // The phase takes it.
+            Heard::Text(_) => {}
             Heard::ToolBegan { id, name, detail } => {
-                if session.tools.len() == AGENT_TOOLS_MAX {
-                    session.tools.pop_front();
+                if self.tools.len() == AGENT_TOOLS_MAX {
+                    self.tools.pop_front();
                 }
                 let (its_name, its_detail) = (name.clone(), detail.clone());
-                session.tools.push_back(Tool { id, name: its_name, detail: its_detail });
-                session.meter.count_tool();
-                session.retries = 0;
-                self.phase.waits = 0;
-                self.say(Say::Tool { name, detail });
-                self.climb(now);
+                self.tools.push_back(RunningTool { id, name: its_name, detail: its_detail });
+                self.meter.count_tool();
+                self.retries = 0;
+                env.out.say(Say::Tool { name, detail });
+                self.climb(env);
             }
             Heard::ToolEnded { id, .. } => {
-                session.tools.retain(|tool| tool.id != id);
-                self.say(Say::Moved);
+                self.tools.retain(|tool| tool.id != id);
+                env.out.say(Say::Moved);
             }
-            Heard::Compacted => self.compacted(now),
-            Heard::Retrying { attempt, why, at } => self.retrying(now, attempt, &why, at),
-            Heard::TurnEnded(end) => self.turn_ended(now, end),
+            Heard::Compacted => {
+                env.out.warn("the agent has compacted its context by itself");
+                if self.is_working() && env.settings.max_restarts > 0 {
+                    let detail = "the agent had compacted its context by itself";
+                    self.interrupt(EndReason::new(Cause::CompactedRestart, detail), env);
+                }
+            }
+            Heard::Retrying { attempt, why, at } => self.retry(attempt, why, at, env),
+            Heard::TurnEnded(end) => self.turn_ended(end, env),
             Heard::Strange(text) => {
-                self.note(format!("the agent says something strange: {text}"), false);
+                env.out.note(format!("the agent says something strange: {text}"));
             }
         }
     }
 
-    fn progress(&mut self, attempt: Attempt, text: &str) {
-        let text = text.trim();
-        if text.is_empty() {
-            return;
+    fn ready(&mut self, session: Option<String>, model: Option<String>, env: SessionEnv<'_>) {
+        let attempt = self.attempt;
+        env.out.record(Record::SessionNamed { attempt, session, model: model.clone() });
+        env.out.say(Say::AgentReady { model });
+        if let SessionStep::Opening { prompt, .. } = &self.step {
+            let prompt = prompt.clone();
+            self.tell(Told::Prompt(prompt), env.out);
+            self.step = SessionStep::Working;
+            if env.is_held && !self.is_deaf {
+                self.pause(env);
+            }
         }
-        if self.phase.progress.len() >= PROGRESS_TEXTS_MAX {
-            self.phase.progress.pop_front();
-        }
-        let text = cut(text, PROGRESS_TEXT_CHARS_MAX);
-        self.phase.progress.push_back(text.clone());
-        self.record(Record::Progress { attempt, text: text.clone() });
-        self.say(Say::Text(text));
+    }
+
+    fn sample(&mut self, context: Context, env: SessionEnv<'_>) {
+        self.meter.take(context);
+        let attempt = self.attempt;
+        let context = self.meter.context().unwrap_or(context);
+        let (used, window, exact) = (context.used, context.window, context.exact);
+        env.out.record(Record::Sampled { attempt, used, window, exact });
+        env.out.say(Say::Context(context, self.meter.percent()));
+        self.climb(env);
     }
 
     /// Looks at the meter, and takes the next step of the ladder.
-    fn climb(&mut self, now: Now) {
-        let Some(session) = self.session.as_mut().filter(|_| self.step == Step::Working) else {
-            return;
-        };
+    fn climb(&mut self, env: SessionEnv<'_>) {
         // Where nothing is restarted, nothing is ended for it.
-        if self.settings.max_restarts == 0 {
+        if !self.is_working() || env.settings.max_restarts == 0 {
             return;
         }
-        let (level, percent) = (session.meter.level(&self.settings), session.meter.percent());
-        match level {
+        let percent = self.meter.percent();
+        match self.meter.level(env.settings) {
             Level::Low => {}
-            Level::Soft if session.steered || session.is_deaf => {}
+            Level::Soft if self.is_steered || self.is_deaf => {}
             Level::Soft => {
-                session.steered = true;
+                self.is_steered = true;
                 let text = percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
-                self.note(
-                    format!("the context fills up{text}: the agent is asked to come to an end"),
-                    false,
-                );
-                self.tell_agent(Told::Steer(prompts::steer(percent)));
+                let note = "the agent is asked to come to an end";
+                env.out.note(format!("the context fills up{text}: {note}"));
+                self.tell(Told::Steer(prompts::steer(percent)), env.out);
             }
             Level::Hard => {
-                let calls = session.meter.tool_calls();
-                let detail = match percent.filter(|p| *p >= self.settings.context_threshold) {
+                let calls = self.meter.tool_calls();
+                let detail = match percent.filter(|p| *p >= env.settings.context_threshold) {
                     Some(percent) => format!("its context was full ({percent:.0} %)"),
-                    None if calls >= self.settings.tool_call_threshold => {
+                    None if calls >= env.settings.tool_call_threshold => {
                         format!("it had used tools {calls} times")
                     }
                     None => "its context was about to be compacted".to_owned(),
                 };
-                self.interrupt(now, Why::new(Cause::ContextLimitRestart, detail));
+                self.interrupt(EndReason::new(Cause::ContextLimitRestart, detail), env);
             }
         }
     }
 
-    fn compacted(&mut self, now: Now) {
-        self.note("the agent has compacted its context by itself", true);
-        if self.step == Step::Working && self.settings.max_restarts > 0 {
-            let detail = "the agent had compacted its context by itself";
-            self.interrupt(now, Why::new(Cause::CompactedRestart, detail));
+    fn retry(&mut self, number: u32, why: String, at: Option<Stamp>, env: SessionEnv<'_>) {
+        self.retries += 1;
+        self.retrying.get_or_insert(env.now.time);
+        let retries = self.retries.max(number);
+        env.out.note(format!("the agent tries again ({retries}): {why}"));
+        let until = at.filter(|at| at.since(env.now.stamp) > RETRY_PATIENCE);
+        if self.is_working() && (until.is_some() || retries > RETRIES_MAX) {
+            let why = EndReason { cause: Cause::Limited, detail: why, until };
+            self.close(why, None, env.out);
         }
     }
 
-    fn retrying(&mut self, now: Now, number: u32, why: &str, at: Option<Stamp>) {
-        let Some(session) = &mut self.session else { return };
-        session.retries += 1;
-        session.retrying.get_or_insert(now.time);
-        let retries = session.retries.max(number);
-        self.note(format!("the agent tries again ({retries}): {why}"), false);
-        let is_late = at.is_some_and(|at| at.since(now.stamp) > RETRY_PATIENCE);
-        if self.step == Step::Working && (is_late || retries > RETRIES_MAX) {
-            let until = at.filter(|_| is_late);
-            self.close(Why { cause: Cause::Limited, detail: why.to_owned(), until }, None);
-        }
-    }
-
-    fn turn_ended(&mut self, now: Now, end: TurnEnd) {
+    fn turn_ended(&mut self, end: TurnEnd, env: SessionEnv<'_>) {
         match (self.step.clone(), end) {
-            (Step::Working, TurnEnd::Done(text)) => self.said_done(&text),
-            (Step::Working, TurnEnd::Interrupted) => {
-                self.close(
-                    Why::new(Cause::Failed, "the turn was interrupted by somebody else"),
-                    None,
-                );
+            // While it was to pause, it was faster: what comes next waits.
+            (SessionStep::Working | SessionStep::Pausing, TurnEnd::Done(text)) => {
+                self.done(&text, env);
             }
-            (Step::Working | Step::Pausing, TurnEnd::Failed { failure, why }) => {
-                self.turn_failed(failure, why);
+            (SessionStep::Working, TurnEnd::Interrupted) => {
+                let detail = "the turn was interrupted by somebody else";
+                self.close(EndReason::new(Cause::Failed, detail), None, env.out);
             }
-            // It was faster than us: what comes next waits.
-            (Step::Pausing, TurnEnd::Done(text)) => self.said_done(&text),
-            (Step::Pausing, TurnEnd::Interrupted) => self.paused(now),
-            // It was faster than us: what it says counts.
-            (Step::Interrupting { why, .. }, TurnEnd::Done(text)) if wants_handoff(why.cause) => {
-                self.said_done(&text);
+            (SessionStep::Working | SessionStep::Pausing, TurnEnd::Failed { failure, why }) => {
+                self.close(reason_of(failure, why), None, env.out);
             }
-            (Step::Interrupting { why, .. }, TurnEnd::Interrupted) if wants_handoff(why.cause) => {
-                self.ask_handoff(now, why);
+            (SessionStep::Pausing, TurnEnd::Interrupted) => match env.is_held {
+                true => {
+                    env.out.note("paused");
+                    self.step = SessionStep::Paused;
+                }
+                // It was resumed meanwhile.
+                false => self.go_on(prompts::GO_ON.to_owned(), env),
+            },
+            // It was faster than the interrupt: its last message counts.
+            (SessionStep::Interrupting { why, .. }, TurnEnd::Done(text))
+                if wants_handoff(why.cause) =>
+            {
+                self.done(&text, env);
             }
-            (Step::Interrupting { why, .. }, _) => self.close(why, None),
-            (Step::HandingOff { why, .. }, TurnEnd::Done(text)) => {
-                let text = text.trim();
-                self.close(why, (!text.is_empty()).then(|| cut(text, HANDOFF_CHARS_MAX)));
+            (SessionStep::Interrupting { why, .. }, TurnEnd::Interrupted)
+                if wants_handoff(why.cause) =>
+            {
+                self.ask_handoff(why, env);
             }
-            (Step::HandingOff { why, .. }, _) => {
-                self.note(
-                    "the agent wrote no handoff: the checkpoint is made of git and its words",
-                    true,
-                );
-                self.close(why, None);
+            (SessionStep::Interrupting { why, .. }, _) => self.close(why, None, env.out),
+            (SessionStep::HandingOff { why, .. }, TurnEnd::Done(text)) => {
+                self.close(why, handoff_of(&text), env.out);
+            }
+            (SessionStep::HandingOff { why, .. }, _) => {
+                let text =
+                    "the agent wrote no handoff: the checkpoint is made of git and its words";
+                env.out.warn(text);
+                self.close(why, None, env.out);
             }
             _ => {}
         }
     }
 
-    /// Its turn is over by itself. Only one that was asked to stop can have left something.
-    fn said_done(&mut self, text: &str) {
-        let was_asked = self.session.as_ref().is_some_and(|session| session.steered);
-        let word = if was_asked { LastWord::of(text) } else { LastWord::Done };
+    /// The turn is over by itself. Only an agent that was asked to stop can have left something.
+    fn done(&mut self, text: &str, env: SessionEnv<'_>) {
+        let word = if self.is_steered { LastWord::of(text) } else { LastWord::Done };
         let (handoff, detail) = match word {
             LastWord::Handoff(handoff) => (handoff, "it stopped before its context was full"),
-            // Nobody else would notice.
-            LastWord::None if self.this_phase().gates.is_empty() => {
-                (text.trim(), "it was asked to stop, and did not say that the task is complete")
+            // No gate would notice.
+            LastWord::None if !env.has_gates => {
+                (text, "it was asked to stop, and did not say that the task is complete")
             }
             LastWord::None | LastWord::Done => {
-                return self.close(Why::new(Cause::Done, "the agent said that it is done"), None);
+                let why = EndReason::new(Cause::Done, "the agent said that it is done");
+                return self.close(why, None, env.out);
             }
         };
-        let handoff = (!handoff.is_empty()).then(|| cut(handoff, HANDOFF_CHARS_MAX));
-        self.close(Why::new(Cause::ContextLimitRestart, detail), handoff);
+        let why = EndReason::new(Cause::ContextLimitRestart, detail);
+        self.close(why, handoff_of(handoff), env.out);
     }
 
-    fn turn_failed(&mut self, failure: Failure, why: String) {
-        let (cause, until) = match failure {
-            Failure::Overflow => (Cause::Overflow, None),
-            Failure::Limited { until } => (Cause::Limited, until),
-            Failure::Overloaded => (Cause::Limited, None),
-            Failure::Budget => (Cause::OutOfBudget, None),
-            // Another session would fail the same way: a person has to do something.
-            Failure::Unauthorized => (Cause::Stopped, None),
-            Failure::Other => (Cause::Failed, None),
-        };
-        self.close(Why { cause, detail: why, until }, None);
-    }
-
-    /// The turn that runs is to end, so that the session can.
-    pub(super) fn interrupt(&mut self, now: Now, why: Why) {
-        self.note(format!("the session ends: {}", why.detail), false);
-        // Nothing would come of waiting for it.
-        if self.is_deaf() {
-            return self.close(why, None);
+    /// Interrupts the turn, so that the session can end.
+    pub(super) fn interrupt(&mut self, why: EndReason, env: SessionEnv<'_>) {
+        env.out.note(format!("the session ends: {}", why.detail));
+        // A deaf agent would not react.
+        if self.is_deaf {
+            return self.close(why, None, env.out);
         }
-        self.tell_agent(Told::Interrupt);
-        self.step = Step::Interrupting { why, until: now.time + INTERRUPT_WAIT };
-    }
-
-    pub(super) fn is_deaf(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.is_deaf)
+        self.tell(Told::Interrupt, env.out);
+        self.step = SessionStep::Interrupting { why, until: env.now.time + INTERRUPT_WAIT };
     }
 
     /// No turn runs, and the agent is asked for its handoff.
-    pub(super) fn ask_handoff(&mut self, now: Now, why: Why) {
-        self.tell_agent(Told::Prompt(prompts::ASK_HANDOFF.to_owned()));
-        let until = now.time + self.settings.handoff_max;
-        self.step = Step::HandingOff { why, until };
+    fn ask_handoff(&mut self, why: EndReason, env: SessionEnv<'_>) {
+        self.tell(Told::Prompt(prompts::ASK_HANDOFF.to_owned()), env.out);
+        let until = env.now.time + env.settings.handoff_max;
+        self.step = SessionStep::HandingOff { why, until };
     }
 
-    /// The session ends now.
-    pub(super) fn close(&mut self, why: Why, handoff: Option<String>) {
-        let Some(session) = &self.session else { return };
-        self.effects.push(Effect::End(session.attempt));
-        self.step = Step::Closing { why, handoff };
-    }
-
-    pub(super) fn not_started(&mut self, attempt: Attempt, why: String) {
-        if self.session.as_ref().is_none_or(|session| session.attempt != attempt) {
-            return;
+    /// Ends the process, where that has not begun.
+    pub(super) fn end(&mut self, why: EndReason, out: &mut Outbox) {
+        if !matches!(self.step, SessionStep::Closing { .. }) {
+            self.close(why, None, out);
         }
-        self.session = None;
-        let detail = format!("the agent could not be started: {why}");
-        let cause = Cause::Crashed;
-        self.record(Record::AttemptEnded { attempt, cause, handoff: None, detail: detail.clone() });
-        self.finish(Finish::Stopped { why: detail });
     }
 
-    pub(super) fn session_ended(&mut self, now: Now, attempt: Attempt, how: &str) {
-        let Some(session) = self.session.take_if(|session| session.attempt == attempt) else {
-            return;
-        };
-        let (why, handoff) = match std::mem::replace(&mut self.step, Step::Idle) {
-            Step::Closing { why, handoff } => (why, handoff),
-            Step::Interrupting { why, .. } | Step::HandingOff { why, .. } => (why, None),
-            _ => (Why::new(Cause::Crashed, format!("the agent ended by itself: {how}")), None),
-        };
-        self.spent = self.spent.plus(session.spent);
-        self.phase.spent = self.phase.spent.plus(session.spent);
-        self.warn_of_no_cost(session.spent);
-        if handoff.is_some() {
-            self.phase.handoff.clone_from(&handoff);
-        } else if !keeps_handoff(why.cause) {
-            // An old handoff would send the next one back.
-            self.phase.handoff = None;
+    fn close(&mut self, why: EndReason, handoff: Option<String>, out: &mut Outbox) {
+        out.push(Effect::End(self.attempt));
+        self.step = SessionStep::Closing { why, handoff };
+    }
+
+    fn tell(&self, told: Told, out: &mut Outbox) {
+        out.push(Effect::Tell(self.attempt, told));
+    }
+
+    /// Gives a paused session another turn.
+    pub(super) fn go_on(&mut self, prompt: String, env: SessionEnv<'_>) {
+        self.tell(Told::Prompt(prompt), env.out);
+        self.heard_at = env.now.time;
+        self.step = SessionStep::Working;
+    }
+
+    /// Interrupts the turn for a pause. A deaf agent works on until its session has ended.
+    pub(super) fn pause(&mut self, env: SessionEnv<'_>) {
+        match self.step {
+            SessionStep::Working if self.is_deaf => env.out.note(
+                "this agent hears nothing while it works: the run pauses when its session has ended",
+            ),
+            SessionStep::Working => {
+                self.tell(Told::Interrupt, env.out);
+                self.step = SessionStep::Pausing;
+            }
+            _ => {}
         }
-        self.phase.why.clone_from(&why.detail);
-        self.note_worked();
-        let Why { cause, detail, until } = why;
-        self.record(Record::AttemptEnded { attempt, cause, handoff, detail });
-        self.commit_after(now, cause, until);
+    }
+
+    /// Tells the agent something, which also ends a pause. Returns whether that is possible now.
+    pub(super) fn steer(&mut self, text: String, env: SessionEnv<'_>) -> bool {
+        match self.step {
+            SessionStep::Working if self.is_deaf => {
+                env.out.note("that is not possible: this agent hears nothing while it works");
+            }
+            SessionStep::Working => {
+                env.out.note(format!("the agent is told: {text}"));
+                self.tell(Told::Steer(text), env.out);
+            }
+            SessionStep::Paused => {
+                env.out.note(format!("the agent is told: {text}"));
+                self.go_on(text, env);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Ends the session with a handoff, so that another one can follow.
+    pub(super) fn restart(&mut self, env: SessionEnv<'_>) {
+        let why = EndReason::new(Cause::RestartAsked, "somebody asked for a new session");
+        match self.is_paused() {
+            // There is no turn to interrupt.
+            true => self.ask_handoff(why, env),
+            false => self.interrupt(why, env),
+        }
+    }
+
+    /// When the session has to look at the clock.
+    pub(super) fn next_wakeup(&self, settings: &Settings) -> Option<Time> {
+        match &self.step {
+            SessionStep::Opening { until, .. }
+            | SessionStep::Interrupting { until, .. }
+            | SessionStep::HandingOff { until, .. } => Some(*until),
+            SessionStep::Working => {
+                let silent = self.heard_at + settings.silence_max;
+                let retrying = self.retrying.map(|since| since + retry_patience(settings));
+                Some(retrying.map_or(silent, |retrying| retrying.min(silent)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the steps that are due by the clock.
+    pub(super) fn check_clock(&mut self, env: SessionEnv<'_>) {
+        let (now, settings) = (env.now.time, env.settings);
+        match &self.step {
+            SessionStep::Opening { until, .. } if *until <= now => {
+                let why = EndReason::new(Cause::Crashed, "the agent was not ready in time");
+                self.close(why, None, env.out);
+            }
+            SessionStep::Interrupting { why, until } | SessionStep::HandingOff { why, until }
+                if *until <= now =>
+            {
+                let why = why.clone();
+                env.out.warn("the agent did not answer in time: its session is ended as it is");
+                self.close(why, None, env.out);
+            }
+            SessionStep::Working
+                if self.retrying.is_some_and(|at| now.since(at) >= retry_patience(settings)) =>
+            {
+                let why = EndReason::new(Cause::Limited, "the agent gets no answer of its model");
+                self.close(why, None, env.out);
+            }
+            SessionStep::Working if now.since(self.heard_at) >= settings.silence_max => {
+                let silence = show_duration(settings.silence_max);
+                let detail = format!("nothing was heard of the agent for {silence}");
+                self.interrupt(EndReason::new(Cause::Stalled, detail), env);
+            }
+            _ => {}
+        }
+    }
+
+    /// Why the session ended, now that its process is gone, and its handoff.
+    pub(super) fn into_end(self, exit: &str) -> (EndReason, Option<String>) {
+        match self.step {
+            SessionStep::Closing { why, handoff } => (why, handoff),
+            SessionStep::Interrupting { why, .. } | SessionStep::HandingOff { why, .. } => {
+                (why, None)
+            }
+            _ => {
+                let detail = format!("the agent ended by itself: {exit}");
+                (EndReason::new(Cause::Crashed, detail), None)
+            }
+        }
     }
 }
 
-/// Whether an earlier handoff still counts after a session that ended like this without one: it was broken off.
-pub(in super::super) const fn keeps_handoff(cause: Cause) -> bool {
-    matches!(cause, Cause::Limited | Cause::Stopped | Cause::OutOfBudget)
+/// How long an agent may do nothing but try again.
+fn retry_patience(settings: &Settings) -> Duration {
+    RETRY_PATIENCE.min(settings.silence_max / 2)
+}
+
+fn handoff_of(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| cut(text, HANDOFF_CHARS_MAX))
+}
+
+fn reason_of(failure: Failure, detail: String) -> EndReason {
+    let (cause, until) = match failure {
+        Failure::Overflow => (Cause::Overflow, None),
+        Failure::Limited { until } => (Cause::Limited, until),
+        Failure::Overloaded => (Cause::Limited, None),
+        Failure::Budget => (Cause::OutOfBudget, None),
+        // Another session would fail the same way: a person has to log in.
+        Failure::Unauthorized => (Cause::Stopped, None),
+        Failure::Other => (Cause::Failed, None),
+    };
+    EndReason { cause, detail, until }
 }
 
 /// Whether the agent is asked for a handoff: it can answer, and there is time.
@@ -396,4 +520,100 @@ const fn wants_handoff(cause: Cause) -> bool {
         cause,
         Cause::ContextLimitRestart | Cause::CompactedRestart | Cause::RestartAsked | Cause::Stalled
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Play {
+        session: Session,
+        settings: Settings,
+        now: Now,
+        out: Outbox,
+        is_held: bool,
+    }
+
+    impl Play {
+        fn new() -> Self {
+            let (settings, now, mut out) = (Settings::default(), Now::default(), Outbox::default());
+            let env = SessionEnv {
+                now,
+                settings: &settings,
+                has_gates: true,
+                is_held: false,
+                out: &mut out,
+            };
+            let session = Session::open(Attempt(1), "do it".to_owned(), env);
+            Self { session, settings, now, out, is_held: false }
+        }
+
+        fn with(&mut self, call: impl FnOnce(&mut Session, SessionEnv<'_>)) -> Vec<Effect> {
+            let env = SessionEnv {
+                now: self.now,
+                settings: &self.settings,
+                has_gates: true,
+                is_held: self.is_held,
+                out: &mut self.out,
+            };
+            call(&mut self.session, env);
+            self.out.take()
+        }
+
+        fn hear(&mut self, heard: Heard) -> Vec<Effect> {
+            self.with(|session, env| session.hear(heard, env))
+        }
+
+        fn working() -> Self {
+            let mut play = Self::new();
+            play.out.take();
+            let effects = play.hear(Heard::Ready { session: None, model: None });
+            let prompt = Effect::Tell(Attempt(1), Told::Prompt("do it".to_owned()));
+            assert_eq!(effects.last(), Some(&prompt));
+            play
+        }
+    }
+
+    #[test]
+    fn a_full_context_is_handed_off_before_the_process_ends() {
+        let mut play = Play::working();
+        let full = Context { used: 90, window: Some(100), compacts_at: None, exact: true };
+        let effects = play.hear(Heard::Context(full));
+        assert_eq!(effects.last(), Some(&Effect::Tell(Attempt(1), Told::Interrupt)));
+        play.hear(Heard::TurnEnded(TurnEnd::Interrupted));
+        assert_eq!(play.session.doing(false), "handing off");
+        let effects = play.hear(Heard::TurnEnded(TurnEnd::Done(" half ".to_owned())));
+        assert_eq!(effects, [Effect::End(Attempt(1))]);
+        let (why, handoff) = play.session.into_end("exit code 0");
+        assert_eq!((why.cause, handoff.as_deref()), (Cause::ContextLimitRestart, Some("half")));
+    }
+
+    #[test]
+    fn an_end_is_asked_for_once_and_keeps_its_first_reason() {
+        let mut play = Play::working();
+        for cause in [Cause::Skipped, Cause::Stopped] {
+            play.with(|session, env| session.end(EndReason::new(cause, ""), env.out));
+        }
+        assert_eq!(play.session.into_end("").0.cause, Cause::Skipped);
+    }
+
+    #[test]
+    fn a_paused_session_has_no_deadline_and_goes_on_with_what_it_is_told() {
+        let mut play = Play::working();
+        play.is_held = true;
+        play.with(Session::pause);
+        play.hear(Heard::TurnEnded(TurnEnd::Interrupted));
+        assert!(play.session.is_paused());
+        assert_eq!(play.session.next_wakeup(&play.settings), None);
+        play.with(|session, env| assert!(session.steer("more".to_owned(), env)));
+        assert!(play.session.is_working());
+    }
+
+    #[test]
+    fn one_that_ends_by_itself_has_crashed() {
+        let play = Play::working();
+        let (why, handoff) = play.session.into_end("exit code 1");
+        assert_eq!((why.cause, handoff), (Cause::Crashed, None));
+        assert!(why.detail.contains("exit code 1"));
+    }
 }

@@ -1,55 +1,56 @@
-//! Work that a session has put into `git stash`: it is in no commit, and the next session would not look for it.
+//! Owns the list of `git stash`: what a session put there is in no commit, and the next session has to be told.
+//! Driven by [`Repository`](super::repository::Repository). Never pops an entry.
 
-use super::*;
+use crate::run::named;
 
 /// The stash of the repository.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stashes {
-    /// What was in it when the phase began, the newest first.
-    pub(super) before: Vec<String>,
+    /// Entries when the phase began, newest first.
+    before: Vec<String>,
     /// How many are new since then: these stand above all others.
     new: usize,
 }
 
 impl Stashes {
-    /// Where it is known what was there.
     pub(super) fn since(before: Vec<String>) -> Self {
         Self { before, new: 0 }
     }
 
-    /// The names of the new ones. The oldest is the first: whoever takes it back changes the name of no other one.
+    pub(super) fn before(&self) -> &[String] {
+        &self.before
+    }
+
+    /// The names of the new ones, oldest first: popping in this order renames none that follows.
     pub(super) fn names(&self) -> Vec<String> {
         (0..self.new).rev().map(|place| format!("stash@{{{place}}}")).collect()
     }
 
-    fn look(&mut self, now: &[String]) {
+    /// Takes the entries as they are now. Returns a warning about new ones, at `each_time` also about those that
+    /// were warned of.
+    pub(super) fn update(&mut self, now: &[String], each_time: bool) -> Option<String> {
+        let known = self.new;
         self.new = now.iter().take_while(|stash| !self.before.contains(stash)).count();
+        let is_told = self.new > 0 && (each_time || self.new != known);
+        is_told.then(|| {
+            let names = self.names();
+            let names = named(names.iter().map(String::as_str));
+            format!("work was put into the stash, and is in no commit: {names}; `git stash show -p -u` shows it")
+        })
     }
 }
 
-impl Machine {
-    /// What the stash has, the newest first. It is said before git answers what it was asked.
-    pub(super) fn stash_has(&mut self, now: Vec<String>) {
-        let known = self.phase.stashes.new;
-        let is_news = match self.step {
-            Step::Basing if self.phase.kind.is_none() => {
-                self.phase.stashes = Stashes::since(now);
-                return;
-            }
-            Step::Committing { .. } => true,
-            // A gate can have made one.
-            Step::Sealing { .. } => false,
-            _ => return,
-        };
-        self.phase.stashes.look(&now);
-        let new = self.phase.stashes.new;
-        if new > 0 && (is_news || new != known) {
-            let names = self.phase.stashes.names();
-            let names = super::super::named(names.iter().map(String::as_str));
-            self.note(
-                format!("work was put into the stash, and is in no commit: {names}; `git stash show -p -u` shows it"),
-                true,
-            );
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_told_and_the_oldest_of_it_first() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let mut stashes = Stashes::since(list(&["a"]));
+        assert_eq!(stashes.update(&list(&["a"]), true), None);
+        assert!(stashes.update(&list(&["c", "b", "a"]), false).is_some());
+        assert_eq!(stashes.names(), ["stash@{1}", "stash@{0}"]);
+        assert_eq!(stashes.update(&list(&["c", "b", "a"]), false), None);
     }
 }

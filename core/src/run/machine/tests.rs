@@ -8,8 +8,11 @@ mod wishes;
 
 use super::*;
 use crate::agent::{Context, Failure, Heard, Told, TurnEnd};
-use crate::run::plan::Gate;
-use crate::run::{Budget, PastPhase};
+use crate::run::plan::{Gate, Phase};
+use crate::run::{
+    Asked, Budget, Dirty, GateEnd, GitAnswer, GitAsk, Kind, Looked, PastPhase, Stand,
+};
+use crate::time::Stamp;
 
 struct Play {
     machine: Machine,
@@ -20,7 +23,7 @@ struct Play {
     new: Vec<Effect>,
 }
 
-fn phase(name: &str, gates: &[&str]) -> Phase {
+pub(super) fn phase(name: &str, gates: &[&str]) -> Phase {
     Phase {
         name: name.to_owned(),
         task: format!("Do {name}."),
@@ -40,11 +43,11 @@ fn phase(name: &str, gates: &[&str]) -> Phase {
     }
 }
 
-fn plan(phases: Vec<Phase>) -> Plan {
+pub(super) fn plan(phases: Vec<Phase>) -> Plan {
     Plan { title: "A plan".to_owned(), preface: String::new(), phases }
 }
 
-fn stand(commit: &str) -> Stand {
+pub(super) fn stand(commit: &str) -> Stand {
     Stand { branch: Some("main".to_owned()), commit: Some(commit.to_owned()) }
 }
 
@@ -299,7 +302,7 @@ fn red_gates_are_mended_by_attempts_that_are_not_restarted() {
     }
     let Some(Finish::Failed { why }) = play.finish() else { panic!("{:?}", play.finish()) };
     assert!(why.contains("after 3 remediations these gates still fail: test"), "{why}");
-    assert_eq!(play.machine.restarts, 0);
+    assert_eq!(play.machine.view().restarts_in_all, 0);
 }
 
 #[test]
@@ -407,7 +410,7 @@ fn silence_crashes_and_failures_are_restarts_and_told_apart() {
     play.turn(TurnEnd::Failed { failure: Failure::Overflow, why: "too long".to_owned() });
     play.ended();
     assert_eq!(play.causes(), [Cause::Stalled, Cause::Crashed, Cause::Overflow]);
-    assert_eq!(play.machine.phase.restarts, 3);
+    assert_eq!(play.machine.view().restarts, 3);
 }
 
 #[test]
@@ -422,7 +425,7 @@ fn a_limit_is_waited_for_and_costs_no_restart() {
     play.pass(Duration::from_secs(3600));
     assert_eq!(play.attempt(), Attempt(1));
     play.pass(Duration::from_secs(2));
-    assert_eq!((play.attempt(), play.machine.restarts), (Attempt(2), 0));
+    assert_eq!((play.attempt(), play.machine.view().restarts_in_all), (Attempt(2), 0));
     // Without a time the waits grow.
     for minutes in [1, 2, 4] {
         play.ready();
@@ -516,7 +519,7 @@ fn people_can_pause_steer_restart_skip_and_stop() {
     play.turn(TurnEnd::Interrupted);
     play.turn(TurnEnd::Done("so far".to_owned()));
     play.ended();
-    assert_eq!((play.attempt(), play.machine.restarts), (Attempt(2), 0));
+    assert_eq!((play.attempt(), play.machine.view().restarts_in_all), (Attempt(2), 0));
     play.ready();
     play.give(Input::Asked(Asked::Skip(0)));
     play.ended();

@@ -1,0 +1,318 @@
+//! Takes a phase from its base over the commits of its sessions and its gates to its end. Driven by the answers of
+//! git and the ends of gates. Never talks to the agent.
+//!
+//! A gate can change files: a formatter does, and so does one that is wrong. No gate that ran before has seen such a
+//! change, so that all are run once more where they were green.
+
+use std::time::Duration;
+
+use super::gates::Gates;
+use super::phase_progress::PhaseProgress;
+use super::{HeldWork, Machine, Step};
+use crate::agent::Spent;
+use crate::limits::LIMIT_WAITS_MAX;
+use crate::run::{Cause, Dirty, Finish, GitAnswer, Kind, PhaseEnd, Record, Say, Stand};
+use crate::time::Stamp;
+
+impl Machine {
+    pub(super) fn begin_phase(&mut self) {
+        if self.plan.current().is_none() {
+            return self.finish(self.plan.finish());
+        }
+        self.plan.tell_begin(&mut self.out);
+        self.step = Step::Basing;
+        if self.repository.is_used() {
+            self.repository.ask_base(&mut self.out);
+        } else if !self.grant() {
+            self.start_phase();
+        }
+    }
+
+    /// Takes the stash, which is listed before git answers what it was asked.
+    pub(super) fn stash_listed(&mut self, stash: Vec<String>) {
+        match self.step {
+            Step::Basing if self.phase.kind().is_none() => self.repository.begin_stash(stash),
+            Step::Committing { .. } => self.repository.set_stash(&stash, true, &mut self.out),
+            // A gate can have made one.
+            Step::Sealing { .. } => self.repository.set_stash(&stash, false, &mut self.out),
+            _ => {}
+        }
+    }
+
+    pub(super) fn git_answered(&mut self, answer: GitAnswer) {
+        let is_end = !matches!(answer, GitAnswer::Base { .. } | GitAnswer::Looked(_));
+        match (std::mem::replace(&mut self.step, Step::Idle), answer) {
+            (Step::Basing, GitAnswer::Base { stand, dirty }) => self.based(stand, &dirty),
+            (Step::Basing, GitAnswer::NoRepository(why)) => {
+                let hint = "run `git init` and commit, or pass --no-git to work without commits";
+                self.finish(Finish::Refused { why, hint: hint.to_owned() });
+            }
+            (Step::Basing, GitAnswer::Unready(why)) => {
+                let hint = "see what `git status` says here".to_owned();
+                self.finish(Finish::Refused { why, hint });
+            }
+            (Step::Basing, GitAnswer::Failed(why)) => {
+                let hint = "see what `git status` says here".to_owned();
+                self.finish(Finish::Refused { why: format!("git failed: {why}"), hint });
+            }
+            (Step::Tidying { message }, GitAnswer::Committed(commit)) => {
+                if let Some(commit) = commit {
+                    self.repository.committed(commit, message, &mut self.out);
+                    self.repository.tidied(self.phase.is_first(), &mut self.out);
+                }
+                self.start_phase();
+            }
+            (
+                Step::Tidying { .. },
+                GitAnswer::Failed(why) | GitAnswer::NoRepository(why) | GitAnswer::Unready(why),
+            ) => {
+                let why = format!("what is there cannot be committed: {why}");
+                let hint = "commit it yourself, and begin again".to_owned();
+                self.finish(Finish::Refused { why, hint });
+            }
+            (Step::Committing { cause, message, until }, answer) if is_end => {
+                if self.committed(message, answer).is_some() {
+                    self.ask_changes(cause, until);
+                }
+            }
+            (Step::Looking { cause, until }, GitAnswer::Looked(changes)) => {
+                self.repository.set_changes(changes, &mut self.out);
+                self.after_session(cause, until);
+            }
+            (
+                Step::Looking { cause, until },
+                GitAnswer::Failed(why) | GitAnswer::NoRepository(why),
+            ) => {
+                self.repository.set_changes_unknown(why, &mut self.out);
+                self.after_session(cause, until);
+            }
+            (Step::Sealing { message }, answer) if is_end => {
+                if let Some(has_changed) = self.committed(message, answer) {
+                    self.sealed(has_changed);
+                }
+            }
+            // The step does not wait for git.
+            (step, _) => self.step = step,
+        }
+    }
+
+    fn based(&mut self, stand: Stand, dirty: &[String]) {
+        // Where the last session has ended in order, all that came since is a person's.
+        let is_theirs = self.phase.kind().is_none() || self.repository.has_seen_end();
+        self.repository.set_stand(stand, self.phase.is_first(), &mut self.out);
+        if self.grant() {
+            return;
+        }
+        if dirty.is_empty() || !is_theirs {
+            return self.start_phase();
+        }
+        match self.settings.dirty {
+            Dirty::Refuse => {
+                let why = format!("{} files are changed and not committed", dirty.len());
+                let hint = "commit or stash them, or pass --dirty commit".to_owned();
+                self.finish(Finish::Refused { why, hint });
+            }
+            Dirty::Commit => {
+                let phase = &self.plan.phase().name;
+                let message =
+                    self.settings.commit_message(&format!("what was there before `{phase}`"));
+                self.step = Step::Tidying { message: message.clone() };
+                self.repository.ask_commit(message, &mut self.out);
+            }
+        }
+    }
+
+    fn start_phase(&mut self) {
+        if self.phase.kind().is_none() {
+            self.out.record(self.repository.phase_began(self.plan.phase()));
+            return self.open(Kind::First);
+        }
+        // What the lost session did is safe first.
+        let unjudged = self.phase.take_unjudged();
+        if unjudged.is_some() {
+            self.out.note("the last session is over: its gates are run again");
+        }
+        self.commit_session(unjudged.unwrap_or(Cause::Lost), None);
+    }
+
+    /// Commits the work of a session; what comes next depends on why it ended.
+    pub(super) fn commit_session(&mut self, cause: Cause, until: Option<Stamp>) {
+        if !self.repository.is_used() {
+            return self.after_session(cause, until);
+        }
+        let phase = &self.plan.phase().name;
+        let message = self.settings.commit_message(&match (cause, self.phase.kind()) {
+            (Cause::Done, Some(Kind::Remediation(number))) => {
+                format!("{phase}, remediation {number}")
+            }
+            (Cause::Done, _) => phase.clone(),
+            (cause, _) => format!("{phase}, unfinished ({})", cause.name()),
+        });
+        self.step = Step::Committing { cause, message: message.clone(), until };
+        self.repository.ask_commit(message, &mut self.out);
+    }
+
+    /// Takes the answer to a commit: whether there was something to commit. Work that cannot be committed ends the
+    /// run: the next session would build on it.
+    fn committed(&mut self, message: String, answer: GitAnswer) -> Option<bool> {
+        let why = match answer {
+            GitAnswer::Committed(Some(commit)) => {
+                self.repository.committed(commit, message, &mut self.out);
+                return Some(true);
+            }
+            GitAnswer::Failed(why) | GitAnswer::NoRepository(why) => {
+                format!("the work is in the files, but cannot be committed: {why}")
+            }
+            GitAnswer::Unready(why) => {
+                format!("the work is in the files and not committed: {why}")
+            }
+            _ => return Some(false),
+        };
+        self.finish(Finish::Stopped { why });
+        None
+    }
+
+    fn ask_changes(&mut self, cause: Cause, until: Option<Stamp>) {
+        self.step = Step::Looking { cause, until };
+        self.repository.ask_changes(self.plan.phase(), &mut self.out);
+    }
+
+    /// The work of a session is safe: decides what follows from its end.
+    fn after_session(&mut self, cause: Cause, until: Option<Stamp>) {
+        if !matches!(cause, Cause::Stopped | Cause::Skipped) && self.grant() {
+            return;
+        }
+        self.requests.take_end();
+        let why = self.phase.why();
+        match cause {
+            cause if self.phase.is_for_gates(cause) => self.begin_gates(),
+            Cause::Done => self.begin_gates(),
+            Cause::Stopped | Cause::OutOfBudget => self.finish(Finish::Stopped { why }),
+            Cause::Skipped => self.end_phase(PhaseEnd::Skipped, &why),
+            Cause::TimedOut => self.end_phase(PhaseEnd::Failed, &why),
+            Cause::Limited => self.wait_for_limit(until),
+            Cause::Lost if self.phase.is_restart_due() && self.ends_for_restarts() => {}
+            Cause::RestartAsked | Cause::Lost => self.open(self.phase.continued()),
+            Cause::ContextLimitRestart
+            | Cause::CompactedRestart
+            | Cause::Stalled
+            | Cause::Overflow
+            | Cause::Crashed
+            | Cause::Failed => self.restart(&why),
+        }
+    }
+
+    fn restart(&mut self, why: &str) {
+        let max = self.settings.max_restarts;
+        if self.phase.restarts() >= max {
+            let text = format!(
+                "it was restarted {max} times, and not done when the last session ended: {why}"
+            );
+            self.end_phase(PhaseEnd::Failed, &text);
+        } else if !self.ends_for_restarts() {
+            self.usage.add_restart();
+            let kind = self.phase.add_restart();
+            self.rest(kind);
+        }
+    }
+
+    /// Stops the run where it may not restart its agent once more. Returns whether that is so.
+    fn ends_for_restarts(&mut self) -> bool {
+        let why = self.usage.out_of_restarts();
+        why.map(|why| self.finish(Finish::Stopped { why })).is_some()
+    }
+
+    fn rest(&mut self, kind: Kind) {
+        self.step = Step::Resting { kind, until: self.now.time + self.settings.restart_delay };
+    }
+
+    fn wait_for_limit(&mut self, said: Option<Stamp>) {
+        let until = self.phase.next_wait(self.now.stamp, said, self.settings.limit_wait);
+        let Some(until) = until else {
+            let why =
+                format!("the use of the model is limited, after {LIMIT_WAITS_MAX} waits still");
+            return self.finish(Finish::Stopped { why });
+        };
+        let why = self.phase.why();
+        self.out.record(Record::Waiting { why: why.clone(), until: until.to_string() });
+        self.out.say(Say::Waits { why, until });
+        self.step = Step::Limited { kind: self.phase.continued(), until };
+    }
+
+    fn begin_gates(&mut self) {
+        let failed = self.repository.judge_files(self.plan.phase(), &mut self.out);
+        self.gates.begin_round(failed);
+        self.run_next_gate();
+    }
+
+    pub(super) fn run_next_gate(&mut self) {
+        if self.gates.is_round_over(self.plan.phase()) {
+            self.judge();
+        } else if self.requests.is_held() {
+            self.step = Step::Held(HeldWork::Gate);
+        } else if let Some(why) = self.usage.out_of_time(self.plan.current()) {
+            self.end_for(why);
+        } else {
+            self.step = Step::Gating;
+            let (phase, now) = (self.plan.phase(), self.now.stamp);
+            self.gates.start(phase, &self.settings, now, &mut self.out);
+        }
+    }
+
+    /// All gates were run. What they have changed is committed.
+    fn judge(&mut self) {
+        if !self.gates.is_green() {
+            self.gates.set_second_round(false);
+            let (max, names) = (self.settings.max_remediations, self.gates.failed_names());
+            if self.phase.remediations() >= max {
+                let text = format!("after {max} remediations these gates still fail: {names}");
+                return self.end_phase(PhaseEnd::Failed, &text);
+            }
+            self.phase.add_remediation(format!("gates failed: {names}"));
+        }
+        if !self.repository.is_used() {
+            return self.sealed(false);
+        }
+        let phase = self.plan.phase();
+        let name = &phase.name;
+        let message = match self.gates.is_green() && self.gates.is_last_round(phase) {
+            true => format!("{name}, done"),
+            false => format!("{name}, changed by gates"),
+        };
+        let message = self.settings.commit_message(&message);
+        self.step = Step::Sealing { message: message.clone() };
+        self.repository.ask_commit(message, &mut self.out);
+    }
+
+    /// The gates are judged, and what they have changed is safe.
+    fn sealed(&mut self, has_changed: bool) {
+        if !self.gates.is_green() {
+            self.repository.note_others(&mut self.out);
+            if !self.grant() {
+                self.rest(Kind::Remediation(self.phase.remediations()));
+            }
+        } else if !has_changed || self.gates.is_last_round(self.plan.phase()) {
+            self.end_phase(PhaseEnd::Done, "");
+        } else {
+            self.out.note("gates have changed files: all are run once more");
+            self.gates.set_second_round(true);
+            self.repository.note_others(&mut self.out);
+            self.ask_changes(Cause::Done, None);
+        }
+    }
+
+    pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: &str) {
+        self.usage.record_time(&mut self.out);
+        self.requests.forget_skip(&mut self.out);
+        let name = self.plan.phase().name.clone();
+        self.plan.end_phase(end, detail, &mut self.out);
+        if end == PhaseEnd::Failed {
+            return self.finish(Finish::Failed { why: format!("phase `{name}` failed: {detail}") });
+        }
+        self.phase = PhaseProgress::default();
+        self.gates = Gates::default();
+        self.repository.begin_phase();
+        self.usage.begin_phase(Spent::default(), Duration::ZERO);
+        self.begin_phase();
+    }
+}

@@ -1,0 +1,232 @@
+//! Opens sessions, takes what is heard of them and how they end, and grants requests of users. Driven by the agent
+//! and by users. Never looks at git or at gates.
+
+use super::requests::{PendingEnd, TOO_LATE};
+use super::session::{Session, SessionEnv};
+use super::{EndReason, HeldWork, Machine, Step};
+use crate::agent::{Heard, Spent};
+use crate::run::checkpoint::Checkpoint;
+use crate::run::{Asked, Attempt, Cause, Effect, Finish, Kind, PhaseEnd, Record, Say, prompts};
+
+const NOT_POSSIBLE: &str = "that is not possible now: no agent is at work";
+
+impl Machine {
+    /// The session, and what it needs of the rest.
+    pub(super) fn session_env(&mut self) -> Option<(&mut Session, SessionEnv<'_>)> {
+        let env = SessionEnv {
+            now: self.now,
+            settings: &self.settings,
+            has_gates: self.plan.current().is_some_and(|phase| !phase.gates.is_empty()),
+            is_held: self.requests.is_held(),
+            out: &mut self.out,
+        };
+        Some((self.session.as_mut()?, env))
+    }
+
+    /// Opens a session, unless a request or a limit stands against it.
+    pub(super) fn open(&mut self, kind: Kind) {
+        // A request can have come while git was at work.
+        if self.grant() {
+            return;
+        }
+        if self.requests.is_held() {
+            self.step = Step::Held(HeldWork::Session(kind));
+            return;
+        }
+        let phase = self.plan.phase();
+        let limit = self.usage.out_of_time(Some(phase));
+        if let Some(why) = limit.or_else(|| self.usage.out_of_budget(phase, Spent::default())) {
+            return self.end_for(why);
+        }
+        let task = prompts::task(self.plan.plan(), phase);
+        let prompt = match kind {
+            Kind::First => task,
+            _ => prompts::with_checkpoint(&self.checkpoint(kind).text(), &task),
+        };
+        let (attempt, phase) = (Attempt(self.last_attempt.0 + 1), phase.name.clone());
+        self.last_attempt = attempt;
+        self.phase.begin_session(kind);
+        self.step = Step::InSession;
+        self.out.record(Record::AttemptBegan { attempt, phase, kind });
+        self.out.say(Say::AttemptBegins(attempt, kind));
+        let env = SessionEnv {
+            now: self.now,
+            settings: &self.settings,
+            has_gates: false,
+            is_held: false,
+            out: &mut self.out,
+        };
+        self.session = Some(Session::open(attempt, prompt, env));
+    }
+
+    fn checkpoint(&self, kind: Kind) -> Checkpoint {
+        Checkpoint {
+            phase: self.plan.phase().name.clone(),
+            kind: Some(kind),
+            restarts_max: self.settings.max_restarts,
+            why: self.phase.why(),
+            handoff: self.phase.handoff(),
+            progress: self.phase.texts(),
+            looked: self.repository.changes().clone(),
+            stashed: self.repository.stashed(),
+            failed: self.gates.failed().to_vec(),
+        }
+    }
+
+    pub(super) fn hear(&mut self, attempt: Attempt, heard: Heard) {
+        if self.session.as_ref().is_none_or(|session| session.attempt() != attempt) {
+            return;
+        }
+        let is_spent = matches!(heard, Heard::Spent(_));
+        match &heard {
+            Heard::Text(text) => self.phase.add_text(attempt, text, &mut self.out),
+            Heard::ToolBegan { .. } => self.phase.reset_waits(),
+            Heard::Ready { model: Some(model), .. } => self.model = Some(model.clone()),
+            _ => {}
+        }
+        let Some((session, env)) = self.session_env() else { return };
+        session.hear(heard, env);
+        if !is_spent {
+            return;
+        }
+        let (running, is_working) = (session.spent(), session.is_working());
+        self.out.say(Say::Spent(self.usage.spent_with(running)));
+        let reached = self.usage.out_of_budget(self.plan.phase(), running);
+        if let Some(why) = reached.filter(|_| is_working)
+            && let Some((session, env)) = self.session_env()
+        {
+            session.interrupt(why, env);
+        }
+    }
+
+    pub(super) fn session_not_started(&mut self, attempt: Attempt, why: &str) {
+        if self.session.take_if(|session| session.attempt() == attempt).is_none() {
+            return;
+        }
+        let detail = format!("the agent could not be started: {why}");
+        let cause = Cause::Crashed;
+        let record = Record::AttemptEnded { attempt, cause, handoff: None, detail: detail.clone() };
+        self.out.record(record);
+        self.finish(Finish::Stopped { why: detail });
+    }
+
+    pub(super) fn session_ended(&mut self, attempt: Attempt, exit: &str) {
+        let Some(session) = self.session.take_if(|session| session.attempt() == attempt) else {
+            return;
+        };
+        self.step = Step::Idle;
+        let spent = session.spent();
+        let (EndReason { cause, detail, until }, handoff) = session.into_end(exit);
+        self.usage.add_spent(spent);
+        self.usage.warn_of_no_cost(self.plan.phase(), spent, &mut self.out);
+        self.phase.end_session(cause, handoff.as_deref(), &detail);
+        self.usage.record_time(&mut self.out);
+        self.out.record(Record::AttemptEnded { attempt, cause, handoff, detail });
+        self.commit_session(cause, until);
+    }
+
+    /// Takes a request: it is granted at once where that is possible, else at the next good step.
+    pub(super) fn take_request(&mut self, asked: Asked) {
+        match asked {
+            _ if self.is_over() => {}
+            Asked::Steer(text) => {
+                let was_paused = self.session.as_ref().is_some_and(Session::is_paused);
+                let is_told =
+                    self.session_env().is_some_and(|(session, env)| session.steer(text, env));
+                match is_told {
+                    // Words to a paused agent mean that it goes on.
+                    true if was_paused => drop(self.requests.release()),
+                    true => {}
+                    false => self.out.note(NOT_POSSIBLE),
+                }
+            }
+            Asked::Pause => {
+                self.requests.hold();
+                if let Some((session, env)) = self.session_env() {
+                    session.pause(env);
+                }
+            }
+            Asked::Resume => self.resume(),
+            Asked::Restart => self.restart_now(),
+            Asked::Skip(phase) if phase != self.plan.index() => self.out.note(TOO_LATE),
+            Asked::Skip(_) => self.request_end(PendingEnd::Skip),
+            Asked::Stop => self.request_end(PendingEnd::Stop),
+        }
+    }
+
+    fn resume(&mut self) {
+        if !self.requests.release() {
+            self.out.note("that is not possible now: nothing is paused");
+            return;
+        }
+        match &self.step {
+            Step::Held(HeldWork::Session(kind)) => self.open(*kind),
+            Step::Held(HeldWork::Gate) => self.run_next_gate(),
+            // Else nothing was held up yet.
+            _ => {
+                if let Some((session, env)) = self.session_env()
+                    && session.is_paused()
+                {
+                    session.go_on(prompts::GO_ON.to_owned(), env);
+                }
+            }
+        }
+    }
+
+    /// A new session instead of the one that runs, or of a wait for one.
+    fn restart_now(&mut self) {
+        let can_restart = self.session.as_ref().is_some_and(Session::can_restart);
+        let next = self.step.next_session();
+        if !can_restart && next.is_none() {
+            self.out.note(NOT_POSSIBLE);
+            return;
+        }
+        self.requests.release();
+        match (next, self.session_env()) {
+            (_, Some((session, env))) => session.restart(env),
+            (Some(kind), None) => self.open(kind),
+            (None, None) => {}
+        }
+    }
+
+    fn request_end(&mut self, end: PendingEnd) {
+        self.requests.ask_end(end);
+        let cause = match end {
+            PendingEnd::Stop => Cause::Stopped,
+            PendingEnd::Skip => Cause::Skipped,
+        };
+        match self.step {
+            Step::InSession => {
+                if let Some(session) = &mut self.session {
+                    session.end(EndReason::new(cause, "somebody asked for it"), &mut self.out);
+                }
+            }
+            Step::Idle
+            | Step::Basing
+            | Step::Held(_)
+            | Step::Resting { .. }
+            | Step::Limited { .. } => drop(self.grant()),
+            Step::Gating => {
+                self.out.push(Effect::EndGate);
+                self.grant();
+            }
+            // A commit is finished first.
+            Step::Tidying { .. }
+            | Step::Committing { .. }
+            | Step::Looking { .. }
+            | Step::Sealing { .. }
+            | Step::Over => {}
+        }
+    }
+
+    /// Grants the request to end that is pending. Returns whether there was one.
+    pub(super) fn grant(&mut self) -> bool {
+        let why = "somebody asked for it";
+        match self.requests.take_end() {
+            None => return false,
+            Some(PendingEnd::Stop) => self.finish(Finish::Stopped { why: why.to_owned() }),
+            Some(PendingEnd::Skip) => self.end_phase(PhaseEnd::Skipped, why),
+        }
+        true
+    }
+}
