@@ -70,11 +70,11 @@ impl Machine {
         let (mut phase, mut gates) = (PhaseProgress::default(), Gates::default());
         let name = plan.current().map(|phase| &phase.name);
         if let Some(failed) = past.failed.filter(|failed| Some(&failed.name) == name) {
-            repository.resume_phase(&failed);
+            repository.resume_phase(&failed, Vec::new());
             phase = PhaseProgress::again();
         }
         if let Some(begun) = past.phase.filter(|begun| Some(&begun.name) == name) {
-            repository.resume_phase(&begun);
+            repository.resume_phase(&begun, begun.stashes.clone());
             usage.begin_phase(begun.spent, begun.worked);
             phase = PhaseProgress::resumed(&begun);
             gates = Gates::resumed(begun.failed);

@@ -97,7 +97,7 @@ impl Board {
 
 impl Driver {
     fn generation(&self) -> Generation {
-        Generation(u64::from(self.run.machine.attempt().0))
+        Generation(u64::from(self.run.machine.view().attempt.0))
     }
 
     /// Answers a question. An answer that nobody waits for any more is dropped.
@@ -138,7 +138,7 @@ impl Driver {
         if self.board.is_over {
             return Err(NotBegun::Stopping);
         }
-        if what == Change::Restart && !self.run.machine.can_restart() {
+        if what == Change::Restart && !self.run.machine.view().can_restart {
             return Err(NotBegun::NotNow("no agent is at work"));
         }
         let old_pid = self.board.process.map(|(pid, _)| pid);
@@ -177,12 +177,15 @@ impl Driver {
 
     fn status(&self) -> ServiceStatus {
         let view = self.run.machine.view();
-        let process = self.board.process;
+        let (process, plan) = (self.board.process, self.run.machine.plan());
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let run = RunStatus {
             number: self.run.number,
-            plan: self.run.machine.title().to_owned(),
-            phase: self.run.machine.phase_name().to_owned(),
+            plan: plan.title.clone(),
+            phase: plan
+                .phases
+                .get(view.current)
+                .map_or_else(String::new, |phase| phase.name.clone()),
             phase_number: view.current as u64 + 1,
             phases: view.ends.len() as u64,
             doing: view.doing.to_owned(),
@@ -197,7 +200,7 @@ impl Driver {
             dollars: view.spent.dollars,
             waits_until: view.wait.map(|wait| wait.until.to_string()),
         };
-        let total = self.run.machine.restarts().into();
+        let total = view.restarts_in_all.into();
         ServiceStatus {
             pid: process.map(|(pid, _)| pid),
             generation: u64::from(view.attempt.0),

@@ -46,12 +46,12 @@ impl Repository {
         *self = Self::new(self.is_used, std::mem::take(&mut self.stand));
     }
 
-    /// A phase goes on.
-    pub(super) fn resume_phase(&mut self, phase: &PastPhase) {
+    /// A phase goes on, or begins again after it failed.
+    pub(super) fn resume_phase(&mut self, phase: &PastPhase, stashes: Vec<String>) {
         self.base.clone_from(&phase.base);
         self.seen.clone_from(&phase.seen);
         self.beside.clone_from(&phase.beside);
-        self.stashes = Stashes::since(phase.stashes.clone());
+        self.stashes = Stashes::since(stashes);
     }
 
     pub(super) const fn is_used(&self) -> bool {
