@@ -1,7 +1,8 @@
-//! In which order services come and go: what one needs comes before it, and goes after it.
+//! Owns the order in which services start, stop and restart: a dependency comes up before its
+//! dependents, and goes down after them.
 //!
-//! Owns no service: it is told what is wanted, looks at the machines, and says what each of them is to
-//! be told now. It is asked again after everything that happens.
+//! Driven by the supervisor's loop, which asks [`Fleet::due`] after every input, and by the control API,
+//! which carries out a [`RestartPlan`]. Never owns a service: it reads the machines and returns their inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +14,20 @@ use crate::supervisor::Supervisor;
 /// The order of the services of one supervisor.
 #[derive(Debug, Default)]
 pub struct Fleet {
-    members: BTreeMap<ServiceId, Member>,
-    /// Nothing comes any more.
+    members: BTreeMap<ServiceId, FleetMember>,
+    /// A shutdown has begun: nothing is started any more.
     is_closing: bool,
 }
 
 #[derive(Debug, Default)]
-struct Member {
+struct FleetMember {
     depends_on: Vec<(ServiceId, Until)>,
-    wish: Option<Wish>,
+    pending: Option<Transition>,
 }
 
-/// What is to be done when the order allows it.
+/// An input that a service gets as soon as the order allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum Transition {
     Start,
     Stop,
     Retire,
@@ -60,7 +61,7 @@ impl Fleet {
             let Some(member) = self.members.get_mut(&id).filter(|_| seen.insert(id)) else {
                 continue;
             };
-            member.wish = Some(Wish::Start);
+            member.pending = Some(Transition::Start);
             left.extend(member.depends_on.iter().map(|(needed, _)| *needed));
         }
     }
@@ -68,18 +69,18 @@ impl Fleet {
     /// These are to be down; those among them that need others of them go first. Starts of theirs that
     /// wait are called off.
     pub fn stop(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
-        self.set_wishes(ids, Wish::Stop);
+        self.set_pending(ids, Transition::Stop);
     }
 
     /// The same, for services that are not defined any more.
     pub fn retire(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
-        self.set_wishes(ids, Wish::Retire);
+        self.set_pending(ids, Transition::Retire);
     }
 
-    fn set_wishes(&mut self, ids: impl IntoIterator<Item = ServiceId>, wish: Wish) {
+    fn set_pending(&mut self, ids: impl IntoIterator<Item = ServiceId>, transition: Transition) {
         for id in ids {
             if let Some(member) = self.members.get_mut(&id).filter(|_| !self.is_closing) {
-                member.wish = Some(wish);
+                member.pending = Some(transition);
             }
         }
     }
@@ -88,34 +89,36 @@ impl Fleet {
     pub fn shutdown(&mut self) {
         self.is_closing = true;
         for member in self.members.values_mut() {
-            member.wish = Some(Wish::Shutdown);
+            member.pending = Some(Transition::Shutdown);
         }
     }
 
-    /// Nobody waits for anybody any more: all that are not told yet are told now.
+    /// Drops the order: every pending input is due now.
     pub fn hurry_up(&mut self) {
         self.members.values_mut().for_each(|member| member.depends_on.clear());
     }
 
     /// What the order allows now.
     pub fn due(&mut self, services: &Supervisor) -> Vec<(ServiceId, Input)> {
-        let is_due = |(id, member): (&ServiceId, &Member)| {
-            let input = match member.wish? {
-                Wish::Start if !self.missing(*id, services).is_empty() => return None,
-                Wish::Start => Input::Start,
-                Wish::Stop | Wish::Retire | Wish::Shutdown if self.is_needed(*id, services) => {
+        let is_due = |(id, member): (&ServiceId, &FleetMember)| {
+            let input = match member.pending? {
+                Transition::Start if !self.missing(*id, services).is_empty() => return None,
+                Transition::Start => Input::Start,
+                Transition::Stop | Transition::Retire | Transition::Shutdown
+                    if self.is_needed(*id, services) =>
+                {
                     return None;
                 }
-                Wish::Stop => Input::Stop,
-                Wish::Retire => Input::Retire,
-                Wish::Shutdown => Input::Shutdown { within: None },
+                Transition::Stop => Input::Stop,
+                Transition::Retire => Input::Retire,
+                Transition::Shutdown => Input::Shutdown { within: None },
             };
             Some((*id, input))
         };
         let due: Vec<(ServiceId, Input)> = self.members.iter().filter_map(is_due).collect();
         for (id, _) in &due {
             if let Some(member) = self.members.get_mut(id) {
-                member.wish = None;
+                member.pending = None;
             }
         }
         due
@@ -123,18 +126,18 @@ impl Fleet {
 
     /// What a service waits for, where its start does.
     pub fn waits_for(&self, id: ServiceId, services: &Supervisor) -> Vec<ServiceId> {
-        match self.members.get(&id).and_then(|member| member.wish) {
-            Some(Wish::Start) => self.missing(id, services),
+        match self.members.get(&id).and_then(|member| member.pending) {
+            Some(Transition::Start) => self.missing(id, services),
             _ => Vec::new(),
         }
     }
 
-    /// Whether something is still to be told to somebody.
+    /// Whether an input is still pending.
     pub fn is_waiting(&self) -> bool {
-        self.members.values().any(|member| member.wish.is_some())
+        self.members.values().any(|member| member.pending.is_some())
     }
 
-    /// Those that this one needs.
+    /// The services that this one needs.
     pub fn needs(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
         self.members
             .get(&id)
@@ -142,10 +145,10 @@ impl Fleet {
             .flat_map(|member| member.depends_on.iter().map(|(id, _)| *id))
     }
 
-    /// Those who need this one.
+    /// The services that need this one.
     pub fn dependents(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
         let needs =
-            move |member: &Member| member.depends_on.iter().any(|(needed, _)| *needed == id);
+            move |member: &FleetMember| member.depends_on.iter().any(|(needed, _)| *needed == id);
         self.members.iter().filter(move |(_, member)| needs(member)).map(|(id, _)| *id)
     }
 
@@ -158,18 +161,120 @@ impl Fleet {
         member.depends_on.iter().filter(is_missing).map(|(needed, _)| *needed).collect()
     }
 
-    /// Whether somebody who is to go too, and needs this one, is still there.
+    /// Whether a dependent that is to go too is still there.
     fn is_needed(&self, id: ServiceId, services: &Supervisor) -> bool {
         self.dependents(id).any(|other| {
-            let goes = match self.members[&other].wish {
-                Some(Wish::Stop | Wish::Retire | Wish::Shutdown) => true,
-                // It was told, and is on its way.
+            let goes = match self.members[&other].pending {
+                Some(Transition::Stop | Transition::Retire | Transition::Shutdown) => true,
+                // It got its input, and is stopping.
                 None => self.is_closing || services.service(other).is_some_and(|s| s.is_stopping()),
-                Some(Wish::Start) => false,
+                Some(Transition::Start) => false,
             };
             goes && services.service(other).is_some_and(|service| service.rest().is_none())
         })
     }
+}
+
+/// The restart of several services, step by step: each comes after all that it depends on, directly or
+/// not. A service whose dependency did not come up again is left as it is.
+#[derive(Debug)]
+pub struct RestartPlan<K> {
+    steps: std::vec::IntoIter<Vec<K>>,
+    /// The transitive dependencies of every known service.
+    needs: BTreeMap<K, BTreeSet<K>>,
+    restarted: Vec<K>,
+    failed: Vec<K>,
+}
+
+/// One service of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestartStep<K> {
+    /// Restart it, and report to the plan with [`RestartPlan::done`].
+    Restart(K),
+    /// Leave it as it is: a service that it depends on is not up.
+    Skip {
+        /// The service.
+        service: K,
+        /// The dependency that is not up.
+        needed: K,
+    },
+}
+
+impl<K: Clone + Ord> RestartPlan<K> {
+    /// The plan for these services, in their order within a step. `depends_on` holds the direct
+    /// dependencies of every known service. Services in a circle come in one step.
+    pub fn new(chosen: &[K], depends_on: &BTreeMap<K, Vec<K>>) -> Self {
+        let needs: BTreeMap<K, BTreeSet<K>> = depends_on
+            .keys()
+            .map(|service| (service.clone(), closure(service, depends_on)))
+            .collect();
+        let mut steps = Vec::new();
+        let mut left = chosen.to_vec();
+        while !left.is_empty() {
+            let is_next = |service: &K| {
+                let needed = needs.get(service);
+                !left.iter().any(|other| needed.is_some_and(|needed| needed.contains(other)))
+            };
+            let (mut next, mut later): (Vec<K>, Vec<K>) = left.iter().cloned().partition(is_next);
+            if next.is_empty() {
+                std::mem::swap(&mut next, &mut later);
+            }
+            steps.push(next);
+            left = later;
+        }
+        Self { steps: steps.into_iter(), needs, restarted: Vec::new(), failed: Vec::new() }
+    }
+
+    /// The next step, once every service of the last one was reported; `None` after the last step.
+    pub fn next_step(&mut self) -> Option<Vec<RestartStep<K>>> {
+        let step = self.steps.next()?;
+        let step: Vec<RestartStep<K>> = (step.into_iter())
+            .map(|service| match self.failed.iter().find(|it| self.depends(&service, it)) {
+                Some(needed) => RestartStep::Skip { needed: needed.clone(), service },
+                None => RestartStep::Restart(service),
+            })
+            .collect();
+        for skipped in &step {
+            if let RestartStep::Skip { service, .. } = skipped {
+                self.failed.push(service.clone());
+            }
+        }
+        Some(step)
+    }
+
+    /// Reports whether a service of the step came up again.
+    pub fn done(&mut self, service: K, is_up: bool) {
+        if is_up { &mut self.restarted } else { &mut self.failed }.push(service);
+    }
+
+    /// Whether a service depends on another one, directly or not.
+    pub fn depends(&self, service: &K, on: &K) -> bool {
+        self.needs.get(service).is_some_and(|needs| needs.contains(on))
+    }
+
+    /// The services among these that depend on a restarted one and were no part of the plan.
+    pub fn left_alone(&self, running: impl IntoIterator<Item = K>) -> Vec<K> {
+        let is_left = |service: &K| {
+            !self.restarted.contains(service)
+                && !self.failed.contains(service)
+                && self.restarted.iter().any(|it| self.depends(service, it))
+        };
+        running.into_iter().filter(is_left).collect()
+    }
+}
+
+/// All that a service depends on, directly or not.
+fn closure<K: Clone + Ord>(service: &K, depends_on: &BTreeMap<K, Vec<K>>) -> BTreeSet<K> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![service];
+    while let Some(next) = left.pop() {
+        for needed in depends_on.get(next).into_iter().flatten() {
+            if found.insert(needed.clone()) {
+                left.push(needed);
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -345,5 +450,54 @@ mod tests {
         world.spawned(1);
         world.ready(1);
         assert_eq!(world.log(), "+1");
+    }
+
+    fn plan(chosen: &[&'static str]) -> RestartPlan<&'static str> {
+        let depends_on = [
+            ("web", vec!["api"]),
+            ("api", vec!["db"]),
+            ("db", vec![]),
+            ("job", vec!["db"]),
+            ("alone", vec![]),
+        ];
+        RestartPlan::new(chosen, &BTreeMap::from(depends_on))
+    }
+
+    fn restart(services: &[&'static str]) -> Option<Vec<RestartStep<&'static str>>> {
+        Some(services.iter().map(|service| RestartStep::Restart(*service)).collect())
+    }
+
+    #[test]
+    fn a_restart_begins_with_what_the_others_need() {
+        // `web` needs `db` by way of `api`, which is not restarted.
+        let mut plan = plan(&["web", "db", "alone"]);
+        assert_eq!(plan.next_step(), restart(&["db", "alone"]));
+        plan.done("db", true);
+        plan.done("alone", true);
+        assert_eq!(plan.next_step(), restart(&["web"]));
+        plan.done("web", true);
+        assert_eq!(plan.next_step(), None);
+        assert_eq!(plan.left_alone(["web", "api", "job", "alone"]), ["api", "job"]);
+    }
+
+    #[test]
+    fn what_depends_on_a_service_that_is_not_up_is_left_as_it_is() {
+        let mut plan = plan(&["web", "api", "db", "job"]);
+        assert_eq!(plan.next_step(), restart(&["db"]));
+        plan.done("db", true);
+        assert_eq!(plan.next_step(), restart(&["api", "job"]));
+        plan.done("api", false);
+        plan.done("job", true);
+        let skipped = RestartStep::Skip { service: "web", needed: "api" };
+        assert_eq!(plan.next_step(), Some(vec![skipped]));
+        assert_eq!(plan.left_alone(["web"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_circle_has_no_order_and_an_end() {
+        let depends_on = BTreeMap::from([("a", vec!["b"]), ("b", vec!["a"])]);
+        let mut plan = RestartPlan::new(&["a", "b"], &depends_on);
+        assert_eq!(plan.next_step(), restart(&["a", "b"]));
+        assert_eq!(plan.next_step(), None);
     }
 }
