@@ -125,7 +125,7 @@ impl Story {
                 (self.pid, self.has_run) = (Some(*pid), true);
                 Vec::new()
             }
-            Event::Wished(_)
+            Event::UserRequested(_)
             | Event::Health(_)
             | Event::CandidateStarted { .. }
             | Event::SpareStarted { .. }

@@ -1,4 +1,6 @@
-//! What is told about a service: each event is one record of the trail and one line of the log.
+//! Owns the events of a service: each is one record of the trail and one line of the log.
+//!
+//! Driven by [`Service`](super::Service), which tells them as effects. Never writes them.
 
 mod sentences;
 
@@ -8,13 +10,13 @@ use serde_json::{Value, json};
 
 use self::sentences::{exited, millis, restarting, stopped};
 use super::exit::{Ending, Exit, SpawnFailure};
-use super::user_request::Wish;
+use super::user_request::UserRequest;
 use crate::audit::{EventType, Level, Record};
 use crate::health;
 use crate::id::Generation;
 use crate::time::show_duration;
 
-/// Something that people and programs are told about a service.
+/// Something that users and clients are told about a service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A process runs.
@@ -76,15 +78,15 @@ pub enum Event {
     },
     /// A process could not be started.
     SpawnFailed(SpawnFailure),
-    /// Somebody asked for a restart. On disk before anything stops.
+    /// A restart was requested. On disk before anything stops.
     RestartRequested {
         /// The process that is to be replaced.
         pid: Option<u32>,
         /// Why.
         reason: String,
     },
-    /// Somebody asked for a start or a stop. On disk before it is done.
-    Wished(Wish),
+    /// A start or a stop was requested. On disk before it is done.
+    UserRequested(UserRequest),
     /// The restart is on record; the instance goes now. On disk before it does.
     ExitingForRestart {
         /// The process that goes.
@@ -153,7 +155,7 @@ pub enum StopReason {
     ByUser,
     /// The configuration does not have it any more.
     Retired,
-    /// Nobody needs it any more.
+    /// It is not needed any more.
     Dismissed,
     /// afresh itself ends.
     Shutdown,
@@ -166,11 +168,11 @@ impl Event {
     pub const fn is_announcement(&self) -> bool {
         matches!(
             self,
-            Self::RestartRequested { .. } | Self::ExitingForRestart { .. } | Self::Wished(_)
+            Self::RestartRequested { .. } | Self::ExitingForRestart { .. } | Self::UserRequested(_)
         )
     }
 
-    /// The record of the trail. `title` is how people call the service, `name` its key.
+    /// The record of the trail. `title` is how users call the service, `name` its key.
     pub fn record(&self, title: &str, name: &str, logger: &str) -> Record {
         let (level, event_type, message, mut props) = self.parts(title);
         props.insert(0, ("service", Value::from(name)));
@@ -227,7 +229,7 @@ impl Event {
             ),
             Self::Stopped(reason) => stopped(title, reason),
             Self::Health(event) => event.parts(title),
-            Self::Wished(wish) => wish.parts(title),
+            Self::UserRequested(request) => request.parts(title),
             Self::Adopted { .. }
             | Self::CandidateStarted { .. }
             | Self::SpareStarted { .. }

@@ -1,4 +1,6 @@
-//! What the end of a process means.
+//! Owns the meaning of the end of a process, and its words for the log and the trail.
+//!
+//! Driven by `after_exit.rs`. Never decides what follows.
 
 use std::fmt;
 
@@ -40,13 +42,13 @@ pub enum Ending {
     StoppedByUser,
     /// We ended it, as the configuration does not have it any more.
     Retired,
-    /// We ended it, as nobody needs it any more.
+    /// We ended it, as it is not needed any more.
     Dismissed,
     /// We ended it, as afresh itself ends.
     Shutdown,
     /// We ended it to start it again.
     Replaced,
-    /// It went before it served anybody: a candidate that failed, or a spare.
+    /// It went before it served a client: a candidate that failed, or a spare.
     Unused,
     /// A client's probe ended it: no fault of its own.
     DiedOfProbe,
@@ -72,7 +74,7 @@ pub struct SpawnFailure {
 }
 
 impl SpawnFailure {
-    /// Somebody else has the port that the service needs; `holder` in words, where it is known.
+    /// Another process has the port that the service needs; `holder` in words, where it is known.
     pub fn port_taken(port: &Port, holder: Option<&str>) -> Self {
         let by = holder.map_or_else(String::new, |holder| format!(" by {holder}"));
         Self {
@@ -86,8 +88,8 @@ impl SpawnFailure {
 }
 
 impl Exit {
-    /// Classifies an exit that nobody here asked for.
-    pub(super) fn unasked(self, policy: &Policy) -> Ending {
+    /// Classifies an exit that was not requested here.
+    pub(super) fn unrequested(self, policy: &Policy) -> Ending {
         match self {
             Self::Code(code) if code == policy.restart_code => Ending::RestartRequested,
             Self::Code(0) => Ending::Clean,

@@ -1,6 +1,6 @@
-//! The life of one service: what is wanted, what is true, and the next step between them.
+//! Owns the life of one service: what is wanted, what is true, and the next step between them.
 //!
-//! Owns no process and no timer; the daemon's loop drives it and performs its effects, in order.
+//! Driven by the daemon's loop, which performs its effects in order. Never owns a process or a timer.
 //!
 //! ```text
 //!            Start                  Spawned
@@ -12,45 +12,40 @@
 //!    │            ▲  spawn_at         │ Exited
 //!    └────────────┴───────────────────┴── after_exit: policy, backoff, throttle
 //!    ╰ Closing: down, but for instances that are still being stopped
-//!   Down ──Adopted──▶ Running, Stopping or Closing: whatever the supervisor before had left
+//!   Down ──Adopted──▶ Running, Stopping or Closing: what the supervisor before had left
 //! ```
 //!
-//! That is the *current* instance. Others may live beside it:
-//!
-//! ```text
-//!   Restart, by a swap ──▶ candidate ──Ready──▶ current     fails: SwapFailed, the current one stays
-//!   current ready, spare wanted ──▶ spare ──the current one crashed──▶ current
-//!   replaced ──▶ leaving: draining ──Drained, drain_timeout──▶ stopping, by the same ladder ──▶ gone
-//! ```
+//! That is the *current* instance. Others may live beside it, in [`side_instances`]: the candidate of a swap,
+//! a spare, and instances that retire. [`restart`] counts crashes, [`history`] remembers earlier instances.
 
-mod adopted;
 mod after_exit;
 mod event;
 mod exit;
-mod replace;
-mod reports;
+mod history;
 mod restart;
 mod retiring;
+mod side_instances;
 mod snapshot;
 mod spare;
 mod state;
 mod stop;
-mod swap;
 mod user_request;
 
 use std::time::Duration;
 
 pub use self::event::{Event, StopReason};
 pub use self::exit::{Ending, Exit, SpawnFailure, signal_name};
+use self::history::{ExitHistory, Generations};
 use self::restart::Restarts;
-use self::retiring::{Leaver, is_crowded};
+use self::side_instances::SideInstances;
 pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
-use self::state::{Goal, Instance, Process, Role, Want};
-use self::swap::Candidate;
-pub use self::user_request::Wish;
+use self::state::{Context, Goal, Instance, Process, Role, Want};
+use self::stop::{Haste, InstanceStop};
+pub use self::user_request::UserRequest;
 use crate::id::Generation;
 use crate::policy::{Policy, RestartMode};
+use crate::stop_ladder::StopTimes;
 use crate::time::Time;
 
 /// The restart machine of one service.
@@ -58,29 +53,12 @@ use crate::time::Time;
 pub struct Service {
     policy: Policy,
     want: Want,
+    /// The current instance. There is a candidate only while it is `Running`, with no other restart planned.
     process: Process,
-    /// Only while the current instance is `Running`, with no other restart planned.
-    candidate: Option<Candidate>,
-    spare: Option<Instance>,
-    /// No spare is started before this.
-    spare_at: Time,
-    /// Spares in a row that ended by themselves.
-    spare_failures: u32,
-    /// The oldest first.
-    leaving: Vec<Leaver>,
+    side: SideInstances,
     restarts: Restarts,
-    generation: Generation,
-    /// The instance after this one is the first; those after that one are restarts.
-    begins_after: Generation,
-    /// An instance has run at some time: a command that is missing now may be back soon.
-    has_run: bool,
-    last_exit: Option<Exit>,
-    /// What the end of the last instance meant, of whichever kind it was.
-    last_ending: Option<Ending>,
-    /// The last instance that ended by itself, as the current one; none after a stop.
-    last_ended: Option<Generation>,
-    /// Instances in a row that died of a probe before one served.
-    probe_deaths: u32,
+    generations: Generations,
+    exits: ExitHistory,
 }
 
 impl Service {
@@ -90,19 +68,10 @@ impl Service {
             policy,
             want: Want::Down,
             process: Process::Down(Rest::NotStarted),
-            candidate: None,
-            spare: None,
-            spare_at: Time::ZERO,
-            spare_failures: 0,
-            leaving: Vec::new(),
+            side: SideInstances::default(),
             restarts: Restarts::new(seed),
-            generation: Generation::default(),
-            begins_after: Generation::default(),
-            has_run: false,
-            last_exit: None,
-            last_ending: None,
-            last_ended: None,
-            probe_deaths: 0,
+            generations: Generations::default(),
+            exits: ExitHistory::default(),
         }
     }
 
@@ -111,60 +80,66 @@ impl Service {
         self.policy = policy;
     }
 
-    /// Records one input, and returns what has to be done now. Late word of an instance that is
-    /// gone changes nothing.
+    /// Continues the counts of the supervisor before: the newest generation that it had, and its restarts;
+    /// none where that one ended in order, so that they are counted anew.
+    pub fn resume(&mut self, generation: Generation, restarts: Option<u64>) {
+        self.generations.resume(generation, restarts.is_some());
+        self.restarts.total = self.restarts.total.max(restarts.unwrap_or_default());
+    }
+
+    /// Records one input, and returns what has to be done now. Late reports of an instance that is gone
+    /// change nothing.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        let mut all = Vec::new();
-        let effects = &mut all;
+        let mut context = Context::new(now, self.times());
+        let cx = &mut context;
         match input {
             Input::Start => self.start(now),
-            Input::Stop => self.stop(now, Want::Down, effects),
-            Input::Retire => self.stop(now, Want::Gone, effects),
-            Input::Shutdown { within } => self.stop(now, Want::shutdown(within), effects),
-            Input::Dismiss { within } => self.stop(now, Want::dismissed(within), effects),
-            Input::Restart { reason } => self.restart(now, reason, effects),
-            Input::HurryUp => self.hurry_up(now),
-            Input::Spawned { generation, pid } => self.spawned(generation, pid, effects),
+            Input::Stop => self.stop(cx, Want::Down),
+            Input::Retire => self.stop(cx, Want::Gone),
+            Input::Shutdown { within } => self.stop(cx, Want::shutdown(within)),
+            Input::Dismiss { within } => self.stop(cx, Want::dismissed(within)),
+            Input::Restart { reason } => self.restart(cx, reason),
+            Input::HurryUp => {
+                if let Process::Stopping { stop, .. } = &mut self.process {
+                    stop.hurry_up(now);
+                }
+                self.side.hurry_up(now);
+            }
+            Input::Spawned { generation, pid } => self.spawned(cx, generation, pid),
             Input::SpawnFailed { generation, failure } => {
-                self.spawn_failed(now, generation, failure, effects);
+                self.spawn_failed(cx, generation, failure);
             }
             Input::Adopted { generation, pid, since, found } => {
-                self.adopted(now, (generation, pid, since), found, effects);
+                let instance = Instance::new(generation, since, Role::Current);
+                self.adopted(cx, Instance { pid: Some(pid), ..instance }, found);
             }
-            Input::Ready { generation } => self.ready(now, generation, effects),
-            Input::Drained { generation } => self.drained(now, generation, effects),
-            Input::Exited { generation, exit } => self.exited(now, generation, exit, effects),
+            Input::Ready { generation } => self.ready(cx, generation),
+            Input::Drained { generation } => self.side.drained(cx, generation),
+            Input::Exited { generation, exit } => self.exited(cx, generation, exit),
             Input::HandshakeFailed { generation, why } => {
-                self.fail(now, generation, Ending::HandshakeFailed(why), effects);
+                self.fail(cx, generation, Ending::HandshakeFailed(why));
             }
             Input::Unhealthy { generation, why } => {
-                self.fail(now, generation, Ending::HealthFailed(why), effects);
+                self.fail(cx, generation, Ending::HealthFailed(why));
             }
-            Input::Replace { generation, reason } => {
-                self.replace(now, generation, reason, effects);
-            }
+            Input::Replace { generation, reason } => self.replace(cx, generation, reason),
             Input::DiedOfProbe { generation } => self.died_of_probe(now, generation),
-            Input::RenewSpare => self.renew_spare(now, effects),
+            Input::RenewSpare => self.side.drop_spare(cx),
             Input::Wakeup => {}
         }
+        self.close(cx);
         // Each step leads to a state that waits for something else, so this ends.
         while self.next_wakeup().is_some_and(|at| at <= now) {
-            self.step(now, effects);
+            self.step(cx);
         }
-        let mut endings = all.iter().rev().filter_map(|effect| match effect {
-            Effect::Tell(Event::Exited { ending, .. }) => Some(ending),
-            _ => None,
-        });
-        if let Some(ending) = endings.next() {
-            self.last_ending = Some(ending.clone());
-        }
-        all
+        self.exits.note_events(&context.effects);
+        context.effects
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let leaving = self.leaving.iter().map(Leaver::next_at);
-        leaving.chain(self.current_wakeup()).chain(self.spare_due()).min()
+        let side = self.side.next_at().into_iter();
+        side.chain(self.current_wakeup()).chain(self.spare_due()).min()
     }
 
     fn current_wakeup(&self) -> Option<Time> {
@@ -172,16 +147,34 @@ impl Service {
             Process::Down(_) | Process::Closing { .. } | Process::Starting(_) => None,
             Process::Waiting { spawn_at, .. } => Some(*spawn_at),
             Process::Running { instance, restart_at } => {
-                let on_probation = self.restarts.consecutive > 0 || self.restarts.unwell;
-                let stable_at = on_probation.then(|| self.stable_at(instance.since));
-                // A swap waits for a place; the end of one that leaves brings it.
-                let swap = self.policy.restart_mode == RestartMode::Swap;
-                let may_restart = !swap || !is_crowded(&self.leaving);
-                let restart_at = restart_at.as_ref().map(|(at, _)| *at).filter(|_| may_restart);
+                // More than the stable time has to pass, so that one clock tick decides alike everywhere.
+                let stable_at =
+                    instance.since + self.policy.stable_after + Duration::from_millis(1);
+                let stable_at = self.restarts.is_on_probation().then_some(stable_at);
+                // A swap waits for a place; the end of one that retires brings it.
+                let restart_at = restart_at.as_ref().map(|(at, _)| *at);
+                let restart_at = restart_at.filter(|_| self.may_restart());
                 [stable_at, restart_at].into_iter().flatten().min()
             }
-            Process::Stopping { ladder, .. } => Some(ladder.next_at()),
+            Process::Stopping { stop, .. } => Some(stop.next_at()),
         }
+    }
+
+    /// When a spare is to be started: only beside an instance that serves and is to stay.
+    fn spare_due(&self) -> Option<Time> {
+        let is_settled = matches!(
+            &self.process,
+            Process::Running { instance, restart_at: None } if instance.ready
+        );
+        self.side.spare_due().filter(|_| self.policy.spare && is_settled)
+    }
+
+    fn swaps(&self) -> bool {
+        self.policy.restart_mode == RestartMode::Swap
+    }
+
+    fn may_restart(&self) -> bool {
+        !self.swaps() || !self.side.is_crowded()
     }
 
     /// Why it rests, if nothing runs and nothing is planned.
@@ -192,24 +185,14 @@ impl Service {
         }
     }
 
-    /// Whether it is to be up, whatever it is now.
-    pub fn is_wanted(&self) -> bool {
-        self.want == Want::Up
-    }
-
-    /// How the last current instance ended.
-    pub fn last_exit(&self) -> Option<Exit> {
-        self.last_exit
-    }
-
-    /// What the end of the last instance meant, of whichever kind it was.
-    pub fn last_ending(&self) -> Option<&Ending> {
-        self.last_ending.as_ref()
+    /// How earlier instances ended.
+    pub fn exits(&self) -> &ExitHistory {
+        &self.exits
     }
 
     /// The generation of the newest instance.
     pub fn generation(&self) -> Generation {
-        self.generation
+        self.generations.newest()
     }
 
     /// The current instance, be it on its way in or out.
@@ -219,18 +202,24 @@ impl Service {
 
     /// Whether an instance has run at some time.
     pub fn has_run(&self) -> bool {
-        self.has_run
+        self.generations.has_run()
+    }
+
+    /// Whether this instance is being started to serve, and no newer one is wanted yet.
+    pub fn awaits(&self, generation: Generation) -> bool {
+        let is_starting = matches!(self.process, Process::Starting(_));
+        (is_starting && self.process.is(generation)) || self.side.is_candidate(generation)
     }
 
     fn start(&mut self, now: Time) {
-        if matches!(self.want, Want::Shutdown { .. }) {
+        if self.want.is_shutdown() {
             return;
         }
         self.want = Want::Up;
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } => {
                 self.restarts.forget();
-                self.process = Process::Waiting { spawn_at: now, requested: false };
+                self.process = Process::waiting(now);
             }
             Process::Waiting { spawn_at, .. } => *spawn_at = now,
             Process::Stopping { goal: goal @ Goal::Down, .. } => *goal = Goal::NewInstance,
@@ -238,158 +227,352 @@ impl Service {
         }
     }
 
-    fn stop(&mut self, now: Time, want: Want, effects: &mut Vec<Effect>) {
-        if !matches!(self.want, Want::Shutdown { .. }) || matches!(want, Want::Shutdown { .. }) {
+    fn stop(&mut self, cx: &mut Context, want: Want) {
+        if !self.want.is_shutdown() || want.is_shutdown() {
             self.want = want;
+            cx.times = self.times();
         }
-        self.last_ended = None;
-        let times = self.times();
+        self.exits.note_ended(None);
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } | Process::Waiting { .. } => {}
             Process::Starting(instance) | Process::Running { instance, .. } => {
                 let instance = instance.clone();
-                self.begin_stop(now, instance, Goal::Down, effects);
+                self.begin_stop(cx, instance, Goal::Down);
             }
-            Process::Stopping { goal, ladder, .. } => {
+            Process::Stopping { goal, stop, .. } => {
                 *goal = Goal::Down;
-                ladder.shorten(now, times);
+                stop.shorten(cx);
             }
         }
-        self.stop_others(now, effects);
+        self.side.stop_all(cx);
         if matches!(self.process, Process::Waiting { .. }) {
-            self.rest_stopped(now, effects);
+            self.rest_stopped(cx);
         }
     }
 
-    fn restart(&mut self, now: Time, reason: String, effects: &mut Vec<Effect>) {
-        if matches!(self.want, Want::Shutdown { .. }) {
+    fn restart(&mut self, cx: &mut Context, reason: String) {
+        if self.want.is_shutdown() {
             return;
         }
         self.want = Want::Up;
         let pid = self.process.instance().and_then(|instance| instance.pid);
-        effects.push(Effect::Tell(Event::RestartRequested { pid, reason: reason.clone() }));
-        effects.push(Effect::MarkRestart { pid, reason: reason.clone() });
-        let at = self.restarts.requested_restart_at(now, &self.policy);
+        cx.tell(Event::RestartRequested { pid, reason: reason.clone() });
+        cx.push(Effect::MarkRestart { pid, reason: reason.clone() });
+        let at = self.restarts.requested_restart_at(cx.now, &self.policy);
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } => {
                 self.restarts.forget();
-                self.wait_for_requested(now, at, effects);
+                self.wait_for_requested(cx, at);
             }
             // A request never makes the next start later than it is planned.
             Process::Waiting { spawn_at, .. } => {
                 let at = at.min(*spawn_at);
-                self.wait_for_requested(now, at, effects);
+                self.wait_for_requested(cx, at);
             }
             Process::Starting(instance) => {
                 let instance = instance.clone();
-                self.exit_for_restart(now, instance, reason, effects);
+                self.exit_for_restart(cx, instance, reason);
             }
             // Carried out by the step that follows, or when its time has come.
             Process::Running { restart_at, .. } => {
                 let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
                 *restart_at = Some((at, reason));
-                if at > now {
-                    effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
+                if at > cx.now {
+                    cx.tell(Event::Throttled { delay: at.since(cx.now) });
                 }
-                self.drop_candidate(now, effects);
+                self.side.drop_candidate(cx);
             }
             // The instance that comes next is new enough for this request too.
             Process::Stopping { goal, .. } => *goal = Goal::NewInstance,
         }
     }
 
-    fn exit_for_restart(
-        &mut self,
-        now: Time,
-        instance: Instance,
-        reason: String,
-        effects: &mut Vec<Effect>,
-    ) {
-        let exit_code = self.policy.restart_code;
-        let pid = instance.pid;
-        effects.push(Effect::Tell(Event::ExitingForRestart { pid, reason, exit_code }));
-        self.begin_stop(now, instance, Goal::NewInstance, effects);
+    fn exit_for_restart(&mut self, cx: &mut Context, instance: Instance, reason: String) {
+        let (pid, exit_code) = (instance.pid, self.policy.restart_code);
+        cx.tell(Event::ExitingForRestart { pid, reason, exit_code });
+        self.begin_stop(cx, instance, Goal::NewInstance);
     }
 
-    fn plan_requested(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let at = self.restarts.requested_restart_at(now, &self.policy);
-        self.wait_for_requested(now, at, effects);
+    fn begin_stop(&mut self, cx: &mut Context, instance: Instance, goal: Goal) {
+        let haste = match &goal {
+            Goal::Failure(ending) => Haste::after(ending),
+            _ => Haste::InOrder,
+        };
+        let stop = InstanceStop::begin(cx, instance.generation, haste);
+        self.process = Process::Stopping { instance, goal, stop };
     }
 
-    fn wait_for_requested(&mut self, now: Time, at: Time, effects: &mut Vec<Effect>) {
-        if at > now {
-            effects.push(Effect::Tell(Event::Throttled { delay: at.since(now) }));
+    /// The policy's times of a stop, or what a shutdown leaves of them.
+    fn times(&self) -> StopTimes {
+        let Policy { stdin_timeout, stop_timeout, .. } = self.policy;
+        let most = match self.want {
+            Want::Shutdown { within: Some(within), .. } => within * 2 / 5,
+            _ => Duration::MAX,
+        };
+        StopTimes { stdin: stdin_timeout, term: stop_timeout }.at_most(most)
+    }
+
+    fn wait_for_requested(&mut self, cx: &mut Context, at: Time) {
+        if at > cx.now {
+            cx.tell(Event::Throttled { delay: at.since(cx.now) });
         }
         self.process = Process::Waiting { spawn_at: at, requested: true };
-        self.drop_spare(now, effects);
+        self.side.drop_spare(cx);
     }
 
     /// Takes one step whose time has come.
-    fn step(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.step_leaving(now, effects) {
+    fn step(&mut self, cx: &mut Context) {
+        if self.side.step(cx) {
             return;
         }
-        if self.current_wakeup().is_some_and(|at| at <= now) {
-            self.step_current(now, effects);
-        } else if self.spare_due().is_some_and(|at| at <= now) {
-            self.spawn_spare(now, effects);
+        if self.current_wakeup().is_none_or(|at| at > cx.now) {
+            let spare = self.spawn_as(Role::Spare, cx);
+            return self.side.put_spare(spare);
         }
-    }
-
-    fn step_current(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let times = self.times();
+        let (swaps, may_restart) = (self.swaps(), self.may_restart());
         match &mut self.process {
             Process::Waiting { requested, .. } => {
                 if *requested {
-                    self.restarts.requested(now);
+                    self.restarts.requested(cx.now);
                 }
-                self.spawn(now, effects);
+                self.spawn(cx);
             }
             Process::Running { instance, restart_at } => {
-                let since = instance.since;
-                let swap = self.policy.restart_mode == RestartMode::Swap;
-                let may_restart = !swap || !is_crowded(&self.leaving);
-                match restart_at.take_if(|(at, _)| *at <= now && may_restart) {
-                    Some((_, reason)) if swap => self.begin_swap(now, reason, effects),
+                let uptime = cx.now.since(instance.since);
+                match restart_at.take_if(|(at, _)| *at <= cx.now && may_restart) {
+                    Some((_, reason)) if swaps => {
+                        self.restarts.requested(cx.now);
+                        let candidate = self.spawn_as(Role::Candidate, cx);
+                        self.side.begin_swap(candidate, reason);
+                    }
                     Some((_, reason)) => {
                         let instance = instance.clone();
-                        self.exit_for_restart(now, instance, reason, effects);
+                        self.exit_for_restart(cx, instance, reason);
                     }
-                    None => self.count_as_well(now, since, effects),
+                    // It has run long enough: the crashes are forgotten.
+                    None => {
+                        if self.restarts.end_probation() {
+                            cx.tell(Event::Recovered { uptime });
+                        }
+                    }
                 }
             }
-            Process::Stopping { instance, ladder, .. } => {
-                ladder.escalate(now, instance.pid, times, effects);
-            }
+            Process::Stopping { instance, stop, .. } => stop.escalate(cx, instance.pid),
             Process::Down(_) | Process::Closing { .. } | Process::Starting(_) => {}
         }
     }
 
-    /// It has run long enough: the crashes are forgotten.
-    fn count_as_well(&mut self, now: Time, since: Time, effects: &mut Vec<Effect>) {
-        if std::mem::take(&mut self.restarts.unwell) {
-            effects.push(Effect::Tell(Event::Recovered { uptime: now.since(since) }));
+    fn spawn(&mut self, cx: &mut Context) {
+        self.restarts.total += u64::from(self.generations.next_is_restart());
+        self.process = Process::Starting(self.spawn_as(Role::Current, cx));
+    }
+
+    fn spawn_as(&mut self, role: Role, cx: &mut Context) -> Instance {
+        let generation = self.generations.next();
+        cx.push(Effect::Spawn { generation });
+        Instance::new(generation, cx.now, role)
+    }
+
+    fn instance_mut(&mut self, generation: Generation) -> Option<&mut Instance> {
+        let current = self.process.instance_mut().into_iter();
+        let mut all = current.chain(self.side.instances_mut());
+        all.find(|instance| instance.generation == generation)
+    }
+
+    fn spawned(&mut self, cx: &mut Context, generation: Generation, pid: u32) {
+        let found = self.instance_mut(generation).filter(|instance| instance.pid.is_none());
+        let Some(instance) = found else { return };
+        instance.pid = Some(pid);
+        let role = instance.role;
+        self.generations.note_run();
+        let restarts = self.restarts.total;
+        cx.tell(match role {
+            Role::Current => Event::Started { pid, generation, restarts },
+            Role::Candidate => Event::CandidateStarted { pid, generation },
+            Role::Spare => Event::SpareStarted { pid, generation },
+        });
+        // A stop may have overtaken the start; its steps were sent after the spawn and reach the
+        // process.
+        let mut opens = self.side.is_candidate(generation);
+        if let Process::Starting(instance) = &self.process
+            && instance.generation == generation
+        {
+            self.process = Process::running(instance.clone());
+            opens = true;
         }
-        self.restarts.forget();
-    }
-
-    fn spawn(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if self.generation != self.begins_after {
-            self.restarts.total += 1;
+        if opens {
+            cx.push(Effect::Open { generation });
         }
-        let instance = self.spawn_as(Role::Current, now, effects);
-        self.process = Process::Starting(instance);
     }
 
-    fn spawn_as(&mut self, role: Role, now: Time, effects: &mut Vec<Effect>) -> Instance {
-        self.generation = self.generation.next();
-        effects.push(Effect::Spawn { generation: self.generation });
-        Instance::new(self.generation, now, role)
+    /// An instance of an earlier supervisor runs, and is taken over without a start.
+    fn adopted(&mut self, cx: &mut Context, instance: Instance, found: AdoptedAs) {
+        let (generation, pid) = (instance.generation, instance.pid.unwrap_or_default());
+        if self.instance_mut(generation).is_some() {
+            return;
+        }
+        self.generations.adopt(generation);
+        cx.tell(Event::Adopted { pid, generation, uptime: cx.now.since(instance.since) });
+        let is_free = self.process.instance().is_none();
+        match found {
+            AdoptedAs::Current if is_free && !self.want.is_shutdown() => {
+                self.want = Want::Up;
+                self.process = Process::running(instance);
+                cx.push(Effect::Open { generation });
+            }
+            // It had been told to go, or is told now.
+            AdoptedAs::Current | AdoptedAs::Stopping if is_free => {
+                let goal = if self.want == Want::Up { Goal::NewInstance } else { Goal::Down };
+                self.begin_stop(cx, instance, goal);
+            }
+            AdoptedAs::Current | AdoptedAs::Stopping | AdoptedAs::Beside => {
+                self.side.stop(cx, instance, Ending::Replaced, Haste::InOrder);
+                if let Process::Down(rest) = &self.process {
+                    let rest = rest.clone();
+                    self.process = Process::Closing { rest, last_word: None };
+                }
+            }
+        }
     }
 
-    /// More than the stable time has to pass, so that one clock tick decides alike everywhere.
-    fn stable_at(&self, since: Time) -> Time {
-        since + self.policy.stable_after + Duration::from_millis(1)
+    /// An instance serves. A candidate takes over, and the old instance may finish its requests.
+    fn ready(&mut self, cx: &mut Context, generation: Generation) {
+        if let Some(candidate) = self.side.candidate()
+            && candidate.generation == generation
+            && candidate.pid.is_some()
+            && let Process::Running { instance: old, .. } = &self.process
+        {
+            let old = old.clone();
+            self.side.announce_swap(cx, old.pid, self.policy.restart_code);
+            self.take_over(cx);
+            self.side.drain(cx, old, cx.now + self.policy.drain_timeout);
+        }
+        if let Process::Running { instance, .. } = &mut self.process
+            && instance.generation == generation
+        {
+            instance.ready = true;
+            self.exits.note_served();
+        }
+    }
+
+    /// The candidate is the current instance from now on, whether or not it is ready.
+    fn take_over(&mut self, cx: &mut Context) {
+        let Some(mut instance) = self.side.take_candidate() else { return };
+        self.restarts.total += 1;
+        instance.role = Role::Current;
+        let (generation, restarts) = (instance.generation, self.restarts.total);
+        self.process = match instance.pid {
+            Some(pid) => {
+                cx.tell(Event::Started { pid, generation, restarts });
+                Process::running(instance)
+            }
+            None => Process::Starting(instance),
+        };
+        // It is of the older code.
+        self.side.drop_spare(cx);
+    }
+
+    /// The spare is the current instance from now on, and is given the session.
+    fn promote_spare(&mut self, cx: &mut Context) {
+        let Some(spare) = self.side.take_spare() else { return };
+        self.restarts.total += 1;
+        let (generation, restarts) = (spare.generation, self.restarts.total);
+        if let Some(pid) = spare.pid {
+            cx.tell(Event::Started { pid, generation, restarts });
+        }
+        cx.push(Effect::Open { generation });
+        // To have been idle for an hour is no hour of service without a crash.
+        self.process = Process::running(Instance { role: Role::Current, since: cx.now, ..spare });
+    }
+
+    /// An instance is unusable.
+    fn fail(&mut self, cx: &mut Context, generation: Generation, ending: Ending) {
+        if !self.process.is(generation) {
+            return self.side.fail(cx, generation, &ending, &self.policy);
+        }
+        match &mut self.process {
+            Process::Starting(instance) => {
+                let instance = instance.clone();
+                self.begin_stop(cx, instance, Goal::Failure(ending));
+            }
+            Process::Running { instance, restart_at } => {
+                let instance = instance.clone();
+                match restart_at.take() {
+                    // It was to be replaced anyway.
+                    Some((_, reason)) => self.exit_for_restart(cx, instance, reason),
+                    None if self.side.candidate().is_some() => {
+                        self.side.announce_swap(cx, instance.pid, self.policy.restart_code);
+                        let haste = Haste::after(&ending);
+                        self.side.stop(cx, instance, ending, haste);
+                        self.take_over(cx);
+                    }
+                    None => self.begin_stop(cx, instance, Goal::Failure(ending)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A client's probe has spoiled an instance: it is replaced, and no restart or crash is told.
+    fn replace(&mut self, cx: &mut Context, generation: Generation, reason: String) {
+        let Some(instance) = self.instance_mut(generation) else { return };
+        cx.tell(Event::Replacing { pid: instance.pid, reason });
+        if self.side.is_candidate(generation) {
+            let reason = self.side.drop_candidate(cx);
+            if let Process::Running { restart_at, .. } = &mut self.process {
+                *restart_at = reason.map(|reason| (cx.now, reason));
+            }
+            return;
+        }
+        if !self.process.is(generation) {
+            return self.side.replace(cx, generation);
+        }
+        let (instance, planned) = match &mut self.process {
+            Process::Starting(instance) => (instance.clone(), None),
+            Process::Running { instance, restart_at } => (instance.clone(), restart_at.take()),
+            _ => return,
+        };
+        if let Some((_, reason)) = planned {
+            // It was to be replaced anyway.
+            return self.exit_for_restart(cx, instance, reason);
+        }
+        let has_candidate = self.side.candidate().is_some();
+        if !has_candidate && !self.side.has_spare() && !(self.swaps() && self.may_restart()) {
+            return self.begin_stop(cx, instance, Goal::Quietly);
+        }
+        self.side.announce_swap(cx, instance.pid, self.policy.restart_code);
+        self.side.stop(cx, instance, Ending::Replaced, Haste::InOrder);
+        if has_candidate {
+            self.take_over(cx);
+        } else if self.side.has_spare() {
+            self.promote_spare(cx);
+        } else {
+            self.spawn(cx);
+        }
+    }
+
+    /// The end of the instance is no crash, be it still to come or just told.
+    fn died_of_probe(&mut self, now: Time, generation: Generation) {
+        if self.process.is(generation) {
+            if let Some(instance) = self.process.instance_mut() {
+                instance.died_of_probe = true;
+            }
+            return;
+        }
+        if !self.exits.take_just_ended(generation) || !self.exits.forgives_probe() {
+            return;
+        }
+        self.restarts.uncount();
+        match &mut self.process {
+            Process::Waiting { spawn_at, requested: false } => *spawn_at = now,
+            Process::Down(Rest::Finished(_) | Rest::Failed(_))
+            | Process::Closing { rest: Rest::Finished(_) | Rest::Failed(_), .. } => {
+                self.want = Want::Up;
+                self.process = Process::waiting(now);
+            }
+            // The next one is on its way.
+            _ => {}
+        }
     }
 }
 

@@ -1,4 +1,6 @@
-//! How often a service has crashed of late, and what follows: the wait, the crash loop, giving up.
+//! Owns the count of crashes and the decision that follows one: the wait, the crash loop, giving up.
+//!
+//! Driven by [`Service`](super::Service). Never spawns: it returns the delay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +20,7 @@ pub(super) struct Restarts {
     pub(super) total: u64,
     /// In a crash loop: said once, until a stable run.
     pub(super) looping: bool,
-    /// People were told of a crash loop or of giving up, and not yet that it is over. A user's start
+    /// Users were told of a crash loop or of giving up, and not yet that it is over. A user's start
     /// forgets the crashes, but not this.
     pub(super) unwell: bool,
     /// Crashes within the sliding window; never more than the loop's count.
@@ -32,7 +34,7 @@ pub(super) struct Restarts {
 
 /// What follows a crash.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum CrashVerdict {
     /// Try again after this long.
     Retry {
         delay: Duration,
@@ -65,6 +67,17 @@ impl Restarts {
         self.before = None;
     }
 
+    /// Whether crashes are remembered that a stable run makes forgotten.
+    pub(super) const fn is_on_probation(&self) -> bool {
+        self.consecutive > 0 || self.unwell
+    }
+
+    /// A stable run ends the probation; says whether users were told that it was unwell.
+    pub(super) fn end_probation(&mut self) -> bool {
+        self.forget();
+        std::mem::take(&mut self.unwell)
+    }
+
     /// The last crash was none.
     pub(super) fn uncount(&mut self) {
         if let Some((consecutive, looping, unwell, recent)) = self.before.take() {
@@ -74,7 +87,7 @@ impl Restarts {
     }
 
     /// Counts a crash of an instance that ran for `uptime`.
-    pub(super) fn crashed(&mut self, now: Time, uptime: Duration, policy: &Policy) -> Verdict {
+    pub(super) fn crashed(&mut self, now: Time, uptime: Duration, policy: &Policy) -> CrashVerdict {
         if uptime > policy.stable_after {
             self.forget();
         }
@@ -82,12 +95,12 @@ impl Restarts {
         self.consecutive = self.consecutive.saturating_add(1);
         if policy.max_restarts > 0 && self.consecutive > policy.max_restarts {
             self.unwell = true;
-            return Verdict::GiveUp;
+            return CrashVerdict::GiveUp;
         }
         let loop_begins = self.note_for_loop(now, policy) && !self.looping;
         self.looping |= loop_begins;
         self.unwell |= loop_begins;
-        Verdict::Retry { delay: self.delay(policy), loop_begins }
+        CrashVerdict::Retry { delay: self.delay(policy), loop_begins }
     }
 
     /// The earliest moment for the next requested restart.
@@ -173,11 +186,11 @@ mod tests {
         let mut now = Time::ZERO;
         (0..crashes)
             .map(|_| match restarts.crashed(now, Duration::ZERO, policy) {
-                Verdict::Retry { delay, .. } => {
+                CrashVerdict::Retry { delay, .. } => {
                     now = now + delay;
                     delay
                 }
-                Verdict::GiveUp => panic!("gave up"),
+                CrashVerdict::GiveUp => panic!("gave up"),
             })
             .collect()
     }
@@ -269,9 +282,12 @@ mod tests {
         }
         assert!(restarts.looping);
         let exactly = restarts.crashed(Time::ZERO, Duration::from_secs(60), &policy);
-        assert_eq!(exactly, Verdict::Retry { delay: Duration::from_secs(16), loop_begins: false });
+        assert_eq!(
+            exactly,
+            CrashVerdict::Retry { delay: Duration::from_secs(16), loop_begins: false }
+        );
         let more = restarts.crashed(Time::ZERO, Duration::from_millis(60_001), &policy);
-        assert_eq!(more, Verdict::Retry { delay: Duration::from_secs(1), loop_begins: false });
+        assert_eq!(more, CrashVerdict::Retry { delay: Duration::from_secs(1), loop_begins: false });
         assert!(!restarts.looping);
     }
 
@@ -282,7 +298,7 @@ mod tests {
         let mut restarts = Restarts::new(1);
         for n in 1..=6 {
             let verdict = restarts.crashed(Time::ZERO, Duration::ZERO, &policy);
-            assert_eq!(verdict == Verdict::GiveUp, n == 6, "crash {n}");
+            assert_eq!(verdict == CrashVerdict::GiveUp, n == 6, "crash {n}");
         }
     }
 

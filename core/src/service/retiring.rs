@@ -1,171 +1,211 @@
-//! Instances that are not needed any more: they drain, are stopped, and their end is told.
-//! None of their ends counts as a crash.
+//! Owns the instances that are not needed any more: they drain, are stopped, and their end is told.
+//!
+//! Driven by [`SideInstances`](super::side_instances::SideInstances). None of their ends counts as a crash.
 
-use super::Service;
 use super::event::Event;
 use super::exit::{Ending, Exit};
-use super::state::{Effect, Instance, Process};
+use super::state::{Context, Instance};
 use super::stop::{Haste, InstanceStop};
 use crate::id::Generation;
 use crate::limits::RETIRING_MAX;
-use crate::stop_ladder::StopTimes;
 use crate::time::Time;
 
-/// An instance that goes.
+/// All of them, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Retiring(Vec<RetiringInstance>);
+
 #[derive(Debug)]
-pub(super) struct Leaver {
-    pub(super) instance: Instance,
+struct RetiringInstance {
+    instance: Instance,
     /// What its end is told as.
     ending: Ending,
-    stage: Stage,
+    state: RetiringState,
 }
 
 #[derive(Debug)]
-enum Stage {
-    /// It answers what it has been asked, until then at most.
+enum RetiringState {
+    /// It finishes its requests, until then at most.
     Draining {
         until: Time,
     },
     Stopping(InstanceStop),
 }
 
-impl Leaver {
-    /// When the next step is due.
-    pub(super) const fn next_at(&self) -> Time {
-        match &self.stage {
-            Stage::Draining { until } => *until,
-            Stage::Stopping(ladder) => ladder.next_at(),
-        }
-    }
-
-    pub(super) fn hurry_up(&mut self, now: Time) {
-        if let Stage::Stopping(ladder) = &mut self.stage {
-            ladder.hurry_up(now);
+impl RetiringInstance {
+    const fn next_at(&self) -> Time {
+        match &self.state {
+            RetiringState::Draining { until } => *until,
+            RetiringState::Stopping(stop) => stop.next_at(),
         }
     }
 
     /// Whether it still has time to end by itself.
     fn has_time(&self) -> bool {
-        match &self.stage {
-            Stage::Draining { .. } => true,
-            Stage::Stopping(ladder) => !ladder.is_killed(),
+        match &self.state {
+            RetiringState::Draining { .. } => true,
+            RetiringState::Stopping(stop) => !stop.is_killed(),
         }
     }
 
-    fn stop(&mut self, now: Time, times: StopTimes, haste: Haste, effects: &mut Vec<Effect>) {
-        let generation = self.instance.generation;
-        self.stage = Stage::Stopping(InstanceStop::begin(now, generation, times, haste, effects));
+    fn stop(&mut self, cx: &mut Context, haste: Haste) {
+        let stop = InstanceStop::begin(cx, self.instance.generation, haste);
+        self.state = RetiringState::Stopping(stop);
     }
 
-    fn step(&mut self, now: Time, times: StopTimes, effects: &mut Vec<Effect>) {
-        match &mut self.stage {
-            Stage::Draining { .. } => self.stop(now, times, Haste::InOrder, effects),
-            Stage::Stopping(ladder) => ladder.escalate(now, self.instance.pid, times, effects),
+    fn hurry_up(&mut self, now: Time) {
+        if let RetiringState::Stopping(stop) = &mut self.state {
+            stop.hurry_up(now);
         }
     }
 }
 
-impl Service {
-    /// The instance was replaced, and may finish what it has begun.
-    pub(super) fn retire(&mut self, now: Time, instance: Instance, effects: &mut Vec<Effect>) {
-        let until = now + self.policy.drain_timeout;
-        let stage = Stage::Draining { until };
-        self.push_leaver(now, Leaver { instance, ending: Ending::Replaced, stage }, effects);
+impl Retiring {
+    /// A replaced instance, which may finish what it has begun until then.
+    pub(super) fn drain(&mut self, cx: &mut Context, instance: Instance, until: Time) {
+        let state = RetiringState::Draining { until };
+        self.push(cx, RetiringInstance { instance, ending: Ending::Replaced, state });
     }
 
-    /// The instance is stopped, beside whatever else happens.
-    pub(super) fn leave(
+    /// An instance that is stopped now; its end is told as `ending`.
+    pub(super) fn stop(
         &mut self,
-        now: Time,
+        cx: &mut Context,
         instance: Instance,
         ending: Ending,
         haste: Haste,
-        effects: &mut Vec<Effect>,
     ) {
-        let ladder = InstanceStop::begin(now, instance.generation, self.times(), haste, effects);
-        let stage = Stage::Stopping(ladder);
-        self.push_leaver(now, Leaver { instance, ending, stage }, effects);
+        let state = RetiringState::Stopping(InstanceStop::begin(cx, instance.generation, haste));
+        self.push(cx, RetiringInstance { instance, ending, state });
     }
 
-    fn push_leaver(&mut self, now: Time, leaver: Leaver, effects: &mut Vec<Effect>) {
-        self.leaving.push(leaver);
-        if !is_crowded(&self.leaving) {
-            return;
-        }
-        let times = self.times();
-        if let Some(oldest) = self.leaving.iter_mut().find(|leaver| leaver.has_time()) {
-            match oldest.stage {
-                Stage::Draining { .. } => oldest.stop(now, times, Haste::AtOnce, effects),
-                Stage::Stopping(_) => oldest.hurry_up(now),
-            }
-        }
-    }
-
-    /// It owes nothing any more: its stop begins.
-    pub(super) fn drained(&mut self, now: Time, generation: Generation, effects: &mut Vec<Effect>) {
-        let times = self.times();
-        let found = self.leaving.iter_mut().find(|it| it.instance.generation == generation);
-        if let Some(leaver) = found
-            && matches!(leaver.stage, Stage::Draining { .. })
+    fn push(&mut self, cx: &mut Context, retiring: RetiringInstance) {
+        self.0.push(retiring);
+        if self.is_crowded()
+            && let Some(oldest) = self.0.iter_mut().find(|it| it.has_time())
         {
-            leaver.stop(now, times, Haste::InOrder, effects);
-        }
-    }
-
-    /// All but the current instance are stopped, in parallel.
-    pub(super) fn stop_others(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let times = self.times();
-        for leaver in &mut self.leaving {
-            match &mut leaver.stage {
-                Stage::Draining { .. } => leaver.stop(now, times, Haste::InOrder, effects),
-                Stage::Stopping(ladder) => ladder.shorten(now, times),
+            match oldest.state {
+                RetiringState::Draining { .. } => oldest.stop(cx, Haste::AtOnce),
+                RetiringState::Stopping(_) => oldest.hurry_up(cx.now),
             }
         }
-        let candidate = self.candidate.take().map(|candidate| candidate.instance);
-        for instance in candidate.into_iter().chain(self.spare.take()) {
-            self.leave(now, instance, Ending::Unused, Haste::InOrder, effects);
-        }
     }
 
-    /// Takes a step of one that leaves, if any is due.
-    pub(super) fn step_leaving(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let times = self.times();
-        match self.leaving.iter_mut().find(|leaver| leaver.next_at() <= now) {
-            Some(leaver) => {
-                leaver.step(now, times, effects);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// One that leaves is gone, or never came. Returns whether it was one of them.
-    pub(super) fn leaver_gone(
-        &mut self,
-        now: Time,
-        generation: Generation,
-        exit: Option<Exit>,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let found = self.leaving.iter().position(|it| it.instance.generation == generation);
-        let Some(index) = found else { return false };
-        let Leaver { instance: Instance { pid, since, .. }, ending, .. } =
-            self.leaving.remove(index);
-        if let Some(exit) = exit {
-            let uptime = now.since(since);
-            effects.push(Effect::Tell(Event::Exited { pid, exit, ending, uptime }));
-        }
-        if self.leaving.is_empty()
-            && let Process::Closing { rest, last_word } = &self.process
+    /// The instance has no request left: its stop begins.
+    pub(super) fn drained(&mut self, cx: &mut Context, generation: Generation) {
+        let found = self.0.iter_mut().find(|it| it.instance.generation == generation);
+        if let Some(retiring) = found
+            && matches!(retiring.state, RetiringState::Draining { .. })
         {
-            effects.extend(last_word.clone().map(Effect::Tell));
-            self.process = Process::Down(rest.clone());
+            retiring.stop(cx, Haste::InOrder);
+        }
+    }
+
+    /// All are stopped, in parallel, within the times that hold now.
+    pub(super) fn stop_all(&mut self, cx: &mut Context) {
+        for retiring in &mut self.0 {
+            match &mut retiring.state {
+                RetiringState::Draining { .. } => retiring.stop(cx, Haste::InOrder),
+                RetiringState::Stopping(stop) => stop.shorten(cx),
+            }
+        }
+    }
+
+    pub(super) fn hurry_up(&mut self, now: Time) {
+        self.0.iter_mut().for_each(|retiring| retiring.hurry_up(now));
+    }
+
+    /// When a step is due.
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.0.iter().map(RetiringInstance::next_at).min()
+    }
+
+    /// Takes a step that is due; says whether there was one.
+    pub(super) fn step(&mut self, cx: &mut Context) -> bool {
+        let due = self.0.iter_mut().find(|retiring| retiring.next_at() <= cx.now);
+        let Some(retiring) = due else { return false };
+        match &mut retiring.state {
+            RetiringState::Draining { .. } => retiring.stop(cx, Haste::InOrder),
+            RetiringState::Stopping(stop) => stop.escalate(cx, retiring.instance.pid),
         }
         true
     }
+
+    /// The instance is gone, or was never spawned. Returns whether it was one of these.
+    pub(super) fn gone(
+        &mut self,
+        cx: &mut Context,
+        generation: Generation,
+        exit: Option<Exit>,
+    ) -> bool {
+        let found = self.0.iter().position(|it| it.instance.generation == generation);
+        let Some(index) = found else { return false };
+        let RetiringInstance { instance: Instance { pid, since, .. }, ending, .. } =
+            self.0.remove(index);
+        if let Some(exit) = exit {
+            let uptime = cx.now.since(since);
+            cx.tell(Event::Exited { pid, exit, ending, uptime });
+        }
+        true
+    }
+
+    pub(super) fn instances_mut(&mut self) -> impl Iterator<Item = &mut Instance> {
+        self.0.iter_mut().map(|retiring| &mut retiring.instance)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether there are so many that nothing more is started beside the current instance.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.0.len() > RETIRING_MAX
+    }
 }
 
-/// Whether so many leave that nothing more is started beside the current instance.
-pub(super) const fn is_crowded(leaving: &[Leaver]) -> bool {
-    leaving.len() > RETIRING_MAX
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::state::{Effect, Role};
+    use super::*;
+    use crate::stop_ladder::StopTimes;
+
+    fn context(seconds: u64) -> Context {
+        let times = StopTimes { stdin: Duration::ZERO, term: Duration::from_secs(5) };
+        Context::new(Time::after_start(Duration::from_secs(seconds)), times)
+    }
+
+    fn instance(generation: u64) -> Instance {
+        Instance::new(Generation(generation), Time::ZERO, Role::Current)
+    }
+
+    #[test]
+    fn one_that_drains_is_stopped_when_its_time_is_over() {
+        let mut retiring = Retiring::default();
+        let until = Time::after_start(Duration::from_secs(10));
+        retiring.drain(&mut context(0), instance(1), until);
+        assert!(!retiring.step(&mut context(9)));
+        let mut cx = context(10);
+        assert!(retiring.step(&mut cx));
+        let generation = Generation(1);
+        assert_eq!(
+            cx.effects,
+            [Effect::CloseStdin { generation }, Effect::Terminate { generation }]
+        );
+        assert!(retiring.gone(&mut cx, generation, Some(Exit::Signal(15))) && retiring.is_empty());
+    }
+
+    #[test]
+    fn a_crowd_costs_the_oldest_its_time() {
+        let mut retiring = Retiring::default();
+        let until = Time::after_start(Duration::from_secs(10));
+        for generation in 0..=RETIRING_MAX as u64 {
+            assert!(!retiring.is_crowded());
+            let mut cx = context(0);
+            retiring.drain(&mut cx, instance(generation), until);
+            let killed = cx.effects.contains(&Effect::Kill { generation: Generation(0) });
+            assert_eq!(killed, retiring.is_crowded());
+        }
+        assert!(retiring.is_crowded());
+    }
 }

@@ -1,4 +1,6 @@
-//! What is true of a service at one moment, for whoever shows it.
+//! Owns the snapshot of a service: its state at one moment, for status and the control API.
+//!
+//! Driven by the daemon's status. Never changes the service.
 
 use std::fmt;
 use std::time::Duration;
@@ -56,7 +58,7 @@ pub enum State {
     /// A process runs; whether it serves is not known.
     #[serde(rename = "running")]
     Running,
-    /// Somebody asked for a new instance, and it is on its way.
+    /// A new instance was requested, and is on its way.
     #[serde(rename = "restarting")]
     Restarting,
     /// It has crashed, and waits for the next try.
@@ -80,7 +82,7 @@ pub enum State {
         /// The last failure.
         why: String,
     },
-    /// Nobody has started it, or somebody has stopped it.
+    /// It was not started yet, or it was stopped.
     #[serde(rename = "stopped")]
     Stopped,
     /// It ended, and the policy says to leave it at that.
@@ -98,6 +100,11 @@ impl Service {
         }
     }
 
+    /// Whether it is to be up, no matter how it is now.
+    pub fn is_wanted(&self) -> bool {
+        self.want == Want::Up
+    }
+
     /// Whether it is being stopped, to stay down.
     pub fn is_stopping(&self) -> bool {
         !matches!(self.want, Want::Up) && self.rest().is_none()
@@ -106,22 +113,21 @@ impl Service {
     /// How it is now.
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let current = self.process.instance();
-        let candidate = self.candidate.as_ref();
         Snapshot {
             state: self.state(now),
             pid: current.and_then(|instance| instance.pid),
             generation: current.map(|instance| instance.generation.0),
             uptime_ms: current.map(|instance| millis(now.since(instance.since))),
             restarts: self.restarts.total,
-            last_exit: self.last_exit.map(|exit| exit.to_string()),
-            candidate_pid: candidate.and_then(|candidate| candidate.instance.pid),
-            spare_pid: self.spare.as_ref().and_then(|spare| spare.pid),
+            last_exit: self.exits.last_exit().map(|exit| exit.to_string()),
+            candidate_pid: self.side.candidate().and_then(|candidate| candidate.pid),
+            spare_pid: self.side.spare().and_then(|spare| spare.pid),
         }
     }
 
     /// Whether afresh ends, and no start will be heard any more.
     pub fn is_shutting_down(&self) -> bool {
-        matches!(self.want, Want::Shutdown { .. })
+        self.want.is_shutdown()
     }
 
     fn state(&self, now: Time) -> State {
@@ -144,7 +150,7 @@ impl Service {
                 }
             }
             Process::Starting(_) => State::Starting,
-            Process::Running { .. } if self.candidate.is_some() => State::Restarting,
+            Process::Running { .. } if self.side.candidate().is_some() => State::Restarting,
             Process::Running { instance, .. } if instance.ready => State::Ready,
             Process::Running { .. } => State::Running,
             Process::Stopping { goal: Goal::Down, .. } => State::Stopping,

@@ -1,88 +1,90 @@
-//! The spare: an instance that has been given nothing, and takes over when the current one crashes.
+//! Owns the spare: an idle instance that takes over when the current one crashes.
+//!
+//! Driven by [`SideInstances`](super::side_instances::SideInstances). Never decides whether a spare is wanted.
 
-use super::Service;
-use super::event::Event;
-use super::exit::{Ending, Exit};
-use super::retiring::is_crowded;
-use super::state::{Effect, Instance, Process, Role};
-use super::stop::Haste;
-use crate::id::Generation;
+use std::time::Duration;
+
+use super::state::Instance;
+use crate::policy::Backoff;
 use crate::time::Time;
 
-impl Service {
-    pub(super) fn is_spare(&self, generation: Generation) -> bool {
-        self.spare.as_ref().is_some_and(|spare| spare.generation == generation)
+/// The place for one spare.
+#[derive(Debug, Default)]
+pub(super) struct SpareSlot {
+    spare: Option<Instance>,
+    /// No spare is started before this.
+    start_at: Time,
+    /// Spares in a row that ended by themselves.
+    failures: u32,
+}
+
+impl SpareSlot {
+    pub(super) const fn instance(&self) -> Option<&Instance> {
+        self.spare.as_ref()
     }
 
-    /// When a spare is to be started: only beside an instance that serves and is to stay.
-    pub(super) fn spare_due(&self) -> Option<Time> {
-        let settled = matches!(
-            &self.process,
-            Process::Running { instance, restart_at: None } if instance.ready
-        );
-        let alone = self.candidate.is_none() && self.spare.is_none() && !is_crowded(&self.leaving);
-        (self.policy.spare && settled && alone).then_some(self.spare_at)
+    pub(super) const fn instance_mut(&mut self) -> Option<&mut Instance> {
+        self.spare.as_mut()
     }
 
-    pub(super) fn spawn_spare(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.spare = Some(self.spawn_as(Role::Spare, now, effects));
+    /// When the next spare may start, where there is none.
+    pub(super) fn due_at(&self) -> Option<Time> {
+        self.spare.is_none().then_some(self.start_at)
     }
 
-    /// Whether a spare could take over at once.
-    pub(super) fn has_spare(&self) -> bool {
-        self.spare.as_ref().is_some_and(|spare| spare.pid.is_some())
+    pub(super) fn put(&mut self, spare: Instance) {
+        self.spare = Some(spare);
     }
 
-    /// The spare is the current instance from now on, and is given the session.
-    pub(super) fn promote_spare(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let Some(spare) = self.spare.take() else { return };
-        let Instance { generation, pid, .. } = spare;
-        self.restarts.total += 1;
-        let restarts = self.restarts.total;
-        let tell = |pid| Effect::Tell(Event::Started { pid, generation, restarts });
-        effects.extend(pid.map(tell));
-        effects.push(Effect::Open { generation });
-        // To have been idle for an hour is no hour of service without a crash.
-        let instance = Instance { role: Role::Current, since: now, ..spare };
-        self.process = Process::Running { instance, restart_at: None };
+    pub(super) fn take(&mut self) -> Option<Instance> {
+        self.spare.take()
     }
 
-    /// The spare is of an older code than what is wanted now. Another one follows when the current
-    /// instance serves.
-    pub(super) fn drop_spare(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.spare_at = now;
-        self.spare_failures = 0;
-        if let Some(spare) = self.spare.take() {
-            self.leave(now, spare, Ending::Replaced, Haste::InOrder, effects);
+    /// Takes the spare out for good, as it is of older code. Another one may follow at once.
+    pub(super) fn renew(&mut self, now: Time) -> Option<Instance> {
+        (self.start_at, self.failures) = (now, 0);
+        self.spare.take()
+    }
+
+    /// Takes the spare out as it has failed after `uptime`; the next one waits longer, unless this one
+    /// had run for more than `stable_after`.
+    pub(super) fn fail(
+        &mut self,
+        now: Time,
+        backoff: &Backoff,
+        is_stable: impl FnOnce(Duration) -> bool,
+    ) -> Option<Instance> {
+        let spare = self.spare.take()?;
+        if is_stable(now.since(spare.since)) {
+            self.failures = 0;
         }
+        self.failures = self.failures.saturating_add(1);
+        self.start_at = now + backoff.spare_delay(self.failures);
+        Some(spare)
     }
+}
 
-    pub(super) fn renew_spare(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.drop_spare(now, effects);
-    }
+#[cfg(test)]
+mod tests {
+    use super::super::state::Role;
+    use super::*;
+    use crate::id::Generation;
 
-    pub(super) fn spare_exited(&mut self, now: Time, exit: Exit, effects: &mut Vec<Effect>) {
-        let Some(spare) = self.spare.take() else { return };
-        let (pid, uptime) = (spare.pid, now.since(spare.since));
-        let ending = Ending::Unused;
-        effects.push(Effect::Tell(Event::Exited { pid, exit, ending, uptime }));
-        if uptime > self.policy.stable_after {
-            self.spare_failures = 0;
+    #[test]
+    fn each_failure_in_a_row_makes_the_next_one_wait_longer() {
+        let backoff = Backoff::default();
+        let mut slot = SpareSlot::default();
+        assert_eq!(slot.due_at(), Some(Time::ZERO));
+        let mut waits = Vec::new();
+        let now = Time::after_start(Duration::from_secs(100));
+        for is_stable in [false, false, false, true] {
+            slot.put(Instance::new(Generation(1), Time::ZERO, Role::Spare));
+            assert_eq!(slot.due_at(), None);
+            slot.fail(now, &backoff, |_| is_stable);
+            waits.push(slot.due_at().unwrap().since(now).as_secs());
         }
-        self.plan_spare(now);
-    }
-
-    /// The spare runs, but cannot be used.
-    pub(super) fn spare_unusable(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if let Some(spare) = self.spare.take() {
-            self.leave(now, spare, Ending::Unused, Haste::AtOnce, effects);
-            self.plan_spare(now);
-        }
-    }
-
-    /// A spare has failed; the next one waits longer.
-    pub(super) fn plan_spare(&mut self, now: Time) {
-        self.spare_failures = self.spare_failures.saturating_add(1);
-        self.spare_at = now + self.policy.backoff.spare_delay(self.spare_failures);
+        assert_eq!(waits, [1, 2, 4, 1]);
+        slot.renew(now);
+        assert_eq!(slot.due_at(), Some(now));
     }
 }

@@ -1,11 +1,14 @@
-//! What happens to a service, what has to be done, and what is true in between.
+//! Owns the inputs, the effects and the states of a service.
+//!
+//! Driven by [`Service::handle`](super::Service::handle). Decides nothing.
 
 use std::time::Duration;
 
-use super::event::Event;
+use super::event::{Event, StopReason};
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::stop::InstanceStop;
 use crate::id::Generation;
+use crate::stop_ladder::StopTimes;
 use crate::time::Time;
 
 /// Something that happened outside.
@@ -17,7 +20,7 @@ pub enum Input {
     Stop,
     /// The configuration does not have it any more.
     Retire,
-    /// Somebody wants a new instance.
+    /// A new instance is requested.
     Restart {
         /// Why, for the record.
         reason: String,
@@ -27,12 +30,12 @@ pub enum Input {
         /// All of the stop has to fit into this; `None` for the policy's own times.
         within: Option<Duration>,
     },
-    /// Nobody needs it any more: as [`Input::Shutdown`], for it alone.
+    /// It is not needed any more: as [`Input::Shutdown`], for it alone.
     Dismiss {
         /// All of the stop has to fit into this.
         within: Duration,
     },
-    /// Whoever waits for a stop has lost patience: kill now.
+    /// The user does not wait for a stop any longer: kill now.
     HurryUp,
     /// The process of this generation runs.
     Spawned {
@@ -90,8 +93,8 @@ pub enum Input {
         /// Why.
         why: String,
     },
-    /// The instance is spoiled, by no fault of its own: replace it. This is neither a restart that
-    /// somebody asked for nor a crash.
+    /// The instance is spoiled, by no fault of its own: replace it. This is neither a requested restart
+    /// nor a crash.
     Replace {
         /// Which instance.
         generation: Generation,
@@ -164,11 +167,34 @@ pub enum Effect {
     Tell(Event),
 }
 
+/// One call of `Service::handle`: its time, and what has to be done by it so far.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) now: Time,
+    /// The policy's times of a stop, or what a shutdown leaves of them.
+    pub(super) times: StopTimes,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl Context {
+    pub(super) const fn new(now: Time, times: StopTimes) -> Self {
+        Self { now, times, effects: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.effects.push(Effect::Tell(event));
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
     Up,
     Down,
-    /// Down, as nobody defines it any more.
+    /// Down, as it is not defined any more.
     Gone,
     /// Down, and no start will be heard any more.
     Shutdown {
@@ -186,6 +212,30 @@ impl Want {
     pub(super) const fn dismissed(within: Duration) -> Self {
         Self::Shutdown { within: Some(within), is_alone: true }
     }
+
+    pub(super) const fn is_shutdown(self) -> bool {
+        matches!(self, Self::Shutdown { .. })
+    }
+
+    /// What a stop for this is told as.
+    pub(super) const fn stop_reason(self) -> StopReason {
+        match self {
+            Self::Shutdown { is_alone: true, .. } => StopReason::Dismissed,
+            Self::Shutdown { .. } => StopReason::Shutdown,
+            Self::Gone => StopReason::Retired,
+            Self::Up | Self::Down => StopReason::ByUser,
+        }
+    }
+
+    /// What the end of an instance that was stopped for this is told as.
+    pub(super) const fn ending(self) -> Ending {
+        match self {
+            Self::Up | Self::Down => Ending::StoppedByUser,
+            Self::Gone => Ending::Retired,
+            Self::Shutdown { is_alone: true, .. } => Ending::Dismissed,
+            Self::Shutdown { .. } => Ending::Shutdown,
+        }
+    }
 }
 
 /// What is true of the current instance. Deadlines live inside the state that needs them, so they
@@ -201,23 +251,37 @@ pub(super) enum Process {
     },
     Waiting {
         spawn_at: Time,
-        /// The start is one that somebody asked for.
+        /// The start was requested.
         requested: bool,
     },
     Starting(Instance),
     Running {
         instance: Instance,
-        /// A restart that was asked for and is not carried out yet.
+        /// A requested restart that is not carried out yet.
         restart_at: Option<(Time, String)>,
     },
     Stopping {
         instance: Instance,
         goal: Goal,
-        ladder: InstanceStop,
+        stop: InstanceStop,
     },
 }
 
 impl Process {
+    /// Waits for a start at this moment that was not requested.
+    pub(super) const fn waiting(spawn_at: Time) -> Self {
+        Self::Waiting { spawn_at, requested: false }
+    }
+
+    pub(super) const fn running(instance: Instance) -> Self {
+        Self::Running { instance, restart_at: None }
+    }
+
+    /// Whether this is the current instance.
+    pub(super) fn is(&self, generation: Generation) -> bool {
+        self.instance().is_some_and(|instance| instance.generation == generation)
+    }
+
     /// The current instance.
     pub(super) const fn instance(&self) -> Option<&Instance> {
         match self {
@@ -272,7 +336,7 @@ pub(super) enum Role {
 /// Why nothing runs and nothing is planned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rest {
-    /// Nobody has started it yet.
+    /// It was not started yet.
     NotStarted,
     /// The user or a shutdown stopped it.
     Stopped,
@@ -287,7 +351,7 @@ pub enum Rest {
 pub(super) enum Goal {
     Down,
     NewInstance,
-    /// A new instance too, but nobody asked for a restart.
+    /// A new instance too, but no restart was requested.
     Quietly,
     /// The instance is unusable: its end counts as this.
     Failure(Ending),

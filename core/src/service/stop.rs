@@ -1,14 +1,13 @@
-//! The ladder of a stop: close stdin, SIGTERM, SIGKILL, and a new guardian at the last.
+//! Owns the stop of one instance: the shared ladder, with its steps as effects of this instance.
+//!
+//! Driven by [`Service`](super::Service) for the current instance and by `retiring.rs` for the others. Never
+//! decides that a stop is over: only `Exited` does.
 
-use std::time::Duration;
-
-use super::Service;
 use super::event::Event;
 use super::exit::Ending;
-use super::state::{Effect, Process, Want};
+use super::state::{Context, Effect};
 use crate::id::Generation;
-use crate::policy::Policy;
-use crate::stop_ladder::{StopLadder, StopStep, StopTimes};
+use crate::stop_ladder::{StopLadder, StopStep};
 use crate::time::Time;
 
 /// The stop of one instance.
@@ -28,7 +27,7 @@ pub(super) enum Haste {
 }
 
 impl Haste {
-    /// A process that cannot even open its session gets no time to think about it.
+    /// A process that cannot even open its session gets no time to end by itself.
     pub(super) const fn after(failure: &Ending) -> Self {
         match failure {
             Ending::HandshakeFailed(_) => Self::AtOnce,
@@ -38,23 +37,17 @@ impl Haste {
 }
 
 impl InstanceStop {
-    pub(super) fn begin(
-        now: Time,
-        generation: Generation,
-        times: StopTimes,
-        haste: Haste,
-        effects: &mut Vec<Effect>,
-    ) -> Self {
+    pub(super) fn begin(cx: &mut Context, generation: Generation, haste: Haste) -> Self {
         let first = match haste {
             Haste::AtOnce => StopStep::Kill,
-            Haste::InOrder if times.stdin.is_zero() => StopStep::Terminate,
+            Haste::InOrder if cx.times.stdin.is_zero() => StopStep::Terminate,
             Haste::InOrder => StopStep::CloseStdin,
         };
-        effects.push(Effect::CloseStdin { generation });
+        cx.push(Effect::CloseStdin { generation });
         if first != StopStep::CloseStdin {
-            effects.push(effect_of(first, generation));
+            cx.push(effect_of(first, generation));
         }
-        Self { generation, ladder: StopLadder::begin(now, first, times) }
+        Self { generation, ladder: StopLadder::begin(cx.now, first, cx.times) }
     }
 
     /// When the next step is due.
@@ -67,8 +60,8 @@ impl InstanceStop {
     }
 
     /// A stop that is under way has to fit into the time that a shutdown leaves.
-    pub(super) fn shorten(&mut self, now: Time, times: StopTimes) {
-        self.ladder.shorten(now, times);
+    pub(super) fn shorten(&mut self, cx: &Context) {
+        self.ladder.shorten(cx.now, cx.times);
     }
 
     /// The next step is the kill, and it is due.
@@ -77,17 +70,11 @@ impl InstanceStop {
     }
 
     /// Takes the next step.
-    pub(super) fn escalate(
-        &mut self,
-        now: Time,
-        pid: Option<u32>,
-        times: StopTimes,
-        effects: &mut Vec<Effect>,
-    ) {
-        let waited = self.ladder.waited(now);
-        let step = self.ladder.escalate(now, times);
-        effects.push(Effect::Tell(Event::Escalating { pid, waited, step: step.describe() }));
-        effects.push(effect_of(step, self.generation));
+    pub(super) fn escalate(&mut self, cx: &mut Context, pid: Option<u32>) {
+        let waited = self.ladder.waited(cx.now);
+        let step = self.ladder.escalate(cx.now, cx.times);
+        cx.tell(Event::Escalating { pid, waited, step: step.describe() });
+        cx.push(effect_of(step, self.generation));
     }
 }
 
@@ -97,27 +84,5 @@ const fn effect_of(step: StopStep, generation: Generation) -> Effect {
         StopStep::Terminate => Effect::Terminate { generation },
         StopStep::Kill => Effect::Kill { generation },
         StopStep::Abandon => Effect::Abandon { generation },
-    }
-}
-
-impl Service {
-    /// Whoever waits for a stop has lost patience.
-    pub(super) fn hurry_up(&mut self, now: Time) {
-        if let Process::Stopping { ladder, .. } = &mut self.process {
-            ladder.hurry_up(now);
-        }
-        for leaver in &mut self.leaving {
-            leaver.hurry_up(now);
-        }
-    }
-
-    /// The policy's times, or what a shutdown leaves of them.
-    pub(super) fn times(&self) -> StopTimes {
-        let Policy { stdin_timeout, stop_timeout, .. } = &self.policy;
-        let most = match self.want {
-            Want::Shutdown { within: Some(within), .. } => within * 2 / 5,
-            _ => Duration::MAX,
-        };
-        StopTimes { stdin: *stdin_timeout, term: *stop_timeout }.at_most(most)
     }
 }

@@ -1,5 +1,8 @@
 //! One case for each rule; `core/tests/sim.rs` has the random histories.
 
+mod adopted;
+mod swap;
+
 use super::*;
 use crate::policy::{Backoff, Restart};
 
@@ -40,11 +43,11 @@ impl Bench {
     }
 
     pub(super) fn spawn(&self) -> Effect {
-        Effect::Spawn { generation: self.service.generation }
+        Effect::Spawn { generation: self.service.generation() }
     }
 
     pub(super) fn spawned(&mut self) {
-        let generation = self.service.generation;
+        let generation = self.service.generation();
         let effects = self.does(Input::Spawned { generation, pid: 100 + generation.0 as u32 });
         let stopped = matches!(self.service.process, Process::Stopping { .. });
         let expected = [Effect::Open { generation }];
@@ -52,7 +55,7 @@ impl Bench {
     }
 
     pub(super) fn exit(&mut self, exit: Exit) -> Vec<Effect> {
-        let generation = self.service.generation;
+        let generation = self.service.generation();
         self.does(Input::Exited { generation, exit })
     }
 
@@ -492,14 +495,14 @@ fn a_restart_during_a_backoff_starts_now() {
 fn a_command_that_never_ran_fails_at_once_but_one_that_ran_is_tried_again() {
     let mut bench = Bench::new(exact());
     bench.does(Input::Start);
-    let generation = bench.service.generation;
+    let generation = bench.service.generation();
     bench.does(Input::SpawnFailed { generation, failure: not_found() });
     assert!(bench.failed());
 
     let mut bench = Bench::running(exact());
     bench.exit(Exit::Code(1));
     bench.after(1000, Input::Wakeup);
-    let generation = bench.service.generation;
+    let generation = bench.service.generation();
     bench.does(Input::SpawnFailed { generation, failure: not_found() });
     assert_eq!(bench.wait_ms(), Some(2000));
 }
@@ -508,7 +511,7 @@ fn a_command_that_never_ran_fails_at_once_but_one_that_ran_is_tried_again() {
 fn a_failed_handshake_is_killed_and_counts_as_a_crash() {
     // G4
     let mut bench = Bench::running(exact());
-    let generation = bench.service.generation;
+    let generation = bench.service.generation();
     let effects = bench.does(Input::HandshakeFailed { generation, why: "silence".to_owned() });
     assert_eq!(effects, [close(1), kill(1)]);
     bench.exit(Exit::Signal(9));
@@ -520,7 +523,7 @@ fn a_failed_handshake_is_killed_and_counts_as_a_crash() {
 fn failed_health_is_stopped_in_order_and_counts_as_a_crash() {
     // O8
     let mut bench = Bench::running(exact());
-    let generation = bench.service.generation;
+    let generation = bench.service.generation();
     let effects = bench.does(Input::Unhealthy { generation, why: "3 in a row".to_owned() });
     assert_eq!(effects, [close(1), terminate(1)]);
     bench.exit(Exit::Code(0));
@@ -530,7 +533,7 @@ fn failed_health_is_stopped_in_order_and_counts_as_a_crash() {
 #[test]
 fn late_word_of_an_old_generation_changes_nothing() {
     let mut bench = Bench::running(exact());
-    let old = bench.service.generation;
+    let old = bench.service.generation();
     bench.exit(Exit::Code(1));
     bench.after(1000, Input::Wakeup);
     bench.spawned();

@@ -1,13 +1,13 @@
-//! What somebody wants of a service: told, and on disk, before it is done.
+//! Owns the record of a user's start or stop of a service. It is on disk before the request is carried out.
 
 use serde_json::json;
 
 use super::event::Parts;
 use crate::audit::{EventType, Level};
 
-/// A start or a stop that somebody asked for.
+/// A start or a stop that a user or a client requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct UserRequest {
     /// Whether it is to be up.
     pub up: bool,
     /// The process that is to be stopped.
@@ -16,7 +16,7 @@ pub struct Wish {
     pub reason: String,
 }
 
-impl Wish {
+impl UserRequest {
     pub(super) fn parts(&self, title: &str) -> Parts {
         let (event_type, word) = match self.up {
             true => (EventType::ServerStartRequested, "start"),

@@ -8,7 +8,7 @@ use afresh_core::control::{
     API_VERSION, Change, Face, LastExit, Refusal, Restarts, ServiceStatus, State, VersionAnswer,
 };
 use afresh_core::id::ServiceId;
-use afresh_core::service::{Event, Input, Wish};
+use afresh_core::service::{Event, Input, UserRequest};
 
 use super::loop_request::{Ask, Before, Begun, NotBegun};
 use crate::clock::now;
@@ -162,7 +162,7 @@ impl About {
                 total: snapshot.restarts,
                 last: past.restarts.iter().cloned().collect(),
             },
-            last_exit: service.last_exit().map(LastExit::from),
+            last_exit: service.exits().last_exit().map(LastExit::from),
             health: supervise.health(id),
             // Whoever answers looks, when the loop does something else again.
             usage: None,
@@ -237,7 +237,7 @@ impl About {
         let is_waiting = !supervise.waits_for(id).is_empty();
         if is_waiting || !is_so(what, &snapshot.state) {
             let pid = snapshot.pid;
-            let wish = |up, reason| Event::Wished(Wish { up, pid, reason });
+            let wish = |up, reason| Event::UserRequested(UserRequest { up, pid, reason });
             match what {
                 Change::Restart => supervise.input_to(id, Input::Restart { reason }).await,
                 Change::Start => {

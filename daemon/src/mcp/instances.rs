@@ -129,7 +129,7 @@ impl Seat<'_> {
             self.converse(Input::RestartFailed { why }).await;
         }
         let service = self.supervise.core().service(self.server.service);
-        let ending = service.and_then(|service| service.last_ending());
+        let ending = service.and_then(|service| service.exits().last_ending());
         let superseded = ending == Some(&Ending::Replaced);
         let noted = self.server.exits.get(&generation).map_or(&how, |end| &end.how);
         let how = self.last_words(generation, noted);
@@ -156,7 +156,7 @@ impl Seat<'_> {
     /// Tells the conversation when nothing will come by itself any more.
     async fn note_failure(&mut self) {
         let service = self.supervise.core().service(self.server.service);
-        let exit = service.and_then(|service| service.last_exit());
+        let exit = service.and_then(|service| service.exits().last_exit());
         let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
         let why = match service.and_then(|service| service.rest()) {
             Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => self.why_it_ended(),

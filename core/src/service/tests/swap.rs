@@ -1,8 +1,8 @@
 //! Several instances of one service at a time: swaps, spares, and what a probe has spoiled.
 
-use super::super::tests::{Bench, close, exact, kill, not_found, restart, terminate};
-use super::super::*;
+use super::{Bench, close, exact, kill, not_found, restart, terminate};
 use crate::limits::{PROBE_DEATHS_MAX, RETIRING_MAX};
+use crate::service::*;
 
 fn swaps() -> Policy {
     Policy { restart_mode: RestartMode::Swap, stdin_timeout: Duration::from_secs(1), ..exact() }
@@ -380,7 +380,7 @@ fn a_death_by_a_probe_is_no_crash_whenever_it_is_said_but_not_for_ever() {
     bench.born(3);
     bench.does(died(3));
     assert_eq!(bench.does(exited(3, Exit::Code(1))), [spawn(4)]);
-    assert_eq!(bench.service.probe_deaths, PROBE_DEATHS_MAX);
+    assert_eq!(bench.service.exits.probe_deaths(), PROBE_DEATHS_MAX);
     bench.born(4);
     bench.does(died(4));
     assert_eq!(bench.does(exited(4, Exit::Code(1))), []);

@@ -1,0 +1,155 @@
+//! Owns what a service remembers of its earlier instances: their numbers and their ends.
+//!
+//! Driven by [`Service::handle`](super::Service::handle). Never decides whether the next one starts; that is
+//! `restart.rs`.
+
+use super::exit::{Ending, Exit};
+use super::state::Effect;
+use crate::id::Generation;
+use crate::limits::PROBE_DEATHS_MAX;
+use crate::service::Event;
+
+/// The numbers of the instances.
+#[derive(Debug, Default)]
+pub(super) struct Generations {
+    newest: Generation,
+    /// The instance after this one is the first; those after that one are restarts.
+    begins_after: Generation,
+    /// An instance has run at some time: a command that is missing now may be back soon.
+    has_run: bool,
+}
+
+impl Generations {
+    pub(super) const fn newest(&self) -> Generation {
+        self.newest
+    }
+
+    pub(super) const fn has_run(&self) -> bool {
+        self.has_run
+    }
+
+    pub(super) fn note_run(&mut self) {
+        self.has_run = true;
+    }
+
+    /// Whether the next instance is a restart.
+    pub(super) fn next_is_restart(&self) -> bool {
+        self.newest != self.begins_after
+    }
+
+    pub(super) fn next(&mut self) -> Generation {
+        self.newest = self.newest.next();
+        self.newest
+    }
+
+    /// An instance of an earlier supervisor has this number, and runs.
+    pub(super) fn adopt(&mut self, generation: Generation) {
+        self.newest = self.newest.max(generation);
+        self.has_run = true;
+    }
+
+    /// Continues after the newest instance of an earlier supervisor. `counts_on` is false where that one
+    /// ended in order: the next instance is a first one.
+    pub(super) fn resume(&mut self, generation: Generation, counts_on: bool) {
+        self.newest = self.newest.max(generation);
+        if counts_on {
+            self.has_run |= generation > Generation::default();
+        } else {
+            self.begins_after = self.newest;
+        }
+    }
+}
+
+/// The ends of the instances.
+#[derive(Debug, Default)]
+pub struct ExitHistory {
+    last_exit: Option<Exit>,
+    last_ending: Option<Ending>,
+    /// The last instance that ended by itself, as the current one; none after a stop.
+    last_ended: Option<Generation>,
+    /// Instances in a row that died of a probe before one served.
+    probe_deaths: u32,
+}
+
+impl ExitHistory {
+    /// How the last current instance ended.
+    pub const fn last_exit(&self) -> Option<Exit> {
+        self.last_exit
+    }
+
+    /// What the end of the last instance of any role meant.
+    pub const fn last_ending(&self) -> Option<&Ending> {
+        self.last_ending.as_ref()
+    }
+
+    pub(super) fn note_exit(&mut self, exit: Exit) {
+        self.last_exit = Some(exit);
+    }
+
+    /// The current instance ended by itself; none where a stop was requested.
+    pub(super) fn note_ended(&mut self, generation: Option<Generation>) {
+        self.last_ended = generation;
+    }
+
+    /// Takes the last ending from the events of one input.
+    pub(super) fn note_events(&mut self, effects: &[Effect]) {
+        let mut endings = effects.iter().rev().filter_map(|effect| match effect {
+            Effect::Tell(Event::Exited { ending, .. }) => Some(ending),
+            _ => None,
+        });
+        if let Some(ending) = endings.next() {
+            self.last_ending = Some(ending.clone());
+        }
+    }
+
+    /// Whether this instance is the one that has just ended by itself; asked once.
+    pub(super) fn take_just_ended(&mut self, generation: Generation) -> bool {
+        self.last_ended.take_if(|last| *last == generation).is_some()
+    }
+
+    /// An instance serves.
+    pub(super) fn note_served(&mut self) {
+        self.probe_deaths = 0;
+    }
+
+    #[cfg(test)]
+    pub(super) const fn probe_deaths(&self) -> u32 {
+        self.probe_deaths
+    }
+
+    /// Counts a death by a probe. A server that dies of all of them must not be started for ever.
+    pub(super) fn forgives_probe(&mut self) -> bool {
+        let forgives = self.probe_deaths < PROBE_DEATHS_MAX;
+        self.probe_deaths = self.probe_deaths.saturating_add(u32::from(forgives));
+        forgives
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_instance_after_an_orderly_end_is_no_restart() {
+        let mut generations = Generations::default();
+        assert!(!generations.next_is_restart());
+        generations.next();
+        assert!(generations.next_is_restart());
+        generations.resume(Generation(7), false);
+        assert!(!generations.next_is_restart() && !generations.has_run());
+        assert_eq!(generations.next(), Generation(8));
+        generations.resume(Generation(3), true);
+        assert_eq!((generations.newest(), generations.has_run()), (Generation(8), true));
+    }
+
+    #[test]
+    fn deaths_by_probes_are_forgiven_until_there_are_too_many_in_a_row() {
+        let mut exits = ExitHistory::default();
+        for _ in 0..PROBE_DEATHS_MAX {
+            assert!(exits.forgives_probe());
+        }
+        assert!(!exits.forgives_probe());
+        exits.note_served();
+        assert!(exits.forgives_probe());
+    }
+}
