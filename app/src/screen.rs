@@ -5,9 +5,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use afresh_core::config::{cells, cut_to_cells};
 use afresh_core::control::{ServiceStatus, State};
 use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_FLUSH_MAX};
+use afresh_core::text::{cells, cut_to_cells};
 
 use crate::cli::status;
 use crate::output::Paint;
@@ -221,7 +221,7 @@ impl Inner {
 
 /// Lines of services as they may be drawn: whatever a service prints, it is not obeyed, but for its colours.
 fn tame(bytes: &[u8], paint: Paint) -> String {
-    afresh_core::config::tame(bytes, paint == Paint::Colours)
+    afresh_core::text::tame(bytes, paint == Paint::Colours)
 }
 
 /// At most a third of the screen, no line longer than it is wide: one that wraps would be two.

@@ -1,7 +1,7 @@
 //! What is wanted of services that run: to start, to stop, to restart. One line says what became of each.
 
-use afresh_core::config::harmless;
 use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, Dependence, ServiceStatus};
+use afresh_core::text::harmless;
 use afresh_daemon::control::{self, ControlError, Reached};
 use afresh_daemon::error_chain::chain;
 

@@ -27,5 +27,6 @@ pub mod run;
 pub mod service;
 pub mod stop_ladder;
 pub mod supervisor;
+pub mod text;
 pub mod time;
 pub mod watch;

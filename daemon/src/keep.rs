@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use std::pin::pin;
 
 use afresh_core::audit::{EventType, Level, Record};
-use afresh_core::config::{TrailSettings, harmless};
+use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
 use afresh_core::definition::{LogLimits, Port, StopSignal};
 use afresh_core::health::HealthCheck;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT};
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Input, Rest, Service};
+use afresh_core::text::harmless;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};

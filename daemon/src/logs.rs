@@ -16,6 +16,7 @@ use afresh_core::time::Stamp;
 use tokio::sync::watch;
 
 use crate::clock::now;
+use afresh_core::text::cut;
 
 /// The last lines of one service. Clones are the same.
 #[derive(Clone, Debug)]
@@ -149,11 +150,7 @@ impl Block {
 }
 
 fn shortened(text: &str) -> String {
-    let text = redact_text(text);
-    match text.char_indices().nth(LAST_WORDS_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.into_owned(),
-    }
+    cut(&redact_text(text), LAST_WORDS_CHARS)
 }
 
 /// The last whole lines that fit, where not all of them do: many services have little room each.

@@ -5,8 +5,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use afresh_core::config::harmless;
 use afresh_core::limits::NOTIFY_STATUS_CHARS_MAX;
+use afresh_core::text::harmless;
 use tokio::time::{Instant, sleep_until};
 
 use crate::os::{self, NotifySocket};

@@ -9,11 +9,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use afresh_core::audit::redact::redact_text;
-use afresh_core::config::harmless;
 use afresh_core::limits::{
     LINE_PATIENCE, LOG_LINE_CHARS_MAX, LOG_LINES_MAX, LOSS_NOTICE_INTERVAL, OFFER_PATIENCE,
     OUTPUT_CHUNKS_MAX, OUTPUT_RETRY_PAUSE, PIPE_CHUNK_BYTES,
 };
+use afresh_core::text::{harmless, head};
 use tokio::io::AsyncWrite;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -179,10 +179,9 @@ impl AsyncWrite for WriteByThread {
 /// A message as one line that obeys nobody's terminal, shows no secret, and ends somewhere.
 pub(crate) fn presentable(message: &str) -> String {
     let message = redact_text(message).replace('\n', " | ");
-    match message.char_indices().nth(LOG_LINE_CHARS_MAX) {
-        Some((end, _)) => format!("{}… [cut]", harmless(&message[..end])),
-        None => harmless(&message),
-    }
+    let kept = head(&message, LOG_LINE_CHARS_MAX);
+    let mark = if kept.len() < message.len() { "… [cut]" } else { "" };
+    harmless(kept) + mark
 }
 
 fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::Receiver<Chunk>) {

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use afresh_core::config::tame;
 use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_RETRY_PAUSE};
+use afresh_core::text::tame;
 
 /// A stream of ours. One that is no terminal gets all bytes as they are.
 pub(crate) struct Tamed<S> {

@@ -5,7 +5,8 @@ mod report;
 use std::path::PathBuf;
 
 use afresh_core::adopt::{Edit, File, Line, Server, State, Wrapper, is_afresh};
-use afresh_core::config::{harmless, nearest};
+use afresh_core::config::nearest;
+use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{
     ClientFile, ClientText, ReadClientFileError, Whose, own_command,

@@ -3,9 +3,9 @@
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use afresh_core::config::{harmless, harmless_but_colours};
 use afresh_core::control::{Face, LogLine, Stream};
 use afresh_core::limits::INPUT_BYTES_MAX;
+use afresh_core::text::{harmless, harmless_but_colours};
 use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Parted, Reached, Target};
 use clap::Args;
 

@@ -100,9 +100,9 @@ fn show(check: &Check, paint: Paint) -> String {
         Verdict::Problem => paint.red(&word),
     };
     let name = paint.bold(&format!("{:14}", check.name));
-    let found = config::harmless(&check.found);
+    let found = afresh_core::text::harmless(&check.found);
     let hint = match &check.hint {
-        Some(hint) => format!("{:25}hint: {}\n", "", config::harmless(hint)),
+        Some(hint) => format!("{:25}hint: {}\n", "", afresh_core::text::harmless(hint)),
         None => String::new(),
     };
     format!("{word}  {name}  {found}\n{hint}")

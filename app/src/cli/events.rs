@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use afresh_core::config::harmless;
 use afresh_core::control::{EventPage, Gap, Position, ToldEvent};
+use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::control::{self, Followed, Follower};
 use clap::Args;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::harmless;
 use afresh_core::install::{Installation, Standing, Step, name_of, standing};
+use afresh_core::text::harmless;
 use afresh_daemon::store::clients::own_path;
 use afresh_daemon::{
     HOME_VARIABLE, Home, read_installed, remove_installed, run_steps, write_installed,

@@ -1,7 +1,7 @@
 //! `afresh reload`.
 
-use afresh_core::config::harmless;
 use afresh_core::control::{ChangeAnswer, ChangeOutcome, Face, ReloadAnswer};
+use afresh_core::text::harmless;
 use afresh_daemon::control;
 use clap::Args;
 

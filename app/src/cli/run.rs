@@ -14,10 +14,11 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
-use afresh_core::config::{RunSettings, harmless};
+use afresh_core::config::RunSettings;
 use afresh_core::limits::SUMMARY_WRITE_MAX;
 use afresh_core::run::plan::Plan;
 use afresh_core::run::{Exclude, Finish, Machine, Record};
+use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;

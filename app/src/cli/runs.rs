@@ -1,7 +1,7 @@
 //! `afresh runs`.
 
-use afresh_core::config::harmless;
 use afresh_core::run::{Attempt, Finish, Kind, Past, PhaseEnd, Record, shown_output};
+use afresh_core::text::harmless;
 use afresh_daemon::store::runs::{RunRow, Runs, RunsError};
 use clap::{Args, Subcommand};
 use serde_json::json;

@@ -5,8 +5,8 @@ mod watch;
 
 use std::time::Duration;
 
-use afresh_core::config::harmless;
 use afresh_core::control::{HealthState, HealthStatus, RunStatus, ServiceStatus};
+use afresh_core::text::harmless;
 use afresh_core::time::{parse_duration, show_duration};
 use afresh_daemon::control::Reached;
 use clap::Args;

@@ -6,8 +6,8 @@ use super::server::{Server, Word};
 use super::wrap::quote;
 use super::{Edit, apply};
 use crate::audit::redact::{redact_args, redact_text};
-use crate::config::harmless;
 use crate::limits::{ADOPT_DIFF_CHARS_MAX, ADOPT_DIFF_LINE_BYTES_MAX};
+use crate::text::harmless;
 
 /// Lines that are shown before and after a change.
 const CONTEXT: usize = 3;

@@ -27,6 +27,7 @@ use crate::limits::{
 };
 use crate::mcp::json;
 use crate::service::Exit;
+use crate::text::{cut, cut_bytes};
 use crate::time::Stamp;
 
 /// The machine of one session of Claude Code.
@@ -110,7 +111,7 @@ impl Claude {
             return Vec::new();
         }
         let Some(line) = Line::read(bytes) else {
-            return vec![Effect::Heard(Heard::Strange(line_fields::cut_bytes(bytes)))];
+            return vec![Effect::Heard(Heard::Strange(cut_bytes(bytes, AGENT_DETAIL_CHARS_MAX)))];
         };
         match &*line.kind {
             "assistant" => self.message(&line),
@@ -133,7 +134,7 @@ impl Claude {
     fn message(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let Some(message) = line.get("message") else { return Vec::new() };
         if let Some(trouble) = line.text("error") {
-            self.known.trouble = Some(line_fields::cut(&trouble, AGENT_ID_CHARS_MAX));
+            self.known.trouble = Some(cut(&trouble, AGENT_ID_CHARS_MAX));
         }
         // Words of the agent itself, such as those on an error: the end of the turn has them too.
         if line_fields::text(message, &["model"]).as_deref() == Some("<synthetic>") {
@@ -147,7 +148,7 @@ impl Claude {
                 Some("text") if !line.is_of_subagent() => {
                     let text = line_fields::text(block, &["text"]).unwrap_or_default();
                     if !text.trim().is_empty() {
-                        heard.push(Heard::Text(line_fields::cut(&text, AGENT_TEXT_CHARS_MAX)));
+                        heard.push(Heard::Text(cut(&text, AGENT_TEXT_CHARS_MAX)));
                     }
                 }
                 Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
@@ -160,7 +161,7 @@ impl Claude {
     }
 
     fn tool_began(&mut self, block: &[u8]) -> Option<Heard> {
-        let id = line_fields::cut(&line_fields::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
+        let id = cut(&line_fields::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
         if self.tools.contains(&id) {
             return None;
         }
@@ -170,7 +171,7 @@ impl Claude {
         self.tools.push_back(id.clone());
         let name = line_fields::text(block, &["name"]).unwrap_or(Cow::Borrowed("?"));
         let input = json::get(block, &["input"]).unwrap_or_default();
-        let name = line_fields::cut(&name, AGENT_ID_CHARS_MAX);
+        let name = cut(&name, AGENT_ID_CHARS_MAX);
         Some(Heard::ToolBegan { id, name, detail: line_fields::detail(input) })
     }
 
@@ -178,7 +179,7 @@ impl Claude {
         let message = line.get("message").unwrap_or_default();
         let ended = line_fields::blocks(message).filter_map(|block| {
             let id = line_fields::text(block, &["tool_use_id"])?;
-            let id = line_fields::cut(&id, AGENT_ID_CHARS_MAX);
+            let id = cut(&id, AGENT_ID_CHARS_MAX);
             let place = self.tools.iter().position(|open| *open == id)?;
             self.tools.remove(place);
             let succeeded = !line_fields::is_true(block, &["is_error"]);
@@ -226,7 +227,7 @@ impl Claude {
                 let delay = line.number("retry_delay_ms").map(Duration::from_millis);
                 vec![Effect::Heard(Heard::Retrying {
                     attempt: attempt.unwrap_or(1),
-                    why: line_fields::cut(&why, AGENT_DETAIL_CHARS_MAX),
+                    why: cut(&why, AGENT_DETAIL_CHARS_MAX),
                     at: delay.map(|delay| outcome::later(now, delay)),
                 })]
             }
@@ -247,7 +248,7 @@ impl Claude {
     }
 
     fn ready(&mut self, session: Option<Cow<'_, str>>, model: Option<Cow<'_, str>>) -> Vec<Effect> {
-        let owned = |text: Cow<'_, str>| line_fields::cut(&text, AGENT_ID_CHARS_MAX);
+        let owned = |text: Cow<'_, str>| cut(&text, AGENT_ID_CHARS_MAX);
         let model = model.map(owned);
         self.meter.model.clone_from(&model);
         if self.is_ready {

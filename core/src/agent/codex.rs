@@ -26,11 +26,12 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::{Value, json};
 
 use self::failure::{Error, Limits};
-use self::line_fields::{Object, cut_bytes};
+use self::line_fields::Object;
 use self::usage::Usage;
 use super::{Effect, Heard, Input, Session, Setup, Speaks, Start, Told, TurnEnd};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_REQUESTS_MAX};
 use crate::service::Exit;
+use crate::text::cut_bytes;
 use crate::time::Stamp;
 
 /// The machine of one session of Codex.

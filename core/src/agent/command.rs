@@ -57,7 +57,7 @@ impl Command {
         if text.trim().is_empty() {
             return Vec::new();
         }
-        let text = super::truncate::cut(text, AGENT_TEXT_CHARS_MAX);
+        let text = crate::text::cut(text, AGENT_TEXT_CHARS_MAX);
         self.remember(&text);
         let mut effects = vec![Effect::Heard(Heard::Text(text))];
         if self.guess() >= self.guessed.saturating_add(AGENT_GUESS_STEP) {

@@ -12,7 +12,6 @@ mod redacted;
 pub mod servers;
 mod text_chunks;
 mod timestamp;
-mod truncate;
 
 use std::time::Duration;
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::excerpt::{Excerpt, printable};
+use super::excerpt::Excerpt;
 use super::kind::{Kind, Value};
 use super::suggest::nearest;
 use crate::audit::redact::redact_text;
+use crate::text::printable;
 
 /// Something wrong in one place of the configuration. Its `Display` is the whole report, without a
 /// newline at the end.

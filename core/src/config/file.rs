@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
 use super::error::{ConfigError, ErrorKind, Origin, Place, value_hint};
-use super::excerpt::{Lines, harmless, printable};
+use super::excerpt::Lines;
 use super::kind::{Kind, Value};
 use super::settings::{SECTIONS, SETTINGS, Section, of_section, position};
 use super::suggest::nearest;
@@ -13,6 +13,7 @@ use super::tables::{Table, TableKind};
 use super::{FileKind, Given, Source};
 use crate::audit::redact::redact_text;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
+use crate::text::{harmless, printable};
 
 /// What a file gives: values by their place in the table of settings, tables, and its errors in the
 /// order of their lines.

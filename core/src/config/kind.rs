@@ -192,7 +192,7 @@ impl Kind {
                 Some("a name and a password do not belong into a URL: send them in `headers`".to_owned())
             }
             Self::Url if !text.contains("://") && with_scheme() => {
-                Some(format!("write `http://{}`", super::excerpt::printable(text)))
+                Some(format!("write `http://{}`", crate::text::printable(text)))
             }
             _ => None,
         }

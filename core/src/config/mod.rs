@@ -35,8 +35,8 @@ use std::time::Duration;
 pub(crate) use self::address::url_host;
 pub(crate) use self::error::write_report;
 pub use self::error::{ConfigError, ErrorKind, Origin};
-pub use self::excerpt::{Excerpt, cells, cut_to_cells, harmless, harmless_but_colours, tame};
-pub(crate) use self::excerpt::{Lines, printable};
+pub use self::excerpt::Excerpt;
+pub(crate) use self::excerpt::Lines;
 pub(crate) use self::kind::is_variable;
 pub use self::kind::{Kind, Value, parse_size};
 pub use self::reference::reference;
@@ -46,6 +46,7 @@ pub use self::schema::schema;
 pub use self::suggest::nearest;
 pub use self::tables::{Outside, ShownEntry, ShownTable};
 pub(crate) use self::tables::{is_header_name, rings, told};
+pub use crate::text::harmless;
 
 use self::error::{Place, value_hint};
 use self::resolve::Values;
@@ -56,6 +57,7 @@ use crate::gateway::backend::Stdio;
 use crate::gateway::settings::Gateway;
 use crate::hook::HookDefinition;
 use crate::policy::Policy;
+use crate::text::printable;
 
 /// A configuration file.
 #[derive(Clone, Copy, Debug)]

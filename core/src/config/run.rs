@@ -1,13 +1,13 @@
 //! The making of `[run]`: how `afresh run` carries out a plan.
 
 use super::error::{ConfigError, ErrorKind, Origin};
-use super::excerpt::printable;
 use super::kind::Value;
 use super::resolve::Values;
 use super::settings::position;
 use super::shell_split;
 use crate::agent::{AgentKind, Permission};
 use crate::run::{Budget, Dirty, Exclude, Settings};
+use crate::text::printable;
 
 /// How `afresh run` carries out a plan.
 #[derive(Clone, Debug, PartialEq)]

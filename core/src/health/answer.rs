@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Verdict;
 use crate::limits::HEALTH_SHOWN_CHARS_MAX;
+use crate::text::cut;
 
 /// Judges the answer to a health check. `wanted_status` of none takes any from 200 to 299; `wanted` is
 /// a field of the JSON in `body`, as a path with dots, and the value that it must have.
@@ -48,11 +49,7 @@ fn field<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(HEALTH_SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    cut(&value.to_string(), HEALTH_SHOWN_CHARS_MAX)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Failure;
 use crate::audit::redact::redact_text;
-use crate::config::harmless;
 use crate::limits::HOOK_EXCERPT_CHARS_MAX;
+use crate::text::{cut, harmless};
 
 impl Failure {
     /// Whether a webhook took what it was sent. `retry_after` is the header of that name.
@@ -35,9 +35,5 @@ pub fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(8 * HOOK_EXCERPT_CHARS_MAX)]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = redact_text(&words);
-    let mut short: String = words.chars().take(HOOK_EXCERPT_CHARS_MAX).collect();
-    if short.len() < words.len() {
-        short.push('…');
-    }
-    harmless(&short)
+    harmless(&cut(&words, HOOK_EXCERPT_CHARS_MAX))
 }

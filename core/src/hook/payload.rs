@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Happening, HookEvent, Shape};
 use crate::audit::redact::redact_text;
-use crate::config::harmless;
 use crate::control::LastExit;
 use crate::limits::{
     HOOK_DISCORD_CHARS_MAX, HOOK_NAME_CHARS_MAX, HOOK_NTFY_BYTES_MAX, HOOK_TEXT_CHARS_MAX,
 };
+use crate::text::{cut, harmless};
 
 /// Who tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,13 +143,6 @@ impl Delivery {
 fn text(text: &str) -> String {
     // A secret that is cut in half is not known any more.
     cut(&redact_text(&cut(text, 4 * HOOK_TEXT_CHARS_MAX)), HOOK_TEXT_CHARS_MAX)
-}
-
-fn cut(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// As long as the service counts it, which is in units of UTF-16.

@@ -45,7 +45,7 @@ pub struct InstallError {
 
 impl fmt::Display for InstallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = crate::config::harmless(&self.value);
+        let value = crate::text::harmless(&self.value);
         write!(f, "{} `{value}` {}", self.what, self.why)
     }
 }

@@ -5,8 +5,8 @@
 
 use super::mark::marked;
 use super::{InstallError, Installation, refused};
-use crate::config::harmless;
 use crate::limits::{INSTALL_STOP_WAIT, INSTALL_WATCHDOG};
+use crate::text::harmless;
 
 pub(super) fn text(it: &Installation) -> Result<String, InstallError> {
     let program = executable(&it.program)?;

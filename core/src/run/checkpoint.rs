@@ -6,6 +6,7 @@ use super::{Kind, Looked};
 use crate::limits::{
     CHECKPOINT_CHARS_MAX, CHECKPOINT_LIST_MAX, GATE_TAIL_CHARS_MAX, HANDOFF_CHARS_MAX,
 };
+use crate::text;
 
 /// All that is known of a phase when a session of it ends.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -154,20 +155,14 @@ fn fenced(text: &str) -> String {
 
 /// The beginning of a text.
 pub(super) fn cut(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}\n[cut]", &text[..end]),
-    }
+    let head = text::head(text, chars_max);
+    if head.len() == text.len() { text.to_owned() } else { format!("{head}\n[cut]") }
 }
 
 /// The end of a text.
 pub(super) fn tail(text: &str, chars_max: usize) -> String {
-    let count = text.chars().count();
-    if count <= chars_max {
-        return text.to_owned();
-    }
-    let begin = text.char_indices().nth(count - chars_max).map_or(0, |(begin, _)| begin);
-    format!("[cut]\n{}", &text[begin..])
+    let tail = text::tail(text, chars_max);
+    if tail.len() == text.len() { text.to_owned() } else { format!("[cut]\n{tail}") }
 }
 
 #[cfg(test)]

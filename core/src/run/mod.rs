@@ -41,8 +41,8 @@ pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{Past, PastPhase};
 pub use self::settings::{Budget, Dirty, Settings};
 use crate::agent::{Context, Heard, Spent, Told};
-use crate::config::{cut_to_cells, harmless_but_colours};
 use crate::limits::{GATE_SHOWN_CELLS_MAX, GATE_SHOWN_LINES_MAX};
+use crate::text::{cut_to_cells, harmless_but_colours};
 use crate::time::{Stamp, Time};
 
 /// A moment, by both clocks: limits end by that on the wall.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::harmless;
+use crate::text::{harmless, tail};
 
 /// Longer paths are cut at their beginning: the end says more.
 const CHARS_MAX: usize = 80;
@@ -22,9 +22,9 @@ pub fn reason(changed: &[PathBuf], base: &Path) -> String {
 fn shown(path: &Path, base: &Path) -> String {
     let short = path.strip_prefix(base).ok().filter(|rest| !rest.as_os_str().is_empty());
     let text = harmless(&short.unwrap_or(path).to_string_lossy());
-    match text.chars().count().checked_sub(CHARS_MAX) {
-        None | Some(0) => text,
-        Some(over) => format!("…{}", text.chars().skip(over + 1).collect::<String>()),
+    match tail(&text, CHARS_MAX).len() == text.len() {
+        true => text,
+        false => format!("…{}", tail(&text, CHARS_MAX - 1)),
     }
 }
 

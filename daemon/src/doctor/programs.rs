@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::harmless;
 use afresh_core::limits::{VERSION_BYTES_MAX, VERSION_PROBE_MAX};
 use afresh_core::service::Exit;
+use afresh_core::text::harmless;
 use afresh_core::time::show_duration;
 
 use super::{Check, Examined};

@@ -1,10 +1,10 @@
 //! Whether the port that a service needs is free, before it is started.
 
 use afresh_core::audit::redact::redact_args;
-use afresh_core::config::harmless;
 use afresh_core::definition::Port;
 use afresh_core::limits::{HEALTH_SHOWN_CHARS_MAX, PORT_LOOKUP_WAIT};
 use afresh_core::service::SpawnFailure;
+use afresh_core::text::harmless;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 

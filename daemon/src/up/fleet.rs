@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use afresh_core::audit::recovery::{Past, ServicePast, Wanted};
-use afresh_core::config::harmless;
 use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SERVICES_REMEMBERED_MAX;
 use afresh_core::policy::Policy;
 use afresh_core::service::{Input, Rest};
+use afresh_core::text::harmless;
 
 use super::{Lines, Up};
 use crate::control::{Before, Reloading, reloaded};

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use afresh_core::config::harmless;
 use afresh_core::limits::{
     WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX, WATCH_POLL_INTERVAL,
 };
+use afresh_core::text::harmless;
 use afresh_core::time::show_duration;
 
 use crate::os::Refusal;

@@ -1,7 +1,7 @@
 //! What `afresh adopt` says: the diff and lists on stdout, everything else on stderr.
 
 use afresh_core::adopt::{Mark, Server, State, Wrapper};
-use afresh_core::config::harmless;
+use afresh_core::text::harmless;
 use afresh_daemon::store::clients::Whose;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use afresh_core::config::{harmless, harmless_but_colours};
 use afresh_core::control::{LogLine, Stream};
+use afresh_core::text::{harmless, harmless_but_colours};
 use afresh_daemon::store::service_log::read::{LoggedLine, Query};
 use serde_json::json;
 

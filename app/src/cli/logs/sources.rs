@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::harmless;
+use afresh_core::text::harmless;
 use afresh_daemon::control::{Reached, Target};
 use afresh_daemon::store::service_log;
 

@@ -3,8 +3,9 @@
 use afresh_core::agent::AgentKind;
 use afresh_core::agent::servers::{Found, Supervised};
 use afresh_core::audit::redact::redact_args;
-use afresh_core::config::{Config, Shown, harmless};
+use afresh_core::config::{Config, Shown};
 use afresh_core::run::plan::{Phase, Plan};
+use afresh_core::text::harmless;
 use serde_json::{Map, Value, json};
 
 use crate::cli::config::print_tables;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use afresh_core::agent::AgentKind;
-use afresh_core::config::harmless;
 use afresh_core::run::plan::Plan;
 use afresh_core::run::{Kind, PhaseEnd, Say, View, shown_output};
+use afresh_core::text::harmless;
 
 use crate::output::{self, Lines, Paint};
 

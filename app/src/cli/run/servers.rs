@@ -6,7 +6,7 @@ use afresh_core::agent::AgentKind;
 use afresh_core::agent::servers::{
     Found, Layer, Place, Text, Wanted, find, repository_of_worktree, sources,
 };
-use afresh_core::config::harmless;
+use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{ClientFile, ReadClientFileError, own_path};
 

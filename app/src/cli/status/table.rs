@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use afresh_core::config::{cells, cut_to_cells, harmless};
 use afresh_core::control::{HealthState, HealthStatus, ServiceStatus, State};
+use afresh_core::text::{cells, cut_to_cells, harmless};
 use afresh_core::time::show_duration;
 
 use crate::output::Paint;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use crate::limits::AGENT_DETAIL_CHARS_MAX;
 use crate::mcp::json;
+use crate::text::cut;
 
 /// A line, looked at from outside.
 pub(super) struct Line<'a> {
@@ -107,18 +108,3 @@ const TELLING: [&str; 11] = [
     "skill",
     "prompt",
 ];
-
-/// The beginning of a text; where something was left out, that is seen.
-pub(super) fn cut(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(chars_max - 1).chain(['…']).collect(),
-    }
-}
-
-/// The beginning of what is no text that we know.
-pub(super) fn cut_bytes(bytes: &[u8]) -> String {
-    // No character has more than four bytes.
-    let beginning = &bytes[..bytes.len().min(4 * (AGENT_DETAIL_CHARS_MAX + 1))];
-    cut(String::from_utf8_lossy(beginning).trim(), AGENT_DETAIL_CHARS_MAX)
-}

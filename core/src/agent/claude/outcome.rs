@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::line_fields::{self, cut, number, text};
+use super::line_fields::{self, number, text};
 use crate::agent::timestamp::in_seconds;
 use crate::agent::{Failure, TurnEnd};
 use crate::limits::AGENT_TEXT_CHARS_MAX;
 use crate::mcp::json;
+use crate::text::cut;
 use crate::time::Stamp;
 
 /// What is known of a turn beside its result.

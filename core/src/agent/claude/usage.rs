@@ -10,6 +10,7 @@ use super::line_fields::{self, number};
 use crate::agent::{Context, Heard, Spent};
 use crate::limits::{AGENT_CALLS_MAX, AGENT_ID_CHARS_MAX};
 use crate::mcp::json;
+use crate::text::cut;
 
 /// Counts the calls of one session.
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ impl Meter {
         let usage = Usage::read(message);
         let mut is_new = || {
             let id = line_fields::text(message, &["id"])?;
-            self.seen.note(line_fields::cut(&id, AGENT_ID_CHARS_MAX)).then_some(())
+            self.seen.note(cut(&id, AGENT_ID_CHARS_MAX)).then_some(())
         };
         if usage.input == 0 || is_new().is_none() {
             return Vec::new();

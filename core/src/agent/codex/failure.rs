@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::super::Failure;
 use super::super::timestamp::in_seconds;
-use super::line_fields::{Object, cut};
+use super::line_fields::Object;
 use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;
+use crate::text::cut;
 use crate::time::Stamp;
 
 /// An error, as a turn or an answer has it.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::line_fields::{Object, cut_bytes};
+use super::line_fields::Object;
 use crate::limits::AGENT_DETAIL_CHARS_MAX;
+use crate::text::{cut, cut_bytes};
 
 /// The tool that an item is a use of: its name, and on what, in a line for people. None for items that are
 /// no use of a tool, and for those that are not known.
@@ -63,5 +64,5 @@ fn arguments(item: &Object<'_>) -> String {
 
 fn one_line(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    super::line_fields::cut(line.trim(), AGENT_DETAIL_CHARS_MAX)
+    cut(line.trim(), AGENT_DETAIL_CHARS_MAX)
 }

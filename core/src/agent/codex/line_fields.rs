@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::mcp::json;
+use crate::text::cut;
 
 /// An object in a line.
 #[derive(Clone, Debug, Default)]
@@ -63,21 +64,6 @@ impl<'a> Object<'a> {
     }
 }
 
-/// At most this many characters of a text, with a mark where there were more.
-pub(super) fn cut(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// At most this many characters of bytes that may be anything.
-pub(super) fn cut_bytes(bytes: &[u8], chars_max: usize) -> String {
-    // No character has more bytes than four.
-    let enough = &bytes[..bytes.len().min(4 * (chars_max + 1))];
-    cut(&String::from_utf8_lossy(enough), chars_max)
-}
-
 /// Enough of a string value that it has more than this many characters, if it has them at all: a text of
 /// megabytes with escapes in it is not decoded for its first words.
 fn beginning(raw: &[u8], chars_max: usize) -> Option<Cow<'_, str>> {
@@ -123,11 +109,5 @@ mod tests {
                 assert_eq!(object.cut_text("t", chars_max), Some(expected), "{unit} {chars_max}");
             }
         }
-    }
-
-    #[test]
-    fn bytes_are_cut_between_characters() {
-        assert_eq!(cut_bytes("ääää".as_bytes(), 2), "ää…");
-        assert_eq!(cut_bytes(b"\xff\xfe", 9), "\u{fffd}\u{fffd}");
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::super::truncate::cut_to_line;
 use super::super::{Effect, RequestId};
 use super::requests::Asked;
 use super::usage::count;
 use super::{Effects, Opencode, Phase, launch, strange};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_LOOKS_MAX, AGENT_MODELS_MAX, AGENT_SETTLE_WAIT};
+use crate::text::cut_to_line;
 
 impl Opencode {
     /// Takes in an answer, or why there is none.

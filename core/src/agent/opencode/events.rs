@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::truncate::{cut, cut_to_line};
 use super::super::{Context, Effect, Failure, Heard};
 use super::usage::{context_after, count};
 use super::{Effects, Opencode, moment, strange};
 use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_OVERFLOWS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX,
 };
+use crate::text::{cut, cut_to_line};
 use crate::time::Stamp;
 
 /// What says on what a tool is used, the best first.

@@ -27,7 +27,6 @@ pub(super) use self::launch::SETTINGS;
 use self::requests::Asked;
 use self::turn_end::Turn;
 use self::usage::{Ledger, Seen};
-use super::truncate::cut;
 use super::{
     AgentKind, Context, Effect, Failure, Heard, Input, RequestId, Session, Setup, Start, Told,
     TurnEnd,
@@ -37,6 +36,7 @@ use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_HEALTH_WAIT, AGENT_LISTEN_DELAY_MAX, AGENT_READY_POLL,
     AGENT_READY_WAIT, AGENT_REREAD_MESSAGES_MAX, AGENT_SETTLE_WAIT,
 };
+use crate::text::cut;
 use crate::time::Stamp;
 
 /// A session of [`AgentKind::Opencode`].

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::config_files::{Layer, Place};
 use super::{Entry, Text};
-use crate::config::harmless;
+use crate::text::harmless;
 
 pub(super) fn entries(
     place: &Place<'_>,

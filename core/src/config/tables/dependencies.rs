@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::error::{ConfigError, ErrorKind};
-use super::super::excerpt::printable;
 use super::super::suggest::nearest;
 use super::{Content, Errors, Table};
 use crate::definition::Dependency;
+use crate::text::printable;
 
 /// Checks the needs of all services.
 pub(super) fn check(services: &[Table], opencode_is_off: bool, errors: &mut Errors<'_>) {

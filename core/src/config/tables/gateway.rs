@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::super::FileKind;
 use super::super::error::{ConfigError, ErrorKind};
-use super::super::excerpt::printable;
 use super::super::kind::Value;
 use super::super::resolve::Values;
 use super::super::suggest::nearest;
@@ -14,6 +13,7 @@ use crate::gateway::backend::Expose;
 use crate::gateway::settings::{Front, Gateway, Token};
 use crate::gateway::variables::Scope;
 use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
+use crate::text::printable;
 
 /// What the files do not say themselves.
 #[derive(Clone, Copy)]

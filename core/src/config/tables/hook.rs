@@ -3,12 +3,12 @@
 use super::super::FileKind;
 use super::super::address::url_host;
 use super::super::error::{ConfigError, ErrorKind};
-use super::super::excerpt::printable;
 use super::super::fields::SHAPES;
 use super::super::kind::Value;
 use super::super::suggest::nearest;
 use super::Table;
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
+use crate::text::printable;
 
 /// Makes a hook that is about some of these services.
 pub(super) fn make(table: &Table, services: &[Table]) -> Result<HookDefinition, Box<ConfigError>> {

@@ -5,7 +5,6 @@ use toml_edit::{Array, Item, Key, TableLike, Value as Toml};
 
 use super::super::address::host_and_port;
 use super::super::error::ErrorKind;
-use super::super::excerpt::printable;
 use super::super::fields::{Field, Form};
 use super::super::file::{Reader, entries, span, type_name, value_span};
 use super::super::kind::Value;
@@ -16,6 +15,7 @@ use super::read::is_name;
 use crate::audit::redact::redact_text;
 use crate::definition::{Dependency, Port, Until};
 use crate::limits::CONFIG_LIST_LEN_MAX;
+use crate::text::printable;
 
 impl Reader<'_> {
     /// Reads what a form other than one value takes.

@@ -3,7 +3,6 @@
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
 use super::super::error::ErrorKind;
-use super::super::excerpt::printable;
 use super::super::fields::{Field, Form, OTHER_WORDS};
 use super::super::file::{Reader, entries, span, type_name, unknown_hint, value_span};
 use super::super::kind::Value;
@@ -12,6 +11,7 @@ use super::super::{FileKind, leads_outside, outside_error};
 use super::{Content, Entry, Table, TableKind, is_under};
 use crate::gateway::OWN_NAME;
 use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX};
+use crate::text::printable;
 
 impl Reader<'_> {
     /// `[service]`, `[hook]`, `[server]` or `[gateway.token]`, with everything in it.

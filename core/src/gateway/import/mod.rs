@@ -17,8 +17,9 @@ use super::variables::Scope;
 use crate::adopt::client_entry::Found;
 use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
 use crate::audit::redact::redact_args;
-use crate::config::{ConfigError, ErrorKind, harmless, is_header_name, url_host};
+use crate::config::{ConfigError, ErrorKind, is_header_name, url_host};
 use crate::limits::{CONFIG_ERRORS_MAX, NAME_CHARS_MAX, SERVER_IN_FLIGHT_MAX, SERVERS_MAX};
+use crate::text::harmless;
 
 /// The files that are looked for in the workspace, in this order, where no other is named.
 pub const CANDIDATES: [&str; 5] =

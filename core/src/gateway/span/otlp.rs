@@ -6,6 +6,7 @@ use super::{Outcome, Span, Target};
 use crate::audit::redact::redact_text;
 use crate::limits::SPAN_TEXT_CHARS_MAX;
 use crate::random::Random;
+use crate::text;
 use crate::time::Stamp;
 
 /// `SPAN_KIND_SERVER`.
@@ -139,16 +140,11 @@ fn text(key: &str, value: &str) -> Value {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(SPAN_TEXT_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    text::cut(text, SPAN_TEXT_CHARS_MAX)
 }
 
 /// Without what looks like a secret.
 fn safe(text: &str) -> String {
     // A secret at the very end of what is kept must be seen whole to be known as one.
-    let enough =
-        text.char_indices().nth(4 * SPAN_TEXT_CHARS_MAX).map_or(text, |(end, _)| &text[..end]);
-    cut(&redact_text(enough))
+    cut(&redact_text(text::head(text, 4 * SPAN_TEXT_CHARS_MAX)))
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::error::{Place, PlanError};
 use super::key::{Key, KeyLine, Looks, is_gates_heading, look};
 use super::page::{Page, RowKind, bullet, indent};
-use crate::config::printable;
+use crate::text::printable;
 
 /// What was read of some lines.
 pub(super) struct Body {

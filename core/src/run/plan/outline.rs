@@ -8,7 +8,8 @@ use super::key::{Looks, look};
 use super::markup::{Link, bare, link};
 use super::page::{Page, RowKind, bullet, indent};
 use super::value::shown_name;
-use crate::config::{nearest, printable};
+use crate::config::nearest;
+use crate::text::printable;
 
 /// The parts of a plan.
 pub(super) struct Outline {

@@ -5,8 +5,9 @@
 use std::ops::Range;
 
 use super::error::{Place, PlanError};
-use crate::config::{Lines, harmless};
+use crate::config::Lines;
 use crate::limits::PLAN_FILE_BYTES_MAX;
+use crate::text::harmless;
 
 /// A file, line by line.
 pub(super) struct Page<'a> {

@@ -6,11 +6,11 @@ use super::Gate;
 use super::body::{Form, Value};
 use super::error::PlanError;
 use super::markup::{bare, codes, link};
-use crate::config::printable;
 use crate::limits::{
     CONFIG_DURATION_MAX, PLAN_COMMAND_BYTES_MAX, PLAN_DOLLARS_MAX, PLAN_NAME_CHARS_MAX,
     PLAN_TOKENS_MAX,
 };
+use crate::text::printable;
 use crate::time::parse_duration;
 
 /// Whether a value says that there is nothing.

@@ -1,6 +1,6 @@
 //! The screen as cells: what a person sees at a moment. Draws nothing that a terminal would obey.
 
-use afresh_core::config::{cells, cut_to_cells};
+use afresh_core::text::{cells, cut_to_cells};
 use afresh_core::time::Stamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};

@@ -1,7 +1,7 @@
 //! A line that is typed.
 
-use afresh_core::config::{cells, harmless};
 use afresh_core::limits::STEER_CHARS_MAX;
+use afresh_core::text::{cells, harmless};
 
 /// A text of one line, and where the cursor is in it. No more than a page is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

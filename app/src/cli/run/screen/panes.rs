@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use afresh_core::config::{cells, cut_to_cells, harmless};
 use afresh_core::run::{GateState, PhaseEnd};
+use afresh_core::text::{cells, cut_to_cells, harmless};
 use afresh_core::time::{Stamp, show_duration};
 
 use super::state::State;

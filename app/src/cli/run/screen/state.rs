@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use afresh_core::agent::AgentKind;
-use afresh_core::config::{cells, harmless};
 use afresh_core::limits::SCREEN_LINES_MAX;
 use afresh_core::run::plan::Plan;
 use afresh_core::run::{PhaseEnd, Say, View};
+use afresh_core::text::{cells, harmless};
 use afresh_core::time::{Stamp, show_duration};
 
 use super::editor::Editor;

@@ -100,7 +100,7 @@ fn no_size_and_no_state_makes_it_fail() {
     for mode in modes {
         let mut state = state();
         state.mode = mode;
-        state.facts.phases[1].0 = afresh_core::config::harmless(hostile);
+        state.facts.phases[1].0 = afresh_core::text::harmless(hostile);
         let view = state.view.clone();
         state.tell(&Say::Text(hostile.repeat(20)), &view);
         state.tell(&Say::Note(hostile.to_owned(), true), &view);

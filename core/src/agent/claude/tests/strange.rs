@@ -28,7 +28,10 @@ fn what_is_no_object_is_strange_and_what_is_unknown_is_passed_over() {
     bench.input(Input::Line(&[b'\xff'; 5000]));
     assert_eq!(bench.heard[0], "strange Warning: something");
     assert_eq!(bench.heard[1], r#"strange {"type":"assistant","mess"#);
-    assert_eq!(bench.heard[2].chars().count(), "strange ".len() + AGENT_DETAIL_CHARS_MAX);
+    assert_eq!(
+        bench.heard[2].chars().count(),
+        "strange …".chars().count() + AGENT_DETAIL_CHARS_MAX
+    );
 }
 
 #[test]
@@ -47,8 +50,8 @@ fn long_texts_are_cut() {
     bench.line(&format!(
         r#"{{"type":"assistant","message":{{"content":[{{"type":"text","text":"{long}"}},{{"type":"tool_use","id":"{long}","name":"{long}","input":{{"command":"{long}"}}}}]}}}}"#
     ));
-    assert_eq!(bench.heard[0].chars().count(), "text ".len() + AGENT_TEXT_CHARS_MAX);
-    let tool = 2 * (AGENT_ID_CHARS_MAX + 1) + AGENT_DETAIL_CHARS_MAX;
+    assert_eq!(bench.heard[0].chars().count(), "text …".chars().count() + AGENT_TEXT_CHARS_MAX);
+    let tool = 2 * (AGENT_ID_CHARS_MAX + 2) + AGENT_DETAIL_CHARS_MAX + 1;
     assert_eq!(bench.heard[1].chars().count(), tool);
     bench.line(&format!(
         r#"{{"type":"user","message":{{"content":[{{"type":"tool_result","tool_use_id":"{long}"}}]}}}}"#
