@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -15,19 +16,22 @@ use crate::limits::{EVENTS_BYTES_MAX, EVENTS_MAX};
 use crate::time::Stamp;
 
 /// Something that has happened: a record of the trail, with a number.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToldEvent {
     /// Counted from 1 in each afresh process.
     pub number: u64,
     /// When, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub timestamp: String,
     /// How grave it is: `INFO`, `WARNING` or `ERROR`.
+    #[schemars(extend("enum" = ["INFO", "WARNING", "ERROR"]))]
     pub level: String,
     /// Which part of afresh says so.
     pub logger: String,
     /// As a sentence.
     pub message: String,
     /// What happened (`event_type`), to which `service`, and the details.
+    #[schemars(extend("required" = ["event_type"]))]
     pub props: Map<String, Value>,
 }
 
@@ -44,7 +48,7 @@ impl ToldEvent {
 }
 
 /// What is remembered of what has happened: `GET /v1/events`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventPage {
     /// The afresh process whose numbers these are.
     pub run: String,
@@ -57,8 +61,8 @@ pub struct EventPage {
     pub gap: Gap,
 }
 
-/// What somebody who goes on from a position does not get.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The events that a client that resumes from a position does not get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Gap {
     /// Events after the position that are forgotten.
     pub missed: u64,

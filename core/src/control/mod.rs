@@ -18,6 +18,7 @@ mod schema;
 mod service;
 mod url_path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::dependents::Dependence;
@@ -33,7 +34,7 @@ pub use crate::service::State;
 pub const API_VERSION: u32 = 1;
 
 /// Which command keeps a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Face {
     /// `afresh mcp`.
@@ -65,23 +66,23 @@ impl Face {
 }
 
 /// All services of one afresh process: `GET /v1/services`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceList {
     /// In the order of their definition.
     pub services: Vec<ServiceStatus>,
 }
 
-/// What a change is asked for with: the body of every `POST`. A field that is not known is refused: who
-/// sends one wants something that would not be done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The body of a request for a change; without a body there is no reason. Unknown fields are refused: the client
+/// wants something that would not be done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ChangeAsked {
-    /// Why, for the record.
+pub struct ChangeRequest {
+    /// Why, for the record; cut at 1,000 characters.
     #[serde(default)]
     pub reason: Option<String>,
 }
 
-impl ChangeAsked {
+impl ChangeRequest {
     /// Reads a body; an empty one says nothing.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         let body = body.trim_ascii();
@@ -116,7 +117,7 @@ impl Change {
 }
 
 /// What became of a start, a stop or a restart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeAnswer {
     /// The service.
     pub name: String,
@@ -138,7 +139,7 @@ impl ChangeAnswer {
 }
 
 /// How far a change is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
     /// On record, and under way.
@@ -170,8 +171,8 @@ impl ChangeOutcome {
     }
 }
 
-/// What was typed to a service: `POST /v1/services/NAME/input`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What is in the stdin of a service: `POST /v1/services/NAME/input`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputAnswer {
     /// The service.
     pub name: String,
@@ -182,7 +183,7 @@ pub struct InputAnswer {
 }
 
 /// What has changed with the configuration: `POST /v1/reload`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadAnswer {
     /// Services that are new.
     pub added: Vec<String>,
@@ -201,14 +202,14 @@ pub struct ReloadAnswer {
 }
 
 /// That afresh ends: `POST /v1/shutdown`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShutdownAnswer {
     /// The services that are stopped.
     pub stopping: Vec<String>,
 }
 
-/// Who answers: `GET /v1/version`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The afresh process that answers: `GET /v1/version`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionAnswer {
     /// The version of afresh.
     pub version: String,
@@ -221,13 +222,14 @@ pub struct VersionAnswer {
     /// What its events are counted under.
     pub run: String,
     /// Since when it runs, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: String,
     /// The project's folder; none outside of one.
     pub workspace: Option<String>,
 }
 
 /// Remembered lines: `GET /v1/services/NAME/logs`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogPage {
     /// Oldest first.
     pub lines: Vec<LogLine>,
@@ -236,11 +238,12 @@ pub struct LogPage {
 }
 
 /// One line of a service's output, or of ours about it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogLine {
     /// Counted from 1 over all instances; a gap is lines that were forgotten.
     pub number: u64,
     /// When it was read, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub time: String,
     /// Which instance wrote it.
     pub generation: u64,
@@ -251,7 +254,7 @@ pub struct LogLine {
 }
 
 /// Where a line was written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// The service's stdout.
@@ -277,14 +280,14 @@ impl Stream {
 }
 
 /// Every answer that is no success.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// What is wrong.
     pub error: Refused,
 }
 
 /// What is wrong with a request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
     /// As a sentence.
     pub what: String,
@@ -341,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_body_says_what_is_known_and_nothing_else() {
-        let reason = |body: &str| ChangeAsked::parse(body.as_bytes()).map(|asked| asked.reason);
+        let reason = |body: &str| ChangeRequest::parse(body.as_bytes()).map(|asked| asked.reason);
         assert_eq!(reason(r#" {"reason":"new code"} "#), Ok(Some("new code".to_owned())));
         for nothing in ["", " \n", "{}", r#"{"reason":null}"#] {
             assert_eq!(reason(nothing), Ok(None), "{nothing}");

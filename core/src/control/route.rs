@@ -148,7 +148,7 @@ const fn get(path: &'static str, does: Does, summary: &'static str, about: &'sta
 }
 
 const fn post(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
-    Route { method: "POST", body: Body::Json("Asked"), ..get(path, does, summary, about) }
+    Route { method: "POST", body: Body::Json("ChangeRequest"), ..get(path, does, summary, about) }
 }
 
 const fn change(

@@ -1,216 +1,69 @@
-//! The values of the API as JSON Schema. A test holds them against the values themselves.
+//! Owns the JSON Schemas of the control API's values, derived from the types that are serialised. Driven by
+//! [`document`](super::document). Never describes a value by hand, except for streams and the document itself.
 
-mod services;
-
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use super::{ChangeOutcome, Face, Stream};
+use super::{
+    ChangeAnswer, ChangeRequest, EventPage, Gap, InputAnswer, LogPage, Refusal, ReloadAnswer,
+    ServiceList, ShutdownAnswer, VersionAnswer,
+};
 
 /// All schemas, by name.
 pub(super) fn schemas() -> Value {
-    let all = [services::of_services(), of_changes(), of_logs(), of_events(), of_afresh()];
-    let named = all.into_iter().flatten().map(|(name, schema)| (name.to_owned(), schema));
-    Value::Object(named.collect())
+    let settings = || {
+        SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.transforms.push(Box::new(RecursiveTransform(words_as_enum)));
+        })
+    };
+    // A request may leave out what has a default; an answer has every field.
+    let mut requests = settings().for_deserialize().into_generator();
+    let mut answers = settings().for_serialize().into_generator();
+    requests.subschema_for::<ChangeRequest>();
+    let add: [fn(&mut SchemaGenerator) -> Schema; 10] = [
+        of::<ServiceList>,
+        of::<ChangeAnswer>,
+        of::<InputAnswer>,
+        of::<ReloadAnswer>,
+        of::<ShutdownAnswer>,
+        of::<LogPage>,
+        of::<EventPage>,
+        of::<Gap>,
+        of::<VersionAnswer>,
+        of::<Refusal>,
+    ];
+    add.into_iter().for_each(|add| {
+        add(&mut answers);
+    });
+    let mut all: Map<String, Value> = requests.take_definitions(true);
+    all.extend(answers.take_definitions(true));
+    all.insert("SentLine".to_owned(), sent("A line, as it is sent.", &["LogLine"]));
+    all.insert("SentEvent".to_owned(), sent("An event, as it is sent.", &["ToldEvent", "Gap"]));
+    let openapi = json!({
+        "type": "object",
+        "description": "An OpenAPI document.",
+        "required": ["openapi", "info", "paths"],
+    });
+    all.insert("OpenApi".to_owned(), openapi);
+    all.into()
 }
 
-fn of_changes() -> Vec<(&'static str, Value)> {
-    vec![
-        (
-            "Asked",
-            json!({
-                "type": "object",
-                "description": "What a change is asked for with. Without a body, nothing is said.",
-                "properties": { "reason": {
-                    "type": ["string", "null"],
-                    "description": "Why, for the record; cut at 1,000 characters.",
-                } },
-                "additionalProperties": false,
-            }),
-        ),
-        (
-            "ChangeAnswer",
-            object(
-                "What has become of a start, a stop or a restart.",
-                &[
-                    ("name", text(), "The service."),
-                    (
-                        "outcome",
-                        words(ChangeOutcome::ALL.map(ChangeOutcome::name)),
-                        "How far it is.",
-                    ),
-                    ("old_pid", or_null(count()), "The process that ran before."),
-                    ("new_pid", or_null(count()), "The process that runs now."),
-                    ("detail", or_null(text()), "What went wrong, as a sentence."),
-                ],
-            ),
-        ),
-        (
-            "InputAnswer",
-            object(
-                "That it is in the stdin of a service.",
-                &[
-                    ("name", text(), "The service."),
-                    ("pid", count(), "The process that can read it now."),
-                    ("bytes", count(), "How much it is."),
-                ],
-            ),
-        ),
-        (
-            "ReloadAnswer",
-            object(
-                "What has changed with the configuration.",
-                &[
-                    ("added", names(), "Services that are new."),
-                    ("removed", names(), "Services that are gone, and stopped."),
-                    (
-                        "changed",
-                        names(),
-                        "Services that are restarted, because they are defined otherwise.",
-                    ),
-                    ("unchanged", names(), "Services that were left alone."),
-                    ("notes", names(), "What people should know besides."),
-                    (
-                        "outcomes",
-                        array("ChangeAnswer"),
-                        "With `wait=true`: what has become of those that were started, stopped and restarted.",
-                    ),
-                ],
-            ),
-        ),
-        (
-            "ShutdownAnswer",
-            object("That afresh ends.", &[("stopping", names(), "The services that are stopped.")]),
-        ),
-    ]
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
 }
 
-fn of_logs() -> Vec<(&'static str, Value)> {
-    vec![
-        ("SentLine", sent("A line, as it is sent.", &["LogLine"])),
-        (
-            "LogPage",
-            object(
-                "Remembered lines.",
-                &[
-                    ("lines", array("LogLine"), "Oldest first."),
-                    ("newest", count(), "`since` with it goes on from there."),
-                ],
-            ),
-        ),
-        (
-            "LogLine",
-            object(
-                "One line of a service's output, or of ours about it.",
-                &[
-                    (
-                        "number",
-                        count(),
-                        "Counted from 1 over all instances; a gap is lines that were forgotten.",
-                    ),
-                    ("time", stamp(), "When it was read."),
-                    ("generation", count(), "Which instance wrote it."),
-                    ("stream", words(Stream::ALL.map(Stream::name)), "Where it was written to."),
-                    ("text", text(), "The line, without its end."),
-                ],
-            ),
-        ),
-    ]
-}
-
-fn of_events() -> Vec<(&'static str, Value)> {
-    vec![
-        (
-            "EventPage",
-            object(
-                "What is remembered of what has happened.",
-                &[
-                    ("run", text(), "The afresh process whose numbers these are."),
-                    ("events", array("ToldEvent"), "Oldest first."),
-                    ("newest", count(), "The number of the newest event there is."),
-                    ("missed", count(), "Events after `since` that are forgotten."),
-                    (
-                        "restarted",
-                        flag(),
-                        "`since` is of another afresh process: its number says nothing here.",
-                    ),
-                ],
-            ),
-        ),
-        (
-            "ToldEvent",
-            object(
-                "Something that has happened: a record of the trail, with a number.",
-                &[
-                    ("number", count(), "Counted from 1 in each afresh process."),
-                    ("timestamp", stamp(), "When."),
-                    ("level", words(["INFO", "WARNING", "ERROR"]), "How grave it is."),
-                    ("logger", text(), "Which part of afresh says so."),
-                    ("message", text(), "As a sentence."),
-                    (
-                        "props",
-                        json!({"type": "object", "required": ["event_type"]}),
-                        "What happened (`event_type`), to which `service`, and the details.",
-                    ),
-                ],
-            ),
-        ),
-        ("SentEvent", sent("An event, as it is sent.", &["ToldEvent", "Gap"])),
-        (
-            "Gap",
-            object(
-                "What somebody who goes on from a position does not get.",
-                &[
-                    ("missed", count(), "Events after the position that are forgotten."),
-                    ("restarted", flag(), "The position is of another afresh process."),
-                ],
-            ),
-        ),
-    ]
-}
-
-fn of_afresh() -> Vec<(&'static str, Value)> {
-    vec![
-        (
-            "VersionAnswer",
-            object(
-                "Who answers here.",
-                &[
-                    ("version", text(), "The version of afresh."),
-                    ("api", count(), "The version of the API."),
-                    ("face", words(Face::ALL.map(Face::name)), "Which command it is."),
-                    ("pid", count(), "The process."),
-                    ("run", text(), "What its events are counted under."),
-                    ("started_at", stamp(), "Since when it runs."),
-                    ("workspace", or_null(text()), "The project's folder; none outside of one."),
-                ],
-            ),
-        ),
-        (
-            "OpenApi",
-            json!({
-                "type": "object",
-                "description": "An OpenAPI document.",
-                "required": ["openapi", "info", "paths"],
-            }),
-        ),
-        (
-            "Refusal",
-            object(
-                "Every answer that is no success.",
-                &[("error", reference("Refused"), "What is wrong.")],
-            ),
-        ),
-        (
-            "Refused",
-            object(
-                "What is wrong with a request.",
-                &[
-                    ("what", text(), "As a sentence."),
-                    ("hint", or_null(text()), "What to do about it."),
-                ],
-            ),
-        ),
-    ]
+/// One `enum` of words instead of a choice between constants, which tools cannot make a type of.
+fn words_as_enum(schema: &mut Schema) {
+    let choices = schema.get("oneOf").and_then(Value::as_array);
+    let words = choices.and_then(|all| all.iter().map(|one| one.get("const").cloned()).collect());
+    if let Some(words @ Value::Array(_)) = words.map(|words: Vec<Value>| words.into()) {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), "string".into());
+        schema.insert("enum".to_owned(), words);
+    }
 }
 
 /// One server-sent event. There is no word for a stream of them in OpenAPI 3.1, so its body is described by
@@ -236,69 +89,8 @@ fn sent(about: &str, data: &[&str]) -> Value {
     })
 }
 
-/// An object whose fields are all there. Later versions may add some.
-fn object(about: &str, fields: &[(&str, Value, &str)]) -> Value {
-    let required: Vec<&str> = fields.iter().map(|(name, ..)| *name).collect();
-    let properties: Map<String, Value> = fields
-        .iter()
-        .map(|(name, schema, about)| ((*name).to_owned(), described(schema.clone(), about)))
-        .collect();
-    json!({"type": "object", "description": about, "properties": properties, "required": required})
-}
-
-fn described(mut schema: Value, about: &str) -> Value {
-    schema["description"] = about.into();
-    schema
-}
-
 pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
-}
-
-fn array(name: &str) -> Value {
-    json!({"type": "array", "items": reference(name)})
-}
-
-fn names() -> Value {
-    json!({"type": "array", "items": {"type": "string"}})
-}
-
-fn words<const N: usize>(words: [&str; N]) -> Value {
-    json!({"type": "string", "enum": words.as_slice()})
-}
-
-fn text() -> Value {
-    json!({"type": "string"})
-}
-
-fn stamp() -> Value {
-    json!({"type": "string", "format": "date-time"})
-}
-
-fn count() -> Value {
-    json!({"type": "integer", "minimum": 0})
-}
-
-fn number() -> Value {
-    json!({"type": "number"})
-}
-
-fn integer() -> Value {
-    json!({"type": "integer"})
-}
-
-fn flag() -> Value {
-    json!({"type": "boolean"})
-}
-
-fn or_null(mut schema: Value) -> Value {
-    match schema["type"].as_str() {
-        Some(kind) => {
-            schema["type"] = json!([kind, "null"]);
-            schema
-        }
-        None => json!({"anyOf": [schema, {"type": "null"}]}),
-    }
 }
 
 #[cfg(test)]
@@ -313,8 +105,10 @@ mod tests {
         let (schemas, value) = (schemas(), serde_json::to_value(value).unwrap());
         let schema = &schemas[name];
         let fields: Vec<&String> = value.as_object().unwrap().keys().collect();
+        let choices = schema["oneOf"].as_array().into_iter().flatten();
+        let all: Vec<&Value> = choices.chain([schema]).map(|all| &all["properties"]).collect();
         for field in &fields {
-            assert!(schema["properties"].get(field.as_str()).is_some(), "{name} has {field}");
+            assert!(all.iter().any(|all| all.get(field).is_some()), "{name} has {field}");
         }
         let required = schema["required"].as_array().cloned().unwrap_or_default();
         for field in required {
@@ -373,7 +167,7 @@ mod tests {
             check("ServiceStatus", &status);
             check("ServiceList", &ServiceList { services: vec![status] });
         }
-        check("Asked", &ChangeAsked { reason: None });
+        check("ChangeRequest", &ChangeRequest { reason: None });
         check("ChangeAnswer", &ChangeAnswer::accepted("web".to_owned(), None));
         let line = LogLine {
             number: 1,

@@ -1,5 +1,6 @@
 //! What is told about one service, made from its machine.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Face;
@@ -7,7 +8,7 @@ use crate::health::HealthStatus;
 use crate::service::{Exit, State};
 
 /// One service: `GET /v1/services/NAME`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceStatus {
     /// Its name in the log, in the trail and in commands.
     pub name: String,
@@ -28,6 +29,7 @@ pub struct ServiceStatus {
     /// The how-manieth instance it is.
     pub generation: u64,
     /// When the process was started, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub started_at: Option<String>,
     /// How long the process has run.
     pub uptime_ms: Option<u64>,
@@ -67,9 +69,10 @@ pub struct ServiceStatus {
 }
 
 /// How far a run of a plan is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunStatus {
     /// Its number in the workspace, as `afresh runs` has it.
+    #[schemars(range(min = 0))]
     pub number: i64,
     /// The title of the plan.
     pub plan: String,
@@ -100,11 +103,12 @@ pub struct RunStatus {
     /// What was spent, in US dollars, as far as the agent says.
     pub dollars: Option<f64>,
     /// Until when a limit is waited for, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub waits_until: Option<String>,
 }
 
 /// What a process and all its descendants use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageStatus {
     /// Memory that is resident. What several of them share is counted for each.
     pub memory_bytes: u64,
@@ -113,7 +117,7 @@ pub struct UsageStatus {
 }
 
 /// Restarts of every kind.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Restarts {
     /// All of them.
     pub total: u64,
@@ -122,16 +126,17 @@ pub struct Restarts {
 }
 
 /// Why an instance was followed by another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RestartNote {
     /// When that was known, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub time: String,
     /// Why.
     pub reason: String,
 }
 
 /// How an instance ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LastExit {
     /// Its exit code.
     pub code: Option<i32>,

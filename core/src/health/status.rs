@@ -1,9 +1,10 @@
 //! How well a service is at one moment, for whoever shows it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What its checks say of a service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthStatus {
     /// In one word.
     pub state: HealthState,
@@ -14,11 +15,12 @@ pub struct HealthStatus {
     /// How long the last answer took that was a good one.
     pub latency_ms: Option<u64>,
     /// When the last check ended, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
     pub checked_at: Option<String>,
 }
 
 /// How well a service is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthState {
     /// Nothing runs that could be asked.

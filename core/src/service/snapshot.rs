@@ -5,6 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Service;
@@ -37,7 +38,7 @@ pub struct Snapshot {
 }
 
 /// How a service is, in one word; its `Display` is for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state")]
 pub enum State {
     /// Others have to be there before it is started.

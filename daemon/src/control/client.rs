@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use afresh_core::control::{
-    Change, ChangeAnswer, ChangeAsked, EventPage, InputAnswer, LogPage, Position, Refusal,
+    Change, ChangeAnswer, ChangeRequest, EventPage, InputAnswer, LogPage, Position, Refusal,
     ReloadAnswer, ServiceList, ServiceStatus, ShutdownAnswer, VersionAnswer, escape,
 };
 use afresh_core::limits::{
@@ -232,7 +232,7 @@ pub fn shutdown(socket: &Path, reason: &str) -> Result<ShutdownAnswer, ControlEr
 }
 
 fn body_of(reason: &str) -> Vec<u8> {
-    json(&ChangeAsked { reason: Some(reason.to_owned()) }).into_bytes()
+    json(&ChangeRequest { reason: Some(reason.to_owned()) }).into_bytes()
 }
 
 /// Asks many questions, some at once. The answers have the order of the questions.

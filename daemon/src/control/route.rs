@@ -6,7 +6,7 @@ use std::sync::Arc;
 use afresh_core::control::access::{Caller, Turned};
 use afresh_core::control::route::{Does, NoRoute, Route, find, paths};
 use afresh_core::control::{
-    Change, ChangeAsked, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
+    Change, ChangeRequest, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
     ServiceStatus, Stream, Words, document,
 };
 use afresh_core::limits::{
@@ -193,7 +193,7 @@ async fn body(request: Request<Incoming>, bytes_max: usize) -> Refusing<Vec<u8>>
 /// What a body says about why.
 async fn reason(request: Request<Incoming>) -> Refusing<String> {
     let body = body(request, CONTROL_BODY_BYTES_MAX).await?;
-    let asked = ChangeAsked::parse(&body).map_err(|error| {
+    let asked = ChangeRequest::parse(&body).map_err(|error| {
         let (status, refusal) = bad(format!("the body is not what it should be: {error}"));
         (status, refusal.hint(r#"send {"reason": "why"}"#))
     })?;
