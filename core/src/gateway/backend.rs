@@ -31,6 +31,13 @@ pub struct Backend {
     pub in_flight_max: usize,
 }
 
+impl Backend {
+    /// Whether it is a program of ours, and not a server that is reached over HTTP.
+    pub const fn is_stdio(&self) -> bool {
+        matches!(self.target, Target::Stdio(_))
+    }
+}
+
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {

@@ -1,381 +1,385 @@
-//! The hub: every client's session on the one side, the links to the servers on the other.
+//! Owns the whole of a gateway: the clients' sessions on the one side, the links to the servers on the other. Driven by
+//! [`Hub::handle`]; the daemon performs the effects. Never opens a connection and never looks at a clock.
 //!
-//! To a client the hub is a server, to a server it is a client. Requests that are about the whole (the
-//! handshake, the lists) it answers itself; all others go over the link of the server that they are for,
-//! under an id of the hub's own, and the answer comes back under the client's. Ids and names are the only
-//! bytes of a message that change.
+//! To a client the hub is a server, to a server it is a client. Requests that are about all servers (the handshake, the
+//! lists) it answers itself; all others go over the link of the server that they are for, under an id of the hub's
+//! own, and the response comes back under the client's. Ids and names are the only bytes of a message that change.
 //!
 //! ```text
 //!   Fresh ──(a client needs it)──▶ Opening ──(handshake, all lists)──▶ Open
 //!                                     │  ▲                              │
-//!                                     ▼  └──(a while later, or wanted)  │
+//!                                     ▼  └──(a while later, or needed)  │
 //!                                   Failed ◀───────(link lost)──────────┘
 //! ```
+//!
+//! | part | owns |
+//! |---|---|
+//! | [`Directory`] | `Sessions` (clients), `Backends` (servers, each `Link`), `Names` (which server has a name) |
+//! | [`ServerRequests`] | requests of servers to clients |
+//! | [`HeldRequests`] | first requests that wait for servers to start |
+//! | [`Outbox`] | effects, and `PendingRequests` with their deadlines |
 
 mod admin_tools;
-mod ambiguous_json;
+mod backends;
 mod bytes;
 mod circuit;
-mod client_notifications;
+mod client_view;
+mod directory;
 mod era_bridge;
-mod handshake;
+mod held_requests;
 mod link;
-mod links;
+mod link_calls;
+mod link_events;
+mod list_changes;
 mod list_paging;
 mod lists;
+mod log_levels;
 mod names;
-mod queries;
-mod reconnect;
+mod outbox;
+mod pending_requests;
 mod route_request;
 mod server_messages;
 mod server_requests;
-mod session;
+mod sessions;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod tracing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use self::bytes::{edit, member, number_in, own_id, place};
-use self::link::Server;
-use self::links::Links;
-use self::names::Clash;
+use self::directory::Directory;
+use self::held_requests::HeldRequests;
+use self::link::LinkStage;
+use self::outbox::Outbox;
 use self::route_request::Request;
-use self::server_requests::Unasked;
-use self::session::Client;
-use super::backend::Expose;
+use self::server_requests::ServerRequests;
+use super::backend::{Backend, Expose};
 use super::span::Span;
 use super::{ClientId, Effect, Input, LinkId};
-use crate::mcp::envelope::{Id, Message, look, look_closely};
-use crate::mcp::responses;
-use crate::mcp::{Kind, json as raw};
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::mcp::envelope::{Id, Message, look, look_at_ends, look_closely, param};
+use crate::mcp::{Kind, json as raw, responses};
+use crate::service::State;
 use crate::time::Time;
 
-/// How a hub behaves.
+/// Ambiguous messages are never passed on: a reader that finds another id in one takes it for the response to another
+/// request, and one that finds another name calls a tool that is denied.
+const AMBIGUOUS: &str = "a key of the message stands there twice, or is written with escapes: not everybody reads the \
+     same in it";
+
+/// The settings of a hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The version of afresh, for the servers and the clients.
     pub version: String,
-    /// There is one client at most: the servers are told its name and what it can do.
+    /// There is one client at most: servers get its name and its capabilities.
     pub is_single: bool,
     /// How much of the list of tools is shown.
     pub expose: Expose,
     /// Whether tools of our own stand beside the servers'.
     pub admin_tools: bool,
-    /// Whether a span is wanted of each call.
+    /// Whether a span is made of each call.
     pub is_traced: bool,
 }
 
-/// All of it.
+/// Clients and servers, and the messages between them.
 #[derive(Debug)]
 pub struct Hub {
-    settings: Settings,
-    /// By their slots; one that was taken out of the configuration keeps its slot.
-    servers: Vec<Server>,
-    /// The slots of those that are there, as they stand in the configuration.
-    order: Vec<usize>,
-    clients: BTreeMap<ClientId, Client>,
-    links: Links,
-    /// Requests of the hub's to servers that have no answer yet, by the number in their ids.
-    flights: BTreeMap<u64, Flight>,
-    /// Requests of servers that a client has not answered, by the number in their ids.
-    asked: BTreeMap<u64, Asked>,
-    /// Those that wait for a client that can be asked.
-    unasked: VecDeque<Unasked>,
-    /// Questions of clients that wait for servers to come up.
-    held: VecDeque<Held>,
-    /// Which server has the tool or prompt of a name, and what it calls it.
-    routes: BTreeMap<(Kind, String), (usize, String)>,
-    /// Names that two have, and that this was said of.
-    clashes: BTreeSet<Clash>,
-    /// When requests have taken too long.
-    deadlines: BTreeSet<(Time, u64)>,
-    next_number: u64,
-    next_link: u64,
-    now: Time,
-    effects: Vec<Effect>,
-}
-
-/// A request of the hub's to a server.
-#[derive(Debug)]
-struct Flight {
-    link: LinkId,
-    what: What,
-    /// When it has taken too long, as it stands in `deadlines`.
-    until: Option<Time>,
-    /// Only of a client's, and only where calls are traced.
-    span: Option<Box<Span>>,
-}
-
-/// Whose request it is, or what for.
-#[derive(Debug)]
-enum What {
-    /// A client's.
-    Client {
-        client: ClientId,
-        id: Id,
-        method: String,
-        /// The client's own progress token, raw.
-        token: Option<Vec<u8>>,
-        /// The resource that it is about.
-        uri: Option<String>,
-        /// The least of the log that it asks for, where the server does not know that of its own.
-        level: Option<usize>,
-    },
-    /// Opens the session.
-    Opens,
-    /// A page of a list.
-    Page(Kind),
-    /// Listens to what changes.
-    Listens,
-    /// Its answer does not matter.
-    Ignored,
-}
-
-/// A request of a server's to a client.
-#[derive(Debug)]
-struct Asked {
-    link: LinkId,
-    theirs: Id,
-    /// The server's own progress token, raw.
-    token: Option<Vec<u8>>,
-    client: ClientId,
-    /// The client's request that it is asked for.
-    about: Option<Id>,
-}
-
-#[derive(Debug)]
-struct Held {
-    client: ClientId,
-    line: Vec<u8>,
-    /// How long it waits for each server.
-    within: Duration,
-    until: Time,
+    directory: Directory,
+    server_requests: ServerRequests,
+    held: HeldRequests,
+    out: Outbox,
 }
 
 impl Hub {
     /// A hub without servers and clients.
     pub fn new(settings: Settings) -> Self {
         Self {
-            settings,
-            servers: Vec::new(),
-            order: Vec::new(),
-            clients: BTreeMap::new(),
-            links: Links::default(),
-            flights: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            unasked: VecDeque::new(),
-            held: VecDeque::new(),
-            routes: BTreeMap::new(),
-            clashes: BTreeSet::new(),
-            deadlines: BTreeSet::new(),
-            next_number: 1,
-            next_link: 1,
-            now: Time::ZERO,
-            effects: Vec::new(),
+            directory: Directory::new(settings),
+            server_requests: ServerRequests::default(),
+            held: HeldRequests::default(),
+            out: Outbox::default(),
         }
     }
 
     /// Records one input, and returns what has to be done now.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        self.now = now;
+        self.out.begin(now);
+        let (directory, out) = (&mut self.directory, &mut self.out);
         match input {
-            Input::Configured(backends) => {
-                self.configure(backends);
-                self.touch_links();
-            }
-            Input::Joined { client, access } => {
-                self.clients.insert(client, Client::new(access));
-            }
-            Input::Client { client, line } => self.client(client, line, false),
+            Input::Configured(backends) => self.configure(backends),
+            Input::Joined { client, access } => directory.sessions.join(client, access),
+            Input::Client { client, line } => self.client_line(client, &line, false),
             Input::ClientTooLong { client, beginning, ending } => {
-                self.client_too_long(client, &beginning, &ending);
+                // A request is answered; nothing else can be.
+                if let Some((id, _)) = look_at_ends(&beginning, &ending) {
+                    let why = format!(
+                        "the request is longer than the limit of {MESSAGE_BYTES_MAX} bytes; nothing was \
+                         done; send less"
+                    );
+                    out.answer_error(client, &id, -32600, &why);
+                }
             }
-            Input::Left { client } => self.left(client),
-            Input::Link { link, line, about } => self.link(link, line, about.as_ref()),
+            Input::Left { client } => self.client_left(client),
+            Input::Link { link, line, about } => self.link_line(link, line, about.as_ref()),
             Input::NotTaken { link, line, why } => self.not_taken(link, &line, &why),
-            Input::Serves { link, state } => self.serves(link, state),
-            Input::LinkLost { link, why } => self.lost(link, &why),
+            Input::Serves { link, state } => directory.set_server_state(link, state, out),
+            Input::LinkLost { link, why } => directory.lose_link(link, &why, out),
             Input::Wakeup => self.wake(),
         }
-        self.note_links();
-        std::mem::take(&mut self.effects)
+        self.settle();
+        self.directory.backends.links.note();
+        self.out.take_effects()
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let flights = self.deadlines.first().map(|(at, _)| *at);
-        let held = self.held.iter().map(|held| held.until);
-        let unasked = self.unasked.iter().map(|unasked| unasked.until);
-        flights.into_iter().chain(held).chain(unasked).chain(self.links.next_moment()).min()
+        let links = self.directory.backends.links.next_wakeup();
+        let deadline = self.out.requests.next_deadline();
+        let all = [deadline, self.held.next_wakeup(), self.server_requests.next_wakeup(), links];
+        all.into_iter().flatten().min()
     }
 
-    /// How many requests of clients' are on their way.
+    /// How many requests of clients have no response yet.
     pub fn in_flight(&self) -> usize {
-        let is_clients = |flight: &&Flight| matches!(flight.what, What::Client { .. });
-        self.flights.values().filter(is_clients).count()
+        self.out.requests.client_count()
     }
 
-    fn wake(&mut self) {
-        self.expire_flights();
-        self.look_after_links();
-        self.ask_again();
+    /// The servers that are reached over HTTP, each with its address and its state.
+    pub fn remotes(&self) -> Vec<(String, String, State)> {
+        self.directory.backends.remotes(self.out.now())
+    }
+
+    /// The state of a server that runs, by its answers over this link; none where the link was not used yet.
+    pub fn state_of(&self, link: LinkId) -> Option<State> {
+        let link = self.directory.backends.links.get(link)?;
+        (*link.stage() != LinkStage::Fresh).then(|| link.state(self.out.now()))
+    }
+
+    /// Ends the spans of all requests that have no response: the gateway ends.
+    pub fn end_spans(&mut self, now: Time) -> Vec<Box<Span>> {
+        let spans = self.out.requests.take_spans();
+        spans.map(|span| Box::new(Span { ended: now, ..*span })).collect()
+    }
+
+    /// Takes a new configuration.
+    fn configure(&mut self, backends: Vec<Backend>) {
+        let (directory, out) = (&mut self.directory, &mut self.out);
+        let definitions = |directory: &Directory, client| {
+            directory.client(client).map(|view| view.own_definitions())
+        };
+        let open = directory.sessions.open();
+        let before: Vec<_> = open.map(|client| (client, definitions(directory, client))).collect();
+        for (slot, why) in directory.backends.outdated(&backends) {
+            for link in directory.backends.remove(slot) {
+                directory.close_link(link, why, out);
+            }
+            directory.notify_server_changed(slot, out);
+        }
+        let names: Vec<String> = backends.iter().map(|its| its.name.clone()).collect();
+        for backend in backends {
+            if !directory.backends.add(backend, out) {
+                continue;
+            }
+            directory.backends.put_in_order(&names);
+            // Clients that are there already use it from now on.
+            for client in directory.sessions.ids() {
+                if directory.sessions.get(client).is_some_and(|session| session.has_begun()) {
+                    directory.use_servers(client, out);
+                }
+            }
+        }
+        directory.backends.put_in_order(&names);
+        let moved = directory.names.rebuild(&Kind::ALL, &directory.backends, directory.tools, out);
+        // The definitions of our own tools name the programs among the servers.
+        let mut told = BTreeSet::new();
+        for (client, before) in before {
+            if definitions(directory, client) != before {
+                directory.sessions.notify_list_changed(client, Kind::Tools, out);
+                told.insert((client, Kind::Tools));
+            }
+        }
+        directory.notify_moved(&moved, told, out);
         self.resume_held();
     }
 
-    /// A line of a client's. One that was held is not held again.
-    fn client(&mut self, client: ClientId, line: Vec<u8>, is_late: bool) {
-        if !self.clients.contains_key(&client) {
+    /// A client is gone: its requests are cancelled.
+    fn client_left(&mut self, client: ClientId) {
+        let (directory, out) = (&mut self.directory, &mut self.out);
+        let Some(session) = directory.sessions.remove(client) else { return };
+        self.held.forget(client, None);
+        directory.backends.links.forget_waiting(client, None);
+        for number in session.requests.values() {
+            directory.withdraw(*number, "the client is gone", out);
+        }
+        self.server_requests.client_left(client, out);
+        for link in session.links.values() {
+            directory.close_link(*link, "its client is gone", out);
+        }
+        self.retry_server_requests();
+        let (directory, out) = (&mut self.directory, &mut self.out);
+        for link in directory.backends.links.ids() {
+            if session.subscriptions.uris().next().is_some() {
+                directory.sync_subscriptions(link, out);
+            }
+            if session.log_level.is_some() {
+                directory.sync_log_level(link, out);
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        self.expire_requests();
+        self.directory.wake_links(&mut self.out);
+        self.retry_server_requests();
+        self.resume_held();
+    }
+
+    /// Passes on the requests of servers that wait for a client, except those over links that were closed.
+    fn retry_server_requests(&mut self) {
+        for link in self.out.take_closed() {
+            self.server_requests.link_closed(link);
+        }
+        self.server_requests.retry_deferred(&mut self.directory, &mut self.out);
+    }
+
+    /// Does what an input has made possible: lines that have waited for a link, and held requests, go on.
+    fn settle(&mut self) {
+        while let Some((client, line)) = self.out.next_resumed() {
+            self.client_line(client, &line, true);
+        }
+        if self.out.take_settled() && self.held.len() > 0 {
+            self.resume_held();
+        }
+        for link in self.out.take_closed() {
+            self.server_requests.link_closed(link);
+        }
+    }
+
+    /// Dispatches the held requests whose servers are up, or that have waited long enough.
+    fn resume_held(&mut self) {
+        for held in self.held.take() {
+            let view = self.directory.client(held.client);
+            let now = self.out.now();
+            if held.until <= now
+                || view.is_none_or(|its| its.settles_at(held.within, now).is_none())
+            {
+                self.client_line(held.client, &held.line, true);
+            } else {
+                self.held.hold(held);
+            }
+        }
+    }
+
+    /// A line of a client's. One that has waited is late: it is not held again.
+    fn client_line(&mut self, client: ClientId, line: &[u8], is_late: bool) {
+        if self.directory.sessions.get(client).is_none() {
             return;
         }
-        let Some((message, is_odd)) = look_closely(&line) else { return };
-        if is_odd {
-            return self.doubt_client(client, message);
-        }
+        let Some((message, is_ambiguous)) = look_closely(line) else { return };
+        let out = &mut self.out;
         match message {
-            Message::Request { id, method, params } => {
-                self.ask(client, Request::new(&id, &method, &params, &line), is_late);
+            Message::Request { id, .. } | Message::Invalid { id } if is_ambiguous => {
+                out.answer(client, &id, responses::invalid(&id, AMBIGUOUS));
             }
-            Message::Notification { method } => self.tell(client, &method, &line),
-            Message::Response { id, .. } => self.reply(client, id.as_ref(), &line),
+            // A server waits for it.
+            Message::Response { id: Some(id), .. } if is_ambiguous => {
+                self.server_requests.refuse(client, &id, AMBIGUOUS, out);
+            }
+            _ if is_ambiguous => {}
+            Message::Request { id, method, params } => {
+                self.handle_request(Request::new(client, &id, &method, &params, line), is_late);
+            }
+            Message::Notification { method } => self.client_notification(client, &method, line),
+            Message::Response { id: Some(id), .. } => {
+                self.server_requests.reply(client, &id, line, out);
+            }
+            Message::Response { id: None, .. } => {}
             Message::Batch => {
-                for element in raw::elements(&line).unwrap_or_default() {
-                    let line = &line[element];
-                    // A batch of batches is nothing, and a stack ends.
-                    if !matches!(look(line), Some(Message::Batch)) {
-                        self.client(client, line.to_vec(), is_late);
+                for element in raw::elements(line).unwrap_or_default() {
+                    // A batch in a batch is invalid, and would recurse.
+                    if !matches!(look(&line[element.clone()]), Some(Message::Batch)) {
+                        self.client_line(client, &line[element], is_late);
                     }
                 }
             }
             Message::Invalid { id } => {
                 let why = "this is no request: it needs a method, and a text or a number as its id";
-                self.answer(client, &id, responses::invalid(&id, why));
+                out.answer(client, &id, responses::invalid(&id, why));
             }
         }
     }
 
+    fn client_notification(&mut self, client: ClientId, method: &str, line: &[u8]) {
+        let (directory, out) = (&mut self.directory, &mut self.out);
+        match method {
+            "notifications/cancelled" => self.cancel(client, line),
+            "notifications/progress" => self.server_requests.progress(client, line, out),
+            "notifications/initialized" => {
+                self.server_requests.client_ready(client, directory, out);
+            }
+            "notifications/roots/list_changed" => {
+                self.server_requests.roots_changed(client, line, directory, out);
+            }
+            // The links have their own handshakes; others are not for servers.
+            _ => {}
+        }
+    }
+
+    fn cancel(&mut self, client: ClientId, line: &[u8]) {
+        let Some(id) = param(line, &["requestId"]).map(Id::new) else { return };
+        let Some(session) = self.directory.sessions.get_mut(client) else { return };
+        if session.subscriptions.stop_listening(&id) {
+            return self.sync_subscriptions_of(client);
+        }
+        if let Some(number) = session.requests.remove(&id) {
+            let reason = param(line, &["reason"]).and_then(raw::text).unwrap_or_default();
+            return self.directory.withdraw(number, &reason, &mut self.out);
+        }
+        // It may not have been sent yet.
+        self.held.forget(client, Some(&id));
+        self.directory.backends.links.forget_waiting(client, Some(&id));
+    }
+
     /// A line of a server's.
-    fn link(&mut self, link: LinkId, line: Vec<u8>, about: Option<&Id>) {
-        if !self.links.contains_key(&link) {
+    fn link_line(&mut self, link: LinkId, line: Vec<u8>, about: Option<&Id>) {
+        if self.directory.backends.links.get(link).is_none() {
             return;
         }
-        let Some((message, is_odd)) = look_closely(&line) else { return };
-        if is_odd {
-            return self.doubt_link(link, message);
-        }
+        let Some((message, is_ambiguous)) = look_closely(&line) else { return };
         match message {
-            Message::Request { id, method, params } => {
-                self.asks(link, id, &method, &params, &line, about);
+            // The client of the request, as we read it, gets to know why there is no other response.
+            Message::Response { id: Some(id), .. } if is_ambiguous => {
+                let data = json!({"reason": "bad_reply"});
+                let error = json!({"code": -32603, "message": AMBIGUOUS, "data": data});
+                self.handle_response(link, &id, responses::line(&id, "error", &error), true);
             }
-            Message::Notification { method } => self.told(link, &method, line, about),
+            Message::Request { id, .. } if is_ambiguous => {
+                self.out.send_to_link(link, responses::invalid(&id, AMBIGUOUS));
+            }
+            _ if is_ambiguous => {}
+            Message::Request { id, method, params } => {
+                let (request, out) = ((id, &*method, &params, &*line), &mut self.out);
+                self.server_requests.handle(link, request, about, &mut self.directory, out);
+            }
+            Message::Notification { method } => {
+                self.handle_server_notification(link, &method, line, about);
+            }
             Message::Response { id: Some(id), is_error } => {
-                self.answered(link, &id, line, is_error);
+                self.handle_response(link, &id, line, is_error);
             }
             Message::Batch => {
                 for element in raw::elements(&line).unwrap_or_default() {
                     let line = &line[element];
                     if !matches!(look(line), Some(Message::Batch)) {
-                        self.link(link, line.to_vec(), about);
+                        self.link_line(link, line.to_vec(), about);
                     }
                 }
             }
             Message::Response { .. } | Message::Invalid { .. } => {}
         }
-    }
-
-    /// Gives a client the answer to its request.
-    fn answer(&mut self, client: ClientId, id: &Id, line: Vec<u8>) {
-        self.effects.push(Effect::ToClient { client, line, about: Some(id.clone()) });
-    }
-
-    fn answer_result(&mut self, client: ClientId, id: &Id, mut result: Value) {
-        if self.clients.get(&client).is_some_and(Client::is_modern) {
-            result["resultType"] = Value::from("complete");
-        }
-        self.answer(client, id, responses::line(id, "result", &result));
-    }
-
-    fn answer_error(&mut self, client: ClientId, id: &Id, code: i32, why: &str) {
-        let error = json!({"code": code, "message": why});
-        self.answer(client, id, responses::line(id, "error", &error));
-    }
-
-    /// Says in a server's place that something did not work: as a tool's result, which the model gets to
-    /// see, or as an error.
-    fn answer_failure(&mut self, client: ClientId, id: &Id, method: &str, reason: &str, why: &str) {
-        if method == "tools/call" {
-            let content = json!([{"type": "text", "text": why}]);
-            self.answer_result(client, id, json!({"content": content, "isError": true}));
-        } else {
-            let data = json!({"reason": reason, "retryable": true});
-            let error = json!({"code": -32603, "message": why, "data": data});
-            self.answer(client, id, responses::line(id, "error", &error));
-        }
-    }
-
-    fn log(&mut self, text: String) {
-        self.effects.push(Effect::Log(text));
-    }
-
-    fn tell_link(&mut self, link: LinkId, line: Vec<u8>) {
-        self.effects.push(Effect::ToLink { link, line });
-    }
-
-    /// Sends a request of the hub's own.
-    fn request(&mut self, link: LinkId, method: &str, params: &[u8], what: What) -> u64 {
-        let number = self.number();
-        let line = responses::request(&format!("g{number}"), method, Some(params));
-        self.flights.insert(number, Flight { link, what, until: None, span: None });
-        self.tell_link(link, line);
-        number
-    }
-
-    /// The request is to be answered within this time.
-    fn expect(&mut self, number: u64, within: Duration) {
-        if let Some(flight) = self.flights.get_mut(&number) {
-            let until = self.now + within;
-            flight.until = Some(until);
-            self.deadlines.insert((until, number));
-        }
-    }
-
-    /// Takes a request out, together with its deadline.
-    fn take_flight(&mut self, number: u64) -> Option<Flight> {
-        let flight = self.flights.remove(&number)?;
-        if let Some(until) = flight.until {
-            self.deadlines.remove(&(until, number));
-        }
-        Some(flight)
-    }
-
-    fn number(&mut self) -> u64 {
-        let number = self.next_number;
-        self.next_number += 1;
-        number
-    }
-
-    /// Takes up the questions whose time has come: the servers are up, or it was long enough.
-    fn resume_held(&mut self) {
-        let held = std::mem::take(&mut self.held);
-        for held in held {
-            let is_settled = self.settles_at(held.client, held.within).is_none();
-            if held.until <= self.now || is_settled {
-                self.client(held.client, held.line, true);
-            } else {
-                self.held.push_back(held);
-            }
-        }
-    }
-
-    /// Keeps a question while servers are still being asked what they have, each for so long at the most.
-    /// Returns whether it waits.
-    fn waits(&mut self, client: ClientId, line: &[u8], within: Duration) -> bool {
-        let Some(until) = self.settles_at(client, within) else { return false };
-        self.held.push_back(Held { client, line: line.to_vec(), within, until });
-        true
     }
 }

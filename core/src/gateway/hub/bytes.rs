@@ -1,8 +1,8 @@
-//! Messages as bytes: where parts of them stand, and other bytes in their places.
+//! Edits messages as bytes: finds parts of them, and puts other bytes in their places. Used by all parts of the hub.
 
 use std::ops::Range;
 
-use super::raw;
+use crate::mcp::json as raw;
 
 /// The line with parts replaced, all in one go. They do not overlap.
 pub(super) fn edit(line: &[u8], mut edits: Vec<(Range<usize>, Vec<u8>)>) -> Vec<u8> {

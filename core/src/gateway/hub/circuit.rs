@@ -1,78 +1,66 @@
-//! Servers that do not answer are not asked for a while.
+//! Owns the circuit breaker of one link: after calls in a row without a response, further calls fail at once for a
+//! while. Driven by [`Link`](super::link::Link). Never looks at a message.
 
-use super::super::LinkId;
-use super::Hub;
-use super::link::Link;
 use crate::limits::{CIRCUIT_OPEN_FOR, TIMEOUTS_IN_A_ROW_MAX};
+use crate::time::Time;
 
-impl Hub {
-    /// Why a call cannot go over a link now; none where it can.
-    pub(super) fn why_not(&mut self, link: LinkId) -> Option<(&'static str, String)> {
-        let now = self.now;
-        let its = self.links.get_mut(&link)?;
-        let backend = &self.servers[its.slot].backend;
-        let name = &backend.name;
-        if its.in_flight >= backend.in_flight_max {
-            let count = its.in_flight;
-            return Some((
-                "server_busy",
-                format!(
-                    "nothing was done: {count} calls to the server `{name}` have no answer yet, as \
-                     many as `in_flight_max` allows; wait for some of them"
-                ),
-            ));
-        }
-        match its.closed_until {
-            Some(until) if until > now => {
-                let seconds = until.since(now).as_millis().div_ceil(1_000);
-                Some((
-                    "circuit_open",
-                    format!(
-                        "nothing was done: the server `{name}` left {} calls in a row without an \
-                         answer; it is tried again in {seconds} s",
-                        its.late
-                    ),
-                ))
-            }
-            Some(_) => {
-                // One is let through to see.
-                its.closed_until = Some(now + CIRCUIT_OPEN_FOR);
-                None
-            }
-            None => None,
+/// A circuit breaker.
+#[derive(Debug, Default)]
+pub(super) struct Circuit {
+    /// Calls in a row that had no response in time.
+    timeouts: u32,
+    /// Calls fail at once until then.
+    open_until: Option<Time>,
+}
+
+impl Circuit {
+    /// How many calls had no response, and in how many seconds one is let through, where calls fail at once.
+    pub(super) fn open(&self, now: Time) -> Option<(u32, u128)> {
+        let until = self.open_until.filter(|until| *until > now)?;
+        Some((self.timeouts, until.since(now).as_millis().div_ceil(1_000)))
+    }
+
+    /// A call is let through. After a pause it is a probe: others wait for the next pause.
+    pub(super) fn pass(&mut self, now: Time) {
+        if self.open_until.is_some() {
+            self.open_until = Some(now + CIRCUIT_OPEN_FOR);
         }
     }
 
-    /// What is wrong where calls do not go over a link now, because others had no answer.
-    pub(super) fn circuit(&self, link: &Link) -> Option<String> {
-        let until = link.closed_until.filter(|until| *until > self.now)?;
-        let seconds = until.since(self.now).as_millis().div_ceil(1_000);
-        Some(format!(
-            "{} calls in a row had no answer; it is tried again in {seconds} s",
-            link.late
-        ))
+    /// A call had a response.
+    pub(super) fn close(&mut self) {
+        *self = Self::default();
     }
 
-    /// A call was answered: the server lives.
-    pub(super) fn was_in_time(&mut self, link: LinkId) {
-        if let Some(its) = self.links.get_mut(&link) {
-            (its.late, its.closed_until) = (0, None);
+    /// A call had no response in time. Returns how many there were, where calls fail at once from now on.
+    pub(super) fn time_out(&mut self, now: Time) -> Option<u32> {
+        self.timeouts += 1;
+        if self.timeouts < TIMEOUTS_IN_A_ROW_MAX {
+            return None;
         }
+        self.open_until = Some(now + CIRCUIT_OPEN_FOR);
+        Some(self.timeouts)
     }
+}
 
-    /// A call was not answered in time.
-    pub(super) fn was_late(&mut self, link: LinkId) {
-        let Some(its) = self.links.get_mut(&link) else { return };
-        its.late += 1;
-        if its.late >= TIMEOUTS_IN_A_ROW_MAX {
-            let (late, slot) = (its.late, its.slot);
-            its.closed_until = Some(self.now + CIRCUIT_OPEN_FOR);
-            let name = self.servers[slot].backend.name.clone();
-            self.log(format!(
-                "the server `{name}` left {late} calls in a row without an answer: for {} s calls \
-                 to it are answered at once, with an error",
-                CIRCUIT_OPEN_FOR.as_secs()
-            ));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_timeouts_in_a_row_one_call_is_a_probe() {
+        let (mut circuit, now) = (Circuit::default(), Time::ZERO);
+        for _ in 1..TIMEOUTS_IN_A_ROW_MAX {
+            assert_eq!(circuit.time_out(now), None);
         }
+        assert_eq!(circuit.time_out(now), Some(TIMEOUTS_IN_A_ROW_MAX));
+        let seconds = u128::from(CIRCUIT_OPEN_FOR.as_secs());
+        assert_eq!(circuit.open(now), Some((TIMEOUTS_IN_A_ROW_MAX, seconds)));
+        let later = now + CIRCUIT_OPEN_FOR;
+        assert_eq!(circuit.open(later), None);
+        circuit.pass(later);
+        assert!(circuit.open(later).is_some());
+        circuit.close();
+        assert_eq!(circuit.open(later), None);
     }
 }

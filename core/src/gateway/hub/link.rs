@@ -1,104 +1,168 @@
-//! Links to servers: when they are opened, and when they are closed.
+//! Owns one conversation of the gateway with a server: its handshake, its state, the requests that wait for it, and
+//! the lists and subscriptions of that server. Driven by [`Directory`](super::directory::Directory); [`Links`] keeps
+//! all of them, and when each has something to do. Never knows what a client may use.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::super::backend::{Backend, Share, Target};
-use super::super::catalog::Entry;
-use super::super::{ClientId, Effect, LinkId};
-use super::Hub;
-use super::list_paging::{Oddity, Pace, Reading};
-use super::session::Client;
-use crate::mcp::{AdminTool, Era, Kind};
+use super::link_calls::LinkCalls;
+use super::list_paging::ServerLists;
+use super::log_levels::LEVELS;
+use super::outbox::Outbox;
+use super::pending_requests::Purpose;
+use crate::gateway::backend::{Backend, Share};
+use crate::gateway::{ClientId, LinkId};
+use crate::limits::{HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY};
+use crate::mcp::envelope::Id;
+use crate::mcp::{Era, Kind, json as raw, responses};
 use crate::service::State;
 use crate::time::Time;
-
-/// A server, and its links.
-#[derive(Debug)]
-pub(super) struct Server {
-    pub(super) backend: Backend,
-    /// It is in the configuration no more.
-    pub(super) is_gone: bool,
-    /// A link that nobody has spoken over yet.
-    fresh: Option<LinkId>,
-    /// The links that all share, for each era.
-    pub(super) legacy: Option<LinkId>,
-    pub(super) modern: Option<LinkId>,
-    /// It was asked for the modern era, and does not know it.
-    pub(super) is_legacy_only: bool,
-    /// What it had when somebody last looked.
-    pub(super) known: BTreeMap<Kind, Vec<Entry>>,
-    /// What was said of its lists.
-    pub(super) oddities: BTreeSet<(Kind, Oddity)>,
-}
 
 /// A conversation with a server.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) slot: usize,
-    pub(super) era: Era,
-    /// Whose it is; everybody's where it is nobody's.
-    pub(super) owner: Option<ClientId>,
-    pub(super) stage: Stage,
-    pub(super) capabilities: Value,
-    pub(super) instructions: Option<String>,
-    pub(super) lists: BTreeMap<Kind, Vec<Entry>>,
-    /// Lists that are being asked for, page by page.
-    pub(super) reading: BTreeMap<Kind, Reading>,
-    /// How often they were asked for of late.
-    pub(super) paces: BTreeMap<Kind, Pace>,
-    /// What our own tools are called there.
-    pub(super) own_tools: BTreeMap<AdminTool, String>,
-    /// Requests of clients' that wait until it is open.
-    pub(super) waiting: VecDeque<(ClientId, Vec<u8>)>,
-    pub(super) in_flight: usize,
-    /// The client that called last.
-    pub(super) caller: Option<ClientId>,
-    /// It has asked for roots.
-    pub(super) asks_roots: bool,
-    /// Whom they were asked of.
-    pub(super) roots_of: Option<ClientId>,
-    /// Calls in a row that were not answered in time.
-    pub(super) late: u32,
-    /// Until then calls are answered at once.
-    pub(super) closed_until: Option<Time>,
-    pub(super) retry_at: Option<Time>,
-    /// Why it failed, as it was last said.
-    pub(super) stage_told: Option<String>,
-    /// The level of its log that was asked for.
-    pub(super) level: Option<usize>,
-    pub(super) subscribed: BTreeSet<String>,
-    /// The number of our request that listens.
-    pub(super) listens: Option<u64>,
+    id: LinkId,
+    slot: usize,
+    /// The client whose link it is; none where clients share it.
+    owner: Option<ClientId>,
+    is_stdio: bool,
+    era: Era,
+    stage: LinkStage,
     /// The `_meta` of our own requests, raw; only the modern era has one.
-    pub(super) meta: Vec<u8>,
+    meta: Vec<u8>,
     /// The parameters of `initialize`, raw.
-    pub(super) opening: Vec<u8>,
-    pub(super) used_at: Time,
-    /// When something has to be done about it, as it was last noted.
-    pub(super) moment: Option<Time>,
-    /// When somebody first spoke over it.
-    pub(super) begun_at: Time,
-    /// How its server does, where that was said.
-    pub(super) state: Option<State>,
-    /// The number of our first request since its server is not there.
-    pub(super) down_since: Option<u64>,
-    /// Its server did not come up: it is not waited for any more.
-    pub(super) has_failed: bool,
+    opening: Vec<u8>,
+    capabilities: Value,
+    instructions: Option<String>,
+    retry_at: Option<Time>,
+    /// The failure that was logged last.
+    logged_failure: Option<String>,
+    /// When the first request went over it.
+    begun_at: Time,
+    /// As its supervisor or its transport last reported it.
+    server_state: Option<State>,
+    /// The number of our first request since its server is down.
+    down_since: Option<u64>,
+    /// Its server did not come up: clients' first requests do not wait for it any more.
+    has_failed: bool,
+    /// The level of log messages that the server was asked for.
+    log_level: Option<usize>,
+    /// The resources that the server was asked for.
+    subscribed: BTreeSet<String>,
+    /// The number of our request that listens to changes.
+    listener: Option<u64>,
+    /// The server has requested roots.
+    wants_roots: bool,
+    /// The client whose roots it has.
+    roots_of: Option<ClientId>,
+    pub(super) lists: ServerLists,
+    pub(super) calls: LinkCalls,
+    /// Its wakeup, as [`Links`] has it.
+    noted_wakeup: Option<Time>,
+}
+
+/// The progress of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LinkStage {
+    /// Nothing was sent yet.
+    Fresh,
+    Opening,
+    Open,
+    Failed(String),
+}
+
+/// The end of a handshake.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum HandshakeOutcome {
+    Open,
+    /// There is no server now.
+    Failed(String),
+    /// The server does not take the session.
+    Refused(String),
+    /// The server may know the older protocol.
+    UnknownProtocol,
 }
 
 impl Link {
+    pub(super) fn new(
+        id: LinkId,
+        slot: usize,
+        backend: &Backend,
+        owner: Option<ClientId>,
+        now: Time,
+    ) -> Self {
+        let idle_after = match (backend.share, owner) {
+            (Share::PerClient { idle_after, .. }, Some(_)) => Some(idle_after),
+            _ => None,
+        };
+        Self {
+            id,
+            slot,
+            owner,
+            is_stdio: backend.is_stdio(),
+            era: Era::Unknown,
+            stage: LinkStage::Fresh,
+            meta: Vec::new(),
+            opening: Vec::new(),
+            capabilities: Value::Null,
+            instructions: None,
+            retry_at: None,
+            logged_failure: None,
+            begun_at: now,
+            server_state: None,
+            down_since: None,
+            has_failed: false,
+            log_level: None,
+            subscribed: BTreeSet::new(),
+            listener: None,
+            wants_roots: false,
+            roots_of: None,
+            lists: ServerLists::default(),
+            calls: LinkCalls::new(idle_after, now),
+            noted_wakeup: None,
+        }
+    }
+
+    pub(super) const fn slot(&self) -> usize {
+        self.slot
+    }
+
+    pub(super) const fn owner(&self) -> Option<ClientId> {
+        self.owner
+    }
+
+    pub(super) const fn era(&self) -> Era {
+        self.era
+    }
+
+    pub(super) const fn stage(&self) -> &LinkStage {
+        &self.stage
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == LinkStage::Open
+    }
+
+    pub(super) const fn capabilities(&self) -> &Value {
+        &self.capabilities
+    }
+
+    pub(super) fn instructions(&self) -> Option<&str> {
+        self.instructions.as_deref()
+    }
+
     /// Whether its server serves, as far as is known.
     pub(super) fn is_up(&self) -> bool {
         let is_up =
             |state: &State| matches!(state, State::Ready | State::Running | State::Degraded { .. });
-        self.state.as_ref().is_none_or(is_up)
+        self.server_state.as_ref().is_none_or(is_up)
     }
 
-    /// Why there is no server now, in words; none where there is one, or one is on its way.
+    /// Why there is no server now, in words; none where there is one, or one is starting.
     pub(super) fn absence(&self) -> Option<String> {
-        match self.state.as_ref()? {
+        match self.server_state.as_ref()? {
             State::Failed { why } => Some(why.clone()),
             State::BackingOff { .. } | State::CrashLoop { .. } => {
                 Some("it has crashed, and is started again".to_owned())
@@ -115,226 +179,455 @@ impl Link {
             | State::Degraded { .. } => None,
         }
     }
-}
 
-/// How far a link is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Fresh,
-    Opening,
-    Open,
-    Failed(String),
-}
-
-impl Hub {
-    /// The servers are these now.
-    pub(super) fn configure(&mut self, backends: Vec<Backend>) {
-        let own_before = self.own_of_all();
-        for slot in 0..self.servers.len() {
-            let server = &self.servers[slot];
-            let new = backends.iter().find(|backend| backend.name == server.backend.name);
-            match new {
-                _ if server.is_gone => {}
-                Some(new) if *new == server.backend => {}
-                Some(_) => self.remove(slot, "its configuration has changed"),
-                None => self.remove(slot, "it was taken out of the configuration"),
-            }
-        }
-        let names: Vec<String> = backends.iter().map(|its| its.name.clone()).collect();
-        for backend in backends {
-            let is_there = |its: &Server| !its.is_gone && its.backend.name == backend.name;
-            if self.servers.iter().any(is_there) {
-                continue;
-            }
-            let is_shared = backend.share == Share::All;
-            self.servers.push(Server {
-                backend,
-                is_gone: false,
-                fresh: None,
-                legacy: None,
-                modern: None,
-                is_legacy_only: false,
-                known: BTreeMap::new(),
-                oddities: BTreeSet::new(),
-            });
-            let slot = self.servers.len() - 1;
-            self.put_in_order(&names);
-            if is_shared {
-                let link = self.open(slot, None, "");
-                self.servers[slot].fresh = Some(link);
-            }
-            // Clients that are there already use it from now on.
-            for client in self.clients.keys().copied().collect::<Vec<_>>() {
-                if self.clients.get(&client).is_some_and(|client| client.era != Era::Unknown) {
-                    self.use_servers(client);
-                }
-            }
-        }
-        self.put_in_order(&names);
-        let moved = self.make_routes(&Kind::ALL);
-        // Our own tools name the programs among the servers.
-        let mut told = BTreeSet::new();
-        for (client, before) in own_before {
-            if self.own_definitions(client) != before {
-                self.tell_client_list_changed(client, Kind::Tools);
-                told.insert((client, Kind::Tools));
-            }
-        }
-        self.tell_moved(&moved, told);
-        self.resume_held();
+    /// Why there is no server now, where it was down when a request was sent, and since then.
+    pub(super) fn absence_since(&self, number: u64) -> Option<String> {
+        self.absence().filter(|_| self.down_since.is_some_and(|at| at <= number))
     }
 
-    /// A server is not there any more: neither are its links, and what was asked of it is not answered.
-    fn remove(&mut self, slot: usize, why: &str) {
-        self.servers[slot].is_gone = true;
-        let links: Vec<LinkId> =
-            self.links.iter().filter(|(_, link)| link.slot == slot).map(|(id, _)| *id).collect();
-        for link in links {
-            self.close(link, why);
-        }
-        self.tell_lists_changed(slot);
+    /// Why a call cannot wait for its server: it was stopped.
+    pub(super) fn stopped(&self) -> Option<String> {
+        let is_stopped = matches!(self.server_state, Some(State::Stopped | State::Stopping));
+        self.absence().filter(|_| is_stopped)
     }
 
-    /// Ends a link; whoever waits for something over it is told.
-    pub(super) fn close(&mut self, link: LinkId, why: &str) {
-        self.fail_flights(link, why);
-        let Some(its) = self.links.remove(&link) else { return };
-        let server = &mut self.servers[its.slot];
-        for place in [&mut server.fresh, &mut server.legacy, &mut server.modern] {
-            place.take_if(|there| *there == link);
+    /// The state of the server, by all that is known over this link.
+    pub(super) fn state(&self, now: Time) -> State {
+        if let Some(state) = self.server_state.as_ref().filter(|_| !self.is_up()) {
+            return state.clone();
         }
-        if let Some(owner) = its.owner.and_then(|owner| self.clients.get_mut(&owner)) {
-            owner.links.remove(&its.slot);
-        }
-        let name = self.servers[its.slot].backend.name.clone();
-        for (client, line) in its.waiting {
-            let why = format!("the server `{name}` is not there: {why}");
-            self.fail_line(client, its.slot, &line, &why);
-        }
-        self.asked.retain(|_, asked| asked.link != link);
-        self.unasked.retain(|unasked| unasked.link != link);
-        self.effects.push(Effect::Close { link });
-    }
-
-    fn open(&mut self, slot: usize, owner: Option<ClientId>, suffix: &str) -> LinkId {
-        let link = LinkId(self.next_link);
-        self.next_link += 1;
-        let backend = self.servers[slot].backend.name.clone();
-        self.links.insert(
-            link,
-            Link {
-                slot,
-                era: Era::Unknown,
-                owner,
-                stage: Stage::Fresh,
-                capabilities: Value::Null,
-                instructions: None,
-                lists: BTreeMap::new(),
-                reading: BTreeMap::new(),
-                paces: BTreeMap::new(),
-                own_tools: BTreeMap::new(),
-                waiting: VecDeque::new(),
-                in_flight: 0,
-                caller: None,
-                asks_roots: false,
-                roots_of: None,
-                late: 0,
-                closed_until: None,
-                retry_at: None,
-                stage_told: None,
-                level: None,
-                subscribed: BTreeSet::new(),
-                listens: None,
-                meta: Vec::new(),
-                opening: Vec::new(),
-                used_at: self.now,
-                moment: None,
-                begun_at: self.now,
-                state: None,
-                down_since: None,
-                has_failed: false,
+        match &self.stage {
+            LinkStage::Fresh | LinkStage::Opening => State::Starting,
+            LinkStage::Failed(why) => State::Failed { why: why.clone() },
+            LinkStage::Open => match (self.calls.circuit.open(now), &self.server_state) {
+                (Some((timeouts, seconds)), _) => State::Degraded {
+                    why: format!(
+                        "{timeouts} calls in a row had no answer; it is tried again in {seconds} s"
+                    ),
+                },
+                (None, Some(state @ State::Degraded { .. })) => state.clone(),
+                (None, _) => State::Ready,
             },
-        );
-        self.effects.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
-        link
-    }
-
-    /// The link that a client has to a server, if there is one.
-    pub(super) fn current_link(&self, client: ClientId, slot: usize) -> Option<LinkId> {
-        let its = self.clients.get(&client)?;
-        let server = &self.servers[slot];
-        match self.own_instances(its, slot) {
-            Some(_) => its.links.get(&slot).copied(),
-            None if its.is_modern() && !server.is_legacy_only => server.modern,
-            None => server.legacy,
         }
     }
 
-    /// How many instances there may be of a server of which the client has its own; none where it shares
-    /// one. Over HTTP the newer protocol has no sessions: whoever speaks it cannot be told from others.
-    fn own_instances(&self, client: &Client, slot: usize) -> Option<usize> {
-        match self.servers[slot].backend.share {
-            Share::PerClient { instances_max, .. } => {
-                (!client.is_modern() || self.settings.is_single).then_some(instances_max)
-            }
-            Share::All => None,
+    /// Takes the state that its supervisor or its transport reports; `number` is that of the next request.
+    pub(super) fn set_server_state(&mut self, state: State, number: u64) {
+        self.server_state = Some(state);
+        if self.is_up() {
+            self.down_since = None;
+        } else if self.absence().is_some() {
+            self.down_since.get_or_insert(number);
+            self.has_failed = true;
         }
     }
 
-    /// Opens all that a client needs.
-    pub(super) fn use_servers(&mut self, client: ClientId) {
-        for slot in self.slots_of(client) {
-            // Why not is said when it is used.
-            self.link_for(client, slot).ok();
-        }
-    }
-
-    /// The link over which a client speaks to a server; opens it where there is none.
-    pub(super) fn link_for(&mut self, client: ClientId, slot: usize) -> Result<LinkId, String> {
-        if let Some(link) = self.current_link(client, slot) {
-            return Ok(link);
-        }
-        let Some(its) = self.clients.get(&client) else { return Err("nobody asks".to_owned()) };
-        let is_modern = its.is_modern() && !self.servers[slot].is_legacy_only;
-        let link = match self.own_instances(its, slot) {
-            Some(instances_max) => {
-                let count = self.links.values().filter(|link| link.slot == slot).count();
-                if count >= instances_max {
-                    return Err(format!(
-                        "it already runs {count} times, as often as `instances_max` allows; try again \
-                         when another client is gone"
-                    ));
-                }
-                let link = self.open(slot, Some(client), &format!("@{}", client.0));
-                if let Some(its) = self.clients.get_mut(&client) {
-                    its.links.insert(slot, link);
-                }
-                link
-            }
-            None => {
-                let server = &self.servers[slot];
-                let has_other = server.legacy.or(server.modern).is_some();
-                let fresh = self.servers[slot].fresh.take();
-                let suffix = if has_other { "@2" } else { "" };
-                let link = fresh.unwrap_or_else(|| self.open(slot, None, suffix));
-                let server = &mut self.servers[slot];
-                *(if is_modern { &mut server.modern } else { &mut server.legacy }) = Some(link);
-                link
-            }
+    /// Until when a client's first requests wait for the server's lists, each for so long; none where these are
+    /// there, or the server has failed.
+    pub(super) fn settles_at(&self, within: Duration) -> Option<Time> {
+        let is_unsettled = match &self.stage {
+            LinkStage::Fresh | LinkStage::Opening => !self.has_failed,
+            LinkStage::Open => self.lists.is_reading(),
+            LinkStage::Failed(_) => false,
         };
-        self.begin(link, client, if is_modern { Era::Modern } else { Era::Legacy });
-        Ok(link)
+        is_unsettled.then(|| self.begun_at + within)
     }
 
-    pub(super) fn send_waiting(&mut self, link: LinkId) {
-        let Some(its) = self.links.get_mut(&link) else { return };
-        for (client, line) in std::mem::take(&mut its.waiting) {
-            self.client(client, line, true);
+    /// Sends the first request.
+    pub(super) fn begin(&mut self, era: Era, meta: Vec<u8>, opening: Vec<u8>, out: &mut Outbox) {
+        (self.meta, self.opening, self.era) = (meta, opening, era);
+        self.begun_at = out.now();
+        self.open_session(out);
+    }
+
+    pub(super) fn open_session(&mut self, out: &mut Outbox) {
+        self.stage = LinkStage::Opening;
+        self.retry_at = None;
+        let (method, params, within) = match self.era {
+            Era::Modern => {
+                let params = [br#"{"_meta":"#, self.meta.as_slice(), b"}"].concat();
+                ("server/discover", params, PROBE_MAX)
+            }
+            Era::Legacy | Era::Unknown => ("initialize", self.opening.clone(), HANDSHAKE_MAX),
+        };
+        out.request(self.id, method, &params, Purpose::OpenSession, Some(within));
+    }
+
+    /// The response to the first request. Where the session is open now, the lists are read.
+    pub(super) fn finish_handshake(
+        &mut self,
+        line: &[u8],
+        is_error: bool,
+        out: &mut Outbox,
+    ) -> HandshakeOutcome {
+        if is_error {
+            let message = raw::get(line, &["error", "message"]).and_then(raw::text);
+            let why = message.unwrap_or_else(|| "it refused the session".to_owned());
+            // Written in the server's place by its conversation.
+            let is_ours = raw::get(line, &["error", "data", "retryable"]).is_some();
+            return match self.era {
+                _ if is_ours => {
+                    HandshakeOutcome::Failed(responses::without_consequence(&why).to_owned())
+                }
+                Era::Modern => HandshakeOutcome::UnknownProtocol,
+                Era::Legacy | Era::Unknown => HandshakeOutcome::Refused(why),
+            };
+        }
+        let part = |key: &str| raw::get(line, &["result", key]);
+        self.capabilities = part("capabilities")
+            .and_then(|raw| serde_json::from_slice(raw).ok())
+            .unwrap_or(Value::Null);
+        self.instructions = part("instructions").and_then(raw::text);
+        self.stage = LinkStage::Open;
+        self.logged_failure = None;
+        self.has_failed = false;
+        self.log_level = None;
+        self.subscribed.clear();
+        if self.era != Era::Modern {
+            out.send_to_link(self.id, responses::notification("notifications/initialized", None));
+        }
+        for kind in Kind::ALL {
+            self.read_list(kind, out);
+        }
+        HandshakeOutcome::Open
+    }
+
+    /// The first request had no response in time.
+    pub(super) fn handshake_timeout(&self) -> HandshakeOutcome {
+        match (self.era, self.absence()) {
+            (_, Some(why)) => HandshakeOutcome::Failed(why),
+            (Era::Modern, None) => HandshakeOutcome::UnknownProtocol,
+            (Era::Legacy | Era::Unknown, None) => {
+                HandshakeOutcome::Refused("it did not answer the handshake in time".to_owned())
+            }
         }
     }
 
-    /// Whether the server is a program of ours, with our own tools beside its own.
-    pub(super) fn is_stdio(&self, slot: usize) -> bool {
-        matches!(self.servers[slot].backend.target, Target::Stdio(_))
+    /// The server does not know the newer protocol.
+    pub(super) fn set_legacy(&mut self) {
+        self.era = Era::Legacy;
+    }
+
+    /// There is no session for now. Returns whether this is to be logged.
+    pub(super) fn fail(&mut self, why: &str, now: Time) -> bool {
+        self.stage = LinkStage::Failed(why.to_owned());
+        self.retry_at = Some(now + SESSION_RETRY);
+        self.lists.stop_reading();
+        self.logged_failure.replace(why.to_owned()).as_deref() != Some(why)
+    }
+
+    /// A client needs a server whose session has failed: the session is opened again, unless that was tried of late.
+    pub(super) fn retry(&mut self, out: &mut Outbox) {
+        if matches!(self.stage, LinkStage::Failed(_))
+            && self.retry_at.is_none_or(|at| at <= out.now())
+        {
+            self.open_session(out);
+        }
+    }
+
+    /// The server is restarted: the next request opens the session again.
+    pub(super) fn retry_now(&mut self, now: Time) {
+        self.retry_at = self.retry_at.map(|_| now);
+    }
+
+    /// When the session is opened again though no client needs it. A program that was given up or stopped is left
+    /// alone until one does: a request would start it.
+    fn retry_at(&self) -> Option<Time> {
+        let rests = matches!(
+            self.server_state,
+            Some(State::Failed { .. } | State::Stopped | State::Finished)
+        );
+        self.retry_at.filter(|_| !(rests && self.is_stdio))
+    }
+
+    pub(super) fn is_retry_due(&self, now: Time) -> bool {
+        self.retry_at().is_some_and(|at| at <= now)
+    }
+
+    pub(super) fn is_idle(&self, now: Time) -> bool {
+        self.calls.idle_at().is_some_and(|at| at <= now)
+    }
+
+    fn wakeup(&self) -> Option<Time> {
+        [self.retry_at(), self.calls.idle_at(), self.lists.next_due()].into_iter().flatten().min()
+    }
+
+    /// All requests over it were dropped.
+    pub(super) fn drop_requests(&mut self) {
+        self.calls.end_all();
+        self.listener = None;
+    }
+
+    /// Reads a list from its beginning, where the server has one.
+    pub(super) fn read_list(&mut self, kind: Kind, out: &mut Outbox) {
+        let capability = match kind {
+            Kind::Tools => "tools",
+            Kind::Prompts => "prompts",
+            Kind::Resources | Kind::Templates => "resources",
+        };
+        if self.is_open()
+            && self.capabilities[capability].is_object()
+            && self.lists.start(kind, out.now())
+        {
+            self.request_page(kind, None, out);
+        }
+    }
+
+    pub(super) fn request_page(&self, kind: Kind, cursor: Option<&[u8]>, out: &mut Outbox) {
+        let mut members = Vec::new();
+        if self.era == Era::Modern {
+            members.push([br#""_meta":"#, self.meta.as_slice()].concat());
+        }
+        members.extend(cursor.map(|cursor| [br#""cursor":"#, cursor].concat()));
+        let params = [b"{", members.join(&b',').as_slice(), b"}"].concat();
+        out.request(self.id, kind.method(), &params, Purpose::ListPage(kind), None);
+    }
+
+    /// Asks the server for log messages from this level on.
+    pub(super) fn set_log_level(&mut self, level: usize, out: &mut Outbox) {
+        let has_levels =
+            self.is_open() && self.era == Era::Legacy && self.capabilities["logging"].is_object();
+        if has_levels && self.log_level != Some(level) {
+            self.log_level = Some(level);
+            let params = json!({"level": LEVELS[level]}).to_string();
+            let method = "logging/setLevel";
+            out.request(self.id, method, params.as_bytes(), Purpose::Unawaited, None);
+        }
+    }
+
+    /// Whether the server was asked for a level of log messages.
+    pub(super) const fn has_log_level(&self) -> bool {
+        self.log_level.is_some()
+    }
+
+    /// The server has taken a client's subscription.
+    pub(super) fn note_subscribed(&mut self, uri: String) {
+        self.subscribed.insert(uri);
+    }
+
+    /// Asks the server for changes of these resources, where that is something else than before.
+    pub(super) fn subscribe(&mut self, wanted: BTreeSet<String>, out: &mut Outbox) {
+        let known = std::mem::replace(&mut self.subscribed, wanted);
+        let wanted = &self.subscribed;
+        if self.era == Era::Modern {
+            if known == *wanted && self.listener.is_some() {
+                return;
+            }
+            let meta = String::from_utf8_lossy(&self.meta);
+            let filter = json!({
+                "toolsListChanged": true,
+                "promptsListChanged": true,
+                "resourcesListChanged": true,
+                "resourceSubscriptions": wanted,
+            });
+            let params = format!(r#"{{"_meta":{meta},"notifications":{filter}}}"#);
+            if let Some(old) = self.listener.filter(|old| out.requests.take(*old).is_some()) {
+                out.cancel(self.id, old, "other resources are wanted");
+            }
+            let method = "subscriptions/listen";
+            let number = out.request(self.id, method, params.as_bytes(), Purpose::Listen, None);
+            self.listener = Some(number);
+            return;
+        }
+        let has_subscribe = self.capabilities["resources"]["subscribe"] == true;
+        for (method, uris) in [
+            ("resources/subscribe", wanted.difference(&known)),
+            ("resources/unsubscribe", known.difference(wanted)),
+        ] {
+            for uri in uris.filter(|_| has_subscribe) {
+                let params = json!({"uri": uri}).to_string();
+                out.request(self.id, method, params.as_bytes(), Purpose::Unawaited, None);
+            }
+        }
+    }
+
+    /// Our request that listens has ended.
+    pub(super) fn end_listener(&mut self, number: u64) {
+        self.listener.take_if(|listener| *listener == number);
+    }
+
+    /// The server requests the roots, of this client where there is one.
+    pub(super) fn request_roots(&mut self, of: Option<ClientId>) {
+        self.wants_roots = true;
+        self.roots_of = of.or(self.roots_of);
+    }
+
+    /// The client whose roots the server has; none where it never wanted any.
+    pub(super) fn roots(&self) -> Option<Option<ClientId>> {
+        self.wants_roots.then_some(self.roots_of)
+    }
+}
+
+/// The links by their ids. What is asked of all of them with each message is kept beside them, so that a message
+/// does not cost more where there are more servers.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    all: BTreeMap<LinkId, Link>,
+    wakeups: BTreeSet<(Time, LinkId)>,
+    /// Links that requests wait for.
+    awaited: BTreeSet<LinkId>,
+    /// Links that may have changed since `wakeups` and `awaited` were noted.
+    touched: Vec<LinkId>,
+}
+
+impl Links {
+    pub(super) fn get(&self, id: LinkId) -> Option<&Link> {
+        self.all.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        if self.touched.last() != Some(&id) {
+            self.touched.push(id);
+        }
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, link: Link) {
+        self.touched.push(link.id);
+        self.all.insert(link.id, link);
+    }
+
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<Link> {
+        let link = self.all.remove(&id)?;
+        if let Some(wakeup) = link.noted_wakeup {
+            self.wakeups.remove(&(wakeup, id));
+        }
+        self.awaited.remove(&id);
+        Some(link)
+    }
+
+    /// The links to a server, the oldest first.
+    pub(super) fn to(&self, slot: usize) -> impl DoubleEndedIterator<Item = (LinkId, &Link)> {
+        self.all.iter().filter(move |(_, link)| link.slot == slot).map(|(id, link)| (*id, link))
+    }
+
+    pub(super) fn ids(&self) -> Vec<LinkId> {
+        self.all.keys().copied().collect()
+    }
+
+    /// Whether a request waits for a link to open.
+    pub(super) fn is_waiting(&self, client: ClientId, id: &Id) -> bool {
+        let links = self.awaited.iter().chain(&self.touched).filter_map(|id| self.all.get(id));
+        links
+            .flat_map(|link| link.calls.waiting())
+            .any(|(whose, line)| *whose == client && has_id(line, id))
+    }
+
+    /// Drops the requests of a client that wait for links to open: all, or the one with this id.
+    pub(super) fn forget_waiting(&mut self, client: ClientId, id: Option<&Id>) {
+        self.touched.extend(&self.awaited);
+        for id_of_link in &self.touched {
+            if let Some(link) = self.all.get_mut(id_of_link) {
+                let is_it = |line: &[u8]| id.is_none_or(|id| has_id(line, id));
+                link.calls.forget_waiting(|whose, line| whose == client && is_it(line));
+            }
+        }
+    }
+
+    /// The earliest wakeup of all, as it was last noted.
+    pub(super) fn next_wakeup(&self) -> Option<Time> {
+        self.wakeups.first().map(|(at, _)| *at)
+    }
+
+    /// The links whose wakeups have come.
+    pub(super) fn due(&self, now: Time) -> Vec<LinkId> {
+        self.wakeups.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| *id).collect()
+    }
+
+    /// Notes the wakeups of the links that may have changed.
+    pub(super) fn note(&mut self) {
+        for id in self.touched.drain(..) {
+            let Some(link) = self.all.get_mut(&id) else { continue };
+            if !link.calls.waiting().is_empty() {
+                self.awaited.insert(id);
+            } else if !self.awaited.is_empty() {
+                self.awaited.remove(&id);
+            }
+            let wakeup = link.wakeup();
+            if link.noted_wakeup != wakeup {
+                let before = std::mem::replace(&mut link.noted_wakeup, wakeup);
+                before.map(|before| self.wakeups.remove(&(before, id)));
+                self.wakeups.extend(wakeup.map(|wakeup| (wakeup, id)));
+            }
+        }
+        debug_assert!(
+            self.all.values().all(|link| link.noted_wakeup == link.wakeup()),
+            "a wakeup is not noted"
+        );
+    }
+}
+
+/// Whether a request has this id.
+pub(super) fn has_id(line: &[u8], id: &Id) -> bool {
+    raw::get(line, &["id"]).is_some_and(|raw| Id::new(raw) == *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::backend;
+    use super::*;
+
+    fn link(share: Share) -> Link {
+        let backend = Backend { share, ..backend("a") };
+        Link::new(LinkId(1), 0, &backend, Some(ClientId(1)), Time::ZERO)
+    }
+
+    #[test]
+    fn a_session_is_opened_again_after_a_pause() {
+        let (mut link, mut out) = (link(Share::All), Outbox::default());
+        link.begin(Era::Legacy, Vec::new(), b"{}".to_vec(), &mut out);
+        let refusal = br#"{"error":{"code":1,"message":"no"}}"#;
+        let refused = HandshakeOutcome::Refused("no".to_owned());
+        assert_eq!(link.finish_handshake(refusal, true, &mut out), refused);
+        assert!(link.fail("no", out.now()));
+        assert!(!link.fail("no", out.now()), "the same failure is logged once");
+        link.retry(&mut out);
+        assert_eq!(*link.stage(), LinkStage::Failed("no".to_owned()));
+        out.begin(Time::ZERO + SESSION_RETRY);
+        assert!(link.is_retry_due(out.now()));
+        link.retry(&mut out);
+        assert_eq!(*link.stage(), LinkStage::Opening);
+        assert_eq!(
+            link.finish_handshake(br#"{"result":{}}"#, false, &mut out),
+            HandshakeOutcome::Open
+        );
+        assert!(link.is_open() && !link.is_retry_due(out.now()));
+    }
+
+    #[test]
+    fn the_wakeups_of_links_are_noted() {
+        let idle_after = Duration::from_secs(9);
+        let mut links = Links::default();
+        links.insert(link(Share::PerClient { instances_max: 1, idle_after }));
+        links.note();
+        let idle_at = Time::ZERO + idle_after;
+        assert_eq!((links.next_wakeup(), links.due(Time::ZERO)), (Some(idle_at), Vec::new()));
+        assert_eq!(links.due(idle_at), [LinkId(1)]);
+        if let Some(link) = links.get_mut(LinkId(1)) {
+            link.calls.start(ClientId(1));
+        }
+        links.note();
+        assert_eq!(links.next_wakeup(), None);
+        links.remove(LinkId(1));
+        assert_eq!(links.ids(), []);
+    }
+
+    #[test]
+    fn requests_that_wait_are_found_and_dropped() {
+        let mut links = Links::default();
+        links.insert(link(Share::All));
+        let (client, id) = (ClientId(1), Id::new(b"5"));
+        if let Some(link) = links.get_mut(LinkId(1)) {
+            assert!(
+                link.calls.wait(client, br#"{"id":5}"#, 1)
+                    && !link.calls.wait(client, br#"{"id":6}"#, 1)
+            );
+        }
+        assert!(links.is_waiting(client, &id) && !links.is_waiting(ClientId(2), &id));
+        links.note();
+        links.forget_waiting(client, Some(&Id::new(b"6")));
+        assert!(links.is_waiting(client, &id));
+        links.forget_waiting(client, Some(&id));
+        assert!(!links.is_waiting(client, &id));
     }
 }

@@ -1,18 +1,42 @@
-//! What a server has: its lists, read page by page.
+//! Owns the lists of one server as they are read over one link, page by page, and how often. Driven by
+//! [`Link::read_list`](super::link::Link::read_list). Never sends a request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::super::LinkId;
-use super::super::catalog::{self, Entry, Page};
-use super::link::Stage;
-use super::{Hub, What};
+use crate::gateway::backend::Backend;
+use crate::gateway::catalog::{self, Entry, Page};
 use crate::limits::{
     CATALOG_BYTES_MAX, CATALOG_ENTRIES_MAX, CATALOG_PAGES_MAX, READINGS_IN_A_ROW_MAX,
     READINGS_PAUSE,
 };
-use crate::mcp::{AdminTool, Era, Kind, next_cursor};
+use crate::mcp::{AdminTool, Kind, next_cursor};
 use crate::time::Time;
+
+/// The lists of a server.
+#[derive(Debug, Default)]
+pub(super) struct ServerLists {
+    lists: BTreeMap<Kind, Vec<Entry>>,
+    /// Lists that are being read.
+    readings: BTreeMap<Kind, Reading>,
+    paces: BTreeMap<Kind, Pace>,
+    /// The names under which the server's conversation has our tools.
+    injected: BTreeMap<AdminTool, String>,
+}
+
+/// What follows a page.
+#[derive(Debug)]
+pub(super) enum PageOutcome {
+    /// The next page, by this cursor, raw.
+    Next(Vec<u8>),
+    /// The list has ended.
+    End {
+        /// None where it could not be read: then the known list stays.
+        list: Option<Reading>,
+        /// It has changed while it was read.
+        has_changed: bool,
+    },
+}
 
 /// A list that comes page by page.
 #[derive(Debug, Default)]
@@ -20,7 +44,7 @@ pub(super) struct Reading {
     entries: Vec<Entry>,
     /// Of the entries.
     bytes: usize,
-    /// What is in them, as the server calls it.
+    /// Of the entries, as the server has them.
     names: BTreeSet<String>,
     /// The first that came again.
     repeated: Option<String>,
@@ -34,28 +58,28 @@ pub(super) struct Reading {
     /// A cursor came again.
     is_endless: bool,
     /// It has changed meanwhile.
-    again: bool,
+    has_changed: bool,
 }
 
-/// What can be wrong with a list, and is said once.
+/// A defect of a list that is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Oddity {
+pub(super) enum ListDefect {
     Repeats,
     NoEnd,
     Improper,
 }
 
-/// How often a list was asked for of late.
+/// Limits how often a list is read.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+struct Pace {
     since: Time,
     count: u32,
-    /// It is to be read when that is over.
+    /// It is to be read when the pause is over.
     is_due: bool,
 }
 
 impl Pace {
-    /// Whether it may be read now; else it is when it may.
+    /// Whether the list may be read now; otherwise it is due after the pause.
     fn take(&mut self, now: Time) -> bool {
         if now.since(self.since) >= READINGS_PAUSE {
             (self.since, self.count) = (now, 0);
@@ -65,78 +89,69 @@ impl Pace {
         !self.is_due
     }
 
-    pub(super) fn due_at(&self) -> Option<Time> {
+    fn due_at(&self) -> Option<Time> {
         self.is_due.then(|| self.since + READINGS_PAUSE)
     }
 }
 
-impl Hub {
-    /// Something that was waited for is there, or will not be.
-    pub(super) fn settle(&mut self) {
-        if !self.held.is_empty() {
-            self.resume_held();
-        }
+impl ServerLists {
+    /// A list, where it has been read.
+    pub(super) fn get(&self, kind: Kind) -> Option<&[Entry]> {
+        self.lists.get(&kind).map(Vec::as_slice)
     }
 
-    /// Asks for a list from its beginning, where the server has one.
-    pub(super) fn read_list(&mut self, link: LinkId, kind: Kind) {
-        let now = self.now;
-        let Some(its) = self.links.get_mut(&link) else { return };
-        let capability = match kind {
-            Kind::Tools => "tools",
-            Kind::Prompts => "prompts",
-            Kind::Resources | Kind::Templates => "resources",
-        };
-        if its.stage != Stage::Open || !its.capabilities[capability].is_object() {
-            return;
-        }
-        if let Some(reading) = its.reading.get_mut(&kind) {
-            reading.again = true;
-            return;
-        }
-        if its.paces.entry(kind).or_default().take(now) {
-            its.reading.insert(kind, Reading::default());
-            self.read_page(link, kind, None);
-        }
+    /// Replaces a list; returns the one before.
+    pub(super) fn replace(&mut self, kind: Kind, entries: Vec<Entry>) -> Option<Vec<Entry>> {
+        self.lists.insert(kind, entries)
     }
 
-    /// Asks for the lists whose pause is over.
-    pub(super) fn read_due_lists(&mut self, link: LinkId) {
-        let now = self.now;
-        let Some(its) = self.links.get_mut(&link) else { return };
-        let mut due = Vec::new();
-        for (kind, pace) in &mut its.paces {
-            if pace.due_at().is_some_and(|at| at <= now) {
-                pace.is_due = false;
-                due.push(*kind);
-            }
-        }
-        for kind in due {
-            self.read_list(link, kind);
-        }
+    pub(super) fn is_reading(&self) -> bool {
+        !self.readings.is_empty()
     }
 
-    fn read_page(&mut self, link: LinkId, kind: Kind, cursor: Option<&[u8]>) {
-        let Some(its) = self.links.get(&link) else { return };
-        let mut params = b"{".to_vec();
-        if its.era == Era::Modern {
-            params.extend_from_slice(br#""_meta":"#);
-            params.extend_from_slice(&its.meta);
-        }
-        if let Some(cursor) = cursor {
-            params.extend_from_slice(if params.len() > 1 { b"," } else { b"" });
-            params.extend_from_slice(br#""cursor":"#);
-            params.extend_from_slice(cursor);
-        }
-        params.push(b'}');
-        self.request(link, kind.method(), &params, What::Page(kind));
+    pub(super) fn stop_reading(&mut self) {
+        self.readings.clear();
     }
 
-    /// A page of a list has come.
-    pub(super) fn page(&mut self, link: LinkId, kind: Kind, line: &[u8], is_error: bool) {
-        let Some(its) = self.links.get_mut(&link) else { return };
-        let Some(reading) = its.reading.get_mut(&kind) else { return };
-        let backend = &self.servers[its.slot].backend;
+    /// A list is to be read from its beginning. Returns whether its first page is to be requested now.
+    pub(super) fn start(&mut self, kind: Kind, now: Time) -> bool {
+        if let Some(reading) = self.readings.get_mut(&kind) {
+            reading.has_changed = true;
+            return false;
+        }
+        let may_read = self.paces.entry(kind).or_default().take(now);
+        if may_read {
+            self.readings.insert(kind, Reading::default());
+        }
+        may_read
+    }
+
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.paces.values().filter_map(Pace::due_at).min()
+    }
+
+    /// The lists whose pause is over.
+    pub(super) fn take_due(&mut self, now: Time) -> Vec<Kind> {
+        let due =
+            self.paces.iter_mut().filter(|(_, pace)| pace.due_at().is_some_and(|at| at <= now));
+        due.map(|(kind, pace)| {
+            pace.is_due = false;
+            *kind
+        })
+        .collect()
+    }
+
+    /// Adds a page of a list that is being read. Where our tools are injected into the list, these are taken out
+    /// of its last page.
+    pub(super) fn add_page(
+        &mut self,
+        backend: &Backend,
+        kind: Kind,
+        line: &[u8],
+        is_error: bool,
+        is_injected: bool,
+    ) -> Option<PageOutcome> {
+        let reading = self.readings.get_mut(&kind)?;
         let page = catalog::read(backend, kind, line).filter(|_| !is_error);
         let has_failed = page.is_none();
         let mut page = page.unwrap_or_default();
@@ -153,94 +168,43 @@ impl Hub {
                 && reading.entries.len() <= CATALOG_ENTRIES_MAX
                 && !reading.is_cut
             {
-                let cursor = cursor.to_vec();
-                return self.read_page(link, kind, Some(&cursor));
+                return Some(PageOutcome::Next(cursor.to_vec()));
             }
             reading.is_cut = true;
         }
-        let Some(mut reading) = its.reading.remove(&kind) else { return };
-        let again = reading.again;
-        // Where a list cannot be read, what was known of it stays.
-        if !has_failed {
-            // Ours stand at the end of the last page.
-            if kind == Kind::Tools && next.is_none() {
-                self.take_own_tools(link, &mut reading.entries);
+        let mut reading = self.readings.remove(&kind)?;
+        let has_changed = reading.has_changed;
+        if has_failed {
+            return Some(PageOutcome::End { list: None, has_changed });
+        }
+        // Ours stand at the end of the last page.
+        if kind == Kind::Tools && next.is_none() && is_injected {
+            self.take_injected(&mut reading.entries);
+        }
+        reading.entries.retain(|entry| catalog::is_allowed(backend, kind, &entry.own));
+        reading.is_cut |= reading.entries.len() > CATALOG_ENTRIES_MAX;
+        reading.entries.truncate(CATALOG_ENTRIES_MAX);
+        Some(PageOutcome::End { list: Some(reading), has_changed })
+    }
+
+    /// The tools that a conversation has added to its server's are not the server's.
+    fn take_injected(&mut self, entries: &mut Vec<Entry>) {
+        for tool in AdminTool::ALL {
+            let is_it = |entry: &Entry| AdminTool::of_injected(&entry.own) == Some(tool);
+            if let Some(at) = entries.iter().rposition(is_it) {
+                self.injected.insert(tool, entries.remove(at).own);
             }
-            self.keep_list(link, kind, reading);
-        }
-        if again {
-            self.read_list(link, kind);
-        }
-        self.settle();
-    }
-
-    /// A list was read to its end.
-    fn keep_list(&mut self, link: LinkId, kind: Kind, mut reading: Reading) {
-        let Some(slot) = self.links.get(&link).map(|its| its.slot) else { return };
-        let mut entries = std::mem::take(&mut reading.entries);
-        let backend = &self.servers[slot].backend;
-        entries.retain(|entry| catalog::is_allowed(backend, kind, &entry.own));
-        reading.is_cut |= entries.len() > CATALOG_ENTRIES_MAX;
-        entries.truncate(CATALOG_ENTRIES_MAX);
-        self.tell_oddities(slot, kind, reading);
-        let Some(its) = self.links.get_mut(&link) else { return };
-        if its.lists.get(&kind) == Some(&entries) {
-            return;
-        }
-        // What its clients have been shown so far.
-        let known = self.servers[slot].known.insert(kind, entries.clone()).unwrap_or_default();
-        let shown = its.lists.insert(kind, entries.clone()).unwrap_or_else(|| known.clone());
-        let mut moved = self.make_routes(&[kind]);
-        self.tell_users_list_changed(kind, link, &shown, &entries);
-        // What another server has can have gone, or be there now.
-        moved.retain(|moved| moved.slot != slot);
-        let told = self.users_of(link).into_iter().map(|user| (user, kind)).collect();
-        self.tell_moved(&moved, told);
-        if kind == Kind::Tools {
-            self.tell_let_in(slot, &known, &entries);
         }
     }
 
-    /// Says what is wrong with a list, the first time.
-    fn tell_oddities(&mut self, slot: usize, kind: Kind, reading: Reading) {
-        let Reading { repeated, improper, is_cut, is_endless, .. } = reading;
-        let server = &mut self.servers[slot];
-        let (name, list) = (server.backend.name.clone(), kind.members().0);
-        let mut is_new = |oddity: Oddity| server.oddities.insert((kind, oddity));
-        let mut texts = Vec::new();
-        if let Some(own) = repeated.filter(|_| is_new(Oddity::Repeats)) {
-            texts.push(format!(
-                "the server `{name}` has `{own}` more than once in its list of {list}: only the first one \
-                 is used, of this and of all others that it has more than once"
-            ));
-        }
-        if is_endless && is_new(Oddity::NoEnd) {
-            texts.push(format!(
-                "the list of {list} of the server `{name}` has no end, it gives the same `nextCursor` \
-                 again: what came until then is used"
-            ));
-        }
-        if improper > 0 && is_new(Oddity::Improper) {
-            texts.push(format!(
-                "{improper} of the {list} of the server `{name}` are left out: they have no proper name, \
-                 or are no proper JSON"
-            ));
-        }
-        if is_cut {
-            texts.push(format!(
-                "the server `{name}` has more {list} than {CATALOG_ENTRIES_MAX}, more than \
-                 {CATALOG_PAGES_MAX} pages of them, or more than {CATALOG_BYTES_MAX} bytes: the rest is \
-                 left out"
-            ));
-        }
-        for text in texts {
-            self.log(text);
-        }
+    /// The name under which the server's conversation has one of our tools.
+    pub(super) fn injected_name(&self, tool: AdminTool) -> &str {
+        self.injected.get(&tool).map_or(tool.name(), String::as_str)
     }
 }
 
 impl Reading {
-    /// One more page. What is in the list already stays as it is.
+    /// One more page. An entry that is in the list already stays as it is.
     fn add(&mut self, page: Page) {
         self.pages += 1;
         self.improper += page.improper;
@@ -262,10 +226,99 @@ impl Reading {
             self.entries.push(entry);
         }
     }
+
+    pub(super) fn take_entries(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries)
+    }
+
+    /// The defects of the list, as sentences for the log; those without a kind are logged each time.
+    pub(super) fn defects(&self, server: &str, kind: Kind) -> Vec<(Option<ListDefect>, String)> {
+        let list = kind.members().0;
+        let mut all = Vec::new();
+        if let Some(own) = &self.repeated {
+            let text = format!(
+                "the server `{server}` has `{own}` more than once in its list of {list}: only the first one \
+                 is used, of this and of all others that it has more than once"
+            );
+            all.push((Some(ListDefect::Repeats), text));
+        }
+        if self.is_endless {
+            let text = format!(
+                "the list of {list} of the server `{server}` has no end, it gives the same `nextCursor` \
+                 again: what came until then is used"
+            );
+            all.push((Some(ListDefect::NoEnd), text));
+        }
+        if self.improper > 0 {
+            let text = format!(
+                "{} of the {list} of the server `{server}` are left out: they have no proper name, \
+                 or are no proper JSON",
+                self.improper
+            );
+            all.push((Some(ListDefect::Improper), text));
+        }
+        if self.is_cut {
+            let text = format!(
+                "the server `{server}` has more {list} than {CATALOG_ENTRIES_MAX}, more than \
+                 {CATALOG_PAGES_MAX} pages of them, or more than {CATALOG_BYTES_MAX} bytes: the rest is \
+                 left out"
+            );
+            all.push((None, text));
+        }
+        all
+    }
 }
 
 fn hashed(cursor: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     cursor.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::backend;
+    use super::*;
+
+    fn page(lists: &mut ServerLists, line: &[u8]) -> Option<PageOutcome> {
+        lists.add_page(&backend("a"), Kind::Tools, line, false, true)
+    }
+
+    #[test]
+    fn a_list_ends_with_its_last_page_without_our_tools() {
+        let mut lists = ServerLists::default();
+        assert!(lists.start(Kind::Tools, Time::ZERO) && lists.is_reading());
+        let first = br#"{"result":{"tools":[{"name":"get"}],"nextCursor":"x"}}"#;
+        assert!(
+            matches!(page(&mut lists, first), Some(PageOutcome::Next(cursor)) if cursor == b"\"x\"")
+        );
+        // It changes meanwhile.
+        assert!(!lists.start(Kind::Tools, Time::ZERO));
+        let last = br#"{"result":{"tools":[{"name":"set"},{"name":"afresh_server_logs"}]}}"#;
+        let Some(PageOutcome::End { list: Some(mut list), has_changed: true }) =
+            page(&mut lists, last)
+        else {
+            panic!("the list has ended, and has changed")
+        };
+        let names: Vec<String> = list.take_entries().into_iter().map(|entry| entry.own).collect();
+        assert_eq!(names, ["get", "set"]);
+        assert_eq!(lists.injected_name(AdminTool::Logs), "afresh_server_logs");
+        assert_eq!(lists.injected_name(AdminTool::Status), "server_status");
+        assert!(!lists.is_reading() && page(&mut lists, last).is_none());
+    }
+
+    #[test]
+    fn a_list_that_changes_all_the_time_is_read_after_a_pause() {
+        let mut lists = ServerLists::default();
+        for _ in 0..READINGS_IN_A_ROW_MAX {
+            assert!(lists.start(Kind::Tools, Time::ZERO));
+            lists.stop_reading();
+        }
+        assert!(!lists.start(Kind::Tools, Time::ZERO));
+        let due = Time::ZERO + READINGS_PAUSE;
+        assert_eq!(lists.next_due(), Some(due));
+        assert_eq!(lists.take_due(Time::ZERO), []);
+        assert_eq!(lists.take_due(due), [Kind::Tools]);
+        assert_eq!(lists.next_due(), None);
+    }
 }

@@ -1,62 +1,78 @@
-//! Whose a name is, where more than one have it.
+//! Owns the names of tools and prompts: the server that each belongs to, where several have it. Rebuilt by
+//! [`Directory`](super::directory::Directory) when a list changes. Never asks what a client may use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::catalog::Entry;
-use super::Hub;
+use super::admin_tools::GatewayTools;
+use super::backends::Backends;
+use super::outbox::Outbox;
+use crate::gateway::catalog::Entry;
 use crate::limits::CLASHES_NAMED;
 use crate::mcp::Kind;
 
-/// Two that have something of one name.
+/// The names, and what they mean.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// The server that has the tool or prompt of a name, and its own name for it.
+    routes: BTreeMap<(Kind, String), (usize, String)>,
+    /// Clashes that were logged.
+    clashes: BTreeSet<NameClash>,
+}
+
+/// Two servers that have something of one name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Clash {
+struct NameClash {
     kind: Kind,
-    /// The server whose it is; afresh itself where there is none.
+    /// The server that keeps it; afresh itself where there is none.
     first: Option<usize>,
-    /// The server whose it would be.
+    /// The server that cannot be reached by it.
     second: usize,
     name: String,
 }
 
-/// A name of one server's that means something else now, or did before.
-#[derive(Debug)]
-pub(super) struct Moved {
+/// A name that means something else than before, and one server that has or had it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MovedName {
     pub(super) kind: Kind,
     pub(super) slot: usize,
     pub(super) name: String,
 }
 
-impl Hub {
-    /// The servers stand in the configuration like this; one that has changed has a new slot, and its old
-    /// place.
-    pub(super) fn put_in_order(&mut self, names: &[String]) {
-        let slot = |name: &String| {
-            self.servers.iter().position(|its| !its.is_gone && its.backend.name == *name)
-        };
-        self.order = names.iter().filter_map(slot).collect();
+impl Names {
+    /// The server that has the tool or prompt of a name, and its own name for it.
+    pub(super) fn route(&self, kind: Kind, name: &str) -> Option<&(usize, String)> {
+        self.routes.get(&(kind, name.to_owned()))
     }
 
-    /// Which server has what. Our own tools have their names for themselves; where two servers have the same
-    /// name, the first in the configuration keeps it. A resource is the first one's that a client may use:
-    /// URIs have no prefixes, nobody could tell them apart.
+    /// Rebuilds the names of these kinds. Our own tools have their names for themselves; where two servers have
+    /// the same name, the first in the configuration keeps it. A resource is the first one's that a client may
+    /// use: URIs have no prefixes to tell them apart.
     ///
     /// Returns the names that mean something else now, each with the servers that have, or had it.
-    pub(super) fn make_routes(&mut self, kinds: &[Kind]) -> Vec<Moved> {
+    pub(super) fn rebuild(
+        &mut self,
+        kinds: &[Kind],
+        backends: &Backends,
+        tools: GatewayTools,
+        out: &mut Outbox,
+    ) -> Vec<MovedName> {
         let old = self.routes.extract_if(.., |(kind, _), _| kinds.contains(kind)).collect();
         let mut clashes = Vec::new();
         for kind in kinds.iter().copied() {
             let mut firsts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-            for second in self.order.iter().copied() {
-                for entry in self.servers[second].known.get(&kind).into_iter().flatten() {
+            for second in backends.order().iter().copied() {
+                for entry in backends.slot(second).known(kind) {
                     let first = match firsts.get(entry.exposed.as_str()) {
-                        _ if kind == Kind::Tools && self.is_own_name(&entry.exposed) => None,
+                        _ if kind == Kind::Tools && tools.reserves(&entry.exposed, backends) => {
+                            None
+                        }
                         None => {
                             firsts.insert(&entry.exposed, (second, &entry.own));
                             continue;
                         }
                         Some((first, _)) => Some(*first),
                     };
-                    clashes.push(Clash { kind, first, second, name: entry.exposed.clone() });
+                    clashes.push(NameClash { kind, first, second, name: entry.exposed.clone() });
                 }
             }
             if matches!(kind, Kind::Tools | Kind::Prompts) {
@@ -66,14 +82,18 @@ impl Hub {
                 self.routes.extend(firsts.into_iter().map(route));
             }
         }
-        self.tell_clashes(kinds, clashes);
+        self.log_clashes(kinds, clashes, backends, out);
         self.moved(kinds, &old)
     }
 
-    fn moved(&self, kinds: &[Kind], old: &BTreeMap<(Kind, String), (usize, String)>) -> Vec<Moved> {
+    fn moved(
+        &self,
+        kinds: &[Kind],
+        old: &BTreeMap<(Kind, String), (usize, String)>,
+    ) -> Vec<MovedName> {
         let mut all = Vec::new();
         let mut note = |key: &(Kind, String), slot: usize| {
-            all.push(Moved { kind: key.0, slot, name: key.1.clone() });
+            all.push(MovedName { kind: key.0, slot, name: key.1.clone() });
         };
         for (key, (was, _)) in old {
             let is = self.routes.get(key).map(|(is, _)| *is);
@@ -89,31 +109,31 @@ impl Hub {
         all
     }
 
-    /// Whether what a server offers can be used under its name, as far as others have that name too.
-    pub(super) fn is_of(&self, slot: usize, kind: Kind, entry: &Entry) -> bool {
-        if kind == Kind::Tools && self.is_own_name(&entry.exposed) {
-            return false;
-        }
+    /// Whether an entry of a server can be used under its name, as far as other servers have that name too.
+    pub(super) fn is_reachable(&self, slot: usize, kind: Kind, entry: &Entry) -> bool {
         match kind {
             Kind::Tools | Kind::Prompts => {
-                let route = self.routes.get(&(kind, entry.exposed.clone()));
-                route.is_none_or(|(first, _)| *first == slot)
+                self.route(kind, &entry.exposed).is_none_or(|(first, _)| *first == slot)
             }
             Kind::Resources | Kind::Templates => true,
         }
     }
 
-    /// Says which names clash that did not before.
-    fn tell_clashes(&mut self, kinds: &[Kind], clashes: Vec<Clash>) {
-        let known = &self.clashes;
+    /// Logs the clashes that are new.
+    fn log_clashes(
+        &mut self,
+        kinds: &[Kind],
+        clashes: Vec<NameClash>,
+        backends: &Backends,
+        out: &mut Outbox,
+    ) {
         let mut news: BTreeMap<_, Vec<&str>> = BTreeMap::new();
-        for clash in clashes.iter().filter(|clash| !known.contains(*clash)) {
+        for clash in clashes.iter().filter(|clash| !self.clashes.contains(*clash)) {
             let names = news.entry((clash.kind, clash.first, clash.second)).or_default();
             names.push(&clash.name);
         }
-        let mut texts = Vec::new();
         for ((kind, first, second), names) in news {
-            let of = |slot: usize| format!("`{}`", self.servers[slot].backend.name);
+            let of = |slot: usize| format!("`{}`", backends.slot(slot).name());
             let who = match first {
                 Some(first) => format!("the servers {} and {}", of(first), of(second)),
                 None => format!("afresh itself and the server {}", of(second)),
@@ -130,7 +150,7 @@ impl Hub {
                 }
                 (_, Kind::Resources | Kind::Templates) => "who may use both gets the first one's",
             };
-            texts.push(format!(
+            out.log(format!(
                 "error: {who} both have {} among their {}: {end}",
                 text.join(", "),
                 kind.members().0
@@ -138,8 +158,5 @@ impl Hub {
         }
         self.clashes.retain(|clash| !kinds.contains(&clash.kind));
         self.clashes.extend(clashes);
-        for text in texts {
-            self.log(text);
-        }
     }
 }

@@ -1,243 +1,321 @@
-//! Questions of servers: which client is asked, and which never is.
+//! Owns the requests of servers to clients: sampling, elicitation, roots. Driven by [`Hub`](super::Hub).
 //!
-//! A question belongs to a call, and its answer ends up in that call's result: nobody is asked but the
-//! client of the call. Where it belongs to none, there must be no doubt who is meant.
+//! A server's request belongs to a call, and its response ends up in the result of that call: it is never passed to
+//! another client than that of the call. Where it belongs to none, the client must be beyond doubt.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::json;
 
-use super::super::{ClientId, Effect, LinkId};
-use super::link::{Link, Stage};
-use super::session::Client;
-use super::{Asked, Flight, Hub, What, edit, member, number_in, own_id, place};
+use super::bytes::{edit, member, number_in, own_id, place};
+use super::directory::Directory;
+use super::outbox::Outbox;
+use super::pending_requests::PendingRequests;
+use super::sessions::ClientSession;
+use crate::gateway::{ClientId, LinkId};
 use crate::limits::{ASKED_MAX, QUESTION_WAIT};
-use crate::mcp::envelope::{Id, Message, Params, look, param};
+use crate::mcp::envelope::{Id, Message, Params, look, param, with_id};
 use crate::mcp::{Era, responses};
 use crate::time::Time;
 
 const ROOTS: &str = "roots/list";
 
-/// Who is asked a question of a server's.
-enum Whom {
-    /// This one, for this request of its.
-    Client(ClientId, Option<Id>),
-    /// Whoever is still beginning its session.
-    Later,
-    /// Nobody, and why.
-    Nobody(String),
+/// The requests of servers that have no response yet.
+#[derive(Debug, Default)]
+pub(super) struct ServerRequests {
+    /// Those that a client has, by the numbers in their ids.
+    pending: BTreeMap<u64, ServerRequest>,
+    /// Those that wait for a client whose session is still beginning.
+    deferred: VecDeque<DeferredRequest>,
 }
 
-/// A question of a server's that came before there was anybody to be asked.
+/// A request of a server's that a client has.
 #[derive(Debug)]
-pub(super) struct Unasked {
-    pub(super) link: LinkId,
-    theirs: Id,
+struct ServerRequest {
+    link: LinkId,
+    /// The server's own id of it.
+    id: Id,
+    /// The server's own progress token, raw.
+    token: Option<Vec<u8>>,
+    client: ClientId,
+    /// The client's request that it belongs to.
+    about: Option<Id>,
+}
+
+/// A request that no client could take yet.
+#[derive(Debug)]
+struct DeferredRequest {
+    link: LinkId,
+    id: Id,
     line: Vec<u8>,
     about: Option<Id>,
-    pub(super) until: Time,
+    until: Time,
 }
 
-impl Client {
-    /// Whether it can be asked this. The newer protocol has no questions.
-    fn can_answer(&self, method: &str) -> bool {
-        let capability = match method {
-            "sampling/createMessage" => "sampling",
-            "elicitation/create" => "elicitation",
-            ROOTS => "roots",
-            _ => return self.is_open && !self.is_modern(),
-        };
-        self.is_open && !self.is_modern() && self.capabilities[capability].is_object()
+/// The client that a request goes to.
+enum Addressee {
+    /// This one, beside the response to its request.
+    Client(ClientId, Option<Id>),
+    /// One whose session is still beginning.
+    Later,
+    /// None, and why.
+    None(String),
+}
+
+impl Addressee {
+    fn none(why: &str) -> Self {
+        Self::None(why.to_owned())
     }
 }
 
-impl Hub {
-    /// Whose request a server speaks of: as the way that it came says, or the newest that it has.
-    pub(super) fn whose(&self, link: LinkId, about: Option<&Id>) -> Option<(ClientId, Id)> {
-        match about.and_then(|about| number_in(about.raw(), b'g')) {
-            Some(number) => self.flights.get(&number)?.of_client(link),
-            None => self.flights.values().rev().find_map(|flight| flight.of_client(link)),
-        }
-    }
-
-    /// The clients whose requests run over a link.
-    pub(super) fn callers_of(&self, link: LinkId) -> BTreeSet<ClientId> {
-        let flights = self.flights.values().filter_map(|flight| flight.of_client(link));
-        flights.map(|(client, _)| client).collect()
-    }
-
-    /// A question of a server's.
-    pub(super) fn asks(
+impl ServerRequests {
+    /// Passes a request of a server's on to a client, or refuses it.
+    pub(super) fn handle(
         &mut self,
         link: LinkId,
-        theirs: Id,
-        method: &str,
-        params: &Params,
-        line: &[u8],
+        (id, method, params, line): (Id, &str, &Params, &[u8]),
         about: Option<&Id>,
+        directory: &mut Directory,
+        out: &mut Outbox,
     ) {
         if method == "ping" {
-            return self.tell_link(link, responses::pong(&theirs));
+            return out.send_to_link(link, responses::pong(&id));
         }
         let Some(id_part) = member(line, "id") else { return };
-        if let Some(its) = self.links.get_mut(&link) {
-            its.asks_roots |= method == ROOTS;
+        let addressee = addressee(directory, &out.requests, link, method, about);
+        let is_full = self.pending.len() + self.deferred.len() >= ASKED_MAX;
+        let taken = match &addressee {
+            Addressee::Client(client, _) if !is_full => Some(*client),
+            _ => None,
+        };
+        if method == ROOTS
+            && let Some(link) = directory.backends.links.get_mut(link)
+        {
+            link.request_roots(taken);
         }
-        let whom = self.whom(link, method, about);
-        let is_full = self.asked.len() + self.unasked.len() >= ASKED_MAX;
-        let (client, about) = match whom {
-            Whom::Client(..) | Whom::Later if is_full => {
+        let (client, about) = match addressee {
+            Addressee::Client(..) | Addressee::Later if is_full => {
                 let why = "too many questions of servers have no answer yet; try again later";
-                return self.refuse_question(link, &theirs, -32603, why);
+                return refuse(link, &id, -32603, why, out);
             }
-            Whom::Client(client, about) => (client, about),
-            Whom::Later => {
+            Addressee::Client(client, about) => (client, about),
+            Addressee::Later => {
                 let (line, about) = (line.to_vec(), about.cloned());
-                let until = self.now + QUESTION_WAIT;
-                self.unasked.push_back(Unasked { link, theirs, line, about, until });
+                let until = out.now() + QUESTION_WAIT;
+                self.deferred.push_back(DeferredRequest { link, id, line, about, until });
                 return;
             }
-            Whom::Nobody(why) => {
+            Addressee::None(why) => {
                 let why = format!("nobody can be asked `{method}`: {why}");
-                return self.refuse_question(link, &theirs, -32601, &why);
+                return refuse(link, &id, -32601, &why, out);
             }
         };
-        if let Some(its) = self.links.get_mut(&link).filter(|_| method == ROOTS) {
-            its.roots_of = Some(client);
-        }
-        let number = self.number();
+        let number = out.requests.number();
         let mut edits = vec![(id_part, own_id('s', number))];
         let token = params.progress_token.clone();
         let own_token = token.clone().map(|part| line[part].to_vec());
         edits.extend(token.map(|part| (part, own_id('s', number))));
         let line = edit(line, edits);
-        let asked = Asked { link, theirs, token: own_token, client, about: about.clone() };
-        self.asked.insert(number, asked);
-        self.effects.push(Effect::ToClient { client, line, about });
+        let request = ServerRequest { link, id, token: own_token, client, about: about.clone() };
+        self.pending.insert(number, request);
+        out.send_to_client(client, line, about);
     }
 
-    fn refuse_question(&mut self, link: LinkId, theirs: &Id, code: i32, why: &str) {
-        let error = json!({"code": code, "message": why});
-        self.tell_link(link, responses::line(theirs, "error", &error));
+    /// Passes the deferred requests on where a client can take them now, and refuses those that waited too long.
+    pub(super) fn retry_deferred(&mut self, directory: &mut Directory, out: &mut Outbox) {
+        for deferred in std::mem::take(&mut self.deferred) {
+            let DeferredRequest { link, id, line, about, until } = &deferred;
+            let Some(Message::Request { method, params, .. }) = look(line) else { continue };
+            match addressee(directory, &out.requests, *link, &method, about.as_ref()) {
+                Addressee::Later if *until > out.now() => self.deferred.push_back(deferred),
+                Addressee::Later => {
+                    refuse(*link, id, -32603, "no client was ready to be asked in time", out);
+                }
+                Addressee::Client(..) | Addressee::None(_) => {
+                    let request = (id.clone(), &*method, &params, &**line);
+                    self.handle(*link, request, about.as_ref(), directory, out);
+                }
+            }
+        }
     }
 
-    /// The client that a question is for.
-    fn whom(&self, link: LinkId, method: &str, about: Option<&Id>) -> Whom {
-        let can = |client: &ClientId| {
-            self.clients.get(client).is_some_and(|client| client.can_answer(method))
-        };
-        if let Some((client, id)) = self.whose(link, about) {
-            if about.is_none() && !self.is_of_one_access(link) {
-                return Whom::nobody(
-                    "calls of clients with different tokens run, and it does not say which it belongs \
-                     to; `share = \"per-client\"` gives each client a server of its own",
+    pub(super) fn next_wakeup(&self) -> Option<Time> {
+        self.deferred.iter().map(|deferred| deferred.until).min()
+    }
+
+    /// A client can take requests from now on.
+    pub(super) fn client_ready(
+        &mut self,
+        client: ClientId,
+        directory: &mut Directory,
+        out: &mut Outbox,
+    ) {
+        if !directory.sessions.get_mut(client).is_some_and(ClientSession::set_ready) {
+            return;
+        }
+        self.retry_deferred(directory, out);
+        for id in directory.links_of(client) {
+            // The server has the roots of a client that is gone, or got none.
+            let roots = directory.backends.links.get(id).and_then(|link| link.roots());
+            let is_gone = |whose: ClientId| directory.sessions.get(whose).is_none();
+            if roots.is_some_and(|of| of.is_none_or(is_gone))
+                && directory.backends.is_generic(id)
+                && gives_roots(directory, &out.requests, client, id)
+            {
+                out.send_to_link(
+                    id,
+                    responses::notification("notifications/roots/list_changed", None),
                 );
             }
-            return match can(&client) {
-                true => Whom::Client(client, Some(id)),
-                false => Whom::nobody("the client of this call does not support it"),
-            };
-        }
-        let users = self.users_of(link);
-        let is_ready = |user: &ClientId| self.clients.get(user).is_some_and(|user| user.is_ready);
-        let (ready, others): (Vec<_>, Vec<_>) = users.into_iter().partition(is_ready);
-        let last = self.links.get(&link).and_then(|its| its.caller);
-        let chosen = match ready[..] {
-            [client] => Some(client),
-            _ => last.filter(|last| ready.contains(last)),
-        };
-        let begins = |user: &ClientId| self.clients.get(user).is_some_and(|user| !user.is_modern());
-        match chosen {
-            Some(client) if can(&client) => Whom::Client(client, None),
-            Some(_) => Whom::nobody("the client that uses this server does not support it"),
-            None if ready.is_empty() && others.iter().any(begins) => Whom::Later,
-            None if ready.is_empty() => Whom::nobody("no client uses this server now"),
-            None => Whom::Nobody(format!(
-                "no call runs that it could belong to, and {} clients use this server",
-                ready.len()
-            )),
         }
     }
 
-    /// A client can be asked from now on.
-    pub(super) fn is_ready(&mut self, client: ClientId) {
-        let Some(its) = self.clients.get_mut(&client).filter(|its| !its.is_ready) else { return };
-        its.is_ready = true;
-        self.ask_again();
-        for link in self.links_of(client) {
-            // Whose roots it has is gone, or there was nobody who has any.
-            let wants = self.links.get(&link).is_some_and(|its| {
-                its.asks_roots
-                    && !its.roots_of.is_some_and(|whose| self.clients.contains_key(&whose))
-            });
-            if wants && self.is_generic(link) && self.has_roots_for(client, link) {
-                let line = responses::notification("notifications/roots/list_changed", None);
-                self.tell_link(link, line);
+    /// The roots of a client have changed.
+    pub(super) fn roots_changed(
+        &self,
+        client: ClientId,
+        line: &[u8],
+        directory: &Directory,
+        out: &mut Outbox,
+    ) {
+        for link in directory.links_of(client) {
+            if gives_roots(directory, &out.requests, client, link) {
+                out.send_to_link(link, line.to_vec());
             }
         }
     }
 
-    /// Whether a server that has a session is told of this client's roots, when it asks.
-    pub(super) fn has_roots_for(&self, client: ClientId, link: LinkId) -> bool {
-        let is_told = |its: &Link| its.stage == Stage::Open && its.era == Era::Legacy;
-        self.links.get(&link).is_some_and(is_told)
-            && matches!(self.whom(link, ROOTS, None), Whom::Client(whom, _) if whom == client)
+    /// The request of this id, where this client has it.
+    fn number_of(&self, client: ClientId, id: &[u8]) -> Option<u64> {
+        let number = number_in(id, b's')?;
+        self.pending.get(&number).filter(|request| request.client == client).map(|_| number)
     }
 
-    /// Asks what could not be asked before, and answers what has waited long enough.
-    pub(super) fn ask_again(&mut self) {
-        for unasked in std::mem::take(&mut self.unasked) {
-            let Unasked { link, theirs, line, about, until } = &unasked;
-            let Some(Message::Request { method, params, .. }) = look(line) else { continue };
-            match self.whom(*link, &method, about.as_ref()) {
-                Whom::Later if *until > self.now => self.unasked.push_back(unasked),
-                Whom::Later => {
-                    let why = "no client was ready to be asked in time";
-                    self.refuse_question(*link, theirs, -32603, why);
-                }
-                Whom::Client(..) | Whom::Nobody(_) => {
-                    self.asks(*link, theirs.clone(), &method, &params, line, about.as_ref());
-                }
-            }
+    /// Passes a client's response on.
+    pub(super) fn reply(&mut self, client: ClientId, id: &Id, line: &[u8], out: &mut Outbox) {
+        if let Some(number) = self.number_of(client, id.raw())
+            && let Some(request) = self.pending.remove(&number)
+            && let Some(line) = with_id(line, request.id.raw())
+        {
+            out.send_to_link(request.link, line);
         }
     }
 
-    /// Whether all whose calls run on a server came in by the same door.
-    fn is_of_one_access(&self, link: LinkId) -> bool {
-        let callers = self.callers_of(link);
-        let mut all = callers.iter().filter_map(|id| Some(&self.clients.get(id)?.access));
-        let first = all.next();
-        all.all(|access| Some(access) == first)
+    /// Answers a server in the client's place.
+    pub(super) fn refuse(&mut self, client: ClientId, id: &Id, why: &str, out: &mut Outbox) {
+        if let Some(number) = self.number_of(client, id.raw())
+            && let Some(request) = self.pending.remove(&number)
+        {
+            refuse(request.link, &request.id, -32603, why, out);
+        }
     }
 
-    /// A server does not want the answer to its question any more.
-    pub(super) fn takes_back(&mut self, link: LinkId, line: &[u8]) {
+    /// Passes a client's progress notification on.
+    pub(super) fn progress(&self, client: ClientId, line: &[u8], out: &mut Outbox) {
+        if let Some(token) = param(line, &["progressToken"])
+            && let Some(number) = self.number_of(client, token)
+            && let Some(ServerRequest { link, token: Some(theirs), .. }) = self.pending.get(&number)
+        {
+            out.send_to_link(*link, edit(line, vec![(place(line, token), theirs.clone())]));
+        }
+    }
+
+    /// A server has cancelled its request.
+    pub(super) fn cancel(&mut self, link: LinkId, line: &[u8], out: &mut Outbox) {
         let Some(part) = param(line, &["requestId"]) else { return };
-        let theirs = Id::new(part);
-        self.unasked.retain(|unasked| unasked.link != link || unasked.theirs != theirs);
-        let is_it = |asked: &Asked| asked.link == link && asked.theirs == theirs;
-        let number = self.asked.iter().find(|(_, asked)| is_it(asked)).map(|(number, _)| *number);
-        if let Some(number) = number
-            && let Some(Asked { client, about, .. }) = self.asked.remove(&number)
+        let id = Id::new(part);
+        self.deferred.retain(|deferred| deferred.link != link || deferred.id != id);
+        let is_it = |request: &ServerRequest| request.link == link && request.id == id;
+        let found = self.pending.iter().find(|(_, request)| is_it(request));
+        if let Some(number) = found.map(|(number, _)| *number)
+            && let Some(ServerRequest { client, about, .. }) = self.pending.remove(&number)
         {
             let line = edit(line, vec![(place(line, part), own_id('s', number))]);
-            self.effects.push(Effect::ToClient { client, line, about });
+            out.send_to_client(client, line, about);
         }
+    }
+
+    /// A client is gone: the servers that wait for it get errors.
+    pub(super) fn client_left(&mut self, client: ClientId, out: &mut Outbox) {
+        for (_, request) in self.pending.extract_if(.., |_, request| request.client == client) {
+            refuse(request.link, &request.id, -32603, "the client is gone", out);
+        }
+    }
+
+    /// A link was closed.
+    pub(super) fn link_closed(&mut self, link: LinkId) {
+        self.pending.retain(|_, request| request.link != link);
+        self.deferred.retain(|deferred| deferred.link != link);
     }
 }
 
-impl Whom {
-    fn nobody(why: &str) -> Self {
-        Self::Nobody(why.to_owned())
+fn refuse(link: LinkId, id: &Id, code: i32, why: &str, out: &mut Outbox) {
+    let error = json!({"code": code, "message": why});
+    out.send_to_link(link, responses::line(id, "error", &error));
+}
+
+/// The client that a request of a server's goes to.
+fn addressee(
+    directory: &Directory,
+    requests: &PendingRequests,
+    link: LinkId,
+    method: &str,
+    about: Option<&Id>,
+) -> Addressee {
+    let session = |client: &ClientId| directory.sessions.get(*client);
+    let can = |client: &ClientId| session(client).is_some_and(|its| its.can_answer(method));
+    if let Some((client, id)) = requests.about(link, about) {
+        if about.is_none() && !is_of_one_access(directory, requests, link) {
+            return Addressee::none(
+                "calls of clients with different tokens run, and it does not say which it belongs \
+                 to; `share = \"per-client\"` gives each client a server of its own",
+            );
+        }
+        return match can(&client) {
+            true => Addressee::Client(client, Some(id)),
+            false => Addressee::none("the client of this call does not support it"),
+        };
+    }
+    let users = directory.users_of(link).into_iter();
+    let is_ready = |user: &ClientId| session(user).is_some_and(ClientSession::is_ready);
+    let (ready, others): (Vec<_>, Vec<_>) = users.partition(is_ready);
+    let last = directory.backends.links.get(link).and_then(|link| link.calls.last_caller());
+    let chosen = match ready[..] {
+        [client] => Some(client),
+        _ => last.filter(|last| ready.contains(last)),
+    };
+    let is_beginning = |user: &ClientId| session(user).is_some_and(|user| !user.is_modern());
+    match chosen {
+        Some(client) if can(&client) => Addressee::Client(client, None),
+        Some(_) => Addressee::none("the client that uses this server does not support it"),
+        None if ready.is_empty() && others.iter().any(is_beginning) => Addressee::Later,
+        None if ready.is_empty() => Addressee::none("no client uses this server now"),
+        None => Addressee::None(format!(
+            "no call runs that it could belong to, and {} clients use this server",
+            ready.len()
+        )),
     }
 }
 
-impl Flight {
-    /// The client's request that this is, where it goes over this link.
-    fn of_client(&self, link: LinkId) -> Option<(ClientId, Id)> {
-        match &self.what {
-            What::Client { client, id, .. } if self.link == link => Some((*client, id.clone())),
-            _ => None,
-        }
-    }
+/// Whether all clients whose calls run over a link have the same access.
+fn is_of_one_access(directory: &Directory, requests: &PendingRequests, link: LinkId) -> bool {
+    let callers = requests.callers(link);
+    let mut all = callers.iter().filter_map(|id| Some(directory.sessions.get(*id)?.access()));
+    let first = all.next();
+    all.all(|access| Some(access) == first)
+}
+
+/// Whether a server that has a session gets this client's roots.
+fn gives_roots(
+    directory: &Directory,
+    requests: &PendingRequests,
+    client: ClientId,
+    id: LinkId,
+) -> bool {
+    let link = directory.backends.links.get(id);
+    link.is_some_and(|link| link.is_open() && link.era() == Era::Legacy)
+        && matches!(
+            addressee(directory, requests, id, ROOTS, None),
+            Addressee::Client(whom, _) if whom == client
+        )
 }

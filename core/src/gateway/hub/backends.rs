@@ -1,0 +1,455 @@
+//! Owns the servers of the configuration and the links to them: which link a client uses, and whether a call may go
+//! over it now. Driven by [`Directory`](super::directory::Directory). Never knows which client may use what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::link::{Link, LinkStage, Links};
+use super::list_paging::{ListDefect, PageOutcome, Reading};
+use super::outbox::Outbox;
+use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
+use crate::gateway::backend::{Backend, Share, Target};
+use crate::gateway::catalog::Entry;
+use crate::gateway::{ClientId, Effect, LinkId};
+use crate::mcp::{Era, Kind};
+use crate::service::State;
+use crate::time::Time;
+
+/// All servers, and the links to them.
+#[derive(Debug)]
+pub(super) struct Backends {
+    /// The version of afresh.
+    version: String,
+    /// There is one client at most: servers get its name and its capabilities.
+    is_single: bool,
+    /// A server that was taken out of the configuration keeps its slot.
+    slots: Vec<BackendSlot>,
+    /// The slots of those that are in the configuration, in its order.
+    order: Vec<usize>,
+    pub(super) links: Links,
+    next_link: u64,
+}
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct BackendSlot {
+    pub(super) backend: Backend,
+    /// It is in the configuration no more.
+    is_removed: bool,
+    /// A link that was opened ahead of the first client.
+    fresh: Option<LinkId>,
+    /// The links that clients share, for each era.
+    legacy: Option<LinkId>,
+    modern: Option<LinkId>,
+    /// It does not know the modern era.
+    is_legacy_only: bool,
+    /// Its lists, as they were last read over any link.
+    known: BTreeMap<Kind, Vec<Entry>>,
+    /// The defects of its lists that were logged.
+    defects: BTreeSet<(Kind, ListDefect)>,
+}
+
+/// Whether a call goes to its server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Send(LinkId),
+    /// It waits for the session.
+    Queued,
+    /// The reason as a word, and as a sentence.
+    Refused(&'static str, String),
+}
+
+impl BackendSlot {
+    fn new(backend: Backend) -> Self {
+        Self {
+            backend,
+            is_removed: false,
+            fresh: None,
+            legacy: None,
+            modern: None,
+            is_legacy_only: false,
+            known: BTreeMap::new(),
+            defects: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.backend.name
+    }
+
+    pub(super) const fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
+    /// Whether it is a program in the configuration: only these can be restarted.
+    pub(super) fn is_managed(&self) -> bool {
+        !self.is_removed && self.backend.is_stdio()
+    }
+
+    /// A list of its, as it was last read.
+    pub(super) fn known(&self, kind: Kind) -> &[Entry] {
+        self.known.get(&kind).map_or(&[], Vec::as_slice)
+    }
+
+    /// The sentence for a call that does not get to it.
+    pub(super) fn unusable(&self, why: &str) -> String {
+        let name = self.name();
+        let how = if self.backend.is_stdio() { "is not running" } else { "cannot be used" };
+        format!("nothing was done, the server `{name}` {how}: {why}")
+    }
+}
+
+impl Backends {
+    pub(super) fn new(version: String, is_single: bool) -> Self {
+        let links = Links::default();
+        Self { version, is_single, slots: Vec::new(), order: Vec::new(), links, next_link: 1 }
+    }
+
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(super) fn slot(&self, slot: usize) -> &BackendSlot {
+        &self.slots[slot]
+    }
+
+    /// The slots in the order of the configuration.
+    pub(super) fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Whether there is a program among the servers.
+    pub(super) fn has_managed(&self) -> bool {
+        self.slots.iter().any(BackendSlot::is_managed)
+    }
+
+    /// The servers that are not in this configuration, or otherwise, and why they go.
+    pub(super) fn outdated(&self, backends: &[Backend]) -> Vec<(usize, &'static str)> {
+        let why = |slot: &BackendSlot| match backends.iter().find(|new| new.name == slot.name()) {
+            Some(new) if *new == slot.backend => None,
+            Some(_) => Some("its configuration has changed"),
+            None => Some("it was taken out of the configuration"),
+        };
+        let slots = self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_removed);
+        slots.filter_map(|(at, slot)| Some((at, why(slot)?))).collect()
+    }
+
+    /// Takes a server out; returns its links, which are to be closed.
+    pub(super) fn remove(&mut self, slot: usize) -> Vec<LinkId> {
+        self.slots[slot].is_removed = true;
+        self.links.to(slot).map(|(id, _)| id).collect()
+    }
+
+    /// Adds a server, where it is not there yet, and opens the link that clients will share.
+    pub(super) fn add(&mut self, backend: Backend, out: &mut Outbox) -> bool {
+        if self.slots.iter().any(|slot| !slot.is_removed && slot.name() == backend.name) {
+            return false;
+        }
+        let is_shared = backend.share == Share::All;
+        self.slots.push(BackendSlot::new(backend));
+        if is_shared {
+            let slot = self.slots.len() - 1;
+            self.slots[slot].fresh = Some(self.open(slot, None, "", out));
+        }
+        true
+    }
+
+    /// Takes the order of the configuration; a server that has changed has a new slot, and its old place.
+    pub(super) fn put_in_order(&mut self, names: &[String]) {
+        let slot = |name: &String| {
+            self.slots.iter().position(|slot| !slot.is_removed && slot.name() == *name)
+        };
+        self.order = names.iter().filter_map(slot).collect();
+    }
+
+    fn open(
+        &mut self,
+        slot: usize,
+        owner: Option<ClientId>,
+        suffix: &str,
+        out: &mut Outbox,
+    ) -> LinkId {
+        let link = LinkId(self.next_link);
+        self.next_link += 1;
+        let backend = &self.slots[slot].backend;
+        self.links.insert(Link::new(link, slot, backend, owner, out.now()));
+        let backend = backend.name.clone();
+        out.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
+        link
+    }
+
+    /// Takes a link out.
+    pub(super) fn detach(&mut self, id: LinkId) -> Option<Link> {
+        let link = self.links.remove(id)?;
+        let slot = &mut self.slots[link.slot()];
+        for place in [&mut slot.fresh, &mut slot.legacy, &mut slot.modern] {
+            place.take_if(|there| *there == id);
+        }
+        Some(link)
+    }
+
+    /// The link that a client has to a server, if there is one.
+    pub(super) fn link_to(&self, slot: usize, client: &ClientSession) -> Option<LinkId> {
+        let its = &self.slots[slot];
+        match self.own_instances(slot, client) {
+            Some(_) => client.links.get(&slot).copied(),
+            None if client.is_modern() && !its.is_legacy_only => its.modern,
+            None => its.legacy,
+        }
+    }
+
+    /// How many instances there may be of a server of which the client has its own; none where it shares one.
+    /// Over HTTP the newer protocol has no sessions: its clients cannot be told apart.
+    fn own_instances(&self, slot: usize, client: &ClientSession) -> Option<usize> {
+        match self.slots[slot].backend.share {
+            Share::PerClient { instances_max, .. } => {
+                (!client.is_modern() || self.is_single).then_some(instances_max)
+            }
+            Share::All => None,
+        }
+    }
+
+    /// The link over which a client talks to a server; opens it where there is none.
+    pub(super) fn link_for(
+        &mut self,
+        slot: usize,
+        id: ClientId,
+        client: &mut ClientSession,
+        out: &mut Outbox,
+    ) -> Result<LinkId, String> {
+        if let Some(link) = self.link_to(slot, client) {
+            return Ok(link);
+        }
+        let is_modern = client.is_modern() && !self.slots[slot].is_legacy_only;
+        let link = match self.own_instances(slot, client) {
+            Some(instances_max) => {
+                let count = self.links.to(slot).count();
+                if count >= instances_max {
+                    return Err(format!(
+                        "it already runs {count} times, as often as `instances_max` allows; try again \
+                         when another client is gone"
+                    ));
+                }
+                let link = self.open(slot, Some(id), &format!("@{}", id.0), out);
+                client.links.insert(slot, link);
+                link
+            }
+            None => {
+                let its = &mut self.slots[slot];
+                let has_other = its.legacy.or(its.modern).is_some();
+                let suffix = if has_other { "@2" } else { "" };
+                let fresh = its.fresh.take();
+                let link = fresh.unwrap_or_else(|| self.open(slot, None, suffix, out));
+                let its = &mut self.slots[slot];
+                *(if is_modern { &mut its.modern } else { &mut its.legacy }) = Some(link);
+                link
+            }
+        };
+        let (meta, opening) = self.introduction(link, client);
+        if let Some(link) = self.links.get_mut(link) {
+            let era = if is_modern { Era::Modern } else { Era::Legacy };
+            link.begin(era, meta, opening, out);
+        }
+        Ok(link)
+    }
+
+    /// The `_meta` and the parameters of `initialize` for a server: those of the client that it is for alone, or
+    /// the gateway's.
+    fn introduction(&self, link: LinkId, client: &ClientSession) -> (Vec<u8>, Vec<u8>) {
+        let own = |raw: Option<&[u8]>| raw.filter(|_| !self.is_generic(link)).map(<[u8]>::to_vec);
+        let us = json!({"name": "afresh", "version": self.version});
+        let meta = own(client.meta()).unwrap_or_else(|| {
+            let meta = json!({
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientInfo": us,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            meta.to_string().into_bytes()
+        });
+        let opening = own(client.opening()).unwrap_or_else(|| {
+            let opening = json!({
+                "protocolVersion": NEWEST_LEGACY,
+                "capabilities": {"roots": {"listChanged": true}, "sampling": {}, "elicitation": {}},
+                "clientInfo": us,
+            });
+            opening.to_string().into_bytes()
+        });
+        (meta, opening)
+    }
+
+    /// Whether a server gets the gateway's capabilities, because any number of clients may use the link.
+    pub(super) fn is_generic(&self, link: LinkId) -> bool {
+        !self.is_single && self.links.get(link).is_some_and(|link| link.owner().is_none())
+    }
+
+    /// A server does not know the newer protocol: the older is tried. Returns whether the link is not needed any
+    /// more, because there is one for that protocol already.
+    pub(super) fn fall_back(&mut self, id: LinkId, out: &mut Outbox) -> bool {
+        let Some(link) = self.links.get_mut(id) else { return false };
+        link.set_legacy();
+        let slot = &mut self.slots[link.slot()];
+        slot.is_legacy_only = true;
+        if link.owner().is_none() {
+            slot.modern = None;
+            if slot.legacy.is_some() {
+                return true;
+            }
+            slot.legacy = Some(id);
+        }
+        link.open_session(out);
+        false
+    }
+
+    /// Whether a client's call may go over a link now. Where the session is being opened, it waits for that.
+    pub(super) fn admit(
+        &mut self,
+        id: LinkId,
+        client: ClientId,
+        line: &[u8],
+        out: &mut Outbox,
+    ) -> Admission {
+        let Some(link) = self.links.get_mut(id) else { return Admission::Queued };
+        let slot = &self.slots[link.slot()];
+        let (name, max) = (slot.name(), slot.backend.in_flight_max);
+        link.retry(out);
+        link.calls.set_used(out.now());
+        if let Some(why) = link.stopped() {
+            return Admission::Refused("server_down", slot.unusable(&why));
+        }
+        if let LinkStage::Failed(why) = link.stage() {
+            return Admission::Refused("server_down", slot.unusable(why));
+        }
+        if !link.is_open() {
+            if link.calls.wait(client, line, max) {
+                return Admission::Queued;
+            }
+            let why = format!(
+                "nothing was done: {max} calls wait for the server `{name}`, which is still \
+                 starting, as many as `in_flight_max` allows; try again later"
+            );
+            return Admission::Refused("server_busy", why);
+        }
+        let count = link.calls.in_flight();
+        if count >= max {
+            let why = format!(
+                "nothing was done: {count} calls to the server `{name}` have no answer yet, as \
+                 many as `in_flight_max` allows; wait for some of them"
+            );
+            return Admission::Refused("server_busy", why);
+        }
+        if let Some((timeouts, seconds)) = link.calls.circuit.open(out.now()) {
+            let why = format!(
+                "nothing was done: the server `{name}` left {timeouts} calls in a row without an \
+                 answer; it is tried again in {seconds} s"
+            );
+            return Admission::Refused("circuit_open", why);
+        }
+        link.calls.circuit.pass(out.now());
+        Admission::Send(id)
+    }
+
+    /// Adds a page to a list. Returns the whole list at its end, unless it could not be read.
+    pub(super) fn add_page(
+        &mut self,
+        link: LinkId,
+        kind: Kind,
+        line: &[u8],
+        is_error: bool,
+        has_admin_tools: bool,
+        out: &mut Outbox,
+    ) -> Option<PageOutcome> {
+        let link = self.links.get_mut(link)?;
+        let backend = &self.slots[link.slot()].backend;
+        let is_injected = has_admin_tools && backend.is_stdio();
+        let outcome = link.lists.add_page(backend, kind, line, is_error, is_injected)?;
+        if let PageOutcome::Next(cursor) = &outcome {
+            link.request_page(kind, Some(cursor), out);
+        }
+        Some(outcome)
+    }
+
+    /// Keeps a list that was read over a link. Returns the one that was known of the server, the one that the
+    /// link's clients have seen, and the new one, where that is another.
+    pub(super) fn keep_list(
+        &mut self,
+        link: LinkId,
+        kind: Kind,
+        mut list: Reading,
+        out: &mut Outbox,
+    ) -> Option<[Vec<Entry>; 3]> {
+        let link = self.links.get_mut(link)?;
+        let slot = &mut self.slots[link.slot()];
+        for (defect, text) in list.defects(slot.name(), kind) {
+            if defect.is_none_or(|defect| slot.defects.insert((kind, defect))) {
+                out.log(text);
+            }
+        }
+        let new = list.take_entries();
+        if link.lists.get(kind) == Some(&new) {
+            return None;
+        }
+        let known = slot.known.insert(kind, new.clone()).unwrap_or_default();
+        let seen = link.lists.replace(kind, new.clone()).unwrap_or_else(|| known.clone());
+        Some([known, seen, new])
+    }
+
+    /// The servers that are reached over HTTP, each with its address and the state of its newest link.
+    pub(super) fn remotes(&self, now: Time) -> Vec<(String, String, State)> {
+        let mut all = Vec::new();
+        for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_removed) {
+            if let Target::Http(_) = &slot.backend.target {
+                let newest = self.links.to(at).next_back();
+                let state = newest.map_or(State::Stopped, |(_, link)| link.state(now));
+                all.push((slot.name().to_owned(), slot.backend.target.to_string(), state));
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::sessions::Sessions;
+    use super::super::tests::backend;
+    use super::*;
+    use crate::gateway::access::Access;
+
+    #[test]
+    fn clients_share_a_link_or_have_their_own() {
+        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outbox::default());
+        let share = Share::PerClient { instances_max: 1, idle_after: Duration::from_secs(1) };
+        assert!(backends.add(backend("a"), &mut out));
+        assert!(!backends.add(backend("a"), &mut out), "it is there already");
+        assert!(backends.add(Backend { share, ..backend("b") }, &mut out));
+        let mut sessions = Sessions::default();
+        let mut link = |client: u64, slot: usize| {
+            let id = ClientId(client);
+            if sessions.get(id).is_none() {
+                sessions.join(id, Access::default());
+            }
+            backends.link_for(slot, id, sessions.get_mut(id).expect("it is there"), &mut out)
+        };
+        assert_eq!((link(1, 0), link(2, 0)), (Ok(LinkId(1)), Ok(LinkId(1))));
+        assert_eq!((link(1, 1), link(1, 1)), (Ok(LinkId(2)), Ok(LinkId(2))));
+        assert!(link(2, 1).is_err_and(|why| why.contains("instances_max")));
+    }
+
+    #[test]
+    fn a_changed_server_is_outdated() {
+        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outbox::default());
+        for name in ["a", "b", "c"] {
+            backends.add(backend(name), &mut out);
+        }
+        let new = [backend("a"), Backend { in_flight_max: 1, ..backend("b") }];
+        let outdated: Vec<usize> =
+            backends.outdated(&new).into_iter().map(|(slot, _)| slot).collect();
+        assert_eq!(outdated, [1, 2]);
+        assert_eq!(backends.remove(1), [LinkId(2)]);
+        assert_eq!(backends.outdated(&new).len(), 1);
+        backends.put_in_order(&["c".to_owned(), "b".to_owned(), "a".to_owned()]);
+        assert_eq!(backends.order(), [2, 0]);
+    }
+}

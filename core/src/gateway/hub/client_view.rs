@@ -1,0 +1,291 @@
+//! Read-only queries for one client: the servers and links that it uses, and the tools, prompts and resources that
+//! it may use. Made by [`Directory::client`](super::directory::Directory::client) for each request. Never changes
+//! anything.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::admin_tools::GatewayTools;
+use super::backends::Backends;
+use super::bytes::place;
+use super::link::Link;
+use super::names::Names;
+use super::route_request::Request;
+use super::sessions::{ClientSession, LEGACY, MODERN};
+use crate::gateway::LinkId;
+use crate::gateway::catalog::{self, Entry};
+use crate::mcp::envelope::param;
+use crate::mcp::{Kind, json as raw};
+use crate::time::Time;
+
+/// What one client may see and use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientView<'a> {
+    pub(super) session: &'a ClientSession,
+    pub(super) backends: &'a Backends,
+    pub(super) names: &'a Names,
+    pub(super) tools: GatewayTools,
+}
+
+/// The server that a request is for, and the part of the request that the server has another name for.
+pub(super) type Route = (usize, Option<(Range<usize>, String)>);
+
+impl<'a> ClientView<'a> {
+    /// The servers that it may use, in the order of the configuration.
+    pub(super) fn slots(self) -> impl Iterator<Item = usize> {
+        self.backends.order().iter().copied().filter(move |slot| self.has_server(*slot))
+    }
+
+    /// Whether a server is in the configuration, and it may use it.
+    pub(super) fn has_server(self, slot: usize) -> bool {
+        !self.backends.slot(slot).is_removed() && self.may_use_server(slot)
+    }
+
+    /// Whether it may use a server, in the configuration or not.
+    pub(super) fn may_use_server(self, slot: usize) -> bool {
+        let backend = &self.backends.slot(slot).backend;
+        self.session.access().has_server(&backend.name, &catalog::prefix(backend))
+    }
+
+    /// The servers whose entries of a kind it may use.
+    fn slots_with(self, kind: Kind) -> impl Iterator<Item = usize> {
+        self.slots().filter(move |slot| self.may_see(*slot, kind))
+    }
+
+    /// Whether it may use entries of a kind of a server that it may use. Where its access is a list of tools
+    /// alone, it may use all else of a server that has one of these tools.
+    pub(super) fn may_see(self, slot: usize, kind: Kind) -> bool {
+        let access = self.session.access();
+        let mut tools = self.backends.slot(slot).known(Kind::Tools).iter();
+        kind == Kind::Tools
+            || !access.is_by_tools()
+            || tools.any(|tool| access.has_tool(&tool.exposed))
+    }
+
+    /// Its link to a server, where there is one.
+    pub(super) fn link_to(self, slot: usize) -> Option<LinkId> {
+        self.backends.link_to(slot, self.session)
+    }
+
+    fn link(self, slot: usize) -> Option<&'a Link> {
+        self.backends.links.get(self.link_to(slot)?)
+    }
+
+    /// The links that it uses now.
+    pub(super) fn link_ids(self) -> impl Iterator<Item = LinkId> {
+        self.slots().filter_map(move |slot| self.link_to(slot))
+    }
+
+    fn links(self) -> impl Iterator<Item = &'a Link> {
+        self.slots().filter_map(move |slot| self.link(slot))
+    }
+
+    /// Until when a request waits for servers whose lists are still being read, each for so long.
+    pub(super) fn settles_at(self, within: Duration, now: Time) -> Option<Time> {
+        self.links().filter_map(|link| link.settles_at(within)).filter(|at| *at > now).max()
+    }
+
+    /// A list of a server, as far as it is known.
+    pub(super) fn entries(self, slot: usize, kind: Kind) -> &'a [Entry] {
+        let server = self.backends.slot(slot);
+        let link = self.link(slot);
+        if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up()) {
+            return &[];
+        }
+        link.and_then(|link| link.lists.get(kind)).unwrap_or_else(|| server.known(kind))
+    }
+
+    /// All entries of a kind that it may use, in the order of the servers; each name once.
+    pub(super) fn usable(self, kind: Kind) -> Vec<&'a Entry> {
+        let (mut all, mut names) = (Vec::new(), BTreeSet::new());
+        for slot in self.slots_with(kind) {
+            for entry in self.entries(slot, kind) {
+                let name = &entry.exposed;
+                let is_allowed = kind != Kind::Tools
+                    || self.session.access().has_tool(name) && !self.is_reserved(name);
+                if is_allowed && self.names.is_reachable(slot, kind, entry) && names.insert(name) {
+                    all.push(entry);
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether a tool's name is one of the gateway's own.
+    pub(super) fn is_reserved(self, name: &str) -> bool {
+        self.tools.reserves(name, self.backends)
+    }
+
+    /// The server that has the tool or prompt of this name, and its own name for it.
+    pub(super) fn route(self, kind: Kind, name: &str) -> Option<(usize, String)> {
+        if kind == Kind::Tools && self.is_reserved(name) {
+            return None;
+        }
+        let may_use = |slot: usize| {
+            self.has_server(slot)
+                && self.may_see(slot, kind)
+                && (kind != Kind::Tools || self.session.access().has_tool(name))
+        };
+        if let Some((slot, own)) = self.names.route(kind, name) {
+            // A name means the same to all clients: one that may not use it has no other one of that name.
+            return may_use(*slot).then(|| (*slot, own.clone()));
+        }
+        // A server may list something for one client and not for another: for that of another era, say.
+        let listed = |slot: usize| {
+            let entry = self.entries(slot, kind).iter().find(|entry| entry.exposed == name)?;
+            may_use(slot).then(|| (slot, entry.own.clone()))
+        };
+        // Or the server's list was not read yet.
+        let unlisted = |slot: usize| {
+            let backend = &self.backends.slot(slot).backend;
+            let own = catalog::own(backend, name)?;
+            let is_read = self.link(slot).is_some_and(|link| link.lists.get(kind).is_some());
+            let is_allowed = catalog::is_allowed(backend, kind, own);
+            (may_use(slot) && is_allowed && !is_read).then(|| (slot, own.to_owned()))
+        };
+        let mut slots = self.backends.order().iter().copied();
+        slots.clone().find_map(listed).or_else(|| slots.find_map(unlisted))
+    }
+
+    /// The server that a resource is of: by its list, by its templates, or because no other has any.
+    pub(super) fn slot_of_uri(self, uri: &str) -> Option<usize> {
+        let slots: Vec<usize> = self.slots_with(Kind::Resources).collect();
+        let has = |slot: usize, kind: Kind, fits: &dyn Fn(&str) -> bool| {
+            self.entries(slot, kind).iter().any(|entry| fits(&entry.own))
+        };
+        let exact = slots.iter().find(|slot| has(**slot, Kind::Resources, &|own| own == uri));
+        let template = || {
+            let fits = |template: &str| catalog::is_of_template(template, uri);
+            slots.iter().find(|slot| has(**slot, Kind::Templates, &fits))
+        };
+        let only = || {
+            let offers = |slot: &&usize| {
+                let is_offer =
+                    |link: &Link| !link.is_open() || link.capabilities()["resources"].is_object();
+                self.link(**slot).is_none_or(is_offer)
+            };
+            let mut those = slots.iter().filter(offers);
+            those.next().filter(|_| those.next().is_none())
+        };
+        exact.or_else(template).or_else(only).copied()
+    }
+
+    /// The server that has a template, or the resource of this URI.
+    pub(super) fn slot_of_template(self, uri: &str) -> Option<usize> {
+        let has = |slot: &usize| {
+            self.entries(*slot, Kind::Templates).iter().any(|entry| entry.own == uri)
+        };
+        self.slots_with(Kind::Templates).find(has).or_else(|| self.slot_of_uri(uri))
+    }
+
+    /// The server that a call of a tool, a prompt, a completion or an unknown method is for; else the error.
+    pub(super) fn server_of(self, request: &Request<'_>) -> Result<Route, (i32, String)> {
+        let Request { method, params, line, .. } = request;
+        let named = |kind: Kind, what: &str| {
+            let name = request.name().unwrap_or_default();
+            let (slot, own) = self
+                .route(kind, &name)
+                .ok_or_else(|| (-32602, format!("no server has the {what} `{name}`")))?;
+            Ok((slot, params.name.clone().map(|part| (part, own))))
+        };
+        match *method {
+            "tools/call" => named(Kind::Tools, "tool"),
+            "prompts/get" => named(Kind::Prompts, "prompt"),
+            "completion/complete" => {
+                let name = param(line, &["ref", "name"]);
+                let uri = || param(line, &["ref", "uri"]).and_then(raw::text);
+                let found = match name.and_then(raw::text) {
+                    Some(own) => self.route(Kind::Prompts, &own),
+                    None => {
+                        uri().and_then(|uri| Some((self.slot_of_template(&uri)?, String::new())))
+                    }
+                };
+                let (slot, own) =
+                    found.ok_or_else(|| (-32602, "no server has what `ref` names".to_owned()))?;
+                Ok((slot, name.map(|name| (place(line, name), own))))
+            }
+            // A method that we do not know can only be meant for a server that is alone.
+            _ => {
+                let mut slots = self.slots();
+                match (slots.next(), slots.next()) {
+                    (Some(slot), None) => Ok((slot, None)),
+                    _ => Err((-32601, "method not found".to_owned())),
+                }
+            }
+        }
+    }
+
+    /// The result of `initialize`.
+    pub(super) fn initialize_result(self) -> Value {
+        self.with_instructions(json!({
+            "protocolVersion": self.session.version(),
+            "capabilities": self.capabilities(),
+            "serverInfo": self.server_info(),
+        }))
+    }
+
+    /// The result of `server/discover`.
+    pub(super) fn discover_result(self) -> Value {
+        let versions: Vec<&str> = [MODERN].into_iter().chain(LEGACY.into_iter().rev()).collect();
+        self.with_instructions(json!({
+            "supportedVersions": versions,
+            "capabilities": self.capabilities(),
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "_meta": {"io.modelcontextprotocol/serverInfo": self.server_info()},
+        }))
+    }
+
+    fn server_info(self) -> Value {
+        json!({"name": "afresh", "version": self.backends.version()})
+    }
+
+    /// The capabilities of all its servers together. One that has no session yet may turn out to have any.
+    fn capabilities(self) -> Value {
+        let links: Vec<&Link> = self.links().collect();
+        let is_unknown = links.iter().any(|link| !link.is_open());
+        let has = |name: &str| links.iter().any(|link| link.capabilities()[name].is_object());
+        let mut all = Map::new();
+        // There are tools of our own, or there may be some of a server's.
+        all.insert("tools".to_owned(), json!({"listChanged": true}));
+        if has("prompts") || is_unknown {
+            all.insert("prompts".to_owned(), json!({"listChanged": true}));
+        }
+        if has("resources") || is_unknown {
+            all.insert("resources".to_owned(), json!({"subscribe": true, "listChanged": true}));
+        }
+        if has("completions") || is_unknown {
+            all.insert("completions".to_owned(), json!({}));
+        }
+        if has("logging") || is_unknown && !self.session.is_modern() {
+            all.insert("logging".to_owned(), json!({}));
+        }
+        // Capabilities that we do not know are passed on from a server that is alone.
+        if let [link] = &links[..]
+            && let Value::Object(its) = link.capabilities()
+        {
+            for (name, value) in its {
+                all.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        Value::Object(all)
+    }
+
+    /// Adds the instructions of its servers to a result, each under the server's name where there are several.
+    fn with_instructions(self, mut result: Value) -> Value {
+        let parts = self.links().filter_map(|link| {
+            Some((self.backends.slot(link.slot()).name(), link.instructions()?))
+        });
+        let texts: Vec<String> = match self.links().count() {
+            1 => parts.map(|(_, text)| text.to_owned()).collect(),
+            _ => parts.map(|(name, text)| format!("# {name}\n\n{text}")).collect(),
+        };
+        if !texts.is_empty() {
+            result["instructions"] = texts.join("\n\n").into();
+        }
+        result
+    }
+}
