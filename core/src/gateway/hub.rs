@@ -22,17 +22,13 @@
 mod admin_tools;
 mod backends;
 mod bytes;
-mod circuit;
 mod client_view;
 mod directory;
 mod era_bridge;
 mod held_requests;
 mod link;
 mod link_calls;
-mod link_events;
-mod list_changes;
 mod list_paging;
-mod lists;
 mod log_levels;
 mod names;
 mod outbox;

@@ -31,7 +31,7 @@ pub struct ClientId(pub u64);
 
 /// One conversation of the gateway's with a server: 1, 2, 3… A server has one for all clients, or one for
 /// each, and one for each era that clients speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
 
 /// Something that happened outside of the hub.

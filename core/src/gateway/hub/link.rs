@@ -21,7 +21,7 @@ use crate::service::State;
 use crate::time::Time;
 
 /// A conversation with a server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Link {
     id: LinkId,
     slot: usize,
@@ -64,9 +64,10 @@ pub(super) struct Link {
 }
 
 /// The progress of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum LinkStage {
     /// Nothing was sent yet.
+    #[default]
     Fresh,
     Opening,
     Open,
@@ -102,26 +103,9 @@ impl Link {
             slot,
             owner,
             is_stdio: backend.is_stdio(),
-            era: Era::Unknown,
-            stage: LinkStage::Fresh,
-            meta: Vec::new(),
-            opening: Vec::new(),
-            capabilities: Value::Null,
-            instructions: None,
-            retry_at: None,
-            logged_failure: None,
             begun_at: now,
-            server_state: None,
-            down_since: None,
-            has_failed: false,
-            log_level: None,
-            subscribed: BTreeSet::new(),
-            listener: None,
-            wants_roots: false,
-            roots_of: None,
-            lists: ServerLists::default(),
             calls: LinkCalls::new(idle_after, now),
-            noted_wakeup: None,
+            ..Self::default()
         }
     }
 

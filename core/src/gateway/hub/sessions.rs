@@ -29,7 +29,7 @@ pub(super) struct Sessions {
 }
 
 /// One client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ClientSession {
     access: Access,
     era: Era,
@@ -166,20 +166,7 @@ impl ToolResult {
 
 impl ClientSession {
     fn new(access: Access) -> Self {
-        Self {
-            access,
-            era: Era::Unknown,
-            is_open: false,
-            is_ready: false,
-            opening: None,
-            meta: None,
-            capabilities: Value::Null,
-            log_level: None,
-            links: BTreeMap::new(),
-            requests: BTreeMap::new(),
-            subscriptions: Subscriptions::default(),
-            revealed: BTreeSet::new(),
-        }
+        Self { access, ..Self::default() }
     }
 
     pub(super) const fn access(&self) -> &Access {
