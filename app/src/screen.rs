@@ -1,9 +1,8 @@
 //! A terminal with lines that scroll by, and below them how all services are.
 
 use std::io::{self, Write};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use afresh_core::control::{ServiceStatus, State};
 use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_FLUSH_MAX};
@@ -112,10 +111,6 @@ pub(crate) fn terminal_size() -> (usize, usize) {
 #[derive(Clone)]
 pub(crate) struct Screen {
     inner: Arc<Mutex<Inner>>,
-    /// The states that are to be drawn next, by a thread of its own: a terminal may be paused, and
-    /// whoever shows states does not wait for it.
-    next: Arc<Mutex<Option<Vec<ServiceStatus>>>>,
-    wake: SyncSender<()>,
 }
 
 struct Inner {
@@ -125,26 +120,29 @@ struct Inner {
     /// A line that has not ended yet.
     rest: Vec<u8>,
     paint: Paint,
+    /// The states are taken away for good.
+    has_ended: bool,
 }
 
 impl Screen {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Shows the states that come over the stream, by a thread of its own: a terminal may be paused.
+    pub(crate) fn new(statuses: Receiver<Vec<ServiceStatus>>) -> io::Result<Self> {
         let inner = Inner {
             terminal: io::stdout(),
             block: Vec::new(),
             rest: Vec::new(),
             paint: Paint::stdout(),
+            has_ended: false,
         };
-        let (wake, woken) = sync_channel(1);
-        let screen = Self { inner: Arc::new(Mutex::new(inner)), next: Arc::default(), wake };
-        let (inner, next) = (Arc::clone(&screen.inner), Arc::clone(&screen.next));
+        let screen = Self { inner: Arc::new(Mutex::new(inner)) };
+        let inner = Arc::clone(&screen.inner);
         let draw = move || {
-            while woken.recv().is_ok() {
-                let Some(statuses) = locked(&next).take() else { continue };
+            while let Ok(first) = statuses.recv() {
+                let newest = statuses.try_iter().last().unwrap_or(first);
                 let mut inner = locked(&inner);
-                let block = block(&statuses, terminal_size(), inner.paint);
-                if block != inner.block {
-                    // A terminal that is gone is noticed by whoever writes lines.
+                let block = block(&newest, terminal_size(), inner.paint);
+                if block != inner.block && !inner.has_ended {
+                    // A terminal that is gone is noticed where lines are written.
                     inner.draw("", block).ok();
                 }
             }
@@ -154,24 +152,12 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows states in place of those before; says when they want to be shown again: a wait that
-    /// is told gets shorter.
-    pub(crate) fn show(&self, statuses: &[ServiceStatus]) -> Option<Duration> {
-        *locked(&self.next) = Some(statuses.to_vec());
-        // Where it was woken already, it takes the newest.
-        self.wake.try_send(()).ok();
-        let counts_down = |status: &ServiceStatus| {
-            matches!(status.state, State::BackingOff { .. } | State::CrashLoop { .. })
-        };
-        statuses.iter().any(counts_down).then_some(Duration::from_secs(1))
-    }
-
     /// Leaves the lines and takes the states away. A terminal that is paused is not waited for.
     pub(crate) fn end(self) {
         let (done, ended) = sync_channel(1);
         let erase = move || {
-            locked(&self.next).take();
             let mut inner = locked(&self.inner);
+            inner.has_ended = true;
             let rest = std::mem::take(&mut inner.rest);
             let rest = tame(&rest, inner.paint);
             inner.draw(&rest, Vec::new()).ok();

@@ -32,9 +32,7 @@ use self::links::Links;
 use self::spans::Spans;
 use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::Surroundings;
-use crate::error_chain::chain;
-use crate::keep::{self, KeepError};
-use crate::stdio_startup::Beginning;
+use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervise;
 
@@ -70,13 +68,13 @@ pub struct Gateway {
 pub type ReloadGateway = Box<dyn FnMut() -> Result<(Wanted, Vec<String>), String> + Send>;
 
 /// Serves until the client is gone or somebody wants it to end. Returns the exit code.
-pub fn gateway(gateway: Gateway) -> Result<i32, KeepError> {
-    keep::block_on(run(gateway))
+pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
+    startup::block_on(run(gateway))
 }
 
-async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
-    let Beginning { signals, processes, stderr, stderr_thread, trace } =
-        Beginning::new(gateway.log_file.take(), gateway.trace.take())?;
+async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
+    let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
+        StdioStartup::new(gateway.log_file.take(), gateway.trace.take())?;
     let front = Front::open(&gateway.wanted, &stderr)?;
     let spans =
         Spans::start(gateway.otlp.take(), gateway.version, gateway.certificates.take(), &stderr);
@@ -87,7 +85,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     };
     let about = About::new(Face::Gateway, None, &gateway.workspace, gateway.version);
     let supervise = Supervise::new(processes, around);
-    supervise.note(started(&gateway));
+    supervise.recorder().note(started(&gateway));
     let control = Control::start(Some(gateway.control.clone()), None, about.clone(), &supervise);
     let hub = Hub::new(Settings {
         version: gateway.version.to_owned(),
@@ -96,7 +94,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
         admin_tools: gateway.wanted.admin_tools,
         is_traced: spans.is_on(),
     });
-    let links = Links::start(&mut gateway, about.clone(), trace).map_err(KeepError::Runtime)?;
+    let links = Links::start(&mut gateway, about.clone(), trace).map_err(SetupError::Runtime)?;
     let servers = std::mem::take(&mut gateway.wanted.servers);
     let mut switchboard = Switchboard {
         hub,
@@ -119,15 +117,12 @@ async fn run(mut gateway: Gateway) -> Result<i32, KeepError> {
     let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
     let (mut supervise, control, front, spans, trace) = switchboard.end();
     supervise.finish().await;
-    supervise.note(stopped());
+    supervise.recorder().note(stopped());
     let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
     // Whoever does not take what is for him is not waited for, and holds up none of the others.
     timeout(rest(), pin!(clients)).await.ok();
-    let (around, _) = supervise.shutdown().await;
-    if let Err(error) = around.trail.close(rest()) {
-        around.stderr.log(&chain(&error));
-    }
-    drop(around);
+    let (recorder, _) = supervise.shutdown().await;
+    recorder.close(rest());
     let written = async {
         if let Some(trace) = trace {
             trace.close().await;

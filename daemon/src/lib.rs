@@ -4,6 +4,7 @@ mod clock;
 pub mod control;
 mod definition;
 mod doctor;
+mod driver;
 pub mod error_chain;
 mod events;
 mod gateway;
@@ -21,9 +22,10 @@ mod pipe;
 mod process;
 mod run;
 mod run_briefly;
+mod runtime;
 mod sanitize;
 mod self_test;
-mod stdio_startup;
+mod startup;
 pub mod store;
 mod stream;
 mod supervise;
@@ -38,7 +40,7 @@ pub use self::hooks::{HookSetup, TryHookError, try_hook};
 pub use self::install::{
     Home, InstallFileError, read_installed, remove_installed, run_steps, write_installed,
 };
-pub use self::keep::{Keep, KeepError, keep};
+pub use self::keep::{Keep, keep};
 pub use self::mcp::{Mcp, mcp};
 pub use self::notify::without_notify;
 pub use self::os::{
@@ -50,7 +52,8 @@ pub use self::run::{
     Asker, Asks, JobHearer, Mark, Recorder, Run, RunError, Servers, Shower, asks, run,
 };
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
-pub use self::up::{Lines, Reload, Reloaded, Show, Up, UpError, up};
+pub use self::startup::SetupError;
+pub use self::up::{Lines, Reload, Reloaded, Up, UpError, up};
 
 /// The hidden subcommand that runs the warden; see [`warden`].
 pub const WARDEN_COMMAND: &str = process::WARDEN_COMMAND;

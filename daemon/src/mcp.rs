@@ -1,8 +1,8 @@
-//! `afresh mcp`: drives the conversation machine over pipes, with one server whose instances come
-//! and go below it.
+//! Owns `afresh mcp`: drives the conversation machine over pipes, with one server whose instances come
+//! and go below it. Called by the command; ends with the client or the server.
 //!
 //! One loop owns both machines: the restart machine says when an instance comes, the conversation
-//! machine what it is told. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
+//! machine what it is sent. The loop itself reads and writes the pipes, by `wires.rs`; it never waits
 //! for a peer.
 
 mod admin_tools;
@@ -31,24 +31,25 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::event_loop::Front;
-pub(crate) use self::fast_path::Lane;
-use self::poll::Vigil;
-pub(crate) use self::restart_triggers::Guard;
+use self::event_loop::EventLoop;
+pub(crate) use self::fast_path::FastPath;
+use self::poll::PipePoll;
+pub(crate) use self::restart_triggers::RestartTriggers;
 pub(crate) use self::server::Server;
 pub(crate) use self::servers::Servers;
-use crate::control::{About, Control};
+use crate::clock::seed;
+use crate::control::Control;
 use crate::definition::{Definition, Surroundings, Variables};
-use crate::error_chain::chain;
-use crate::keep::{self, Keep, KeepError};
+use crate::keep::{self, Keep};
 use crate::os;
 use crate::output::Output;
 use crate::pipe::{Form, read_stdin_in_thread};
 use crate::process::Processes;
-use crate::stdio_startup::Beginning;
+use crate::runtime::Runtime;
+use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::rotating::rotated;
 use crate::stream::{Completion, StreamReader, StreamWriter};
-use crate::supervise::{Supervise, seed};
+use crate::supervise::Supervise;
 use crate::wires::Wires;
 
 /// Which server is stood in front of, and how.
@@ -72,31 +73,22 @@ pub struct Mcp {
 
 /// Stands in front of an MCP server until the client is gone or the server has ended for good.
 /// Returns the exit code.
-pub fn mcp(mcp: Mcp) -> Result<i32, KeepError> {
-    keep::block_on(run(mcp))
+pub fn mcp(mcp: Mcp) -> Result<i32, SetupError> {
+    startup::block_on(run(mcp))
 }
 
-async fn run(mcp: Mcp) -> Result<i32, KeepError> {
+async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     let Mcp { mut keep, tools, trace, log_file, watched, watch_debounce, health } = mcp;
-    let ours = own_files([&trace, &log_file]);
-    let Beginning { signals, processes, stderr, stderr_thread, trace } =
-        Beginning::new(log_file, trace)?;
+    let own_files = own_files([&trace, &log_file]);
+    let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
+        StdioStartup::new(log_file, trace)?;
     let base = keep.command.cwd.clone().unwrap_or_default();
-    let say = {
+    let log = {
         let stderr = stderr.clone();
         move |text: &str| stderr.log(text)
     };
-    let stable_after = keep.policy.stable_after;
-    let guard = Guard::new(
-        &watched,
-        &base,
-        watch_debounce,
-        health.memory_bytes_max,
-        stable_after,
-        ours,
-        say,
-    )
-    .map_err(|error| KeepError::Watch(Box::new(error)))?;
+    let triggers = RestartTriggers::new(&watched, &base, watch_debounce, own_files, log)
+        .map_err(|error| SetupError::Watch(Box::new(error)))?;
     let Stdout { writer, abandoned, done } = stdout(&stderr)?;
     let around = Surroundings {
         has_talkers: true,
@@ -104,34 +96,34 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
         // Only the conversation writes to our stdout.
         ..keep::surroundings(&mut keep, stderr.clone(), stderr, &mut JoinSet::new())
     };
-    let (mut supervise, service) = supervised(&keep, processes, around);
+    let (mut supervise, service) = supervised(&keep, health.memory_bytes_max, processes, around);
     supervise.input_to(service, ServiceInput::Start).await;
     let reader = own_stdin()?;
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
-    let about = About::of(&keep, Face::Mcp);
-    let vigil = Vigil::start().map_err(KeepError::Runtime)?;
-    let lane = Lane::new(Conversation::new(&settings), Wires::new(reader, writer), trace);
-    let server = Server::new(lane, service, guard, about.clone());
-    let mut front = Front::new(server, supervise, vigil);
-    let mut control = Control::start(keep.control.take(), None, about, &front.supervise);
-    front.drive(signals, &mut control, abandoned).await;
-    let was_left = front.server.leaving;
-    let (mut supervise, mut wires, trace) = front.end();
+    let about = keep.about(Face::Mcp);
+    let poll = PipePoll::start().map_err(SetupError::Runtime)?;
+    let lane = FastPath::new(Conversation::new(&settings), Wires::new(reader, writer), trace);
+    let server = Server::new(lane, service, triggers, about.clone());
+    let control = Control::start(keep.control.take(), None, about, &supervise);
+    let runtime = Runtime { supervise, control, signals };
+    let mut event_loop = EventLoop::new(server, runtime, poll);
+    event_loop.drive(abandoned).await;
+    let was_left = event_loop.server.leaving;
+    let (runtime, mut wires, trace) = event_loop.end();
+    let Runtime { mut supervise, control, .. } = runtime;
     supervise.finish().await;
     let code = match was_left {
-        // Whoever hangs up wants no more, whatever state the server is in.
+        // A client that hangs up wants no more, in any state of the server.
         true => 0,
-        false => keep::exit_code(supervise.core().services().map(|(_, service)| service)),
+        false => keep::exit_code(supervise.machines().services().map(|(_, service)| service)),
     };
-    supervise.note(keep::stopped(&keep.name, code));
+    supervise.recorder().note(keep::stopped(&keep.name, code));
     control.close().await;
     let written = async {
         wires.flush().await;
-        let (around, _) = supervise.shutdown().await;
-        if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
-            around.stderr.log(&chain(&error));
-        }
-        drop((around, wires));
+        let (recorder, _) = supervise.shutdown().await;
+        recorder.close(TRAIL_SYNC_WAIT);
+        drop(wires);
         done.await.ok();
         if let Some(trace) = trace {
             trace.close().await;
@@ -143,9 +135,14 @@ async fn run(mcp: Mcp) -> Result<i32, KeepError> {
 }
 
 /// The server as a service; it is not started yet.
-fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Supervise, ServiceId) {
+fn supervised(
+    keep: &Keep,
+    memory_bytes_max: Option<u64>,
+    processes: Processes,
+    around: Surroundings,
+) -> (Supervise, ServiceId) {
     let mut supervise = Supervise::new(processes, around);
-    supervise.note(keep::started(keep));
+    supervise.recorder().note(keep::started(keep));
     let service = supervise.add(
         Definition {
             name: keep.name.clone(),
@@ -154,9 +151,9 @@ fn supervised(keep: &Keep, processes: Processes, around: Surroundings) -> (Super
             variables: Variables::default(),
             policy: keep.policy.clone(),
             stop_signal: StopSignal::default(),
-            memory_bytes_max: None,
+            memory_bytes_max,
             form: Form::Lines(format!("[{}] ", keep.name)),
-            // The conversation says when it is ready, and the guard whether it hangs.
+            // The conversation says when it is ready, and whether it hangs.
             health: None,
             ready_at_start: false,
             port: None,
@@ -181,31 +178,31 @@ fn own_files(files: [&Option<PathBuf>; 2]) -> Vec<PathBuf> {
 }
 
 /// Our stdin: read by the loop where it can be, else by a thread.
-pub(crate) fn own_stdin() -> Result<StreamReader, KeepError> {
+pub(crate) fn own_stdin() -> Result<StreamReader, SetupError> {
     Ok(match os::own_stdin() {
         Some(reader) => reader,
-        None => Box::new(read_stdin_in_thread().map_err(KeepError::Output)?),
+        None => Box::new(read_stdin_in_thread().map_err(SetupError::Output)?),
     })
 }
 
 /// Where lines for the client go.
 pub(crate) struct Stdout {
     pub(crate) writer: StreamWriter,
-    /// When nobody reads them any more.
+    /// Resolves when the client does not read them any more.
     pub(crate) abandoned: Completion,
     /// When all is written, once the writer is dropped.
     pub(crate) done: oneshot::Receiver<()>,
 }
 
 /// Our stdout: written by the loop where it can be, else by a thread.
-pub(crate) fn stdout(stderr: &Output) -> Result<Stdout, KeepError> {
+pub(crate) fn stdout(stderr: &Output) -> Result<Stdout, SetupError> {
     if let Some((writer, abandoned)) = os::own_stdout() {
         let (_, done) = oneshot::channel();
         return Ok(Stdout { writer, abandoned, done });
     }
     let stderr = stderr.clone();
     let complain = move |loss: &str| stderr.log(loss);
-    let (output, thread) = keep::output("stdout", os::stdout, complain)?;
+    let (output, thread) = startup::output("stdout", os::stdout(), complain)?;
     let abandoned = Box::pin(async move { thread.broken.await.unwrap_or(()) });
     Ok(Stdout { writer: Box::new(output.into_writer()), abandoned, done: thread.done })
 }

@@ -83,11 +83,6 @@ impl Pumps {
         Self { gone, tasks }
     }
 
-    /// Turns true when the instance is gone.
-    pub(crate) fn gone(&self) -> watch::Receiver<bool> {
-        self.gone.subscribe()
-    }
-
     /// The instance is gone: takes what is left in its pipes.
     pub(crate) async fn drain(&mut self) {
         self.gone.send_replace(true);

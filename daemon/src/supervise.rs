@@ -1,271 +1,288 @@
-//! THE loop: select names an input, core decides, the effects are performed in order.
+//! Owns the supervisor of one afresh process: a composer over the restart machines, the services, their
+//! instances, the recorder and the process layer. Driven by the loop of a face (`keep`, `up`, `mcp`,
+//! `gateway`): [`Supervise::wait`] names an input, core decides, and the effects are performed in order.
+//! Never decides itself what becomes of a service.
 
 mod adopt;
-mod attach;
-mod checks;
-mod dependency_order;
+mod instances;
+mod lifecycle;
+mod machines;
 mod memory_limit;
-mod record;
-mod side_commands;
-mod status;
+mod recorder;
+mod services;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::collections::VecDeque;
 
-use afresh_core::fleet::Fleet;
+use afresh_core::control::HealthStatus;
+use afresh_core::health::Verdict;
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{DRAIN_MAX, LINGERING_MAX, SETTLE_AFTER};
-use afresh_core::service::{Effect, Event, Input, Service};
-use afresh_core::supervisor::Supervisor;
-use tokio::sync::{oneshot, watch};
+use afresh_core::limits::SETTLE_AFTER;
+use afresh_core::service::{Effect, Event, Input, Snapshot, SpawnFailure, State};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 
-pub(crate) use self::attach::{Becomes, NotTaken, Turn};
-use self::memory_limit::{Scales, Weight};
-pub(crate) use self::record::Written;
-use self::record::{Writing, written};
-use self::side_commands::Beside;
-pub(crate) use self::side_commands::seed;
-pub(crate) use self::status::Past;
-use crate::definition::{Definition, Surroundings};
-use crate::events::Events;
-use crate::health::{Checks, Found};
-use crate::logs::Logs;
-use crate::os::{PipeWriter, settle_memory};
-use crate::pipe::Pumps;
-use crate::process::{Command, OutputEnd, Processes, Report, Stdio};
+pub(crate) use self::instances::{InstanceChange, InstanceEvent, StdinError};
+use self::instances::{Instances, Wiring};
+pub(crate) use self::machines::{LifecycleRequest, Machines};
+use self::memory_limit::{Measurement, MemoryLimits};
+pub(crate) use self::recorder::{Recorder, Written};
+pub(crate) use self::services::Services;
+use crate::clock::{now, sleep_until};
+use crate::definition::Surroundings;
+use crate::health::{CheckEvent, CheckRequest, Checks, ProbeResult, port_holder};
+use crate::hooks::HookSetup;
+use crate::os::settle_memory;
+use crate::process::{OutputEnd, Processes, Report, Stdio};
 use crate::run_briefly::{BriefStep, Briefs};
-use crate::wires::InstancePipes;
 
 /// The supervisor of all services of one afresh process.
 pub(crate) struct Supervise {
-    core: Supervisor,
-    fleet: Fleet,
-    start: Instant,
-    services: BTreeMap<ServiceId, Kept>,
+    machines: Machines,
+    services: Services,
+    instances: Instances,
+    recorder: Recorder,
     processes: Processes,
-    around: Surroundings,
+    checks: Checks,
+    memory: MemoryLimits,
+    /// Short commands beside the services: of hooks and of health checks.
+    briefs: Briefs,
     /// Effects that are to be performed, in this order.
     queue: VecDeque<(ServiceId, Effect)>,
-    /// What has to be on disk before the next of them. The loop goes on meanwhile: neither messages nor
-    /// signals wait for a disk.
-    writing: Option<Writing>,
-    /// Who waits until all of that is done.
-    waiting: Vec<oneshot::Sender<()>>,
     /// Inputs that came from performing an effect.
     follow_ups: VecDeque<(ServiceId, Input)>,
-    /// A request that is on record, and is acknowledged when it is in the marker too.
-    unsaid: Option<Event>,
-    /// What conversations have to be told, where there are any.
-    turns: VecDeque<Turn>,
-    /// New instances whose pipes a conversation has not taken yet.
-    talkers: VecDeque<InstancePipes>,
-    /// How many services share the room for their last lines.
-    sharers: Arc<AtomicUsize>,
-    /// Counts what was told.
-    changes: watch::Sender<u64>,
-    checks: Checks,
-    /// What was told, for the control API.
-    events: Events,
-    beside: Beside,
-    scales: Scales,
-    /// When the beginning is over.
+    /// Resolved by being dropped when the queue is empty.
+    waiting: Vec<oneshot::Sender<()>>,
+    /// When memory that only the start needed is given back.
     settle_at: Option<Instant>,
-    /// All of it has to end soon.
-    is_hurried: bool,
-    /// Nobody has read the last output of an instance in time.
-    is_unread: bool,
 }
 
-struct Kept {
-    definition: Definition,
-    instances: BTreeMap<Generation, Instance>,
-    /// Pumps of instances that are gone, whose last output our reader has not taken yet; the next
-    /// instance's wait for them.
-    lingering: JoinSet<()>,
-    lingering_count: usize,
-    past: Past,
-}
-
-/// The pumps of one instance.
-struct Instance {
-    /// Known when it runs.
-    pid: u32,
-    /// What it runs, where somebody checks it: that is done with the same environment.
-    command: Option<Command>,
-    pumps: Pumps,
-    /// Held while nobody else feeds it.
-    stdin: Option<PipeWriter>,
+/// What [`Supervise::wait`] waits for.
+pub(crate) enum Wakeup {
+    Report(Report),
+    Check(CheckEvent),
+    Written(Written),
+    Brief(BriefStep),
+    Memory(Option<Vec<Measurement>>),
+    Settled,
+    Timer,
 }
 
 impl Supervise {
     pub(crate) fn new(mut processes: Processes, around: Surroundings) -> Self {
-        if around.has_talkers || around.stdin.is_some() || around.holds_stdin {
+        let Surroundings { stdout, stderr, trail, marker_file, logger, .. } = around;
+        let Surroundings { has_talkers, stdin, holds_stdin, .. } = around;
+        if has_talkers || stdin.is_some() || holds_stdin {
             processes.hold_stdin();
         }
-        let start = Instant::now();
-        let beside = Beside::new();
+        let recorder = Recorder::new(stderr.clone(), trail, marker_file, logger);
+        let has_conversations = has_talkers;
+        let wiring = Wiring { stdout, stderr, has_conversations, stdin, holds_stdin };
+        let (start, briefs) = (Instant::now(), Briefs::new());
         Self {
-            core: Supervisor::default(),
-            fleet: Fleet::default(),
-            start,
-            services: BTreeMap::new(),
+            machines: Machines::new(start),
+            services: Services::new(has_conversations),
+            instances: Instances::new(wiring),
+            recorder,
             processes,
-            around,
+            checks: Checks::new(start, briefs.runner()),
+            memory: MemoryLimits::default(),
+            briefs,
             queue: VecDeque::new(),
-            writing: None,
-            waiting: Vec::new(),
-            is_hurried: false,
-            is_unread: false,
             follow_ups: VecDeque::new(),
-            unsaid: None,
-            turns: VecDeque::new(),
-            talkers: VecDeque::new(),
-            sharers: Arc::default(),
-            changes: watch::Sender::new(0),
-            checks: Checks::new(start, beside.briefs.runner()),
-            events: Events::new(),
-            beside,
-            scales: Scales::default(),
+            waiting: Vec::new(),
             settle_at: Some(start + SETTLE_AFTER),
         }
     }
 
-    /// Takes a service in; it is down until it is started.
-    pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
-        let id = self.core.add(Service::new(definition.policy.clone(), seed));
-        if let Some(check) = definition.health.clone() {
-            self.checks.add(id, check);
+    /// The restart machines, to look at.
+    pub(crate) fn machines(&self) -> &Machines {
+        &self.machines
+    }
+
+    /// The services, to look at.
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The log, the trail and the events.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// The state of a service, by its machine and its health check.
+    pub(crate) fn snapshot(&self, service: ServiceId) -> Option<Snapshot> {
+        let mut snapshot = self.machines.service(service)?.snapshot(self.machines.now());
+        if let Some(health) = self.health(service) {
+            snapshot.state = snapshot.state.with_health(&health);
         }
-        self.scales.expect(definition.memory_bytes_max);
-        let kept = Kept {
-            definition,
-            instances: BTreeMap::new(),
-            lingering: JoinSet::new(),
-            lingering_count: 0,
-            past: Past::new(Logs::new(&self.sharers)),
-        };
-        self.processes.introduce(id, &kept.definition.name);
-        self.services.insert(id, kept);
-        id
+        if snapshot.pid.is_none() && !self.machines.waits_for(service).is_empty() {
+            snapshot.state = State::Waiting;
+        }
+        Some(snapshot)
+    }
+
+    /// The health of a service; none where it has no check.
+    pub(crate) fn health(&self, service: ServiceId) -> Option<HealthStatus> {
+        self.checks.status(service, now())
+    }
+
+    /// Writes a line of the log.
+    pub(crate) fn log(&self, message: &str) {
+        self.recorder.stderr().log(message);
+        self.services.remember_line_of_all(message);
+    }
+
+    /// The next event for a conversation. To be asked until there is none, after every call.
+    pub(crate) fn next_instance_event(&mut self) -> Option<InstanceEvent> {
+        self.instances.next_event()
+    }
+
+    /// Writes to the stdin of the current instance of a service; see [`Instances::write_stdin`].
+    pub(crate) fn write_stdin(
+        &mut self,
+        service: ServiceId,
+        bytes: &[u8],
+    ) -> Result<u32, StdinError> {
+        let current = self.machines.service(service).and_then(|service| service.current());
+        self.instances.write_stdin(service, current.ok_or(StdinError::NotRunning)?, bytes)
+    }
+
+    /// From now on these hooks get the events, and no others.
+    pub(crate) fn start_hooks(&mut self, setup: HookSetup) {
+        self.recorder.start_hooks(setup, self.briefs.runner());
+    }
+
+    /// Gives the hooks a bounded time for the events that are left, while the loop runs their commands.
+    pub(crate) async fn close_hooks(&mut self) {
+        let (mut deliveries, lost) = self.recorder.close_hooks();
+        if lost > 0 {
+            self.log(&format!("{lost} events were not told to hooks: too many came at once"));
+        }
+        while !deliveries.is_empty() {
+            let wakeup = tokio::select! {
+                _ = deliveries.join_next() => continue,
+                wakeup = self.wait() => wakeup,
+            };
+            self.react(wakeup).await;
+        }
     }
 
     /// Hands an input to all services.
     pub(crate) async fn input(&mut self, input: &Input) {
-        let effects = self.core.handle_all(self.now(), input);
+        let effects = self.machines.handle_all(input);
         self.perform(effects).await;
     }
 
     /// Hands an input to one service.
     pub(crate) async fn input_to(&mut self, service: ServiceId, input: Input) {
-        let is_news = matches!(input, Input::Ready { .. });
-        let effects = self.core.handle(self.now(), service, input);
+        let is_ready = matches!(input, Input::Ready { .. });
+        let effects = self.machines.handle(service, input);
         self.perform(effects).await;
-        if is_news {
-            self.now_serves(service);
+        if is_ready {
+            self.recorder.note_ready(&mut self.services, self.machines.now(), service);
         }
     }
 
-    /// Deals with the next report of a process, or the next moment that the machines wait for.
-    /// Cancel safe: it is cancelled only while it waits.
-    pub(crate) async fn wait(&mut self) -> Happened {
-        let wakeup = self.core.next_wakeup().map(|at| self.start + at.since_start());
-        let rest = async {
-            match wakeup {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+    /// Waits for the next report of a process, or the next moment that a machine waits for. Cancel
+    /// safe.
+    pub(crate) async fn wait(&mut self) -> Wakeup {
+        let timer = self.machines.next_wakeup();
         tokio::select! {
-            written = written(&mut self.writing) => Happened::Written(written),
-            report = self.processes.next() => Happened::Report(report),
-            found = self.checks.next() => Happened::Found(found),
-            step = self.beside.briefs.next() => Happened::Brief(step),
-            weights = self.scales.next() => Happened::Weighed(weights),
-            () = settled(self.settle_at) => Happened::Settled,
-            () = rest => Happened::Wakeup,
+            written = self.recorder.written() => Wakeup::Written(written),
+            report = self.processes.next() => Wakeup::Report(report),
+            event = self.checks.next() => Wakeup::Check(event),
+            step = self.briefs.next() => Wakeup::Brief(step),
+            measured = self.memory.next() => Wakeup::Memory(measured),
+            () = sleep_until(self.settle_at) => Wakeup::Settled,
+            () = sleep_until(timer) => Wakeup::Timer,
         }
     }
 
     /// Acts on what `wait` brought.
-    pub(crate) async fn react(&mut self, happened: Happened) {
-        match happened {
-            Happened::Settled => {
+    pub(crate) async fn react(&mut self, wakeup: Wakeup) {
+        match wakeup {
+            Wakeup::Settled => {
                 self.settle_at = None;
                 settle_memory();
             }
-            Happened::Wakeup => {
-                let effects = self.core.wake(self.now());
+            Wakeup::Timer => {
+                let effects = self.machines.wake();
                 self.perform(effects).await;
             }
-            Happened::Written(written) => {
-                self.written(written);
-                self.advance().await;
-            }
-            Happened::Found(found) => self.checked(found).await,
-            Happened::Weighed(weights) => self.weighed(weights).await,
-            Happened::Brief(step) => self.beside.briefs.react(&mut self.processes, step),
-            Happened::Report(report) if Briefs::are_meant(&report) => {
-                self.beside.briefs.hear(report);
-            }
-            Happened::Report(Report::Notice(text)) => self.around.stderr.log(&text),
-            Happened::Report(Report::Spawned { service, generation, pid }) => {
-                let kept = self.services.get_mut(&service);
-                if let Some(instance) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
-                    instance.pid = pid;
-                }
+            Wakeup::Written(written) => self.finish_write(written).await,
+            Wakeup::Check(event) => self.react_to_check(event).await,
+            Wakeup::Memory(None) => self.memory.measure(&self.services, &self.machines),
+            Wakeup::Memory(Some(measured)) => self.judge_memory(measured).await,
+            Wakeup::Brief(step) => self.briefs.react(&mut self.processes, step),
+            Wakeup::Report(report) if Briefs::are_meant(&report) => self.briefs.hear(report),
+            Wakeup::Report(report) => self.react_to_report(report).await,
+        }
+    }
+
+    async fn react_to_report(&mut self, report: Report) {
+        match report {
+            Report::Notice(text) => self.recorder.stderr().log(&text),
+            Report::Spawned { service, generation, pid } => {
+                self.instances.set_pid(service, generation, pid);
                 self.input_to(service, Input::Spawned { generation, pid }).await;
             }
-            Happened::Report(Report::SpawnFailed { service, generation, failure }) => {
-                self.end_pumps(service, generation).await;
+            Report::SpawnFailed { service, generation, failure } => {
+                let machine = self.machines.service(service);
+                let is_replacement = machine.is_some_and(|machine| machine.awaits(generation));
+                let why = failure.message.clone();
+                self.end_instance(service, generation).await;
                 self.input_to(service, Input::SpawnFailed { generation, failure }).await;
+                let change = InstanceChange::SpawnFailed { why, is_replacement };
+                self.instances.push_event(service, generation, change);
             }
-            Happened::Report(Report::Exited { service, generation, exit, remains }) => {
-                self.uncheck(service, generation);
-                self.end_pumps(service, generation).await;
-                self.tell_remains(service, &remains);
+            Report::Exited { service, generation, exit, remains } => {
+                let requests = self.checks.gone(service, generation);
+                let inputs = self.record_checks(requests);
+                self.follow_ups.extend(inputs);
+                self.end_instance(service, generation).await;
+                self.recorder.tell_remains(&self.services, service, &remains);
                 self.input_to(service, Input::Exited { generation, exit }).await;
+                self.instances.push_event(service, generation, InstanceChange::Exited(exit));
             }
         }
     }
 
-    /// From now on output of instances is not waited for again and again where nobody reads it.
+    /// From now on the reader of our output is not waited for with each instance.
     pub(crate) fn hurry(&mut self) {
-        self.is_hurried = true;
+        self.instances.hurry();
     }
 
-    /// Does what is still to be done, in order.
+    /// Performs all effects that are left, in order.
     pub(crate) async fn finish(&mut self) {
-        while let Some(writing) = self.writing.take() {
-            self.written(writing.await);
-            self.advance().await;
+        while self.recorder.is_writing() {
+            let written = self.recorder.written().await;
+            self.finish_write(written).await;
         }
     }
 
-    /// Resolves when all that was asked so far is on record and done.
-    pub(crate) fn done(&mut self) -> oneshot::Receiver<()> {
-        let (sender, done) = oneshot::channel();
-        if self.writing.is_some() {
+    /// Resolves when all inputs so far are on record and their effects performed.
+    pub(crate) fn recorded(&mut self) -> oneshot::Receiver<()> {
+        let (sender, recorded) = oneshot::channel();
+        if self.recorder.is_writing() {
             self.waiting.push(sender);
         }
-        done
+        recorded
     }
 
-    /// Ends the process layer. Returns what is around it, and the pumps that still have output for
-    /// our reader.
-    pub(crate) async fn shutdown(mut self) -> (Surroundings, Vec<JoinSet<()>>) {
-        let of = |(id, kept): (&ServiceId, &Kept)| {
-            kept.instances.keys().map(|generation| (*id, *generation)).collect::<Vec<_>>()
-        };
-        for (id, generation) in self.services.iter().flat_map(of).collect::<Vec<_>>() {
-            self.end_pumps(id, generation).await;
+    /// Ends the process layer. Returns the recorder, and the pumps that still have output for our
+    /// reader.
+    pub(crate) async fn shutdown(mut self) -> (Recorder, Vec<JoinSet<()>>) {
+        for (service, generation) in self.instances.keys() {
+            self.end_instance(service, generation).await;
         }
         self.processes.shutdown().await;
-        let lingering = self.services.into_values().map(|kept| kept.lingering).collect();
-        (self.around, lingering)
+        (self.recorder, self.instances.into_lingering())
+    }
+
+    async fn finish_write(&mut self, written: Written) {
+        self.recorder.finish(&mut self.services, self.machines.now(), written);
+        self.advance().await;
     }
 
     async fn perform(&mut self, effects: Vec<(ServiceId, Effect)>) {
@@ -273,127 +290,161 @@ impl Supervise {
         self.advance().await;
     }
 
-    /// Performs what is next, up to what has to wait for the disk.
+    /// Performs effects up to the first that has to wait for the disk.
     async fn advance(&mut self) {
-        while self.writing.is_none() {
-            if let Some((service, effect)) = self.next_effect() {
+        while !self.recorder.is_writing() {
+            if let Some((service, effect)) = next_effect(&mut self.queue) {
                 self.perform_one(service, effect).await;
             } else if let Some((service, input)) = self.follow_ups.pop_front() {
-                let effects = self.core.handle(self.now(), service, input);
+                let effects = self.machines.handle(service, input);
                 self.queue.extend(effects);
-            } else if !self.follow_order() {
-                // Dropping them is the word.
-                self.waiting.clear();
-                return;
+            } else {
+                self.follow_ups.extend(self.machines.due());
+                if self.follow_ups.is_empty() {
+                    self.waiting.clear();
+                    return;
+                }
             }
         }
     }
 
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
-        self.mark_current(service);
+        // The next supervisor has to know which instance is the current one.
+        let current = self.machines.service(service).and_then(|service| service.current());
+        self.processes.mark(service, current);
         match effect {
-            Effect::Spawn { generation } => self.spawn(service, generation).await,
+            Effect::Spawn { generation } => {
+                if let Err(failure) = self.spawn(service, generation).await {
+                    let input = Input::SpawnFailed { generation, failure };
+                    self.follow_ups.push_back((service, input));
+                }
+            }
             Effect::Open { generation } => {
-                let kept = self.services.get(&service);
-                let instance = kept.and_then(|kept| kept.instances.get(&generation));
-                let pid = instance.map_or(0, |instance| instance.pid);
-                self.take_turn(Turn { service, generation, becomes: Becomes::Opened(pid) });
-                self.check(service, generation, pid);
+                let (pid, command) = self.instances.process_of(service, generation);
+                self.instances.push_event(service, generation, InstanceChange::Opened(pid));
+                let definition = self.services.definition(service);
+                if definition.is_some_and(|definition| definition.ready_at_start) {
+                    self.follow_ups.push_back((service, Input::Ready { generation }));
+                }
+                let requests = self.checks.started(service, generation, pid, command);
+                let inputs = self.record_checks(requests);
+                self.follow_ups.extend(inputs);
             }
             Effect::CloseStdin { generation } => {
                 self.processes.close_stdin(service, generation);
-                self.close_stdin(service, generation).await;
+                self.instances.push_event(service, generation, InstanceChange::Stopping);
+                let requests = self.checks.gone(service, generation);
+                let inputs = self.record_checks(requests);
+                self.follow_ups.extend(inputs);
+                self.instances.close_stdin(service, generation).await;
             }
             Effect::Terminate { generation } => {
-                let kept = self.services.get(&service);
-                let signal = kept.map(|kept| kept.definition.stop_signal).unwrap_or_default();
-                self.processes.terminate(service, generation, signal);
+                let definition = self.services.definition(service);
+                let signal = definition.map(|definition| definition.stop_signal);
+                self.processes.terminate(service, generation, signal.unwrap_or_default());
             }
             Effect::Kill { generation } => self.processes.kill(service, generation),
             Effect::Abandon { generation } => self.processes.abandon(service, generation),
-            Effect::MarkRestart { pid, reason } => self.mark_restart(service, pid, reason),
-            Effect::Tell(event) => self.tell(service, event),
+            Effect::MarkRestart { pid, reason } => {
+                self.recorder.mark_restart(&self.services, service, pid, reason);
+            }
+            Effect::Tell(event) => {
+                self.recorder.tell(&mut self.services, self.machines.now(), service, event);
+            }
         }
     }
 
-    async fn spawn(&mut self, service: ServiceId, generation: Generation) {
-        if let Some(failure) = self.port_taken(service).await {
-            self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
-            return;
+    async fn spawn(
+        &mut self,
+        service: ServiceId,
+        generation: Generation,
+    ) -> Result<(), SpawnFailure> {
+        let Some(definition) = self.services.definition(service) else { return Ok(()) };
+        // An instance of its own may have the port, and is to be replaced.
+        if let Some(port) = definition.port.as_ref().filter(|_| !self.instances.has_any_of(service))
+            && let Some(failure) = port_holder(port).await
+        {
+            return Err(failure);
         }
-        let Some(kept) = self.services.get_mut(&service) else { return };
-        let spawned = kept.definition.command_of(generation).and_then(|command| {
-            let output = match self.around.has_talkers {
-                true => OutputEnd::WhenClosed,
-                false => OutputEnd::WithTheInstance,
+        let command = definition.command_of(generation)?;
+        let output = match self.instances.have_conversations() {
+            true => OutputEnd::WhenClosed,
+            false => OutputEnd::WithTheInstance,
+        };
+        let stdio = self.processes.spawn(service, generation, &command, output)?;
+        let command = definition.health.is_some().then_some(command);
+        let Stdio { stdin, stdout, stderr } = stdio;
+        let (id, flows) = ((service, generation), [stdout.into(), stderr.into()]);
+        self.instances.attach(&mut self.services, id, stdin, flows, command).await;
+        Ok(())
+    }
+
+    async fn end_instance(&mut self, service: ServiceId, generation: Generation) {
+        if self.instances.end(service, generation).await {
+            let text = "output of earlier instances is dropped: nobody reads it";
+            self.recorder.log_about(&self.services, service, text);
+        }
+    }
+
+    async fn react_to_check(&mut self, event: CheckEvent) {
+        if let CheckEvent::Probed(ProbeResult { probe, verdict: Verdict::Well { latency }, .. }) =
+            &event
+            && let Some(history) = self.services.history_mut(probe.service)
+        {
+            history.vitals.health_checked(*latency);
+        }
+        let requests = self.checks.react(event);
+        for (service, input) in self.record_checks(requests) {
+            self.input_to(service, input).await;
+        }
+    }
+
+    /// Records the events of health checks. Returns the inputs for the machines.
+    fn record_checks(&mut self, requests: Vec<CheckRequest>) -> Vec<(ServiceId, Input)> {
+        let mut inputs = Vec::new();
+        for request in requests {
+            match request {
+                CheckRequest::Input(service, input) => inputs.push((service, input)),
+                CheckRequest::Record(service, event) => {
+                    let event = Event::Health(event);
+                    self.recorder.tell(&mut self.services, self.machines.now(), service, event);
+                }
+            }
+        }
+        inputs
+    }
+
+    async fn judge_memory(&mut self, measured: Vec<Measurement>) {
+        for (service, generation, bytes) in measured {
+            let snapshot = self.snapshot(service);
+            let is_current = |s: &Snapshot| s.generation == Some(generation.0);
+            // A candidate is about to replace it.
+            let may_restart = |s: &Snapshot| is_current(s) && s.candidate_pid.is_none();
+            let (Some(bytes), true) = (bytes, snapshot.as_ref().is_some_and(may_restart)) else {
+                continue;
             };
-            let stdio = self.processes.spawn(service, generation, &command, output)?;
-            Ok((stdio, kept.definition.health.is_some().then_some(command)))
-        });
-        match spawned {
-            Ok((Stdio { stdin, stdout, stderr }, command)) => {
-                let flows = [stdout.into(), stderr.into()];
-                self.attach(service, generation, stdin, flows, command).await;
-            }
-            Err(failure) => {
-                self.follow_ups.push_back((service, Input::SpawnFailed { generation, failure }));
-            }
-        }
-    }
-
-    async fn close_stdin(&mut self, service: ServiceId, generation: Generation) {
-        self.take_turn(Turn { service, generation, becomes: Becomes::Leaving });
-        self.uncheck(service, generation);
-        if let Some(feeder) = &self.around.stdin {
-            feeder.send(None).await.ok();
-        }
-        let kept = self.services.get_mut(&service);
-        if let Some(instance) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
-            instance.stdin = None;
-        }
-    }
-
-    /// The instance is gone: takes what is left in its pipes, so that its last words come before
-    /// the log of its end.
-    async fn end_pumps(&mut self, service: ServiceId, generation: Generation) {
-        let kept = self.services.get_mut(&service);
-        let instance = kept.and_then(|kept| kept.instances.remove(&generation));
-        let Some(mut instance) = instance else { return };
-        // While we hurry, the reader is waited for once for all.
-        let wait = if self.is_hurried && self.is_unread { Duration::ZERO } else { DRAIN_MAX };
-        self.is_unread = timeout(wait, instance.pumps.drain()).await.is_err();
-        if !self.is_unread {
-            return;
-        }
-        // Our own reader is slow: the rest follows when it reads on.
-        let Some(kept) = self.services.get_mut(&service) else { return };
-        kept.lingering_count += 1;
-        if kept.lingering_count > LINGERING_MAX {
-            kept.lingering_count = 0;
-            instance.pumps.tasks.abort_all();
-        }
-        let dropped = kept.lingering_count == 0;
-        kept.lingering = instance.pumps.tasks;
-        if dropped {
-            self.log_about(service, "output of earlier instances is dropped: nobody reads it");
+            let Some(definition) = self.services.definition(service) else { continue };
+            let Some(over) = self.memory.judge(service, definition, bytes) else { continue };
+            let reason = over.reason;
+            let input = match over.is_again {
+                true => {
+                    let change = InstanceChange::Condemned(reason.clone());
+                    self.instances.push_event(service, generation, change);
+                    Input::Unhealthy { generation, why: reason }
+                }
+                false => Input::Restart { reason },
+            };
+            self.input_to(service, input).await;
         }
     }
 }
 
-/// What `wait` brought.
-pub(crate) enum Happened {
-    Report(Report),
-    Found(Found),
-    Written(Written),
-    Brief(BriefStep),
-    Weighed(Option<Vec<Weight>>),
-    Settled,
-    Wakeup,
-}
-
-async fn settled(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+/// The next effect to perform. To record a fact takes longer than to order a start, so a start goes
+/// before facts; not before an announcement, which has to be on disk first.
+fn next_effect(queue: &mut VecDeque<(ServiceId, Effect)>) -> Option<(ServiceId, Effect)> {
+    let is_fact =
+        |effect: &Effect| matches!(effect, Effect::Tell(event) if !event.is_announcement());
+    let first = queue.iter().position(|(_, effect)| !is_fact(effect));
+    let start = first.filter(|index| matches!(queue[*index].1, Effect::Spawn { .. }));
+    queue.remove(start.unwrap_or(0))
 }

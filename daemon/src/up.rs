@@ -1,14 +1,15 @@
-//! `afresh up`: keeps all services of a workspace alive, from one process.
+//! Owns `afresh up`: all services of a workspace, from one process. Called by the command. The loop is in
+//! `service_loop.rs`, the services of the configuration are in `configured_services.rs`.
 
-mod daemon;
-mod fleet;
+mod configured_services;
+mod service_loop;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::mpsc::SyncSender;
 
 use afresh_core::audit::recovery::Past;
 use afresh_core::audit::{EventType, Level, Record};
@@ -16,36 +17,37 @@ use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
 use afresh_core::definition::{OnSupervisorDeath, ServiceDefinition};
 use afresh_core::hook::HookDefinition;
-use afresh_core::limits::{LOG_FILE_BYTES_MAX, OUTPUT_FLUSH_MAX, PAST_FILES_MAX, TRAIL_SYNC_WAIT};
+use afresh_core::limits::{LOG_FILE_BYTES_MAX, PAST_FILES_MAX};
 use afresh_core::policy::Policy;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::task::JoinSet;
 
-use self::daemon::Daemon;
-use self::fleet::Fleet;
+use self::configured_services::ConfiguredServices;
+pub(crate) use self::service_loop::ServiceLoop;
+use self::service_loop::{Configuration, StatusView};
 use crate::control::{About, Bound, Control, RuntimeFolders};
 use crate::definition::Surroundings;
-use crate::error_chain::chain;
 use crate::hooks::HookSetup;
-use crate::keep::{self, KeepError};
 use crate::notify::{Notify, without_notify};
-use crate::os::{self, Signals};
+use crate::os;
 use crate::output::{Output, OutputThread};
-use crate::process::{Entered, MECHANISM, Processes, ignore_in_supervisor};
+use crate::process::{Entered, MECHANISM, Processes};
+use crate::runtime::Runtime;
 use crate::sanitize::Tamed;
+use crate::startup::{self, SetupError};
 use crate::store::history::History;
 use crate::store::lock::{Lock, LockError, Sole};
 use crate::store::rotating::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
 use crate::supervise::Supervise;
 
-/// What is to be kept alive, and how.
+/// The services to keep alive, and their settings.
 pub struct Up {
     /// All services of the workspace.
     pub services: Vec<ServiceDefinition>,
     /// The rules of services that have none of their own.
     pub defaults: Policy,
-    /// Who is told of what happens.
+    /// The hooks that get the events.
     pub hooks: HookSetup,
     /// Those that are started, and what they need; none for all that start by themselves.
     pub chosen: Vec<String>,
@@ -69,8 +71,8 @@ pub struct Up {
     pub lines: Lines,
     /// Whether names of services in front of lines have colours.
     pub colours: bool,
-    /// Told of every change, and at first when all is set up.
-    pub show: Show,
+    /// Gets the states of all services: at first when all is set up, then with every change.
+    pub statuses: Option<SyncSender<Vec<ServiceStatus>>>,
     /// Reads the configuration again.
     pub reload: Reload,
 }
@@ -90,9 +92,6 @@ pub enum Lines {
     File,
 }
 
-/// Shows how all services are; says after what time it wants to do so again, if nothing happens.
-pub type Show = Box<dyn FnMut(&[ServiceStatus]) -> Option<Duration> + Send>;
-
 /// Reads the configuration again; what is wrong with it comes as text.
 pub type Reload = Box<dyn FnMut() -> Result<Reloaded, String> + Send>;
 
@@ -101,7 +100,7 @@ pub type Reload = Box<dyn FnMut() -> Result<Reloaded, String> + Send>;
 pub struct Reloaded {
     /// All services of the workspace.
     pub services: Vec<ServiceDefinition>,
-    /// Who is told of what happens.
+    /// The hooks that get the events.
     pub hooks: Vec<HookDefinition>,
     /// What people should know.
     pub notes: Vec<String>,
@@ -115,23 +114,22 @@ pub enum UpError {
     Lock(#[from] LockError),
     /// What every face needs could not be set up.
     #[error(transparent)]
-    Keep(#[from] KeepError),
+    Keep(#[from] SetupError),
 }
 
-/// Supervises until somebody wants it to end. Returns the exit code.
+/// Supervises until the user wants it to end. Returns the exit code.
 pub fn up(mut up: Up) -> Result<i32, UpError> {
     // The folder has to be there for the lock; what is wrong with it is said later, in the log.
     up.workspace.prepare().ok();
     let lock = Lock::take(up.workspace.state(), Sole::Up)?;
-    let code = keep::block_on(run(up))?;
+    let code = startup::block_on(run(up))?;
     drop(lock);
     Ok(code)
 }
 
-async fn run(mut up: Up) -> Result<i32, KeepError> {
-    let bound = up.listen.map(Bound::bind).transpose().map_err(KeepError::Listen)?;
-    let signals = Signals::listen().map_err(KeepError::Signals)?;
-    ignore_in_supervisor().map_err(KeepError::Signals)?;
+async fn run(mut up: Up) -> Result<i32, SetupError> {
+    let bound = up.listen.map(Bound::bind).transpose().map_err(SetupError::Listen)?;
+    let signals = startup::signals()?;
     let folder = up.workspace.state().join("run");
     let entered = Processes::enter(&folder, up.on_supervisor_death).await?;
     let Entered { processes, instances, notices } = entered;
@@ -143,65 +141,34 @@ async fn run(mut up: Up) -> Result<i32, KeepError> {
         ..Surroundings::new(&mut up.workspace, &up.trail, stdout, stderr)
     };
     let about = About::new(Face::Up, None, &up.workspace, up.version);
-    let listen = bound.map(|bound| keep::guarded(bound, &up.workspace)).transpose()?;
+    let listen = bound.map(|bound| startup::guarded(bound, &up.workspace)).transpose()?;
     let mut supervise = Supervise::new(processes, around);
-    supervise.note(started(&up));
+    supervise.recorder().note(started(&up));
     let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);
     supervise.start_hooks(up.hooks.clone());
     let notify = Notify::new(&up.environment);
     without_notify(&mut up.environment);
-    let logs = keep::start_logs(&supervise)?;
-    let mut fleet = Fleet::new(&up, logs);
+    let logs = startup::start_logs(&supervise)?;
+    let mut services = ConfiguredServices::new(&up, logs.clone());
     if past.was_killed() {
         supervise.log("the afresh before this one was killed; going on from what it recorded");
     }
     notices.iter().for_each(|notice| supervise.log(notice));
-    let services = std::mem::take(&mut up.services);
-    fleet.begin(&mut supervise, services, &past);
-    fleet.adopt(&mut supervise, instances).await;
-    fleet.start(&mut supervise, &up.chosen, &past).await;
-    let changes = supervise.changes();
-    let mut daemon = Daemon {
-        supervise,
-        fleet,
-        control,
-        about,
-        signals,
+    services.begin(&mut supervise, up.services, &past);
+    services.adopt(&mut supervise, instances).await;
+    services.start(&mut supervise, &up.chosen, &past).await;
+    let configuration = Configuration {
+        services,
+        hooks: up.hooks,
+        reload: up.reload,
+        has_terminal: !matches!(up.lines, Lines::File),
         notify,
-        changes,
-        show_at: Instant::now(),
-        show_again: None,
-        stopping_since: None,
-        up,
+        view: StatusView::new(about, up.statuses, supervise.recorder().changes()),
     };
-    daemon.drive(broken).await;
-
-    let Daemon { mut supervise, fleet, control, mut signals, up, .. } = daemon;
-    supervise.finish().await;
-    supervise.close_hooks().await;
-    supervise.note(stopped());
-    control.close().await;
-    let (around, lingering) = supervise.shutdown().await;
-    if !fleet.logs.flush().await {
-        around.stderr.log("log: the disk did not take the last lines");
-    }
-    if let Err(error) = around.trail.close(TRAIL_SYNC_WAIT) {
-        around.stderr.log(&chain(&error));
-    }
-    drop((around, up));
-    let rest = async {
-        for mut pumps in lingering {
-            while pumps.join_next().await.is_some() {}
-        }
-        fleet.logs.flush().await;
-        for thread in written {
-            thread.await.ok();
-        }
-    };
-    tokio::select! {
-        _ = timeout(OUTPUT_FLUSH_MAX, rest) => {}
-        _ = signals.next() => {}
-    }
+    let runtime = Runtime { supervise, control, signals };
+    let mut service_loop = ServiceLoop::with(runtime, configuration);
+    service_loop.drive(broken).await;
+    service_loop.close(stopped(), Some(logs), JoinSet::new(), written).await;
     Ok(0)
 }
 
@@ -224,7 +191,7 @@ struct Streams {
 }
 
 impl Streams {
-    fn open(up: &mut Up) -> Result<Self, KeepError> {
+    fn open(up: &mut Up) -> Result<Self, SetupError> {
         let mut wants_colours = false;
         let stream: Option<Box<dyn Write + Send>> = match &mut up.lines {
             Lines::Plain { wants_colours: wanted } => {
@@ -235,13 +202,13 @@ impl Streams {
             Lines::File => {
                 let path = up.workspace.state().join("up.log");
                 let file =
-                    RotatingFile::open(&path, LOG_FILE_BYTES_MAX).map_err(KeepError::File)?;
+                    RotatingFile::open(&path, LOG_FILE_BYTES_MAX).map_err(SetupError::File)?;
                 Some(Box::new(file))
             }
         };
         if let Some(stream) = stream {
             let (output, thread) =
-                Output::start("output", stream, |_| {}).map_err(KeepError::Output)?;
+                Output::start("output", stream, |_| {}).map_err(SetupError::Output)?;
             let OutputThread { broken, done } = thread;
             return Ok(Self {
                 stdout: output.clone(),
@@ -251,14 +218,14 @@ impl Streams {
             });
         }
         let tamed = |stream: io::Result<File>| {
-            stream.map(|stream| Tamed::new(stream, wants_colours)).map_err(KeepError::Output)
+            stream.map(|stream| Tamed::new(stream, wants_colours)).map_err(SetupError::Output)
         };
         let (stderr, stderr_thread) =
-            Output::start("stderr", tamed(os::stderr())?, |_| {}).map_err(KeepError::Output)?;
+            Output::start("stderr", tamed(os::stderr())?, |_| {}).map_err(SetupError::Output)?;
         let complain = stderr.clone();
         let complain = move |loss: &str| complain.log(loss);
         let (stdout, thread) =
-            Output::start("stdout", tamed(os::stdout())?, complain).map_err(KeepError::Output)?;
+            Output::start("stdout", tamed(os::stdout())?, complain).map_err(SetupError::Output)?;
         let written = vec![thread.done, stderr_thread.done];
         Ok(Self { stdout, stderr, broken: thread.broken, written })
     }

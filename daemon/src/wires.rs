@@ -14,18 +14,17 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use afresh_core::id::{Generation, ServiceId};
+use afresh_core::id::Generation;
 use afresh_core::limits::{
     CLIENT_BYTES_MAX, LAST_WORDS_BYTES_MAX, OUTBOX_BYTES_MAX, TALK_BYTES_MAX,
 };
 use afresh_core::mcp::frame::Frame;
 use tokio::io::AsyncWrite;
-use tokio::sync::watch;
 
 use self::memory::{Buffers, Outbox};
 use self::wire::Wire;
 use crate::os::{PipeReader, PipeWriter};
-use crate::stream::{Completion, StreamReader, StreamWriter};
+use crate::stream::{StreamReader, StreamWriter};
 
 /// What came over the wires.
 pub(crate) enum Heard {
@@ -47,17 +46,23 @@ pub(crate) enum News {
         generation: Generation,
         /// How many of its lines it has read; `None` where that cannot be known.
         read: Option<u64>,
+        end: InstanceEnd,
     },
 }
 
 /// The pipes of a new instance that speaks a protocol.
 pub(crate) struct InstancePipes {
-    pub(crate) service: ServiceId,
     pub(crate) generation: Generation,
     pub(crate) stdin: PipeWriter,
     pub(crate) stdout: PipeReader,
-    /// Turns true when the instance is gone.
-    pub(crate) gone: watch::Receiver<bool>,
+}
+
+/// The end of an instance's process, as clients are told of it.
+#[derive(Debug, Default)]
+pub(crate) struct InstanceEnd {
+    pub(crate) how: String,
+    /// A newer instance was wanted in its place.
+    pub(crate) superseded: bool,
 }
 
 /// All pipes of one conversation.
@@ -78,8 +83,8 @@ struct Instance {
     has_begun: bool,
     /// It does not take anything any more, and that was told.
     is_deaf: bool,
-    /// Comes when the process is gone.
-    gone: Option<Completion>,
+    /// Set when the process is gone, until the news of it.
+    end: Option<InstanceEnd>,
     /// How much of its last words may still be taken; set when the process is gone.
     last_words: Option<usize>,
     /// How many lines it had read when it was gone.
@@ -122,11 +127,7 @@ impl Wires {
 
     /// The pipes of an instance that is being started.
     pub(crate) fn welcome(&mut self, pipes: InstancePipes) {
-        let InstancePipes { generation, stdin, stdout, mut gone, .. } = pipes;
-        let gone: Completion = Box::pin(async move {
-            // Whoever would say it lives as long as the instance.
-            gone.wait_for(|gone| *gone).await.ok();
-        });
+        let InstancePipes { generation, stdin, stdout } = pipes;
         let mut wire = Wire::new(Box::new(stdout), Box::new(stdin));
         wire.watch();
         self.instances.push(Instance {
@@ -134,7 +135,7 @@ impl Wires {
             wire,
             has_begun: false,
             is_deaf: false,
-            gone: Some(gone),
+            end: None,
             last_words: None,
             read: None,
         });
@@ -147,9 +148,20 @@ impl Wires {
         }
     }
 
-    /// Whether an instance may still have something to say.
-    pub(crate) fn has(&self, generation: Generation) -> bool {
-        self.instances.iter().any(|instance| instance.generation == generation)
+    /// The process of an instance has ended. The news of it follows the last output; an instance without
+    /// pipes has none, and its end is returned.
+    pub(crate) fn process_ended(
+        &mut self,
+        generation: Generation,
+        end: InstanceEnd,
+    ) -> Option<InstanceEnd> {
+        match self.instances.iter_mut().find(|i| i.generation == generation) {
+            Some(instance) => {
+                instance.process_ended(end);
+                None
+            }
+            None => Some(end),
+        }
     }
 
     /// Whether no instance has anything left to say.
@@ -190,11 +202,11 @@ impl Wires {
         }
     }
 
-    /// Looks for instances that are gone or have closed their end, and asks to be woken when one does:
+    /// Looks for instances that have closed their end, and asks to be woken when one does:
     /// only then it has to be called again.
     pub(crate) fn look_for_ends(&mut self, context: &mut Context<'_>) {
         for instance in &mut self.instances {
-            instance.look_for_end(context);
+            instance.wire.look_whether_closed(context);
         }
     }
 
@@ -232,8 +244,7 @@ impl Wires {
             for instance in &mut self.instances {
                 was_read |= instance.read(context, &mut self.buffers, heard);
             }
-            self.instances
-                .retain(|instance| instance.wire.reader.is_some() || instance.gone.is_some());
+            self.instances.retain(|instance| instance.wire.reader.is_some() || instance.is_alive());
         }
         if was_read { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -266,17 +277,22 @@ impl Wires {
 }
 
 impl Instance {
-    fn look_for_end(&mut self, context: &mut Context<'_>) {
-        if let Some(gone) = &mut self.gone
-            && gone.as_mut().poll(context).is_ready()
-        {
-            self.gone = None;
-            self.last_words = Some(LAST_WORDS_BYTES_MAX);
-            self.read = self.wire.lines_read();
-            // Nobody is there to read it.
-            self.wire.break_off();
-        }
-        self.wire.look_whether_closed(context);
+    fn is_alive(&self) -> bool {
+        self.last_words.is_none()
+    }
+
+    fn process_ended(&mut self, end: InstanceEnd) {
+        self.end = Some(end);
+        self.last_words = Some(LAST_WORDS_BYTES_MAX);
+        self.read = self.wire.lines_read();
+        // No process is there to read it.
+        self.wire.break_off();
+    }
+
+    /// The news of its end.
+    fn gone(&mut self) -> Heard {
+        let end = self.end.take().unwrap_or_default();
+        Heard::News(News::InstanceGone { generation: self.generation, read: self.read, end })
     }
 
     /// Returns whether there was something, be it the end.
@@ -299,7 +315,7 @@ impl Instance {
             (Poll::Ready(length), None) => length == 0,
             // It said nothing more since it was silent.
             (Poll::Pending, Some(_)) if self.wire.reader.is_none() => {
-                heard.push_back(Heard::News(News::InstanceGone { generation, read: self.read }));
+                heard.push_back(self.gone());
                 return true;
             }
             // A process that could not be killed may hold the other end for ever.
@@ -317,11 +333,10 @@ impl Instance {
         if ended {
             // Half a line of an instance that is gone is nobody's.
             self.wire.reader = None;
-            let is_alive = self.gone.is_some();
-            heard.push_back(Heard::News(match is_alive {
-                true => News::InstanceSilent(generation),
-                false => News::InstanceGone { generation, read: self.read },
-            }));
+            heard.push_back(match self.is_alive() {
+                true => Heard::News(News::InstanceSilent(generation)),
+                false => self.gone(),
+            });
         }
         true
     }

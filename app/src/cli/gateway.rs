@@ -9,7 +9,7 @@ use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::span::Destination;
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Gateway, KeepError, ReloadGateway};
+use afresh_daemon::{Gateway, ReloadGateway, SetupError};
 use clap::Args;
 
 use crate::environment::{Environment, config_error, read_config};
@@ -214,7 +214,7 @@ fn none(environment: &Environment, workspace: &Workspace) -> CommandError {
         .hint("`afresh mcp -- CMD` stands in front of a single server, without any file")
 }
 
-fn failed(error: KeepError) -> CommandError {
+fn failed(error: SetupError) -> CommandError {
     CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`")
 }
 

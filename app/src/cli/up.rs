@@ -3,11 +3,13 @@
 mod background;
 
 use std::net::SocketAddr;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use afresh_core::config::{DaemonSettings, nearest};
 use afresh_core::control::Face;
 use afresh_core::definition::ServiceDefinition;
+use afresh_core::limits::STATUSES_QUEUE_MAX;
 use afresh_core::time::parse_duration;
 use afresh_daemon::control::{self, Daemon};
 use afresh_daemon::store::lock::{LockError, Sole};
@@ -86,20 +88,18 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
     }
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
     let is_drawn = output::can_draw() && !arguments.plain && !arguments.in_background;
-    let screen = is_drawn.then(Screen::new).transpose()?;
-    let (lines, show): (Lines, afresh_daemon::Show) = match &screen {
-        _ if arguments.in_background => {
-            background::leave_terminal()?;
-            (Lines::File, background::herald()?)
-        }
-        Some(screen) => {
-            let shown = screen.clone();
-            (Lines::Drawn(Box::new(screen.clone())), Box::new(move |all| shown.show(all)))
-        }
-        None => {
-            let wants_colours = Paint::stdout() == Paint::Colours;
-            (Lines::Plain { wants_colours }, Box::new(|_| None))
-        }
+    let (sender, statuses) = sync_channel(STATUSES_QUEUE_MAX);
+    let mut screen = None;
+    let lines = if arguments.in_background {
+        background::leave_terminal()?;
+        background::print_statuses(statuses)?;
+        Lines::File
+    } else if is_drawn {
+        let screen = screen.insert(Screen::new(statuses)?);
+        Lines::Drawn(Box::new(screen.clone()))
+    } else {
+        drop(statuses);
+        Lines::Plain { wants_colours: Paint::stdout() == Paint::Colours }
     };
     let up = Up {
         services: config.services,
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit
         base,
         lines,
         colours: screen.is_some() && Paint::stdout() == Paint::Colours,
-        show,
+        statuses: Some(sender),
         reload: reload(environment.clone(), workspace.clone(), config.daemon),
         workspace,
     };

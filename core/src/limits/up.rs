@@ -16,8 +16,8 @@ pub const LOCK_TRIES_MAX: u32 = 10;
 /// How often it looks: a lock tells nobody that it is free.
 pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// States that `afresh up -d` has not read yet; at the bound, newer ones are passed over.
-pub const HERALD_QUEUE_MAX: usize = 64;
+/// States that `afresh up -d` has not read yet; at the bound, newer ones come later.
+pub const STATUSES_QUEUE_MAX: usize = 64;
 
 /// This long after its start afresh gives back the memory that only its beginning needed.
 pub const SETTLE_AFTER: Duration = Duration::from_secs(2);

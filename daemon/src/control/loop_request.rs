@@ -58,12 +58,15 @@ impl Before {
 
     /// As the service is now; none where there is no such service.
     pub(crate) fn of(supervise: &Supervise, id: ServiceId) -> Option<Self> {
-        let service = supervise.core().service(id)?;
+        let service = supervise.machines().service(id)?;
         Some(Self {
-            old_pid: service.snapshot(supervise.now()).pid,
+            old_pid: service.snapshot(supervise.machines().now()).pid,
             old: service.generation(),
-            swap_failed: supervise.known(id).and_then(|(_, past)| past.swap_failed.clone()),
-            changes: supervise.changes(),
+            swap_failed: supervise
+                .services()
+                .known(id)
+                .and_then(|(_, its)| its.swap_failed.clone()),
+            changes: supervise.recorder().changes(),
         })
     }
 }

@@ -12,10 +12,9 @@ use afresh_core::service::{Event, Input, UserRequest};
 
 use super::loop_request::{Ask, Before, Begun, NotBegun};
 use crate::clock::now;
-use crate::keep::Keep;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
-use crate::supervise::{NotTaken, Supervise};
+use crate::supervise::{LifecycleRequest, StdinError, Supervise};
 
 /// What holds for all services of this process.
 #[derive(Clone, Debug)]
@@ -41,11 +40,6 @@ impl About {
         Self { face, group, workspace, version, started_at: now().to_string() }
     }
 
-    /// Of a command that is kept, or copies of it.
-    pub(crate) fn of(keep: &Keep, face: Face) -> Self {
-        Self::new(face, Some(keep.name.clone()), &keep.workspace, keep.version)
-    }
-
     /// Who answers here; `run` is what the events are counted under.
     pub(super) fn version(&self, run: String) -> VersionAnswer {
         VersionAnswer {
@@ -64,26 +58,36 @@ impl About {
         // An answer that nobody waits for any more is dropped.
         match ask {
             Ask::Status { name: None, answer } => {
-                let all = ids(supervise).into_iter().filter_map(|id| self.status(supervise, id));
+                let all = supervise
+                    .machines()
+                    .ids()
+                    .into_iter()
+                    .filter_map(|id| self.status(supervise, id));
                 answer.send(all.collect()).ok();
             }
             Ask::Status { name: Some(name), answer } => {
-                let found = supervise.named(&name).and_then(|id| self.status(supervise, id));
+                let found =
+                    supervise.services().named(&name).and_then(|id| self.status(supervise, id));
                 answer.send(found.into_iter().collect()).ok();
             }
             Ask::Change { name, what, reason, answer } => {
                 answer.send(self.change(supervise, &name, what, reason).await).ok();
             }
             Ask::Input { name, bytes, answer } => {
-                let id = supervise.named(&name);
+                let id = supervise.services().named(&name);
                 answer.send(id.map(|id| self.input(supervise, id, &bytes))).ok();
             }
             Ask::Logs { name, answer } => {
-                let logs = supervise.named(&name).and_then(|id| supervise.logs(id)).cloned();
+                let logs = supervise
+                    .services()
+                    .named(&name)
+                    .and_then(|id| supervise.services().logs(id))
+                    .cloned();
                 answer.send(logs).ok();
             }
             Ask::Metrics { answer } => {
-                let all = ids(supervise).into_iter().filter_map(|id| measured(supervise, id));
+                let all =
+                    supervise.machines().ids().into_iter().filter_map(|id| measured(supervise, id));
                 answer.send(all.collect()).ok();
             }
             Ask::Reload { reason, answer } => {
@@ -108,7 +112,7 @@ impl About {
         id: ServiceId,
         bytes: &[u8],
     ) -> Result<u32, Refusal> {
-        let name = supervise.name(id);
+        let name = supervise.services().name(id);
         match self.face {
             Face::Up => {}
             Face::Mcp | Face::Gateway => {
@@ -122,15 +126,15 @@ impl About {
                 return Err(Refusal::new(what).hint("type where that was started"));
             }
         }
-        supervise.type_to(id, bytes).map_err(|not_taken| match not_taken {
-            NotTaken::Down => Refusal::new(format!("`{name}` does not run"))
+        supervise.write_stdin(id, bytes).map_err(|error| match error {
+            StdinError::NotRunning => Refusal::new(format!("`{name}` does not run"))
                 .hint(format!("see `afresh status {name}`")),
-            NotTaken::Closed => Refusal::new(format!("`{name}` has closed its stdin")),
-            NotTaken::Full => Refusal::new(format!(
+            StdinError::Closed => Refusal::new(format!("`{name}` has closed its stdin")),
+            StdinError::Full => Refusal::new(format!(
                 "`{name}` does not read its stdin, which is full: nothing was written"
             ))
             .hint("try again later"),
-            NotTaken::Partly(length) => Refusal::new(format!(
+            StdinError::Partial(length) => Refusal::new(format!(
                 "`{name}` does not read its stdin, which is full: only the first {length} bytes were \
                  written"
             )),
@@ -139,28 +143,28 @@ impl About {
 
     /// All that is told about one service.
     pub(crate) fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
-        let service = supervise.core().service(id)?;
-        let (definition, past) = supervise.known(id)?;
+        let service = supervise.machines().service(id)?;
+        let (definition, history) = supervise.services().known(id)?;
         let snapshot = supervise.snapshot(id)?;
         Some(ServiceStatus {
             name: definition.name.clone(),
             group: self.group_of(&definition.name),
             face: self.face,
             state: snapshot.state,
-            says_ready: supervise.says_ready(id),
+            says_ready: supervise.services().says_ready(id),
             pid: snapshot.pid,
             supervisor_pid: std::process::id(),
             generation: snapshot.generation.unwrap_or_else(|| service.generation().0),
-            started_at: snapshot.pid.and(past.started_at).map(|stamp| stamp.to_string()),
+            started_at: snapshot.pid.and(history.started_at).map(|stamp| stamp.to_string()),
             uptime_ms: snapshot.uptime_ms,
             candidate_pid: snapshot.candidate_pid,
             spare_pid: snapshot.spare_pid,
-            swap_failed: past.swap_failed.clone(),
-            waits_for: supervise.waits_for(id),
-            depends_on: supervise.needs(id),
+            swap_failed: history.swap_failed.clone(),
+            waits_for: supervise.services().names(&supervise.machines().waits_for(id)),
+            depends_on: supervise.services().names(&supervise.machines().needs(id)),
             restarts: Restarts {
                 total: snapshot.restarts,
-                last: past.restarts.iter().cloned().collect(),
+                last: history.restarts.iter().cloned().collect(),
             },
             last_exit: service.exits().last_exit().map(LastExit::from),
             health: supervise.health(id),
@@ -221,9 +225,13 @@ impl About {
         what: Change,
         reason: String,
     ) -> Result<Begun, NotBegun> {
-        let found = supervise.named(name).and_then(|id| Some((id, supervise.core().service(id)?)));
+        let found = supervise
+            .services()
+            .named(name)
+            .and_then(|id| Some((id, supervise.machines().service(id)?)));
         let Some((id, service)) = found else {
-            let names = ids(supervise).into_iter().map(|id| supervise.name(id));
+            let names =
+                supervise.machines().ids().into_iter().map(|id| supervise.services().name(id));
             return Err(NotBegun::NoSuchService { known: names.take(10).collect() });
         };
         if service.is_shutting_down() {
@@ -232,9 +240,9 @@ impl About {
         if what == Change::Stop && self.face == Face::Mcp {
             return Err(NotBegun::HasClient);
         }
-        let snapshot = service.snapshot(supervise.now());
+        let snapshot = service.snapshot(supervise.machines().now());
         let Some(before) = Before::of(supervise, id) else { unreachable!("it was just there") };
-        let is_waiting = !supervise.waits_for(id).is_empty();
+        let is_waiting = !supervise.machines().waits_for(id).is_empty();
         if is_waiting || !is_so(what, &snapshot.state) {
             let pid = snapshot.pid;
             let wish = |up, reason| Event::UserRequested(UserRequest { up, pid, reason });
@@ -242,15 +250,15 @@ impl About {
                 Change::Restart => supervise.input_to(id, Input::Restart { reason }).await,
                 Change::Start => {
                     supervise.announce(id, wish(true, reason)).await;
-                    supervise.start(vec![id]).await;
+                    supervise.request(LifecycleRequest::Start, vec![id]).await;
                 }
                 Change::Stop => {
                     supervise.announce(id, wish(false, reason)).await;
-                    supervise.stop(vec![id]).await;
+                    supervise.request(LifecycleRequest::Stop, vec![id]).await;
                 }
             }
         }
-        let recorded = supervise.done();
+        let recorded = supervise.recorded();
         Ok(Begun { before, recorded })
     }
 }
@@ -278,20 +286,16 @@ fn is_so(what: Change, state: &State) -> bool {
     }
 }
 
-fn ids(supervise: &Supervise) -> Vec<ServiceId> {
-    supervise.core().services().map(|(id, _)| id).collect()
-}
-
 fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
     let snapshot = supervise.snapshot(id)?;
-    let (definition, past) = supervise.known(id)?;
+    let (definition, history) = supervise.services().known(id)?;
     Some(ServiceMetrics {
         name: definition.name.clone(),
         state: snapshot.state,
         uptime: snapshot.uptime_ms.map(Duration::from_millis),
         pid: snapshot.pid,
         usage: None,
-        vitals: past.vitals.clone(),
+        vitals: history.vitals.clone(),
         run: None,
     })
 }

@@ -53,8 +53,10 @@ impl Control {
         about: About,
         supervise: &Supervise,
     ) -> Self {
-        let log = supervise.stderr();
-        Self::serve(folders, listen, about, supervise.events(), move |text| log.log(text))
+        let log = supervise.recorder().stderr();
+        Self::serve(folders, listen, about, supervise.recorder().events(), move |text| {
+            log.log(text)
+        })
     }
 
     /// The same, with events and a log from elsewhere.
@@ -101,7 +103,7 @@ impl Control {
     /// Answers a question.
     pub(crate) async fn answer(&mut self, supervise: &mut Supervise, ask: Ask) {
         if let Ask::Change { name, what, .. } = &ask {
-            let id = supervise.named(name);
+            let id = supervise.services().named(name);
             match what {
                 Change::Stop => self.stopped.extend(id),
                 Change::Start | Change::Restart => self.stopped.retain(|its| Some(*its) != id),
@@ -113,7 +115,7 @@ impl Control {
     /// Whether a service is down only because somebody stopped it over the API, and may start it again.
     pub(crate) fn holds(&self, supervise: &Supervise) -> bool {
         let is_down = |id: &ServiceId| {
-            supervise.core().service(*id).is_some_and(|its| its.rest() == Some(&Rest::Stopped))
+            supervise.machines().service(*id).is_some_and(|its| its.rest() == Some(&Rest::Stopped))
         };
         self.stopped.iter().any(is_down)
     }

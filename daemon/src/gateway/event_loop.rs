@@ -61,13 +61,9 @@ impl Switchboard {
     }
 
     pub(super) async fn drive(&mut self, mut signals: Signals) {
-        while !(self.left_at.is_some() && self.supervise.is_at_rest()) {
-            // Who comes is welcomed before it is given anything.
-            while let Some(talker) = self.supervise.next_talker() {
-                self.links.servers.welcome(talker);
-            }
-            while let Some(turn) = self.supervise.next_turn() {
-                self.links.servers.take_turn(&mut self.supervise, turn).await;
+        while !(self.left_at.is_some() && self.supervise.machines().is_at_rest()) {
+            while let Some(event) = self.supervise.next_instance_event() {
+                self.links.servers.follow(&mut self.supervise, event).await;
             }
             self.links.tidy(&mut self.supervise);
             let wakeup = self.hub.next_wakeup().map(|at| self.start + at.since_start());
@@ -75,8 +71,8 @@ impl Switchboard {
             tokio::select! {
                 asked = signals.next() => self.asked(asked).await,
                 ask = self.control.next() => self.answer(ask).await,
-                happened = self.supervise.wait() => {
-                    self.links.servers.react(&mut self.supervise, happened).await;
+                wakeup = self.supervise.wait() => {
+                    self.supervise.react(wakeup).await;
                     self.note_states().await;
                 }
                 word = self.front.next() => self.hear(word).await,
@@ -219,9 +215,7 @@ impl Switchboard {
                 answer.send(Ok(ShutdownAnswer { stopping })).ok();
             }
             Ask::Status { name, answer } => {
-                let ids: Vec<ServiceId> =
-                    self.supervise.core().services().map(|(id, _)| id).collect();
-                let ours = ids.into_iter().filter_map(|id| {
+                let ours = self.supervise.machines().ids().into_iter().filter_map(|id| {
                     let mut status = self.about.status(&self.supervise, id)?;
                     let runs = |state: &State| {
                         matches!(state, State::Ready | State::Running | State::Degraded { .. })
@@ -280,7 +274,7 @@ impl Switchboard {
                 let ReloadAnswer { added, changed, removed, notes, .. } = &answer;
                 let mut record = reloaded("afresh.gateway", added, changed, removed);
                 record.props.push(("notes", notes.clone().into()));
-                self.supervise.note(record);
+                self.supervise.recorder().note(record);
                 self.configure(servers).await;
                 Ok(Reloading { answer, begun: Vec::new() })
             }

@@ -14,9 +14,9 @@ use afresh_core::mcp::frame::Frame;
 use tokio::sync::oneshot;
 
 use super::http::{self, BoundFront, HttpFront};
-use crate::keep::KeepError;
 use crate::mcp::{Stdout, own_stdin, stdout};
 use crate::output::Output;
+use crate::startup::SetupError;
 use crate::stream::Completion;
 use crate::wires::{Heard, News, Wires};
 
@@ -70,19 +70,19 @@ pub(super) struct Stdio {
 
 impl Front {
     /// As the configuration says.
-    pub(super) fn open(wanted: &Wanted, stderr: &Output) -> Result<Self, KeepError> {
+    pub(super) fn open(wanted: &Wanted, stderr: &Output) -> Result<Self, SetupError> {
         let Some(listen) = wanted.front.http else { return Self::stdio(stderr) };
         let settings = wanted.http(listen);
         let bound =
-            BoundFront::bind(&settings).map_err(|error| KeepError::Front(Box::new(error)))?;
+            BoundFront::bind(&settings).map_err(|error| SetupError::Front(Box::new(error)))?;
         stderr.log(&format!("clients are served at http://{}/mcp", bound.address()));
         let front =
-            HttpFront::start(bound, &settings, stderr.clone()).map_err(KeepError::Runtime)?;
+            HttpFront::start(bound, &settings, stderr.clone()).map_err(SetupError::Runtime)?;
         Ok(Self::Http(Box::new(front)))
     }
 
     /// The client is who started us.
-    fn stdio(stderr: &Output) -> Result<Self, KeepError> {
+    fn stdio(stderr: &Output) -> Result<Self, SetupError> {
         let Stdout { writer, abandoned, done } = stdout(stderr)?;
         let wires = Wires::new(own_stdin()?, writer);
         Ok(Self::Stdio(Box::new(Stdio::new(wires, abandoned, done))))

@@ -19,13 +19,14 @@ use tokio::sync::mpsc;
 
 use super::Gateway;
 use super::remote::{Remote, RemoteWord};
+use crate::clock::seed;
 use crate::control::About;
 use crate::definition::{Definition, Variables};
-use crate::mcp::{Guard, Lane, Server, Servers};
+use crate::mcp::{FastPath, RestartTriggers, Server, Servers};
 use crate::pipe::Form;
 use crate::process::Command;
 use crate::store::trace::Trace;
-use crate::supervise::{Supervise, seed};
+use crate::supervise::Supervise;
 use crate::wires::Wires;
 
 /// Where a link leads.
@@ -109,7 +110,7 @@ impl Links {
                 started
             }
             Target::Http(http) => {
-                let (log, name) = (supervise.stderr(), backend.name.clone());
+                let (log, name) = (supervise.recorder().stderr(), backend.name.clone());
                 let say = move |text: &str| log.log(&format!("{name}: {text}"));
                 let remote = Remote::start(link, http, self.words_sender.clone(), say);
                 self.ways.insert(link, Way::Remote(remote));
@@ -129,14 +130,12 @@ impl Links {
             Some(cwd) => self.base.join(cwd),
             None => self.base.clone(),
         };
-        let log = supervise.stderr();
+        let log = supervise.recorder().stderr();
         let whose = name.clone();
-        let guard = Guard::new(
+        let triggers = RestartTriggers::new(
             &stdio.watch,
             &cwd,
             stdio.watch_debounce,
-            stdio.health.memory_bytes_max,
-            stdio.policy.stable_after,
             Vec::new(),
             move |text: &str| log.log(&format!("{whose}: {text}")),
         )
@@ -158,7 +157,7 @@ impl Links {
                 ..stdio.policy.clone()
             },
             stop_signal: StopSignal::default(),
-            memory_bytes_max: None,
+            memory_bytes_max: stdio.health.memory_bytes_max,
             form: Form::Lines(format!("[{name}] ")),
             health: None,
             ready_at_start: false,
@@ -174,8 +173,8 @@ impl Links {
         };
         let conversation = Conversation::new(&settings);
         let trace = self.trace.as_ref().map(|trace| trace.of(&name));
-        let lane = Lane::new(conversation, Wires::without_client(), trace);
-        self.servers.insert(Server::new(lane, service, guard, self.about.clone()));
+        let lane = FastPath::new(conversation, Wires::without_client(), trace);
+        self.servers.insert(Server::new(lane, service, triggers, self.about.clone()));
         self.ways.insert(link, Way::Program(service));
         self.links.insert(service, link);
         supervise.input_to(service, ServiceInput::Start).await;
@@ -208,11 +207,11 @@ impl Links {
     pub(super) async fn refused(&mut self, supervise: &mut Supervise, link: LinkId, why: String) {
         let Some(Way::Program(service)) = self.ways.get(&link) else { return };
         let service = *service;
-        let generation = supervise.core().service(service).map(|service| service.generation());
-        if let (Some(generation), Some(mut seat)) =
-            (generation, self.servers.seat(service, supervise))
+        let generation = supervise.machines().service(service).map(|service| service.generation());
+        if let (Some(generation), Some(mut driver)) =
+            (generation, self.servers.driver(service, supervise))
         {
-            seat.fail(generation, format!("it refused the session: {why}")).await;
+            driver.fail(generation, format!("it refused the session: {why}")).await;
         }
     }
 
@@ -222,8 +221,8 @@ impl Links {
         let Some(Way::Program(service)) = self.ways.remove(&link) else { return };
         self.links.remove(&service);
         self.leaving.push(service);
-        if let Some(mut seat) = self.servers.seat(service, supervise) {
-            seat.dismiss().await;
+        if let Some(mut driver) = self.servers.driver(service, supervise) {
+            driver.dismiss().await;
         }
     }
 
@@ -232,8 +231,8 @@ impl Links {
         self.ways.retain(|_, way| matches!(way, Way::Program(_)));
         let all: Vec<ServiceId> = self.links.keys().chain(&self.leaving).copied().collect();
         for service in all {
-            if let Some(mut seat) = self.servers.seat(service, supervise) {
-                seat.leave().await;
+            if let Some(mut driver) = self.servers.driver(service, supervise) {
+                driver.leave().await;
             }
         }
     }
@@ -249,7 +248,7 @@ impl Links {
             let state = if state == State::Running { State::Starting } else { state };
             // One that has never served is starting, which the hub knows.
             let is_first = matches!(state, State::Waiting | State::Starting | State::Stopped)
-                && !supervise.core().service(*service).is_some_and(Service::has_run);
+                && !supervise.machines().service(*service).is_some_and(Service::has_run);
             if !is_first && self.states.insert(*service, state.word()) != Some(state.word()) {
                 changed.push((*link, state));
             }

@@ -17,12 +17,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::clock::now;
+use crate::clock::{now, seed};
 use crate::error_chain::chain;
 use crate::http::{Client, HttpError, Limits, Request};
 use crate::os;
 use crate::output::Output;
-use crate::supervise::seed;
 
 /// The loop's end. Without a destination it takes nothing.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! Commands that check.
+//! Runs the commands of health checks. Driven by `Checks`; the processes belong to the loop.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use afresh_core::limits::{HEALTH_OUTPUT_BYTES_MAX, HEALTH_SHOWN_CHARS_MAX};
 use afresh_core::service::Exit;
 use afresh_core::time::show_duration;
 
-use super::{Asked, Found, Probed};
+use super::{CheckEvent, ProbeId, ProbeResult};
 use crate::output::presentable;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
@@ -15,17 +15,17 @@ use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 /// Runs a command and says what its end means.
 pub(super) async fn run(
     briefs: BriefRunner,
-    asked: Asked,
+    probe: ProbeId,
     command: Command,
     time_max: Duration,
-) -> Found {
+) -> CheckEvent {
     let brief =
         Brief { command, stdin: Vec::new(), time_max, output_bytes_max: HEALTH_OUTPUT_BYTES_MAX };
     let verdict = match briefs.run(brief).await {
         Some(outcome) => judged(&outcome),
         None => Verdict::Silent { why: "afresh is ending".to_owned() },
     };
-    Found::Probed(Probed { asked, verdict, manner: None })
+    CheckEvent::Probed(ProbeResult { probe, verdict, manner: None })
 }
 
 /// What the end of a command that checks says.

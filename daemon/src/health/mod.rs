@@ -1,8 +1,6 @@
-//! Health checks: performs the probes that the machines in core ask for, each in a task of its own,
-//! bounded in time and bytes.
-//!
-//! `Checks` is what the loop waits on. It decides nothing, and starts no process: commands that check
-//! are run by the loop, which has the processes, and is asked for it.
+//! Owns the health checks of all services: performs the probes that the machines in core ask for, each
+//! in a task of its own, bounded in time and bytes. Driven by the supervisor's loop, which waits on
+//! [`Checks`]. Never decides, and starts no process: commands that check are run by the loop.
 
 mod connect;
 mod exec;
@@ -21,9 +19,10 @@ use afresh_core::id::{Generation, ServiceId};
 use afresh_core::service::Input as ServiceInput;
 use afresh_core::time::{Stamp, Time, show_duration};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
-pub(crate) use self::port::taken;
+pub(crate) use self::port::port_holder;
+use crate::clock::sleep_until;
 use crate::process::{Command, cpu_time_of_tree};
 use crate::run_briefly::BriefRunner;
 
@@ -31,36 +30,36 @@ use crate::run_briefly::BriefRunner;
 pub(crate) struct Checks {
     /// The moment from which the machines count.
     start: Instant,
-    services: BTreeMap<ServiceId, Checked>,
+    services: BTreeMap<ServiceId, ServiceCheck>,
     /// At most one probe and one look at the processor time for each service.
-    tasks: JoinSet<Found>,
+    tasks: JoinSet<CheckEvent>,
     /// Runs the commands that check.
     briefs: BriefRunner,
 }
 
-struct Checked {
+struct ServiceCheck {
     defined: HealthCheck,
     /// What is asked of the newest instance.
     check: HealthCheck,
     machine: Health,
     /// Instances that serve or are to, with their processes. The newest is the one that is asked.
-    instances: BTreeMap<Generation, Instance>,
+    instances: BTreeMap<Generation, CheckedInstance>,
     /// The probe that runs, where it is a task.
     probing: Option<(Generation, AbortHandle)>,
     /// How an instance wants to be asked, if it is an MCP server.
     manner: Option<(Generation, Manner)>,
 }
 
-struct Instance {
+struct CheckedInstance {
     pid: u32,
     /// What it runs: commands that check get its folder and its environment.
     command: Option<Command>,
 }
 
 /// What was found.
-pub(crate) enum Found {
+pub(crate) enum CheckEvent {
     /// What came of a probe.
-    Probed(Probed),
+    Probed(ProbeResult),
     /// The processor time that an instance has used.
     Worked { service: ServiceId, generation: Generation, time: Option<Duration> },
     /// A machine wants to be woken.
@@ -68,26 +67,26 @@ pub(crate) enum Found {
 }
 
 /// What came of a probe.
-pub(crate) struct Probed {
-    pub(crate) asked: Asked,
+pub(crate) struct ProbeResult {
+    pub(crate) probe: ProbeId,
     pub(crate) verdict: Verdict,
     manner: Option<Manner>,
 }
 
 /// A probe of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ProbeId {
     pub(crate) service: ServiceId,
     pub(crate) generation: Generation,
     number: u64,
 }
 
 /// What the loop has to do.
-pub(crate) enum Order {
-    /// Tell the restart machine.
-    Hand(ServiceId, ServiceInput),
-    /// Record and log.
-    Tell(ServiceId, Event),
+pub(crate) enum CheckRequest {
+    /// Hand an input to the restart machine.
+    Input(ServiceId, ServiceInput),
+    /// Record and log an event.
+    Record(ServiceId, Event),
 }
 
 impl Checks {
@@ -97,7 +96,7 @@ impl Checks {
 
     /// Takes a service in; nothing is asked before an instance is there.
     pub(crate) fn add(&mut self, service: ServiceId, check: HealthCheck) {
-        let checked = Checked {
+        let checked = ServiceCheck {
             machine: Health::new(check.clone()),
             defined: check.clone(),
             check,
@@ -122,15 +121,15 @@ impl Checks {
         generation: Generation,
         pid: u32,
         command: Option<Command>,
-    ) -> Vec<Order> {
+    ) -> Vec<CheckRequest> {
         let Some(checked) = self.services.get_mut(&service) else { return Vec::new() };
         checked.check = checked.defined.for_start(|name| command.as_ref()?.variable(name));
-        checked.instances.insert(generation, Instance { pid, command });
+        checked.instances.insert(generation, CheckedInstance { pid, command });
         self.watch_newest(service)
     }
 
     /// An instance is gone, or on its way.
-    pub(crate) fn gone(&mut self, service: ServiceId, generation: Generation) -> Vec<Order> {
+    pub(crate) fn gone(&mut self, service: ServiceId, generation: Generation) -> Vec<CheckRequest> {
         let Some(checked) = self.services.get_mut(&service) else { return Vec::new() };
         checked.instances.remove(&generation);
         checked.give_up(|of| of == generation);
@@ -141,49 +140,39 @@ impl Checks {
     }
 
     /// Waits for something to act on. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Found {
+    pub(crate) async fn next(&mut self) -> CheckEvent {
         let wakeups = self.services.values().filter_map(|checked| checked.machine.next_wakeup());
         let wakeup = wakeups.min().map(|at| self.start + at.since_start());
-        let due = async {
-            match wakeup {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             // One that was given up finds nothing.
-            Some(found) = self.tasks.join_next() => found.unwrap_or(Found::Due),
-            () = due => Found::Due,
+            Some(found) = self.tasks.join_next() => found.unwrap_or(CheckEvent::Due),
+            () = sleep_until(wakeup) => CheckEvent::Due,
         }
     }
 
     /// Acts on what `next` brought.
-    pub(crate) fn react(&mut self, found: Found) -> Vec<Order> {
+    pub(crate) fn react(&mut self, found: CheckEvent) -> Vec<CheckRequest> {
         match found {
-            Found::Probed(Probed { asked, verdict, manner }) => {
-                if let Some(checked) = self.services.get_mut(&asked.service) {
-                    checked.manner = manner.map(|manner| (asked.generation, manner));
+            CheckEvent::Probed(ProbeResult { probe, verdict, manner }) => {
+                if let Some(checked) = self.services.get_mut(&probe.service) {
+                    checked.manner = manner.map(|manner| (probe.generation, manner));
                 }
-                self.ran(asked, verdict)
+                let ProbeId { service, generation, number } = probe;
+                self.handle(service, Input::Probed { generation, number, verdict })
             }
-            Found::Worked { service, generation, time } => {
+            CheckEvent::Worked { service, generation, time } => {
                 self.handle(service, Input::Worked { generation, time })
             }
-            Found::Due => {
+            CheckEvent::Due => {
                 let now = self.now();
-                let is_due =
-                    |checked: &Checked| checked.machine.next_wakeup().is_some_and(|at| at <= now);
+                let is_due = |checked: &ServiceCheck| {
+                    checked.machine.next_wakeup().is_some_and(|at| at <= now)
+                };
                 let due = self.services.iter().filter(|(_, checked)| is_due(checked));
                 let due: Vec<ServiceId> = due.map(|(service, _)| *service).collect();
                 due.into_iter().flat_map(|service| self.handle(service, Input::Wakeup)).collect()
             }
         }
-    }
-
-    /// A probe has ended.
-    pub(crate) fn ran(&mut self, asked: Asked, verdict: Verdict) -> Vec<Order> {
-        let Asked { service, generation, number } = asked;
-        self.handle(service, Input::Probed { generation, number, verdict })
     }
 
     /// How well a service is; none where it has no check. `stamp` is the wall clock's now.
@@ -195,7 +184,7 @@ impl Checks {
         Time::after_start(self.start.elapsed())
     }
 
-    fn watch_newest(&mut self, service: ServiceId) -> Vec<Order> {
+    fn watch_newest(&mut self, service: ServiceId) -> Vec<CheckRequest> {
         let Some(checked) = self.services.get_mut(&service) else { return Vec::new() };
         let Some(generation) = checked.instances.keys().next_back().copied() else {
             return Vec::new();
@@ -204,7 +193,7 @@ impl Checks {
         self.handle(service, Input::Started { generation })
     }
 
-    fn handle(&mut self, service: ServiceId, input: Input) -> Vec<Order> {
+    fn handle(&mut self, service: ServiceId, input: Input) -> Vec<CheckRequest> {
         let now = self.now();
         let Some(checked) = self.services.get_mut(&service) else { return Vec::new() };
         let effects = checked.machine.handle(now, input);
@@ -212,30 +201,34 @@ impl Checks {
     }
 
     /// Does what can be done here.
-    fn perform(&mut self, service: ServiceId, effect: Effect) -> Option<Order> {
+    fn perform(&mut self, service: ServiceId, effect: Effect) -> Option<CheckRequest> {
         match effect {
             Effect::Probe { generation, number, timeout } => {
                 let checked = self.services.get_mut(&service)?;
                 checked.give_up(|_| true);
-                let asked = Asked { service, generation, number };
+                let probe = ProbeId { service, generation, number };
                 if let Probe::Exec { command } = &checked.check.probe {
                     let like = checked.instances.get(&generation)?.command.as_ref()?;
                     let argv = command.iter().map(Into::into).collect();
                     let command = Command { argv, ..like.clone() };
-                    let run = exec::run(self.briefs.clone(), asked, command, timeout);
+                    let run = exec::run(self.briefs.clone(), probe, command, timeout);
                     checked.probing = Some((generation, self.tasks.spawn(run)));
                     return None;
                 }
                 let known = checked.manner.as_ref().filter(|(of, _)| *of == generation);
                 let manner = known.map(|(_, manner)| manner.clone());
-                let task =
-                    self.tasks.spawn(ask(asked, checked.check.probe.clone(), timeout, manner));
+                let task = self.tasks.spawn(run_probe(
+                    probe,
+                    checked.check.probe.clone(),
+                    timeout,
+                    manner,
+                ));
                 checked.probing = Some((generation, task));
                 None
             }
             Effect::Sample { generation } => {
                 let pid = self.services.get(&service)?.instances.get(&generation)?.pid;
-                self.tasks.spawn_blocking(move || Found::Worked {
+                self.tasks.spawn_blocking(move || CheckEvent::Worked {
                     service,
                     generation,
                     time: cpu_time_of_tree(pid),
@@ -243,17 +236,17 @@ impl Checks {
                 None
             }
             Effect::Ready { generation } => {
-                Some(Order::Hand(service, ServiceInput::Ready { generation }))
+                Some(CheckRequest::Input(service, ServiceInput::Ready { generation }))
             }
             Effect::Unhealthy { generation, why } => {
-                Some(Order::Hand(service, ServiceInput::Unhealthy { generation, why }))
+                Some(CheckRequest::Input(service, ServiceInput::Unhealthy { generation, why }))
             }
-            Effect::Tell(event) => Some(Order::Tell(service, event)),
+            Effect::Tell(event) => Some(CheckRequest::Record(service, event)),
         }
     }
 }
 
-impl Checked {
+impl ServiceCheck {
     /// Ends the probe that runs, if it is one of these instances.
     fn give_up(&mut self, of: impl Fn(Generation) -> bool) {
         if let Some((_, task)) = self.probing.take_if(|(generation, _)| of(*generation)) {
@@ -263,7 +256,12 @@ impl Checked {
 }
 
 /// Asks a service, in its time.
-async fn ask(asked: Asked, probe: Probe, time_max: Duration, mut manner: Option<Manner>) -> Found {
+async fn run_probe(
+    id: ProbeId,
+    probe: Probe,
+    time_max: Duration,
+    mut manner: Option<Manner>,
+) -> CheckEvent {
     let begun = Instant::now();
     let asking = async {
         match &probe {
@@ -287,5 +285,5 @@ async fn ask(asked: Asked, probe: Probe, time_max: Duration, mut manner: Option<
         Ok(Err(verdict)) => verdict,
         Err(_) => Verdict::Silent { why: format!("no answer within {}", show_duration(time_max)) },
     };
-    Found::Probed(Probed { asked, verdict, manner })
+    CheckEvent::Probed(ProbeResult { probe: id, verdict, manner })
 }

@@ -12,7 +12,7 @@ use super::connect::addresses;
 use crate::os::{Holder, holder_of};
 
 /// Why the service cannot have its port; none where it is free, or nobody can tell.
-pub(crate) async fn taken(port: &Port) -> Option<SpawnFailure> {
+pub(crate) async fn port_holder(port: &Port) -> Option<SpawnFailure> {
     let found = timeout(PORT_LOOKUP_WAIT, addresses(&port.host, port.port)).await.ok()?.ok()?;
     let look = spawn_blocking(move || found.into_iter().find_map(holder_of));
     let Holder { process } = look.await.ok()??;
@@ -47,7 +47,7 @@ mod tests {
             // A machine may have no IPv6.
             let Ok(listener) = TcpListener::bind(listens) else { continue };
             let number = listener.local_addr().unwrap().port();
-            let failure = taken(&port(asked, number)).await;
+            let failure = port_holder(&port(asked, number)).await;
             let failure = failure.unwrap_or_else(|| panic!("{listens} asked as {asked}"));
             assert!(!failure.permanent);
             let begin = format!("port {number} on {asked} is taken");
@@ -57,7 +57,7 @@ mod tests {
                 assert!(failure.message.contains(&own), "{}", failure.message);
             }
             drop(listener);
-            assert_eq!(taken(&port(asked, number)).await, None, "{listens} asked as {asked}");
+            assert_eq!(port_holder(&port(asked, number)).await, None, "{listens} asked as {asked}");
         }
     }
 
@@ -71,7 +71,7 @@ mod tests {
         drop(server);
         drop(client);
         drop(listener);
-        assert_eq!(taken(&port("localhost", address.port())).await, None);
-        assert_eq!(taken(&port("no-such-host.invalid", 1)).await, None);
+        assert_eq!(port_holder(&port("localhost", address.port())).await, None);
+        assert_eq!(port_holder(&port("no-such-host.invalid", 1)).await, None);
     }
 }

@@ -1,4 +1,5 @@
-//! How one hook is told one thing: a request, a command, or a notification.
+//! Sends one delivery to one hook: as a request, a command or a desktop notification. Driven by the dispatcher of
+//! `hooks`. Never retries.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 
 /// What deliveries are made with.
-pub(super) struct Post {
+pub(super) struct DeliverySender {
     about: About,
     client: Client,
     briefs: BriefRunner,
@@ -28,7 +29,7 @@ pub(super) struct Post {
     env: Vec<(OsString, OsString)>,
 }
 
-impl Post {
+impl DeliverySender {
     pub(super) fn new(setup: HookSetup, briefs: BriefRunner) -> Self {
         let (about, client) = (setup.about(), setup.client());
         Self { about, client, briefs, cwd: setup.cwd, env: setup.env }

@@ -1,8 +1,9 @@
-//! Tells hooks what happens to services, in a task of its own: the loop hands an event over and goes on.
+//! Owns the delivery of events to hooks, in a task of its own: the loop hands an event over and goes on.
+//! Driven by [`Hooks::push`]. Never waits in the loop, and starts no process itself.
 //!
 //! ```text
-//!   the loop ──told, never waits──▶ queue ──▶ teller: core's machine ──▶ one task for each delivery
-//!      ▲                                          └──▶ log and trail              │
+//!   the loop ──push, never waits──▶ queue ──▶ dispatcher: core's machine ──▶ one task a delivery
+//!      ▲                                             └──▶ log and trail           │
 //!      └──────────── commands are run by the loop, which owns all processes ◀─────┘
 //! ```
 
@@ -23,17 +24,16 @@ use afresh_core::service::Event;
 use afresh_core::time::Time;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use self::deliver::Post;
-use crate::clock::now;
+use self::deliver::DeliverySender;
+use crate::clock::{now, seed, sleep_until};
 use crate::http::Client;
 use crate::os;
 use crate::output::Output;
 use crate::process::{Processes, StartError};
 use crate::run_briefly::{BriefRunner, Briefs};
 use crate::store::trail::Trail;
-use crate::supervise::seed;
 
 /// Which hooks there are, and what they are told with.
 #[derive(Clone, Debug, Default)]
@@ -52,8 +52,8 @@ pub struct HookSetup {
     pub version: &'static str,
 }
 
-/// Where hooks speak of themselves.
-pub(crate) struct Mouth {
+/// The log and the trail of the deliveries.
+pub(crate) struct HookLog {
     pub(crate) stderr: Output,
     pub(crate) trail: Trail,
     pub(crate) logger: &'static str,
@@ -67,35 +67,35 @@ pub(crate) struct Hooks {
     /// Events that found no place, which cannot be told any more.
     lost: u64,
     /// The newest, and earlier ones that have not ended yet.
-    tellers: JoinSet<()>,
+    dispatchers: JoinSet<()>,
 }
 
 impl Hooks {
     /// Starts the task that tells these hooks; without hooks there is none. What earlier ones were not
     /// told yet they still are, within the time that an end gives them.
-    pub(crate) fn start(&mut self, setup: HookSetup, briefs: BriefRunner, mouth: Mouth) {
+    pub(crate) fn start(&mut self, setup: HookSetup, briefs: BriefRunner, log: HookLog) {
         self.events = None;
-        while self.tellers.try_join_next().is_some() {}
+        while self.dispatchers.try_join_next().is_some() {}
         if setup.definitions.is_empty() {
             return;
         }
         let (events, inbox) = mpsc::channel(HOOK_EVENTS_MAX);
         let definitions = setup.definitions.clone();
-        let teller = Teller {
+        let dispatcher = Dispatcher {
             deliveries: Deliveries::new(definitions, seed()),
             start: Instant::now(),
             inbox,
             under_way: JoinSet::new(),
-            whose: BTreeMap::new(),
-            post: Arc::new(Post::new(setup, briefs)),
-            mouth,
+            hook_of: BTreeMap::new(),
+            sender: Arc::new(DeliverySender::new(setup, briefs)),
+            log,
         };
-        self.tellers.spawn(teller.run());
+        self.dispatchers.spawn(dispatcher.run());
         self.events = Some(events);
     }
 
     /// Hands an event of a service over. Never waits.
-    pub(crate) fn told(&mut self, service: &str, title: &str, event: &Event) {
+    pub(crate) fn push(&mut self, service: &str, title: &str, event: &Event) {
         let Some(events) = &self.events else { return };
         for happening in self.stories.hear(now(), service, title, event) {
             if events.try_send(happening).is_err() {
@@ -104,30 +104,30 @@ impl Hooks {
         }
     }
 
-    /// Nothing more will happen. The tasks end when all is told, or when its time is over; somebody has
-    /// to run commands for them meanwhile. Also says how many events were lost on the way.
+    /// No more events come. The tasks end when all are delivered, or when their time is over; the loop has
+    /// to run commands for them meanwhile. Also returns how many events were lost on the way.
     pub(crate) fn close(&mut self) -> (JoinSet<()>, u64) {
         self.events = None;
-        (std::mem::take(&mut self.tellers), self.lost)
+        (std::mem::take(&mut self.dispatchers), self.lost)
     }
 }
 
 /// What became of one delivery.
-type Told = (HookId, Result<(), Failure>);
+type Delivered = (HookId, Result<(), Failure>);
 
 /// Owns the machine, and does what it says.
-struct Teller {
+struct Dispatcher {
     deliveries: Deliveries,
     start: Instant,
     inbox: mpsc::Receiver<Happening>,
     /// One for each hook at most.
-    under_way: JoinSet<Told>,
-    whose: BTreeMap<Id, HookId>,
-    post: Arc<Post>,
-    mouth: Mouth,
+    under_way: JoinSet<Delivered>,
+    hook_of: BTreeMap<Id, HookId>,
+    sender: Arc<DeliverySender>,
+    log: HookLog,
 }
 
-impl Teller {
+impl Dispatcher {
     async fn run(mut self) {
         let mut ends_at: Option<Instant> = None;
         while ends_at.is_none() || !self.deliveries.is_done() {
@@ -144,8 +144,8 @@ impl Teller {
                     Some(input) => input,
                     None => continue,
                 },
-                () = at(wakeup) => Input::Wakeup,
-                () = at(ends_at) => break,
+                () = sleep_until(wakeup) => Input::Wakeup,
+                () = sleep_until(ends_at) => break,
             };
             let now = Time::after_start(self.start.elapsed());
             for effect in self.deliveries.handle(now, input) {
@@ -160,33 +160,33 @@ impl Teller {
         match effect {
             Effect::Deliver(hook, delivery) => {
                 let Some(definition) = self.deliveries.definition(hook).cloned() else { return };
-                let post = Arc::clone(&self.post);
+                let sender = Arc::clone(&self.sender);
                 let task = self
                     .under_way
-                    .spawn(async move { (hook, post.deliver(&definition, &delivery).await) });
-                self.whose.insert(task.id(), hook);
+                    .spawn(async move { (hook, sender.deliver(&definition, &delivery).await) });
+                self.hook_of.insert(task.id(), hook);
             }
             Effect::Tell(notice) => {
-                let record = notice.record(self.mouth.logger);
+                let record = notice.record(self.log.logger);
                 if notice.is_said() {
-                    self.mouth.stderr.log(&record.message);
+                    self.log.stderr.log(&record.message);
                 }
-                self.mouth.trail.append(record);
+                self.log.trail.append(record);
             }
         }
     }
 
-    fn outcome(&mut self, done: Result<(Id, Told), tokio::task::JoinError>) -> Option<Input> {
+    fn outcome(&mut self, done: Result<(Id, Delivered), tokio::task::JoinError>) -> Option<Input> {
         match done {
             Ok((id, (hook, outcome))) => {
-                self.whose.remove(&id);
+                self.hook_of.remove(&id);
                 Some(match outcome {
                     Ok(()) => Input::Delivered(hook),
                     Err(failure) => Input::Failed(hook, failure),
                 })
             }
             Err(broken) => {
-                let hook = self.whose.remove(&broken.id())?;
+                let hook = self.hook_of.remove(&broken.id())?;
                 let why = "afresh itself failed; please report it".to_owned();
                 Some(Input::Failed(hook, Failure { why, again: false, after: None }))
             }
@@ -201,22 +201,15 @@ impl Teller {
                 count => format!("{count} events"),
             };
             let message = format!("hook `{}` is never told of {events}: afresh ends", left.hook);
-            self.mouth.stderr.log(&message);
-            self.mouth.trail.append(Record {
+            self.log.stderr.log(&message);
+            self.log.trail.append(Record {
                 level: Level::Error,
-                logger: self.mouth.logger.to_owned(),
+                logger: self.log.logger.to_owned(),
                 message,
                 event_type: EventType::HookEventLost,
                 props: vec![("hook", left.hook.into()), ("count", left.count.into())],
             });
         }
-    }
-}
-
-async fn at(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -259,9 +252,9 @@ pub fn try_hook(setup: HookSetup, name: &str) -> Result<(), TryHookError> {
     let outcome = runtime.block_on(async {
         let mut processes = Processes::start()?;
         let mut briefs = Briefs::new();
-        let post = Post::new(setup, briefs.runner());
+        let sender = DeliverySender::new(setup, briefs.runner());
         let delivery = example(&definition);
-        let mut told = std::pin::pin!(post.deliver(&definition, &delivery));
+        let mut told = std::pin::pin!(sender.deliver(&definition, &delivery));
         let outcome = loop {
             tokio::select! {
                 outcome = &mut told => break outcome,

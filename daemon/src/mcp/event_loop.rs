@@ -1,92 +1,90 @@
-//! The loop of `afresh mcp`: one server, and what else it waits for.
+//! Owns the loop of `afresh mcp`: one server, and everything else that it waits for. Driven by `mcp.rs`.
 
 use afresh_core::mcp::Input;
 use afresh_core::service::Input as ServiceInput;
 
-use super::poll::{Came, Vigil};
-use super::restart_triggers::Found;
-use super::server::{Seat, Server};
-use crate::control::{Ask, Control};
-use crate::os::{Asked, Signals};
+use super::poll::{PipePoll, Polled};
+use super::restart_triggers::Trigger;
+use super::server::{Server, ServerDriver};
+use crate::driver::Driver;
+use crate::os::Asked;
+use crate::runtime::{Runtime, RuntimeInput};
 use crate::store::trace::Trace;
 use crate::stream::Completion;
-use crate::supervise::{Happened, Supervise};
 use crate::wires::Wires;
 
 /// Both machines, and what stands between them and the pipes.
-pub(super) struct Front {
+pub(super) struct EventLoop {
     pub(super) server: Server,
-    pub(super) supervise: Supervise,
-    vigil: Vigil,
+    runtime: Runtime,
+    poll: PipePoll,
 }
 
-impl Front {
-    pub(super) fn new(server: Server, supervise: Supervise, vigil: Vigil) -> Self {
-        Self { server, supervise, vigil }
+impl EventLoop {
+    pub(super) fn new(server: Server, runtime: Runtime, poll: PipePoll) -> Self {
+        Self { server, runtime, poll }
     }
 
-    /// What has to be ended in order.
-    pub(super) fn end(self) -> (Supervise, Wires, Option<Trace>) {
-        (self.supervise, self.server.lane.wires, self.server.lane.trace)
+    /// The parts that have to be ended in order.
+    pub(super) fn end(self) -> (Runtime, Wires, Option<Trace>) {
+        (self.runtime, self.server.lane.wires, self.server.lane.trace)
     }
 
-    fn seat(&mut self) -> Seat<'_> {
-        Seat { server: &mut self.server, supervise: &mut self.supervise }
+    fn driver(&mut self) -> ServerDriver<'_> {
+        ServerDriver { server: &mut self.server, supervise: &mut self.runtime.supervise }
     }
 
-    pub(super) async fn drive(
-        &mut self,
-        mut signals: Signals,
-        control: &mut Control,
-        mut abandoned: Completion,
-    ) {
-        while !self.seat().is_over() {
-            // Who comes is welcomed before it is given anything.
-            while let Some(talker) = self.supervise.next_talker() {
-                self.server.lane.wires.welcome(talker);
+    pub(super) async fn drive(&mut self, mut abandoned: Completion) {
+        while !self.driver().is_over() {
+            while let Some(event) = self.runtime.supervise.next_instance_event() {
+                self.driver().follow(event).await;
             }
-            while let Some(turn) = self.supervise.next_turn() {
-                self.seat().take_turn(turn).await;
-            }
-            let deadline = self.server.deadline();
+            let deadline = self.server.instances.deadline();
             let others = async {
                 tokio::select! {
                     biased;
-                    asked = signals.next() => Other::Asked(asked),
                     () = &mut abandoned, if !self.server.leaving => Other::Abandoned,
-                    ask = control.next() => Other::Ask(ask),
-                    happened = self.supervise.wait() => Other::Happened(happened),
-                    found = self.server.guard.next(), if !self.server.leaving => Other::Found(found),
+                    input = self.runtime.wait() => Other::Runtime(input),
+                    trigger = self.server.triggers.next(), if !self.server.leaving => {
+                        Other::Trigger(trigger)
+                    }
                 }
             };
-            match self.vigil.pass_until(&mut self.server.lane, deadline, others).await {
-                Came::Odd(odd) => self.seat().deal_with(odd).await,
-                Came::Due => self.seat().wake().await,
-                Came::Other(Other::Asked(Asked::Restart(reason))) => {
-                    self.seat()
-                        .tell_service(ServiceInput::Restart { reason: reason.to_owned() })
-                        .await;
-                }
-                Came::Other(Other::Asked(_) | Other::Abandoned) => self.seat().leave().await,
-                Came::Other(Other::Ask(ask)) => control.answer(&mut self.supervise, ask).await,
-                Came::Other(Other::Happened(happened)) => self.seat().react(happened).await,
-                Came::Other(Other::Found(found)) => self.seat().found(found).await,
+            match self.poll.pass_until(&mut self.server.lane, deadline, others).await {
+                Polled::Interruption(interruption) => self.driver().deal_with(interruption).await,
+                Polled::Due => self.driver().wake().await,
+                Polled::Other(other) => self.react(other).await,
             }
         }
-        // Who still listens is owed an answer.
+        // A client that is still there is owed an answer.
         if !self.server.leaving {
-            let why = self.seat().why_it_ended();
-            self.seat().converse(Input::Down { why }).await;
+            let why = self.driver().why_it_ended();
+            self.driver().input(Input::Down { why }).await;
+        }
+    }
+
+    async fn react(&mut self, other: Other) {
+        match other {
+            Other::Runtime(RuntimeInput::Signal(Asked::Restart(reason))) => {
+                let reason = reason.to_owned();
+                self.driver().tell_service(ServiceInput::Restart { reason }).await;
+            }
+            Other::Runtime(RuntimeInput::Signal(_)) | Other::Abandoned => {
+                self.driver().leave().await;
+            }
+            Other::Runtime(RuntimeInput::Control(ask)) => self.runtime.answer(ask).await,
+            Other::Runtime(RuntimeInput::Supervise(wakeup)) => {
+                self.runtime.supervise.react(wakeup).await;
+            }
+            Other::Trigger(trigger) => self.driver().react(trigger).await,
         }
     }
 }
 
-/// What the loop waits for besides messages and moments.
+/// What the loop waits for besides messages and deadlines.
 enum Other {
-    Asked(Asked),
-    /// Nobody reads our stdout any more.
+    /// The client does not read our stdout any more.
     Abandoned,
-    Ask(Ask),
-    Happened(Happened),
-    Found(Found),
+    Runtime(RuntimeInput),
+    Trigger(Trigger),
 }

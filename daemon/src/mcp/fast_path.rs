@@ -1,5 +1,6 @@
-//! The lane of a conversation: messages that only pass through are passed on here, at once, and
-//! nothing else is looked at for them. Whatever is more than that is left to the loop, in its order.
+//! Owns the fast path of a conversation: messages that only pass through are passed on here, at once, and
+//! nothing else is looked at for them. Driven by `poll.rs` and `servers.rs`. Anything else is left to the
+//! loop, in its order; see docs/design/0010-poller.md.
 
 use std::collections::VecDeque;
 use std::task::Context;
@@ -15,7 +16,7 @@ use crate::store::trace::{Trace, Way};
 use crate::wires::{Heard, News, Wires};
 
 /// The conversation, and the pipes that it is held over.
-pub(crate) struct Lane {
+pub(crate) struct FastPath {
     pub(super) conversation: Conversation,
     pub(super) wires: Wires,
     pub(super) trace: Option<Trace>,
@@ -33,14 +34,14 @@ pub(crate) struct Lane {
 }
 
 /// What only the loop can deal with.
-pub(crate) enum Odd {
+pub(crate) enum Interruption {
     News(News),
     Effect(Effect),
     /// The client was told something for the first time.
     FirstAnswer,
 }
 
-impl Lane {
+impl FastPath {
     pub(crate) fn new(conversation: Conversation, wires: Wires, trace: Option<Trace>) -> Self {
         Self {
             conversation,
@@ -57,10 +58,10 @@ impl Lane {
 
     /// Serves the pipes until nothing more comes. After some turns in a row it asks to be called again
     /// instead, so that everything else is looked at in between.
-    pub(super) fn poll_wires(&mut self, context: &mut Context<'_>) -> Option<Odd> {
+    pub(super) fn poll_wires(&mut self, context: &mut Context<'_>) -> Option<Interruption> {
         while self.turns < TALK_TURNS_MAX {
-            if let Some(odd) = self.pass() {
-                return Some(odd);
+            if let Some(interruption) = self.pass() {
+                return Some(interruption);
             }
             if self.wires.poll_heard(context, &mut self.heard).is_pending() {
                 self.turns = 0;
@@ -76,7 +77,7 @@ impl Lane {
     }
 
     /// Passes on what was heard, up to the first thing that is more than a message on its way.
-    pub(super) fn pass(&mut self) -> Option<Odd> {
+    pub(super) fn pass(&mut self) -> Option<Interruption> {
         loop {
             while let Some(effect) = self.effects.next() {
                 match effect {
@@ -84,17 +85,17 @@ impl Lane {
                         let is_first = !self.has_answered;
                         self.tell_client(line);
                         if is_first {
-                            return Some(Odd::FirstAnswer);
+                            return Some(Interruption::FirstAnswer);
                         }
                     }
                     Effect::ToServer { generation, line } => self.tell_server(generation, line),
-                    effect => return Some(Odd::Effect(effect)),
+                    effect => return Some(Interruption::Effect(effect)),
                 }
             }
             let input = match self.heard.pop_front()? {
                 Heard::Client(frame) => self.said_by_client(frame),
                 Heard::Instance(generation, frame) => self.said_by_server(generation, frame),
-                Heard::News(news) => return Some(Odd::News(news)),
+                Heard::News(news) => return Some(Interruption::News(news)),
             };
             self.effects = self.handle(input).into_iter();
         }

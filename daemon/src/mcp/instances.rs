@@ -1,149 +1,139 @@
-//! Instances that come and go, as the conversation has to hear of them.
+//! Owns what a server knows of its instances: deadlines that they have to meet, and why they are ended.
+//! Driven by the events of the supervisor and of the pipes. The end of an instance comes here once, with
+//! its exit status, when all of its output was read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use afresh_core::id::{Generation, ServiceId};
+use afresh_core::id::Generation;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, HANDSHAKE_MAX};
-use afresh_core::mcp::Input;
-use afresh_core::service::{Ending, Input as ServiceInput, Rest};
+use afresh_core::mcp::{Input, hint_of};
+use afresh_core::service::{Ending, Rest, Service};
 use tokio::time::Instant;
 
-use super::server::Seat;
-use crate::process::Report;
-use crate::supervise::{Becomes, Happened, Supervise, Turn};
+use super::server::ServerDriver;
+use crate::driver::Driver;
+use crate::logs::Logs;
+use crate::supervise::{InstanceChange, InstanceEvent};
+use crate::wires::InstanceEnd;
 
-/// How an instance ended.
+/// The instances of one server that are watched.
 #[derive(Default)]
-pub(super) struct End {
-    how: String,
-    /// A newer one was wanted in its place.
-    superseded: bool,
+pub(super) struct InstanceWatch {
+    /// Until when an instance has to do something, and what it means if it does not.
+    deadlines: BTreeMap<Generation, (Instant, &'static str)>,
+    /// Why instances are ended, where it was our decision.
+    condemned: BTreeMap<Generation, String>,
 }
 
-/// The end of an instance as it was reported; seen before its machine hears of it, and dealt with after.
-pub(super) struct Ended {
-    pub(super) service: ServiceId,
-    generation: Generation,
-    how: String,
-    /// It could not be started, and was to take the place of another.
-    never_came: bool,
+impl InstanceWatch {
+    pub(super) fn expect(&mut self, generation: Generation, within: Duration, why: &'static str) {
+        self.deadlines.insert(generation, (Instant::now() + within, why));
+    }
+
+    /// The instance did what was expected of it, or it does not matter any more.
+    pub(super) fn settle(&mut self, generation: Generation) {
+        self.deadlines.remove(&generation);
+    }
+
+    /// The next deadline.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadlines.values().map(|(at, _)| *at).min()
+    }
+
+    /// Takes the instances whose deadline has passed.
+    pub(super) fn take_late(&mut self, now: Instant) -> Vec<(Generation, &'static str)> {
+        let late = self.deadlines.extract_if(.., |_, (at, _)| *at <= now);
+        late.map(|(generation, (_, why))| (generation, why)).collect()
+    }
+
+    /// Clients that wait for the instance hear why it ends, and not only that it was ended.
+    pub(super) fn condemn(&mut self, generation: Generation, why: &str) {
+        self.condemned.insert(generation, format!("was ended: {why}"));
+    }
 }
 
-impl Ended {
-    pub(super) fn of(happened: &Happened, supervise: &Supervise) -> Option<Self> {
-        match happened {
-            Happened::Report(Report::Exited { service, generation, exit, .. }) => Some(Self {
-                service: *service,
-                generation: *generation,
-                how: exit.to_string(),
-                never_came: false,
-            }),
-            Happened::Report(Report::SpawnFailed { service, generation, failure }) => {
-                let its = supervise.core().service(*service);
-                Some(Self {
-                    service: *service,
-                    generation: *generation,
-                    how: format!("could not be started: {}", failure.message),
-                    never_came: its.is_some_and(|service| service.awaits(*generation)),
-                })
+impl ServerDriver<'_> {
+    /// Follows a step in the life of an instance.
+    pub(super) async fn follow(&mut self, event: InstanceEvent) {
+        let generation = event.generation;
+        match event.change {
+            InstanceChange::Attached(pipes) => self.server.lane.wires.welcome(*pipes),
+            InstanceChange::Opened(pid) => {
+                let why = "it did not answer the handshake in time";
+                self.server.instances.expect(generation, HANDSHAKE_MAX, why);
+                self.server.lane.wires.begin(generation);
+                self.input(Input::Started { generation, pid }).await;
             }
-            _ => None,
+            InstanceChange::Condemned(why) => self.server.instances.condemn(generation, &why),
+            InstanceChange::Stopping => {
+                self.input(Input::Leaving { generation }).await;
+                self.server.instances.settle(generation);
+                self.server.lane.wires.end(generation);
+            }
+            InstanceChange::SpawnFailed { why, is_replacement } => {
+                let how = format!("could not be started: {why}");
+                if is_replacement {
+                    // The conversation has never heard of it.
+                    let why = format!("the new instance {how}");
+                    self.input(Input::RestartFailed { why }).await;
+                }
+                self.ended(generation, how).await;
+            }
+            InstanceChange::Exited(exit) => self.ended(generation, exit.to_string()).await,
         }
-    }
-}
-
-impl Seat<'_> {
-    /// The instance is of no use.
-    pub(crate) async fn fail(&mut self, generation: Generation, why: String) {
-        self.note_end(generation, &why);
-        self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
-    }
-
-    /// Whoever waits for the instance hears why it ends, and not only that it was ended for it.
-    pub(super) fn note_end(&mut self, generation: Generation, why: &str) {
-        let end = End { how: format!("was ended: {why}"), superseded: false };
-        self.server.exits.insert(generation, end);
     }
 
     /// A server that closes a pipe and lives on is of no use. Most are simply about to exit, with a code
     /// that matters.
-    pub(super) async fn turned_away(
+    pub(super) async fn closed_a_pipe(
         &mut self,
         generation: Generation,
         within: Duration,
         why: &'static str,
     ) {
         if !self.server.leaving {
-            let until = Instant::now() + within;
-            self.server.deadlines.insert(generation, (until, why));
+            self.server.instances.expect(generation, within, why);
         }
-        self.converse(Input::Leaving { generation }).await;
+        self.input(Input::Leaving { generation }).await;
     }
 
-    pub(super) async fn gone(&mut self, generation: Generation, read: Option<u64>) {
-        self.server.deadlines.remove(&generation);
-        let End { how, superseded } = self.server.exits.remove(&generation).unwrap_or_default();
-        self.converse(Input::Ended { generation, read, how, superseded }).await;
-        self.note_failure().await;
+    /// The process of an instance has ended: the pipes hand its end on after its last output.
+    async fn ended(&mut self, generation: Generation, how: String) {
+        let superseded = self
+            .machine()
+            .is_some_and(|service| service.exits().last_ending() == Some(&Ending::Replaced));
+        let how = self.server.instances.condemned.remove(&generation).unwrap_or(how);
+        let end = InstanceEnd { how: self.with_last_lines(generation, &how), superseded };
+        if let Some(end) = self.server.lane.wires.process_ended(generation, end) {
+            // It had no pipes.
+            self.gone(generation, None, end).await;
+        }
+    }
+
+    /// An instance is gone, and all of its output was read.
+    pub(super) async fn gone(
+        &mut self,
+        generation: Generation,
+        read: Option<u64>,
+        end: InstanceEnd,
+    ) {
+        let InstanceEnd { how, superseded } = end;
+        self.server.instances.settle(generation);
+        self.input(Input::Ended { generation, read, how, superseded }).await;
+        if let Some(why) = self.failure() {
+            self.input(Input::Down { why }).await;
+        }
         if !self.has_run() {
             // The end is looked at again when the client has had its time to ask.
-            let until = Instant::now() + CLIENT_GONE_WITHIN;
-            self.server.deadlines.insert(generation, (until, "it could not be started"));
+            let why = "it could not be started";
+            self.server.instances.expect(generation, CLIENT_GONE_WITHIN, why);
         }
     }
 
-    /// An instance gets the session, or is on its way out.
-    pub(super) async fn take_turn(&mut self, turn: Turn) {
-        let generation = turn.generation;
-        match turn.becomes {
-            Becomes::Opened(pid) => {
-                let until = Instant::now() + HANDSHAKE_MAX;
-                let why = "it did not answer the handshake in time";
-                self.server.deadlines.insert(generation, (until, why));
-                self.server.lane.wires.begin(generation);
-                self.converse(Input::Started { generation, pid }).await;
-            }
-            Becomes::Leaving => {
-                self.converse(Input::Leaving { generation }).await;
-                self.server.deadlines.remove(&generation);
-                self.server.lane.wires.end(generation);
-            }
-        }
-    }
-
-    /// Acts on what `Supervise::wait` brought.
-    pub(super) async fn react(&mut self, happened: Happened) {
-        let ended = Ended::of(&happened, self.supervise);
-        self.supervise.react(happened).await;
-        if let Some(ended) = ended.filter(|ended| ended.service == self.server.service) {
-            self.ended(ended).await;
-        }
-    }
-
-    /// An instance has ended, and its machine has heard of it.
-    pub(super) async fn ended(&mut self, ended: Ended) {
-        let Ended { generation, how, never_came, .. } = ended;
-        if never_came {
-            // The conversation has never heard of it.
-            let why = format!("the new instance {how}");
-            self.converse(Input::RestartFailed { why }).await;
-        }
-        let service = self.supervise.core().service(self.server.service);
-        let ending = service.and_then(|service| service.exits().last_ending());
-        let superseded = ending == Some(&Ending::Replaced);
-        let noted = self.server.exits.get(&generation).map_or(&how, |end| &end.how);
-        let how = self.last_words(generation, noted);
-        self.server.exits.insert(generation, End { how, superseded });
-        // Else its last words come first.
-        if !self.server.lane.wires.has(generation) {
-            self.gone(generation, None).await;
-        }
-    }
-
-    /// Why there is no server any more, for whoever still waits for an answer.
+    /// Why there is no server any more, for clients that still wait for an answer.
     pub(super) fn why_it_ended(&self) -> String {
-        let service = self.supervise.core().service(self.server.service);
-        match service.and_then(|service| service.rest()) {
+        match self.machine().and_then(Service::rest) {
             Some(Rest::Failed(Ending::SpawnFailed(failure))) => {
                 let hint =
                     failure.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
@@ -153,27 +143,37 @@ impl Seat<'_> {
         }
     }
 
-    /// Tells the conversation when nothing will come by itself any more.
-    async fn note_failure(&mut self) {
-        let service = self.supervise.core().service(self.server.service);
-        let exit = service.and_then(|service| service.exits().last_exit());
-        let exit = exit.map_or_else(String::new, |exit| format!(", it {exit}"));
-        let why = match service.and_then(|service| service.rest()) {
-            Some(Rest::Failed(Ending::SpawnFailed(_))) if !self.has_run() => self.why_it_ended(),
-            Some(Rest::Failed(ending @ Ending::SpawnFailed(_))) => {
+    /// Why no further instance will come by itself; none where one may.
+    fn failure(&self) -> Option<String> {
+        let service = self.machine()?;
+        let exit =
+            service.exits().last_exit().map_or_else(String::new, |exit| format!(", it {exit}"));
+        let why = match service.rest()? {
+            Rest::Failed(Ending::SpawnFailed(_)) if !self.has_run() => self.why_it_ended(),
+            Rest::Failed(ending @ Ending::SpawnFailed(_)) => {
                 format!("it was given up after repeated failures (last: {ending})")
             }
-            Some(Rest::Failed(ending)) => {
+            Rest::Failed(ending) => {
                 format!("it was given up after repeated failures (last: {ending}{exit})")
             }
-            Some(Rest::Finished(ending)) => format!("it has ended for good ({ending}{exit})"),
-            _ => return,
+            Rest::Finished(ending) => format!("it has ended for good ({ending}{exit})"),
+            Rest::NotStarted | Rest::Stopped => return None,
         };
-        let generation = service.map(|service| service.generation()).unwrap_or_default();
-        let why = match self.has_run() {
-            true => self.last_words(generation, &why),
+        Some(match self.has_run() {
+            true => self.with_last_lines(service.generation(), &why),
             false => why,
-        };
-        self.converse(Input::Down { why }).await;
+        })
+    }
+
+    /// A reason with the last lines that an instance wrote to its stderr.
+    fn with_last_lines(&self, generation: Generation, how: &str) -> String {
+        let logs: Option<&Logs> = self.supervise.services().logs(self.server.service);
+        let lines = logs.map(|logs| logs.last_words(|its| its == generation)).unwrap_or_default();
+        if lines.is_empty() {
+            return format!("{how}; it wrote nothing to stderr");
+        }
+        let lines = lines.join("\n");
+        let hint = hint_of(&lines).map_or_else(String::new, |hint| format!("\n{hint}"));
+        format!("{how}; the last lines of its stderr:\n{lines}{hint}")
     }
 }

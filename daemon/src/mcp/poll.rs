@@ -1,5 +1,5 @@
-//! How the loop of `afresh mcp` waits: for the pipes of its one lane, and for everything else only where
-//! that has stirred.
+//! Owns the wait of the loop of `afresh mcp`: for the pipes of its one conversation, and for everything
+//! else only where that has woken the task. Driven by `event_loop.rs`. Never reads a message itself.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,99 +11,104 @@ use std::task::{Context, Poll, Wake, Waker};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
-use super::fast_path::{Lane, Odd};
-use super::timer_thread::Alarm;
+use super::fast_path::{FastPath, Interruption};
+use super::timer_thread::TimerThread;
 
-/// What wakes the loop.
-pub(super) struct Vigil {
-    alarm: Alarm,
-    /// What wakes us for anything but a pipe.
-    aside: Arc<Aside>,
+/// Wakes the loop.
+pub(super) struct PipePoll {
+    timer: TimerThread,
+    /// The waker for anything but a pipe.
+    other: Arc<OtherWaker>,
 }
 
-/// What ends the passing of messages.
-pub(super) enum Came<T> {
-    /// Something over the wires that is more than a message on its way.
-    Odd(Odd),
-    /// A moment that was waited for.
+/// The reason to leave the fast path.
+pub(super) enum Polled<T> {
+    /// Something over the pipes that is more than a message on its way.
+    Interruption(Interruption),
+    /// A deadline has come.
     Due,
-    /// What else was waited for.
+    /// The other future is ready.
     Other(T),
 }
 
-impl Vigil {
+impl PipePoll {
     pub(super) fn start() -> io::Result<Self> {
-        Ok(Self { alarm: Alarm::start()?, aside: Aside::new(Waker::noop().clone()) })
+        Ok(Self { timer: TimerThread::start()?, other: OtherWaker::new(Waker::noop().clone()) })
     }
 
     /// Passes messages on until there is something else to do: until `others` is ready, or the
-    /// conversation wants to be woken, or the moment `due` has come.
+    /// conversation wants to be woken, or the deadline `due` has come.
     pub(super) async fn pass_until<T>(
         &mut self,
-        lane: &mut Lane,
+        lane: &mut FastPath,
         due: Option<Instant>,
         others: impl Future<Output = T>,
-    ) -> Came<T> {
+    ) -> Polled<T> {
         let mut others = pin!(others);
-        // These have not been looked at yet.
-        self.aside.is_woken.store(true, Ordering::Release);
-        // It is not held back in favour of other tasks: it looks at everything else in time.
+        // The others have not been polled yet.
+        self.other.is_woken.store(true, Ordering::Release);
+        // Without tokio's budget: it polls everything else in time.
         unconstrained(poll_fn(|context| {
-            // Only copies are known to be told apart rightly.
+            // Only clones are compared reliably.
             let task = context.waker().clone();
-            if !self.aside.task.will_wake(&task) {
-                self.aside = Aside::new(task);
-                self.alarm.forget();
+            if !self.other.task.will_wake(&task) {
+                self.other = OtherWaker::new(task);
+                self.timer.forget();
             }
-            let waker = Waker::from(Arc::clone(&self.aside));
-            let aside_context = &mut Context::from_waker(&waker);
-            let is_woken = self.aside.is_woken.swap(false, Ordering::AcqRel);
+            let waker = Waker::from(Arc::clone(&self.other));
+            let other_context = &mut Context::from_waker(&waker);
+            let is_woken = self.other.is_woken.swap(false, Ordering::AcqRel);
             if is_woken {
-                lane.wires.look_for_ends(aside_context);
+                lane.wires.look_for_ends(other_context);
             }
-            if let Some(odd) = lane.poll_wires(context) {
-                // The others are looked at anew after that.
-                return Poll::Ready(Came::Odd(odd));
+            if let Some(interruption) = lane.poll_wires(context) {
+                // The others are polled again after that.
+                return Poll::Ready(Polled::Interruption(interruption));
             }
-            if is_woken && let Poll::Ready(other) = others.as_mut().poll(aside_context) {
-                return Poll::Ready(Came::Other(other));
+            if is_woken && let Poll::Ready(other) = others.as_mut().poll(other_context) {
+                return Poll::Ready(Polled::Other(other));
             }
-            let moment = lane.next_wakeup().into_iter().chain(due).min();
-            self.poll_moment(moment, is_woken, &waker).map(|()| Came::Due)
+            let deadline = lane.next_wakeup().into_iter().chain(due).min();
+            self.poll_deadline(deadline, is_woken, &waker).map(|()| Polled::Due)
         }))
         .await
     }
 
-    /// Ready when the next moment has come that is waited for.
-    fn poll_moment(&mut self, moment: Option<Instant>, is_woken: bool, waker: &Waker) -> Poll<()> {
+    /// Ready when the next deadline has come.
+    fn poll_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+        is_woken: bool,
+        waker: &Waker,
+    ) -> Poll<()> {
         if is_woken {
             let now = Instant::now();
-            self.alarm.note(now);
-            if moment.is_some_and(|moment| moment <= now) {
+            self.timer.note(now);
+            if deadline.is_some_and(|deadline| deadline <= now) {
                 return Poll::Ready(());
             }
         }
-        if let Some(moment) = moment {
-            self.alarm.set(moment, waker);
+        if let Some(deadline) = deadline {
+            self.timer.set(deadline, waker);
         }
         Poll::Pending
     }
 }
 
-/// Wakes the task for anything but a pipe, and lets it know that.
-struct Aside {
+/// Wakes the task for anything but a pipe, and notes it.
+struct OtherWaker {
     is_woken: AtomicBool,
     task: Waker,
 }
 
-impl Aside {
-    /// Everything is to be looked at once with a new one.
+impl OtherWaker {
+    /// With a new waker everything is to be polled once.
     fn new(task: Waker) -> Arc<Self> {
         Arc::new(Self { is_woken: AtomicBool::new(true), task })
     }
 }
 
-impl Wake for Aside {
+impl Wake for OtherWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -1,5 +1,6 @@
-//! Who of many servers is to be polled: each has a bell of its own, and whoever was rung for stands in a
-//! list, once. So a message of one costs nothing for the others.
+//! Owns the list of servers that are to be polled: each has a waker of its own, and one that was woken
+//! stands in the list once. So a message of one server costs nothing for the others. Driven by the wakers
+//! of pipes and timers; `servers.rs` takes the list.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,35 +9,35 @@ use std::task::{Wake, Waker};
 
 use afresh_core::id::ServiceId;
 
-/// Who was rung for. Each is in it once, so that there are never more than there are bells.
-pub(super) struct Rung {
-    list: Mutex<List>,
-    /// A moment that one of them waits for may have come.
-    is_time: AtomicBool,
+/// The servers that were woken. Each is in it once, so that there are never more than there are servers.
+pub(super) struct ReadyQueue {
+    list: Mutex<ReadyList>,
+    /// A deadline of one of them may have come.
+    is_timer_due: AtomicBool,
 }
 
-struct List {
+struct ReadyList {
     services: Vec<ServiceId>,
     /// Woken for the first of them.
     task: Waker,
 }
 
-/// Is rung when there is something for one server.
-pub(super) struct Bell {
+/// Notes that there is something for one server.
+pub(super) struct ReadyFlag {
     service: ServiceId,
-    rung: Arc<Rung>,
-    is_rung: AtomicBool,
+    queue: Arc<ReadyQueue>,
+    is_ready: AtomicBool,
     /// For something else than its pipes.
-    is_rung_aside: AtomicBool,
+    is_other_ready: AtomicBool,
 }
 
-impl Rung {
+impl ReadyQueue {
     pub(super) fn new() -> Arc<Self> {
-        let list = List { services: Vec::new(), task: Waker::noop().clone() };
-        Arc::new(Self { list: Mutex::new(list), is_time: AtomicBool::new(false) })
+        let list = ReadyList { services: Vec::new(), task: Waker::noop().clone() };
+        Arc::new(Self { list: Mutex::new(list), is_timer_due: AtomicBool::new(false) })
     }
 
-    /// Takes all who were rung for, in their order; the task is woken for the next.
+    /// Takes all that were woken, in their order; the task is woken for the next.
     pub(super) fn take(&self, task: &Waker, into: &mut VecDeque<ServiceId>) {
         let mut list = self.list();
         into.extend(list.services.drain(..));
@@ -45,12 +46,12 @@ impl Rung {
         }
     }
 
-    /// Whether the alarm has rung since the last time.
-    pub(super) fn is_time(&self) -> bool {
-        self.is_time.swap(false, Ordering::AcqRel)
+    /// Whether the timer has fired since the last time.
+    pub(super) fn take_timer(&self) -> bool {
+        self.is_timer_due.swap(false, Ordering::AcqRel)
     }
 
-    fn note(&self, service: ServiceId) {
+    fn push(&self, service: ServiceId) {
         let mut list = self.list();
         list.services.push(service);
         // For those before it the task was woken already, and it takes all.
@@ -61,72 +62,72 @@ impl Rung {
         }
     }
 
-    fn list(&self) -> MutexGuard<'_, List> {
+    fn list(&self) -> MutexGuard<'_, ReadyList> {
         // Nothing in there panics.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The alarm's way: it is not said whose moment has come.
-impl Wake for Rung {
+/// The waker of the timer: it does not say whose deadline has come.
+impl Wake for ReadyQueue {
     fn wake(self: Arc<Self>) {
-        self.is_time.store(true, Ordering::Release);
+        self.is_timer_due.store(true, Ordering::Release);
         let task = self.list().task.clone();
         task.wake();
     }
 }
 
-impl Bell {
-    pub(super) fn new(service: ServiceId, rung: &Arc<Rung>) -> Arc<Self> {
+impl ReadyFlag {
+    pub(super) fn new(service: ServiceId, queue: &Arc<ReadyQueue>) -> Arc<Self> {
         Arc::new(Self {
             service,
-            rung: Arc::clone(rung),
-            is_rung: AtomicBool::new(false),
-            is_rung_aside: AtomicBool::new(false),
+            queue: Arc::clone(queue),
+            is_ready: AtomicBool::new(false),
+            is_other_ready: AtomicBool::new(false),
         })
     }
 
     /// There is something for its pipes.
-    pub(super) fn ring(&self) {
-        if !self.is_rung.swap(true, Ordering::AcqRel) {
-            self.rung.note(self.service);
+    pub(super) fn set(&self) {
+        if !self.is_ready.swap(true, Ordering::AcqRel) {
+            self.queue.push(self.service);
         }
     }
 
     /// There is something besides, or there may be.
-    pub(super) fn ring_aside(&self) {
-        self.is_rung_aside.store(true, Ordering::Release);
-        self.ring();
+    pub(super) fn set_other(&self) {
+        self.is_other_ready.store(true, Ordering::Release);
+        self.set();
     }
 
-    /// It is dealt with from now on. Returns whether there is something besides the pipes.
-    pub(super) fn answer(&self) -> bool {
-        // Takes over what was done before it was rung.
-        self.is_rung.swap(false, Ordering::AcqRel);
-        self.is_rung_aside.swap(false, Ordering::AcqRel)
-    }
-}
-
-/// The way of the pipes.
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.ring();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.ring();
+    /// Clears it before the server is polled. Returns whether there is something besides the pipes.
+    pub(super) fn clear(&self) -> bool {
+        // Takes over what was done before it was set.
+        self.is_ready.swap(false, Ordering::AcqRel);
+        self.is_other_ready.swap(false, Ordering::AcqRel)
     }
 }
 
-/// The way of everything else.
-pub(super) struct Aside(pub(super) Arc<Bell>);
-
-impl Wake for Aside {
+/// The waker of the pipes.
+impl Wake for ReadyFlag {
     fn wake(self: Arc<Self>) {
-        self.0.ring_aside();
+        self.set();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.ring_aside();
+        self.set();
+    }
+}
+
+/// The waker of everything else.
+pub(super) struct OtherReady(pub(super) Arc<ReadyFlag>);
+
+impl Wake for OtherReady {
+    fn wake(self: Arc<Self>) {
+        self.0.set_other();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.set_other();
     }
 }

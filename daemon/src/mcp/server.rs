@@ -1,76 +1,71 @@
-//! One MCP server: its conversation, and what stands between that and its restart machine.
-//!
-//! Owns no loop and no restart machine: whoever drives it lends it the one that all services share, as a
-//! [`Seat`].
-
-use std::collections::BTreeMap;
+//! Owns one MCP server: its conversation, and what stands between that and its restart machine. Driven by
+//! the loop of `afresh mcp` or of the gateway, which lends it the supervisor as a [`ServerDriver`]. Has no
+//! loop and no restart machine of its own.
 
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::{
     CLIENT_GONE_WITHIN, CLOSED_STDIN_MAX, CLOSED_STDOUT_MAX, RETRY_WHEN_WANTED,
 };
-use afresh_core::mcp::{Effect, Input};
+use afresh_core::mcp::{Changes, Effect, Input, Kind};
 use afresh_core::service::{Ending, Input as ServiceInput, Rest, Service};
 use afresh_core::time::Stamp;
 use tokio::time::Instant;
 
-use super::fast_path::{Lane, Odd};
-use super::instances::End;
-use super::restart_triggers::Guard;
+use super::admin_tools::AdminTools;
+use super::fast_path::{FastPath, Interruption};
+use super::instances::InstanceWatch;
+use super::restart_triggers::{RestartTriggers, Trigger};
 use crate::clock::now;
 use crate::control::About;
+use crate::driver::Driver;
 use crate::supervise::Supervise;
 use crate::wires::News;
 
-/// What belongs to one server.
+/// The state of one server.
 pub(crate) struct Server {
-    pub(super) lane: Lane,
+    pub(super) lane: FastPath,
     pub(super) service: ServiceId,
-    /// Instances that owe something, until when, and what it means if they do not pay.
-    pub(super) deadlines: BTreeMap<Generation, (Instant, &'static str)>,
-    /// How instances ended whose last words have not been heard yet.
-    pub(super) exits: BTreeMap<Generation, End>,
+    pub(super) instances: InstanceWatch,
+    /// When a client last needed a server that was down.
     last_wanted: Option<Instant>,
-    /// The client is gone, or we were told to go.
+    /// The client is gone, or afresh was told to end.
     pub(super) leaving: bool,
-    pub(super) guard: Guard,
+    pub(super) triggers: RestartTriggers,
     pub(super) about: About,
-    /// When all of this began.
+    /// When the conversation began.
     pub(super) begun: Stamp,
 }
 
-/// A server at work: with the machines of all services, one of which is its own.
-pub(crate) struct Seat<'a> {
+/// A server together with the supervisor of all services, one of which is its own.
+pub(crate) struct ServerDriver<'a> {
     pub(super) server: &'a mut Server,
     pub(super) supervise: &'a mut Supervise,
 }
 
 impl Server {
-    pub(crate) fn new(lane: Lane, service: ServiceId, guard: Guard, about: About) -> Self {
+    pub(crate) fn new(
+        lane: FastPath,
+        service: ServiceId,
+        triggers: RestartTriggers,
+        about: About,
+    ) -> Self {
         Self {
             lane,
             service,
-            deadlines: BTreeMap::new(),
-            exits: BTreeMap::new(),
+            instances: InstanceWatch::default(),
             last_wanted: None,
             leaving: false,
-            guard,
+            triggers,
             about,
             begun: now(),
         }
     }
-
-    /// When the next instance owes something.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadlines.values().map(|(at, _)| *at).min()
-    }
 }
 
-impl Seat<'_> {
-    /// Over when the server is down for good and nobody is left to be told about it.
+impl ServerDriver<'_> {
+    /// Over when the server is down for good and no client waits for an error about it.
     pub(super) fn is_over(&self) -> bool {
-        let service = self.supervise.core().service(self.server.service);
-        match service.and_then(|service| service.rest()) {
+        match self.machine().and_then(Service::rest) {
             None | Some(Rest::NotStarted) => false,
             // After giving up the connection stays, and every call gets a clear error.
             // One that could not be started at all ends it, when the client has heard why.
@@ -80,24 +75,29 @@ impl Seat<'_> {
                     || self.server.lane.start.elapsed() > CLIENT_GONE_WITHIN
             }
             Some(Rest::Failed(_)) => self.server.leaving,
-            // Its last words may be answers, or tell that it ended by no will of its own.
+            // Its last lines may be answers, or tell that it did not end by its own will.
             Some(Rest::Stopped | Rest::Finished(_)) => {
                 self.server.leaving || self.server.lane.wires.are_alone()
             }
         }
     }
 
-    /// A command that never ran is not there at all; one that did may be back soon.
-    pub(super) fn has_run(&self) -> bool {
-        self.supervise.core().service(self.server.service).is_some_and(Service::has_run)
+    /// The restart machine of the server.
+    pub(super) fn machine(&self) -> Option<&Service> {
+        self.supervise.machines().service(self.server.service)
     }
 
-    /// The client is gone, or we were told to go: all of it within a second.
+    /// A command that never ran is not there at all; one that did may be back soon.
+    pub(super) fn has_run(&self) -> bool {
+        self.machine().is_some_and(Service::has_run)
+    }
+
+    /// The client is gone, or afresh was told to end: all of it within a second.
     pub(crate) async fn leave(&mut self) {
         self.leave_by(ServiceInput::Shutdown { within: Some(CLIENT_GONE_WITHIN) }).await;
     }
 
-    /// Nobody needs this one any more.
+    /// No client needs this server any more.
     pub(crate) async fn dismiss(&mut self) {
         self.leave_by(ServiceInput::Dismiss { within: CLIENT_GONE_WITHIN }).await;
     }
@@ -106,28 +106,28 @@ impl Seat<'_> {
         let input = if self.server.leaving { ServiceInput::HurryUp } else { input };
         self.server.leaving = true;
         self.server.lane.wires.leave();
-        self.supervise.input_to(self.server.service, input).await;
+        self.tell_service(input).await;
     }
 
+    /// Acts on deadlines that have passed.
     pub(super) async fn wake(&mut self) {
-        self.converse(Input::Wakeup).await;
+        self.input(Input::Wakeup).await;
         let now = Instant::now();
         self.server.lane.drop_spare(now);
-        let late: Vec<(Generation, &'static str)> = self
-            .server
-            .deadlines
-            .iter()
-            .filter(|(_, (at, _))| *at <= now)
-            .map(|(generation, (_, why))| (*generation, *why))
-            .collect();
-        for (generation, why) in late {
-            self.server.deadlines.remove(&generation);
+        for (generation, why) in self.server.instances.take_late(now) {
             self.fail(generation, why.to_owned()).await;
         }
     }
 
+    /// Hands an input to the restart machine.
     pub(super) async fn tell_service(&mut self, input: ServiceInput) {
         self.supervise.input_to(self.server.service, input).await;
+    }
+
+    /// The instance is of no use.
+    pub(crate) async fn fail(&mut self, generation: Generation, why: String) {
+        self.server.instances.condemn(generation, &why);
+        self.tell_service(ServiceInput::HandshakeFailed { generation, why }).await;
     }
 
     /// Writes a line of the log. Where the client has no pipe, the log is about several servers.
@@ -135,18 +135,23 @@ impl Seat<'_> {
         if self.server.lane.wires.have_client() {
             return self.supervise.log(message);
         }
-        self.supervise.log(&format!("{}: {message}", self.supervise.name(self.server.service)));
+        let name = self.supervise.services().name(self.server.service);
+        self.supervise.log(&format!("{name}: {message}"));
     }
 
-    /// Deals with what cannot simply be passed on, and passes on what was heard together with it.
-    pub(super) async fn deal_with(&mut self, odd: Odd) {
-        let mut next = Some(odd);
-        while let Some(odd) = next {
-            match odd {
-                Odd::News(news) => self.hear(news).await,
-                Odd::Effect(effect) => self.perform(effect).await,
+    /// Deals with what interrupts the fast path, and passes on what was read together with it.
+    pub(super) async fn deal_with(&mut self, interruption: Interruption) {
+        let mut next = Some(interruption);
+        while let Some(interruption) = next {
+            match interruption {
+                Interruption::News(news) => self.hear(news).await,
+                Interruption::Effect(effect) => {
+                    if let Some(input) = self.perform(effect).await {
+                        self.input(input).await;
+                    }
+                }
                 // It may have been all that was waited for.
-                Odd::FirstAnswer => {}
+                Interruption::FirstAnswer => {}
             }
             next = self.server.lane.pass();
         }
@@ -157,28 +162,69 @@ impl Seat<'_> {
             News::ClientGone if self.server.leaving => {}
             News::ClientGone => self.leave().await,
             News::InstanceSilent(generation) => {
-                self.turned_away(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
+                self.closed_a_pipe(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
             }
             News::InstanceDeaf(generation) => {
-                self.turned_away(generation, CLOSED_STDIN_MAX, "it closed its stdin").await;
+                self.closed_a_pipe(generation, CLOSED_STDIN_MAX, "it closed its stdin").await;
             }
-            News::InstanceGone { generation, read } => self.gone(generation, read).await,
+            News::InstanceGone { generation, read, end } => self.gone(generation, read, end).await,
         }
     }
 
-    /// Hands an input to the conversation, and does what it says.
-    pub(super) async fn converse(&mut self, input: Input) {
-        for effect in self.server.lane.handle(input) {
-            self.perform(effect).await;
+    /// Acts on a restart trigger.
+    pub(super) async fn react(&mut self, trigger: Trigger) {
+        match trigger {
+            Trigger::Changed(paths) => {
+                let snapshot = self.supervise.snapshot(self.server.service);
+                let uptime = snapshot.and_then(|snapshot| snapshot.uptime_ms);
+                let change = self.server.triggers.note_change(paths, uptime);
+                if let Some(warning) = change.warning {
+                    self.log(&warning);
+                }
+                if let Some(reason) = change.restart {
+                    self.tell_service(ServiceInput::Restart { reason }).await;
+                }
+            }
+            Trigger::Delayed(reason) => self.tell_service(ServiceInput::Restart { reason }).await,
+            Trigger::ProcessorTime(generation, time) => {
+                self.input(Input::Worked { generation, time }).await;
+            }
         }
     }
 
-    async fn perform(&mut self, effect: Effect) {
+    /// Logs what a new instance offers differently.
+    fn log_changes(&self, kind: Kind, changes: &Changes) {
+        let kind = match kind {
+            Kind::Tools => "tools",
+            Kind::Prompts => "prompts",
+            Kind::Resources => "resources",
+            Kind::Templates => "resource templates",
+        };
+        let Changes { added, removed, changed, .. } = changes;
+        let lists = [("added", added), ("removed", removed), ("changed", changed)];
+        let shown: Vec<String> = lists
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(word, names)| format!("{word} {}", names.join(", ")))
+            .collect();
+        self.log(&format!("its {kind} have changed: {}", shown.join("; ")));
+    }
+}
+
+impl Driver for ServerDriver<'_> {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, input: Input) -> Vec<Effect> {
+        self.server.lane.handle(input)
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Option<Input> {
         match effect {
             Effect::ToClient(line) => self.server.lane.tell_client(line),
             Effect::ToServer { generation, line } => self.server.lane.tell_server(generation, line),
             Effect::Serving { generation } => {
-                self.server.deadlines.remove(&generation);
+                self.server.instances.settle(generation);
                 self.tell_service(ServiceInput::Ready { generation }).await;
             }
             Effect::Drained { generation } => {
@@ -194,13 +240,25 @@ impl Seat<'_> {
             Effect::DiedOfProbe { generation } => {
                 self.tell_service(ServiceInput::DiedOfProbe { generation }).await;
             }
-            Effect::Sample { generation } => self.sample(generation),
+            Effect::Sample { generation } => {
+                let snapshot = self.supervise.snapshot(self.server.service);
+                let current = snapshot.filter(|its| its.generation == Some(generation.0));
+                if let Some(pid) = current.and_then(|its| its.pid) {
+                    self.server.triggers.measure_processor_time(generation, pid);
+                }
+            }
             Effect::Wedged { generation, why } => {
-                self.note_end(generation, &why);
+                self.server.instances.condemn(generation, &why);
                 self.tell_service(ServiceInput::Unhealthy { generation, why }).await;
             }
-            Effect::Asked { id, asked } => self.asked(id, asked).await,
-            Effect::ListChanged { kind, changes } => self.tell_changes(kind, &changes),
+            Effect::Asked { id, asked } => {
+                let tools = AdminTools { server: self.server, supervise: self.supervise };
+                match tools.call(asked) {
+                    Ok(said) => return Some(Input::Said { id, said }),
+                    Err(restart) => self.tell_service(restart).await,
+                }
+            }
+            Effect::ListChanged { kind, changes } => self.log_changes(kind, &changes),
             Effect::Wanted => {
                 let due = self.server.last_wanted.is_none_or(|at| at.elapsed() > RETRY_WHEN_WANTED);
                 if due && self.has_run() {
@@ -214,5 +272,6 @@ impl Seat<'_> {
                 self.log(&format!("from {whose}, not a message: {text}"));
             }
         }
+        None
     }
 }

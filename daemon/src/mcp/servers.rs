@@ -1,8 +1,8 @@
-//! Many servers in one loop, each with a conversation whose client is in the same loop.
+//! Owns many servers in one loop, each with a conversation whose client is in the same loop. Driven by the
+//! loop of the gateway, which deals with what comes by a [`ServerDriver`] and takes the outboxes.
 //!
-//! Only those are polled for whom there is something, each in its turn: what a message costs does not
-//! depend on how many servers there are, and no server holds up another. Decides nothing: whoever drives it
-//! deals with what comes, by a [`Seat`], and takes what waits in the outboxes.
+//! Only servers that were woken are polled, each in its turn: what a message costs does not depend on how
+//! many servers there are, and no server holds up another. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -15,56 +15,54 @@ use afresh_core::limits::{LINES_IN_A_ROW_MAX, OUTBOX_BYTES_MAX};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
-use super::fast_path::Odd;
-use super::instances::Ended;
-use super::ready_queue::{Aside, Bell, Rung};
-use super::restart_triggers::Found;
-use super::server::{Seat, Server};
-use super::timer_thread::Alarm;
-use crate::supervise::{Happened, Supervise, Turn};
-use crate::wires::InstancePipes;
+use super::fast_path::Interruption;
+use super::ready_queue::{OtherReady, ReadyFlag, ReadyQueue};
+use super::restart_triggers::Trigger;
+use super::server::{Server, ServerDriver};
+use super::timer_thread::TimerThread;
+use crate::supervise::{InstanceEvent, Supervise};
 
 /// All servers of one loop.
 pub(crate) struct Servers {
-    members: BTreeMap<ServiceId, Member>,
-    rung: Arc<Rung>,
-    /// Who still has a turn in this round, in this order.
+    servers: BTreeMap<ServiceId, PolledServer>,
+    ready: Arc<ReadyQueue>,
+    /// The servers that are still to be polled in this round, in this order.
     round: VecDeque<ServiceId>,
-    /// Somebody had one since everything else was looked at.
+    /// A server was polled since the rest of the loop was.
     is_round: bool,
-    /// When members are to be polled if nothing comes before; one alarm for all.
-    moments: BTreeSet<(Instant, ServiceId)>,
-    alarm: Alarm,
-    /// What the alarm wakes.
-    time: Waker,
+    /// When servers are to be polled if nothing comes before; one timer for all.
+    deadlines: BTreeSet<(Instant, ServiceId)>,
+    timer: TimerThread,
+    /// The waker of the timer.
+    timer_waker: Waker,
 }
 
-struct Member {
+struct PolledServer {
     server: Server,
-    bell: Arc<Bell>,
-    /// What its pipes wake.
+    flag: Arc<ReadyFlag>,
+    /// The waker of its pipes.
     pipes: Waker,
-    /// What everything else of its wakes.
-    aside: Waker,
-    /// Its moment among those of all. One that is needed no more comes once for nothing, and no message
+    /// The waker of everything else of its.
+    other: Waker,
+    /// Its deadline among those of all. An obsolete one wakes the loop once for nothing, and no message
     /// pays for it.
-    moment: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
-/// What came of a server. Besides, something may wait in its outbox.
-pub(crate) enum Came {
-    /// Something over the wires that is more than a message on its way.
-    Odd(Odd),
-    /// A moment that was waited for.
+/// The result of polling a server. Besides, lines may wait in its outbox.
+pub(crate) enum ServerPoll {
+    /// Something over the pipes that is more than a message on its way.
+    Interruption(Interruption),
+    /// A deadline has come.
     Due,
-    /// What its guard has found.
-    Found(Found),
-    /// Nothing else than lines for the client, in the outbox. Those that are left there are not told of
+    /// A restart trigger.
+    Trigger(Trigger),
+    /// Nothing else than lines for the client, in the outbox. Those that are left there are not reported
     /// again before something new comes.
     Lines,
 }
 
-impl Came {
+impl ServerPoll {
     /// Whether it is nothing more than messages on their way.
     pub(crate) fn is_message(&self) -> bool {
         matches!(self, Self::Lines)
@@ -73,72 +71,67 @@ impl Came {
 
 impl Servers {
     pub(crate) fn start() -> io::Result<Self> {
-        let rung = Rung::new();
+        let ready = ReadyQueue::new();
         Ok(Self {
-            members: BTreeMap::new(),
-            time: Waker::from(Arc::clone(&rung)),
-            rung,
+            servers: BTreeMap::new(),
+            timer_waker: Waker::from(Arc::clone(&ready)),
+            ready,
             round: VecDeque::new(),
             is_round: false,
-            moments: BTreeSet::new(),
-            alarm: Alarm::start()?,
+            deadlines: BTreeSet::new(),
+            timer: TimerThread::start()?,
         })
     }
 
     pub(crate) fn insert(&mut self, server: Server) {
         let service = server.service;
         self.remove(service);
-        let bell = Bell::new(service, &self.rung);
-        bell.ring_aside();
-        let (pipes, aside) = (Arc::clone(&bell).into(), Arc::new(Aside(Arc::clone(&bell))).into());
-        self.members.insert(service, Member { server, bell, pipes, aside, moment: None });
+        let flag = ReadyFlag::new(service, &self.ready);
+        flag.set_other();
+        let pipes = Arc::clone(&flag).into();
+        let other = Arc::new(OtherReady(Arc::clone(&flag))).into();
+        self.servers.insert(service, PolledServer { server, flag, pipes, other, deadline: None });
     }
 
     pub(crate) fn remove(&mut self, service: ServiceId) -> Option<Server> {
-        let member = self.members.remove(&service)?;
-        if let Some(moment) = member.moment {
-            self.moments.remove(&(moment, service));
+        let polled = self.servers.remove(&service)?;
+        if let Some(deadline) = polled.deadline {
+            self.deadlines.remove(&(deadline, service));
         }
-        Some(member.server)
+        Some(polled.server)
     }
 
-    /// A server to do something with. It is looked at as a whole after that; for a message there are
+    /// A server with the supervisor. All of it is polled after that; for a message there are
     /// [`Servers::say`] and [`Servers::take_outbox`].
-    pub(crate) fn get_mut(&mut self, service: ServiceId) -> Option<&mut Server> {
-        let member = self.members.get_mut(&service)?;
-        member.bell.ring_aside();
-        Some(&mut member.server)
-    }
-
-    /// A server at work.
-    pub(crate) fn seat<'a>(
+    pub(crate) fn driver<'a>(
         &'a mut self,
         service: ServiceId,
         supervise: &'a mut Supervise,
-    ) -> Option<Seat<'a>> {
-        self.get_mut(service).map(|server| Seat { server, supervise })
+    ) -> Option<ServerDriver<'a>> {
+        let PolledServer { server, flag, .. } = self.servers.get_mut(&service)?;
+        flag.set_other();
+        Some(ServerDriver { server, supervise })
     }
 
     /// Takes a line of the client's. Returns whether there is such a server.
     pub(crate) fn say(&mut self, service: ServiceId, line: Vec<u8>) -> bool {
-        let member = self.members.get_mut(&service);
-        if let Some(Member { server, bell, .. }) = member {
-            server.lane.say(line);
-            bell.ring();
-            return true;
-        }
-        false
+        let Some(PolledServer { server, flag, .. }) = self.servers.get_mut(&service) else {
+            return false;
+        };
+        server.lane.say(line);
+        flag.set();
+        true
     }
 
     /// Whether a server takes more lines now: else it does not read them, or its answers are not taken.
     pub(crate) fn has_room(&self, service: ServiceId) -> bool {
-        self.members.get(&service).is_some_and(|member| member.server.lane.wires.have_room())
+        self.servers.get(&service).is_some_and(|polled| polled.server.lane.wires.have_room())
     }
 
-    /// What the client was told since the last time. Of a flood it is only the beginning: others have their
-    /// turn before the next part.
+    /// The lines for the client since the last time. Of a flood it is only the beginning: other servers are
+    /// polled before the next part.
     pub(crate) fn take_outbox(&mut self, service: ServiceId) -> VecDeque<Vec<u8>> {
-        let Some(Member { server, bell, .. }) = self.members.get_mut(&service) else {
+        let Some(PolledServer { server, flag, .. }) = self.servers.get_mut(&service) else {
             return VecDeque::new();
         };
         let wires = &mut server.lane.wires;
@@ -146,155 +139,136 @@ impl Servers {
         let lines = wires.take_outbox(LINES_IN_A_ROW_MAX);
         if was_full || wires.client_waiting() > 0 {
             // Its instances were not read from, or there is more.
-            bell.ring();
+            flag.set();
         }
         lines
     }
 
-    /// The pipes of a new instance.
-    pub(crate) fn welcome(&mut self, talker: InstancePipes) {
-        if let Some(server) = self.get_mut(talker.service) {
-            server.lane.wires.welcome(talker);
+    /// Follows a step in the life of an instance.
+    pub(crate) async fn follow(&mut self, supervise: &mut Supervise, event: InstanceEvent) {
+        if let Some(mut driver) = self.driver(event.service, supervise) {
+            driver.follow(event).await;
         }
     }
 
-    /// See [`Seat::take_turn`].
-    pub(crate) async fn take_turn(&mut self, supervise: &mut Supervise, turn: Turn) {
-        if let Some(mut seat) = self.seat(turn.service, supervise) {
-            seat.take_turn(turn).await;
-        }
-    }
-
-    /// Acts on what `Supervise::wait` brought, to whichever service.
-    pub(crate) async fn react(&mut self, supervise: &mut Supervise, happened: Happened) {
-        let ended = Ended::of(&happened, supervise);
-        supervise.react(happened).await;
-        if let Some(ended) = ended
-            && let Some(mut seat) = self.seat(ended.service, supervise)
-        {
-            seat.ended(ended).await;
-        }
-    }
-
-    /// Deals with what came.
+    /// Deals with what [`Servers::next`] brought.
     pub(crate) async fn deal_with(
         &mut self,
         supervise: &mut Supervise,
         service: ServiceId,
-        came: Came,
+        polled: ServerPoll,
     ) {
-        if let Came::Lines = came {
+        if polled.is_message() {
             return;
         }
-        let Some(mut seat) = self.seat(service, supervise) else { return };
-        match came {
-            Came::Odd(odd) => seat.deal_with(odd).await,
-            Came::Due => seat.wake().await,
-            Came::Found(found) => seat.found(found).await,
-            Came::Lines => {}
+        let Some(mut driver) = self.driver(service, supervise) else { return };
+        match polled {
+            ServerPoll::Interruption(interruption) => driver.deal_with(interruption).await,
+            ServerPoll::Due => driver.wake().await,
+            ServerPoll::Trigger(trigger) => driver.react(trigger).await,
+            ServerPoll::Lines => {}
         }
     }
 
     /// Passes messages on until something comes that is to be dealt with, or taken. Cancel safe.
-    pub(crate) async fn next(&mut self) -> (ServiceId, Came) {
-        // It is not held back in favour of other tasks: each poll ends after one turn of each server.
+    pub(crate) async fn next(&mut self) -> (ServiceId, ServerPoll) {
+        // Without tokio's budget: each poll ends after one turn of each server.
         unconstrained(poll_fn(|context| self.poll_next(context))).await
     }
 
-    /// See [`Servers::next`]. In a round, whoever was rung for has one turn, of a bounded length; between
-    /// two rounds everything else in the loop is looked at.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(ServiceId, Came)> {
+    /// See [`Servers::next`]. In a round, each server that was woken is polled once, for a bounded time;
+    /// between two rounds the rest of the loop is polled.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<(ServiceId, ServerPoll)> {
         loop {
             while let Some(service) = self.round.pop_front() {
-                let Some(member) = self.members.get_mut(&service) else { continue };
-                let came = member.poll();
-                if let Some(moment) = member.earlier_moment() {
-                    let before = member.moment.replace(moment);
-                    before.map(|before| self.moments.remove(&(before, service)));
-                    self.moments.insert((moment, service));
+                let Some(server) = self.servers.get_mut(&service) else { continue };
+                let polled = server.poll();
+                if let Some(deadline) = server.earlier_deadline() {
+                    let before = server.deadline.replace(deadline);
+                    before.map(|before| self.deadlines.remove(&(before, service)));
+                    self.deadlines.insert((deadline, service));
                 }
-                if let Poll::Ready(came) = came {
-                    return Poll::Ready((service, came));
+                if let Poll::Ready(polled) = polled {
+                    return Poll::Ready((service, polled));
                 }
             }
-            self.ring_for_moments();
-            self.rung.take(context.waker(), &mut self.round);
+            self.wake_late();
+            self.ready.take(context.waker(), &mut self.round);
             let was_round = std::mem::replace(&mut self.is_round, !self.round.is_empty());
             if self.round.is_empty() {
                 break;
             }
             if was_round {
-                // What stirs in the pipes of the others is noticed only when we wait.
+                // The reactor has to run for the pipes of the others.
                 self.is_round = false;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
         }
-        if let Some((moment, _)) = self.moments.first() {
-            self.alarm.set(*moment, &self.time);
+        if let Some((deadline, _)) = self.deadlines.first() {
+            self.timer.set(*deadline, &self.timer_waker);
         }
         Poll::Pending
     }
 
-    /// Rings for those whose moment has come.
-    fn ring_for_moments(&mut self) {
-        if !self.rung.is_time() {
+    /// Wakes the servers whose deadline has come.
+    fn wake_late(&mut self) {
+        if !self.ready.take_timer() {
             return;
         }
         let now = Instant::now();
-        self.alarm.note(now);
-        while let Some((moment, service)) = self.moments.first().copied()
-            && moment <= now
+        self.timer.note(now);
+        while let Some((deadline, service)) = self.deadlines.first().copied()
+            && deadline <= now
         {
-            self.moments.pop_first();
-            if let Some(member) = self.members.get_mut(&service) {
-                member.moment = None;
-                member.bell.ring_aside();
+            self.deadlines.pop_first();
+            if let Some(server) = self.servers.get_mut(&service) {
+                server.deadline = None;
+                server.flag.set_other();
             }
         }
     }
 }
 
-impl Member {
-    /// Gives it a turn.
-    fn poll(&mut self) -> Poll<Came> {
-        let is_rung_aside = self.bell.answer();
-        let Server { lane, guard, leaving, .. } = &mut self.server;
-        let aside = &mut Context::from_waker(&self.aside);
-        if is_rung_aside {
-            lane.wires.look_for_ends(aside);
+impl PolledServer {
+    fn poll(&mut self) -> Poll<ServerPoll> {
+        let is_other_ready = self.flag.clear();
+        let Server { lane, triggers, leaving, .. } = &mut self.server;
+        let other = &mut Context::from_waker(&self.other);
+        if is_other_ready {
+            lane.wires.look_for_ends(other);
         }
-        let came = 'came: {
-            if let Some(odd) = lane.poll_wires(&mut Context::from_waker(&self.pipes)) {
-                break 'came Some(Came::Odd(odd));
+        let polled = 'polled: {
+            if let Some(interruption) = lane.poll_wires(&mut Context::from_waker(&self.pipes)) {
+                break 'polled Some(ServerPoll::Interruption(interruption));
             }
-            if !is_rung_aside {
-                break 'came None;
+            if !is_other_ready {
+                break 'polled None;
             }
-            if !*leaving && let Poll::Ready(found) = guard.poll_found(aside) {
-                break 'came Some(Came::Found(found));
+            if !*leaving && let Poll::Ready(trigger) = triggers.poll_trigger(other) {
+                break 'polled Some(ServerPoll::Trigger(trigger));
             }
-            let is_due = self.next_wakeup().is_some_and(|moment| moment <= Instant::now());
-            is_due.then_some(Came::Due)
+            let is_due = self.next_wakeup().is_some_and(|deadline| deadline <= Instant::now());
+            is_due.then_some(ServerPoll::Due)
         };
-        if came.is_some() {
-            // The rest is looked at after that.
-            self.bell.ring_aside();
+        if polled.is_some() {
+            // The rest is polled after that.
+            self.flag.set_other();
         }
         let has_lines = self.server.lane.wires.client_waiting() > 0;
-        came.or_else(|| has_lines.then_some(Came::Lines)).map_or(Poll::Pending, Poll::Ready)
+        polled.or_else(|| has_lines.then_some(ServerPoll::Lines)).map_or(Poll::Pending, Poll::Ready)
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let Server { lane, guard, leaving, .. } = &self.server;
-        let guard = guard.next_wakeup().filter(|_| !*leaving);
-        lane.next_wakeup().into_iter().chain(self.server.deadline()).chain(guard).min()
+        let Server { lane, triggers, leaving, instances, .. } = &self.server;
+        let trigger = triggers.next_wakeup().filter(|_| !*leaving);
+        lane.next_wakeup().into_iter().chain(instances.deadline()).chain(trigger).min()
     }
 
-    /// Its next moment, where that is before the one that is waited for.
-    fn earlier_moment(&self) -> Option<Instant> {
+    /// Its next deadline, where that is before the one that is waited for.
+    fn earlier_deadline(&self) -> Option<Instant> {
         let next = self.next_wakeup()?;
-        self.moment.is_none_or(|moment| next < moment).then_some(next)
+        self.deadline.is_none_or(|deadline| next < deadline).then_some(next)
     }
 }
 

@@ -1,4 +1,5 @@
-//! How the loop takes over what the supervisor before it has left.
+//! Takes over the instances that the supervisor before this one has left. Driven by `afresh up`, before
+//! any service is started.
 
 use afresh_core::id::ServiceId;
 use afresh_core::service::{AdoptedAs, Input};
@@ -12,21 +13,18 @@ use crate::process::{AdoptedInstance, AdoptedStdio, Earlier, Stdio};
 impl Supervise {
     /// Takes over instances, each as one of the service of its name. One whose service is not defined
     /// any more is stopped in order, as one of the service that `unknown` makes of its name; these are
-    /// returned.
-    ///
-    /// To be called before any service is started. Of those that it stops, none must be started after.
+    /// returned, and must not be started again.
     pub(crate) async fn adopt(
         &mut self,
         instances: Vec<AdoptedInstance>,
         unknown: impl Fn(&str) -> Definition,
     ) -> Vec<ServiceId> {
-        // The clock of the machines begins before all that they know of.
         let oldest = instances.iter().map(AdoptedInstance::uptime).max().unwrap_or_default();
-        self.start = self.start.checked_sub(oldest).unwrap_or(self.start);
+        self.machines.begin_earlier(oldest);
         let mut leaving = Vec::new();
         for instance in instances {
             let name = instance.service();
-            let service = match self.named(name) {
+            let service = match self.services.named(name) {
                 Some(service) => service,
                 None => {
                     let service = self.add(unknown(name), 0);
@@ -37,9 +35,9 @@ impl Supervise {
             self.adopt_one(service, instance).await;
         }
         for service in &leaving {
-            let title = self.title(*service);
+            let title = self.services.title(*service);
             let text = format!("the configuration does not have {title} any more: stopping it");
-            self.log_about(*service, &text);
+            self.recorder.log_about(&self.services, *service, &text);
             self.input_to(*service, Input::Retire).await;
         }
         leaving
@@ -47,7 +45,7 @@ impl Supervise {
 
     async fn adopt_one(&mut self, service: ServiceId, instance: AdoptedInstance) {
         let (generation, pid) = (instance.generation(), instance.pid());
-        let since = self.now() - instance.uptime();
+        let since = self.machines.now() - instance.uptime();
         let found = match (instance.is_current(), instance.is_stopping()) {
             (true, false) => AdoptedAs::Current,
             (true, true) => AdoptedAs::Stopping,
@@ -57,9 +55,9 @@ impl Supervise {
         if lost > 0 {
             let text = format!(
                 "{} printed more than there was room for while afresh was away: {lost} bytes are lost",
-                self.title(service)
+                self.services.title(service)
             );
-            self.log_about(service, &text);
+            self.recorder.log_about(&self.services, service, &text);
         }
         match self.processes.take(service, instance) {
             Ok(AdoptedStdio { stdio: Stdio { stdin, stdout, stderr }, earlier }) => {
@@ -67,24 +65,19 @@ impl Supervise {
                     |pipe: PipeReader, earlier: Earlier| Flow { pipe, earlier: Some(earlier) };
                 let [out_earlier, err_earlier] = earlier;
                 let flows = [flow(stdout, out_earlier), flow(stderr, err_earlier)];
-                let kept = self.services.get(&service);
-                let checked = kept.filter(|kept| kept.definition.health.is_some());
-                let command = checked.and_then(|kept| kept.definition.command_of(generation).ok());
-                self.attach(service, generation, stdin, flows, command).await;
-                let kept = self.services.get_mut(&service);
-                if let Some(kept) = kept.and_then(|kept| kept.instances.get_mut(&generation)) {
-                    kept.pid = pid;
-                }
+                let definition = self.services.definition(service);
+                let checked = definition.filter(|definition| definition.health.is_some());
+                let command = checked.and_then(|definition| definition.command_of(generation).ok());
+                let id = (service, generation);
+                self.instances.attach(&mut self.services, id, stdin, flows, command).await;
+                self.instances.set_pid(service, generation, pid);
             }
-            // Its end will be told.
-            Err(error) => self.log_about(service, &format!("its output is lost: {error}")),
+            // Its end will be reported.
+            Err(error) => {
+                let text = format!("its output is lost: {error}");
+                self.recorder.log_about(&self.services, service, &text);
+            }
         }
         self.input_to(service, Input::Adopted { generation, pid, since, found }).await;
-    }
-
-    /// The next supervisor has to know which instance is the current one.
-    pub(super) fn mark_current(&mut self, service: ServiceId) {
-        let current = self.core.service(service).and_then(|service| service.current());
-        self.processes.mark(service, current);
     }
 }

@@ -2,11 +2,10 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 use afresh_core::control::{ServiceStatus, State};
-use afresh_core::limits::HERALD_QUEUE_MAX;
+use afresh_core::limits::STATUSES_QUEUE_MAX;
 use afresh_daemon::monotonic;
 use afresh_daemon::store::workspace::Workspace;
 
@@ -33,7 +32,7 @@ pub(super) fn start(
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let Some(stdout) = child.stdout.take() else { unreachable!("it is piped") };
-    let (sender, told) = sync_channel(HERALD_QUEUE_MAX);
+    let (sender, told) = sync_channel(STATUSES_QUEUE_MAX);
     // It ends with the pipe: when the background closes it, or we end.
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -112,31 +111,18 @@ pub(super) fn leave_terminal() -> Result<(), CommandError> {
     afresh_daemon::leave_session().map_err(|error| CommandError::new(Exit::Unavailable, error))
 }
 
-/// Tells whoever started us how the services are. The loop waits for none of it: what is not taken is
-/// passed over.
-pub(super) fn herald() -> Result<afresh_daemon::Show, CommandError> {
-    let (sender, lines) = sync_channel::<String>(HERALD_QUEUE_MAX);
-    let herald = move || {
+/// Prints the states for the process that started us, as long as it reads them.
+pub(super) fn print_statuses(statuses: Receiver<Vec<ServiceStatus>>) -> Result<(), CommandError> {
+    let print = move || {
         let mut stdout = io::stdout();
-        for line in lines {
+        for all in statuses {
+            let line = serde_json::to_string(&all).unwrap_or_default();
             if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
                 return;
             }
         }
     };
-    std::thread::Builder::new()
-        .name("herald".to_owned())
-        .stack_size(64 * 1024)
-        .spawn(herald)
-        .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
-    let mut sender = Some(sender);
-    Ok(Box::new(move |all| {
-        if let Some(open) = &sender {
-            let line = serde_json::to_string(all).unwrap_or_default();
-            if let Err(std::sync::mpsc::TrySendError::Disconnected(_)) = open.try_send(line) {
-                sender = None;
-            }
-        }
-        None::<Duration>
-    }))
+    let thread = std::thread::Builder::new().name("statuses".to_owned()).stack_size(64 * 1024);
+    let started = thread.spawn(print).map(drop);
+    started.map_err(|error| CommandError::new(Exit::Unavailable, error))
 }

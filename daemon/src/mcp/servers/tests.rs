@@ -1,4 +1,4 @@
-//! Servers over real pipes, whose other ends are in the hands of the test.
+//! Tests servers over real pipes, whose other ends are in the hands of the test.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,15 +10,15 @@ use afresh_core::limits::{HANDSHAKE_MAX, QUEUE_WAIT};
 use afresh_core::mcp::{Conversation, Effect, Input, Settings};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::*;
 use crate::control::About;
-use crate::mcp::fast_path::Lane;
-use crate::mcp::restart_triggers::Guard;
+use crate::mcp::fast_path::FastPath;
+use crate::mcp::restart_triggers::RestartTriggers;
 use crate::store::workspace::Workspace;
-use crate::wires::{News, Wires};
+use crate::wires::InstancePipes;
+use crate::wires::{InstanceEnd, News, Wires};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const GENERATION: Generation = Generation(1);
@@ -27,7 +27,6 @@ const GENERATION: Generation = Generation(1);
 struct Peer {
     stdin: BufReader<pipe::Receiver>,
     stdout: pipe::Sender,
-    gone: watch::Sender<bool>,
 }
 
 impl Peer {
@@ -44,23 +43,21 @@ impl Peer {
 
 fn server(service: ServiceId) -> (Server, Peer) {
     let settings = Settings { patience: QUEUE_WAIT, tools: false, wedge_timeout: None };
-    let lane = Lane::new(Conversation::new(&settings), Wires::without_client(), None);
-    let none = Duration::ZERO;
-    let guard = Guard::new(&[], Path::new("/"), none, None, none, Vec::new(), |_| {});
+    let lane = FastPath::new(Conversation::new(&settings), Wires::without_client(), None);
+    let triggers = RestartTriggers::new(&[], Path::new("/"), Duration::ZERO, Vec::new(), |_| {});
     let about = About::new(Face::Mcp, None, &Workspace::find(Path::new("/"), None, None), "0");
-    let mut server = Server::new(lane, service, guard.expect("nothing is watched"), about);
+    let mut server = Server::new(lane, service, triggers.expect("nothing is watched"), about);
     let (their_stdout, stdout) = pipe::pipe().expect("there is room for a pipe");
     let (stdin, their_stdin) = pipe::pipe().expect("there is room for a pipe");
-    let (gone, is_gone) = watch::channel(false);
     let generation = GENERATION;
-    server.lane.wires.welcome(InstancePipes { service, generation, stdin, stdout, gone: is_gone });
+    server.lane.wires.welcome(InstancePipes { generation, stdin, stdout });
     server.lane.wires.begin(generation);
     for effect in server.lane.handle(Input::Started { generation, pid: 1 }) {
         if let Effect::ToServer { generation, line } = effect {
             server.lane.tell_server(generation, line);
         }
     }
-    (server, Peer { stdin: BufReader::new(their_stdin), stdout: their_stdout, gone })
+    (server, Peer { stdin: BufReader::new(their_stdin), stdout: their_stdout })
 }
 
 /// Servers whose session is open.
@@ -122,7 +119,7 @@ async fn neither_a_flood_nor_one_that_hangs_holds_up_another() {
     let (mut servers, mut peers) = serving(3).await;
     let [floods, hangs, answers] = [1, 2, 3].map(ServiceId);
     let (mut third, second, first) = (peers.remove(2), peers.remove(1), peers.remove(0));
-    let Peer { stdin, stdout, gone } = first;
+    let Peer { stdin, stdout } = first;
     let mut stdout = std::fs::File::from(stdout.into_blocking_fd().expect("a pipe"));
     let flood = std::thread::spawn(move || {
         let long = format!(r#""data":"{}""#, "x".repeat(8_000));
@@ -155,7 +152,7 @@ async fn neither_a_flood_nor_one_that_hangs_holds_up_another() {
         came += others;
     }
     assert!(came > 0, "nothing was flooded meanwhile");
-    drop((servers, stdin, gone, second));
+    drop((servers, stdin, second));
     flood.join().expect("it ends when nobody reads");
 }
 
@@ -176,19 +173,19 @@ async fn a_message_has_only_its_own_server_polled() {
     let service = ServiceId(42);
     let polled = |servers: &mut Servers| {
         let task = Waker::noop();
-        servers.rung.take(task, &mut servers.round);
+        servers.ready.take(task, &mut servers.round);
         servers.round.iter().copied().collect::<Vec<_>>()
     };
     servers.say(service, CALL.into());
     assert_eq!(polled(&mut servers), [service]);
     assert!(heard(&mut servers, &mut peers[41]).await.contains("tools/call"));
     peers[41].says(ANSWER).await;
-    // Ready when somebody is rung for.
-    let rung = poll_fn(|context| {
-        servers.rung.take(context.waker(), &mut servers.round);
+    // Ready when a server was woken.
+    let woken = poll_fn(|context| {
+        servers.ready.take(context.waker(), &mut servers.round);
         if servers.round.is_empty() { Poll::Pending } else { Poll::Ready(()) }
     });
-    timeout(DEADLINE, rung).await.expect("the pipe rings");
+    timeout(DEADLINE, woken).await.expect("the pipe wakes it");
     assert_eq!(polled(&mut servers), [service]);
     assert_eq!(lines_of(&mut servers, service).await, [ANSWER]);
     assert_eq!(polled(&mut servers), []);
@@ -204,7 +201,7 @@ async fn who_does_not_take_its_outbox_has_its_server_wait() {
     // Ends when the pipe is full, and nobody reads it.
     timeout(DEADLINE, async {
         let is_full = |servers: &Servers| {
-            servers.members[&service].server.lane.wires.client_waiting() >= OUTBOX_BYTES_MAX
+            servers.servers[&service].server.lane.wires.client_waiting() >= OUTBOX_BYTES_MAX
         };
         loop {
             tokio::select! {
@@ -247,15 +244,23 @@ async fn moments_come_and_the_ends_of_instances_are_heard_of() {
     let now = Instant::now();
     let soon = now + Duration::from_millis(20);
     for (service, at) in [(due, soon), (late, now + HANDSHAKE_MAX * 100)] {
-        let server = servers.get_mut(service).expect("it is there");
-        server.deadlines.insert(GENERATION, (at, "it is late"));
+        let polled = servers.servers.get_mut(&service).expect("it is there");
+        polled.server.instances.expect(GENERATION, at - now, "it is late");
+        polled.flag.set_other();
     }
     let (whose, came) = timeout(DEADLINE, servers.next()).await.expect("its moment comes");
-    assert!(whose == due && matches!(came, Came::Due) && Instant::now() >= soon);
+    assert!(whose == due && matches!(came, ServerPoll::Due) && Instant::now() >= soon);
     servers.remove(due).expect("it is there");
-    peers[1].gone.send(true).expect("it is waited for");
+    let polled = servers.servers.get_mut(&ends).expect("it is there");
+    polled.flag.set_other();
+    let end = InstanceEnd { how: "exited with code 3".to_owned(), superseded: false };
+    assert!(polled.server.lane.wires.process_ended(GENERATION, end).is_none());
+    drop(peers);
     let (whose, came) = timeout(DEADLINE, servers.next()).await.expect("its end is heard of");
     assert_eq!(whose, ends);
-    assert!(matches!(came, Came::Odd(Odd::News(News::InstanceGone { .. }))));
-    assert!(servers.moments.iter().all(|(_, service)| *service == late));
+    let ServerPoll::Interruption(Interruption::News(News::InstanceGone { end, .. })) = came else {
+        panic!("its end is no other news")
+    };
+    assert_eq!(end.how, "exited with code 3");
+    assert!(servers.deadlines.iter().all(|(_, service)| *service == late));
 }

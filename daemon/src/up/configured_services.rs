@@ -1,5 +1,5 @@
-//! The services of the configuration, as they are handed to the loop, and what becomes of them when
-//! the configuration changes.
+//! Owns the services of the configuration, as they are handed to the supervisor. Driven by `afresh up` at its
+//! start and at each reload. Never touches a service that has not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,30 +16,31 @@ use afresh_core::service::{Input, Rest};
 use afresh_core::text::harmless;
 
 use super::{Lines, Up};
+use crate::clock::seed;
 use crate::control::{Before, Reloading, reloaded};
 use crate::definition::{Definition, Variables};
 use crate::pipe::Form;
 use crate::process::{AdoptedInstance, Command};
 use crate::store::service_log::{ServiceLogs, file_of};
-use crate::supervise::{Supervise, seed};
+use crate::supervise::{LifecycleRequest, Supervise};
 
 /// The colours of names, by turns: cyan, yellow, green, magenta, blue, and the same brightly.
 const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
 
 /// The services as they are defined now.
-pub(super) struct Fleet {
+pub(super) struct ConfiguredServices {
     environment: Arc<[(OsString, OsString)]>,
     base: PathBuf,
     /// The rules for those that are not defined any more.
     defaults: Policy,
     colours: bool,
-    /// Nobody reads along.
+    /// No terminal or pipe shows their lines.
     is_silent: bool,
     /// They are read on a terminal.
     is_drawn: bool,
-    pub(super) logs: ServiceLogs,
+    logs: Arc<ServiceLogs>,
     log_folder: PathBuf,
-    members: BTreeMap<String, Member>,
+    members: BTreeMap<String, ConfiguredService>,
     /// Not defined any more, and forgotten when they are down.
     leaving: Vec<ServiceId>,
     /// The newest instances of services that are not there, for the time that they come back.
@@ -48,14 +49,14 @@ pub(super) struct Fleet {
     count: usize,
 }
 
-struct Member {
+struct ConfiguredService {
     id: ServiceId,
     definition: ServiceDefinition,
     colour: u8,
 }
 
-impl Fleet {
-    pub(super) fn new(up: &Up, logs: ServiceLogs) -> Self {
+impl ConfiguredServices {
+    pub(super) fn new(up: &Up, logs: Arc<ServiceLogs>) -> Self {
         Self {
             logs,
             log_folder: up.workspace.logs(),
@@ -116,7 +117,7 @@ impl Fleet {
         let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
         if !gone.is_empty() {
             let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();
-            supervise.note(reloaded("afresh.up", &[], &[], &gone));
+            supervise.recorder().note(reloaded("afresh.up", &[], &[], &gone));
         }
         let leaving = supervise.adopt(instances, unknown).await;
         self.leaving.extend(leaving);
@@ -129,7 +130,7 @@ impl Fleet {
         chosen: &[String],
         past: &Past,
     ) {
-        let is_chosen = |member: &&Member| match chosen {
+        let is_chosen = |member: &&ConfiguredService| match chosen {
             // What a person wanted holds on when only the supervisor was killed.
             [] => match past.of(&member.definition.name).wanted {
                 Wanted::AsDefined => member.definition.autostart,
@@ -139,15 +140,15 @@ impl Fleet {
         };
         let ids: Vec<ServiceId> = self.members.values().filter(is_chosen).map(|m| m.id).collect();
         // One that was to be stopped may have been taken over before it had heard of it.
-        let is_left = |member: &&Member| {
-            let service = supervise.core().service(member.id);
+        let is_left = |member: &&ConfiguredService| {
+            let service = supervise.machines().service(member.id);
             chosen.is_empty()
                 && past.of(&member.definition.name).wanted == Wanted::Down
                 && service.is_some_and(|service| service.rest().is_none() && service.is_wanted())
         };
         let left: Vec<ServiceId> = self.members.values().filter(is_left).map(|m| m.id).collect();
-        supervise.stop(left).await;
-        supervise.start(ids).await;
+        supervise.request(LifecycleRequest::Stop, left).await;
+        supervise.request(LifecycleRequest::Start, ids).await;
     }
 
     /// Follows a changed configuration: only what changed is touched.
@@ -177,23 +178,24 @@ impl Fleet {
             supervise.redefine(member.id, self.made(member, width));
         }
         self.order(supervise);
-        supervise.note(reloaded("afresh.up", &added, &changed, &removed));
+        supervise.recorder().note(reloaded("afresh.up", &added, &changed, &removed));
         let leaving: Vec<ServiceId> =
             removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
         self.leaving.extend(leaving.iter().copied());
         let mut begun: Vec<(String, Change, Before)> = Vec::new();
         let mut note = |supervise: &Supervise, id: ServiceId, what: Change| {
             let before = Before::of(supervise, id);
-            begun.extend(before.map(|before| (supervise.name(id), what, before)));
+            begun.extend(before.map(|before| (supervise.services().name(id), what, before)));
         };
         leaving.iter().for_each(|id| note(supervise, *id, Change::Stop));
-        supervise.retire(leaving).await;
+        supervise.request(LifecycleRequest::Retire, leaving).await;
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
             // One that is down because somebody wants it so stays down, or goes on to be stopped.
-            let is_up = supervise.core().service(id).is_some_and(|service| match service.rest() {
-                None => service.is_wanted(),
-                Some(rest) => matches!(rest, Rest::Failed(_)),
-            });
+            let is_up =
+                supervise.machines().service(id).is_some_and(|service| match service.rest() {
+                    None => service.is_wanted(),
+                    Some(rest) => matches!(rest, Rest::Failed(_)),
+                });
             if is_up {
                 note(supervise, id, Change::Restart);
                 let reason = "its definition changed".to_owned();
@@ -201,7 +203,7 @@ impl Fleet {
             }
         }
         started.iter().for_each(|id| note(supervise, *id, Change::Start));
-        supervise.start(started).await;
+        supervise.request(LifecycleRequest::Start, started).await;
         let answer = ReloadAnswer { added, removed, changed, unchanged, ..ReloadAnswer::default() };
         Reloading { answer, begun }
     }
@@ -209,9 +211,9 @@ impl Fleet {
     /// Forgets those that are not defined any more and are down.
     pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
         self.leaving.retain(|id| {
-            let service = supervise.core().service(*id);
+            let service = supervise.machines().service(*id);
             let generation = service.map(|service| service.generation()).unwrap_or_default();
-            let name = supervise.name(*id);
+            let name = supervise.services().name(*id);
             let is_gone = supervise.forget(*id);
             if is_gone && self.generations.len() < SERVICES_REMEMBERED_MAX {
                 self.generations.insert(name, generation);
@@ -229,10 +231,10 @@ impl Fleet {
         let colour = COLOURS[self.count % COLOURS.len()];
         self.count += 1;
         let name = definition.name.clone();
-        let member = Member { id: ServiceId(0), definition, colour };
+        let member = ConfiguredService { id: ServiceId(0), definition, colour };
         let made = self.made(&member, width);
         // One that was taken out a moment ago may still be on its way down.
-        let back = self.leaving.iter().position(|id| supervise.name(*id) == name);
+        let back = self.leaving.iter().position(|id| supervise.services().name(*id) == name);
         let id = match back.map(|at| self.leaving.remove(at)) {
             Some(id) => {
                 supervise.redefine(id, made);
@@ -240,7 +242,7 @@ impl Fleet {
             }
             None => supervise.add(made, seed().wrapping_add(self.count as u64)),
         };
-        self.members.insert(name, Member { id, ..member });
+        self.members.insert(name, ConfiguredService { id, ..member });
         id
     }
 
@@ -251,12 +253,12 @@ impl Fleet {
                 |needed: &Dependency| Some((self.members.get(&needed.name)?.id, needed.until));
             let needs: Vec<(ServiceId, Until)> =
                 member.definition.depends_on.iter().filter_map(needed).collect();
-            supervise.order(member.id, needs);
+            supervise.set_needs(member.id, needs);
         }
     }
 
     /// The definition as the loop takes it.
-    fn made(&self, member: &Member, width: usize) -> Definition {
+    fn made(&self, member: &ConfiguredService, width: usize) -> Definition {
         let ServiceDefinition {
             name,
             title,
