@@ -156,6 +156,7 @@ impl Gateway {
         Memory {
             rss: all.iter().map(|memory| memory.rss).max().unwrap_or(0),
             pss: all.iter().map(|memory| memory.pss).sum(),
+            anonymous: all.iter().map(|memory| memory.anonymous).sum(),
         }
     }
 
