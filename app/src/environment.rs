@@ -6,9 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, Config, ConfigError, FileKind, Flag, Source};
+use afresh_core::config::{self, Config, FileKind, Flag, Source};
 use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
+use afresh_core::report::ConfigError;
 use afresh_daemon::control::RuntimeFolders;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{HOME_VARIABLE, HookSetup, is_variable, without_notify};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use afresh_core::config::nearest;
 use afresh_core::control::ServiceStatus;
+use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::abandoned_warden;
 use afresh_daemon::control::{self, ControlError, Reached};

@@ -190,6 +190,16 @@ pub fn changes(old: &[ServiceDefinition], new: &[ServiceDefinition]) -> Changes 
     changes
 }
 
+/// What a service that runs has to hold to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// A service whose processes hold more memory than this is restarted; none is any amount.
+    pub memory_bytes_max: Option<u64>,
+    /// A server that is silent for this long with a call unanswered is suspected to be wedged; none
+    /// never suspects.
+    pub wedge_timeout: Option<Duration>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

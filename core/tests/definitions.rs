@@ -1,9 +1,10 @@
 //! Files with services and hooks that are made to be slow, deep, huge or broken.
 
-use afresh_core::config::{Config, ConfigError, ErrorKind, FileKind, Origin, Source, load};
+use afresh_core::config::{Config, FileKind, Source, load};
 use afresh_core::limits::{
     CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX, CONFIG_LIST_LEN_MAX, HOOKS_MAX, SERVICES_MAX,
 };
+use afresh_core::report::{ConfigError, ErrorKind, Origin};
 
 fn load_text(text: &str) -> Result<Config, Vec<ConfigError>> {
     let source = Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: text.as_bytes() };

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
 
-use afresh_core::config::HealthSettings;
 use afresh_core::control::Face;
+use afresh_core::definition::HealthSettings;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, TRAIL_SYNC_WAIT};

@@ -5,7 +5,7 @@ mod report;
 use std::path::PathBuf;
 
 use afresh_core::adopt::{Edit, File, Line, Server, State, Wrapper, is_afresh};
-use afresh_core::config::nearest;
+use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{

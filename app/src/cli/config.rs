@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, FileKind, Origin, Shown, ShownEntry, ShownTable};
+use afresh_core::config::{self, FileKind, Shown, ShownEntry, ShownTable};
+use afresh_core::report::Origin;
 use clap::{Args, Subcommand};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use afresh_core::audit::{EventType, Level};
-use afresh_core::config::nearest;
+use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_core::time::{Stamp, parse_duration};
 use afresh_daemon::store::follow::Follow;

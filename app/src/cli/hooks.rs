@@ -1,7 +1,7 @@
 //! `afresh hooks`.
 
-use afresh_core::config::nearest;
 use afresh_core::hook::{HookDefinition, HookTarget, Shape};
+use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::try_hook;
 use clap::{Args, Subcommand};

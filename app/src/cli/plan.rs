@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::Origin;
+use afresh_core::report::Origin;
 use afresh_core::run::plan::{EXAMPLE, Phase, Plan, PlanError};
 use afresh_core::text::harmless;
 use afresh_core::time::write_duration;

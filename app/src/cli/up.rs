@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use afresh_core::config::{DaemonSettings, nearest};
+use afresh_core::config::DaemonSettings;
 use afresh_core::control::Face;
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::limits::STATUSES_QUEUE_MAX;
+use afresh_core::suggest::nearest;
 use afresh_core::time::parse_duration;
 use afresh_daemon::control::{self, Daemon};
 use afresh_daemon::store::lock::{LockError, Sole};

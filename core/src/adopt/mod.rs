@@ -25,8 +25,9 @@ pub(crate) use self::wrap::label;
 pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;
-use crate::config::{ConfigError, ErrorKind, Lines, Origin};
+use crate::excerpt::Lines;
 use crate::limits::ADOPT_FILE_BYTES_MAX;
+use crate::report::{ConfigError, ErrorKind, Origin};
 use crate::text::harmless;
 
 /// How a configuration is written.

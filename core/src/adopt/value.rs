@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use toml_edit::{Document, Item, Value as Toml};
 
 use super::{checked_text, error_at, jsonc};
-use crate::config::{ConfigError, ErrorKind};
+use crate::report::{ConfigError, ErrorKind};
 use crate::text::harmless;
 
 /// How a configuration is written, as strictly as its client reads it.

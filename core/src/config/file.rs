@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
-use super::error::{ConfigError, ErrorKind, Origin, Place, value_hint};
-use super::excerpt::Lines;
 use super::kind::{Kind, Value};
 use super::settings::{SECTIONS, SETTINGS, Section, of_section, position};
-use super::suggest::nearest;
 use super::tables::{Table, TableKind};
 use super::{FileKind, Given, Source};
 use crate::audit::redact::redact_text;
+use crate::config::kind::value_hint;
+use crate::excerpt::Lines;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
+use crate::report::{ConfigError, ErrorKind, Location, Origin};
+use crate::suggest::nearest;
 use crate::text::{harmless, printable};
 
 /// What a file gives: values by their place in the table of settings, tables, and its errors in the
@@ -220,10 +221,10 @@ impl Reader<'_> {
         self.read.errors.push(self.place(at).error(kind, message, hint));
     }
 
-    pub(super) fn place(&self, at: Range<usize>) -> Place {
+    pub(super) fn place(&self, at: Range<usize>) -> Location {
         let (line, column, excerpt) = self.lines.locate(&at);
         let origin = Origin::File { path: self.path.clone(), line, column };
-        Place { origin, excerpt: Some(excerpt) }
+        Location { origin, excerpt: Some(excerpt) }
     }
 }
 

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use toml_edit::Item;
 
-use super::address;
-use super::error::ErrorKind;
 pub use super::value::Value;
+use crate::address;
 use crate::definition::StopSignal;
+use crate::env_file::is_variable;
 use crate::limits::{
     CONFIG_DURATION_MAX, CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, CONFIG_URL_BYTES_MAX,
     HEALTH_TIME_MIN, NAME_CHARS_MAX, TITLE_CHARS_MAX,
 };
+use crate::report::ErrorKind;
+use crate::suggest::nearest;
+use crate::text::printable;
 use crate::time::parse_duration;
 
 /// Which values a setting takes.
@@ -192,7 +195,7 @@ impl Kind {
                 Some("a name and a password do not belong into a URL: send them in `headers`".to_owned())
             }
             Self::Url if !text.contains("://") && with_scheme() => {
-                Some(format!("write `http://{}`", crate::text::printable(text)))
+                Some(format!("write `http://{}`", printable(text)))
             }
             _ => None,
         }
@@ -322,11 +325,32 @@ fn patterns(all: Vec<String>) -> Option<Value> {
     (all.len() <= CONFIG_LIST_LEN_MAX && all.iter().all(fits)).then_some(Value::List(all))
 }
 
-/// Letters, digits and `_`, and no digit at first.
-pub(crate) fn is_variable(text: &str) -> bool {
-    !text.starts_with(|c: char| c.is_ascii_digit())
-        && !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+/// What to write instead of a value of the wrong kind.
+///
+/// `written` is the value as text, `form` writes a good one with the name before it, `example` is
+/// one that always fits.
+pub(super) fn value_hint(
+    kind: &Kind,
+    written: &str,
+    form: impl Fn(&Value) -> String,
+    example: &str,
+) -> String {
+    if let Some(reason) = kind.refusal(written) {
+        return reason;
+    }
+    if let Some(words) = kind.words()
+        && let Some(word) = nearest(written, words)
+    {
+        return format!("did you mean `{word}`?");
+    }
+    // The usual mistakes: quotes that are too many or missing, and a missing unit.
+    let meant = (["", "s", "B"].iter())
+        .find_map(|unit| kind.parse(&format!("{written}{unit}")))
+        .filter(|_| !written.is_empty());
+    match meant {
+        Some(value) => format!("write `{}`", printable(&form(&value))),
+        None => format!("for example `{example}`"),
+    }
 }
 
 /// Reads a number of bytes with its unit, such as `16MiB`.

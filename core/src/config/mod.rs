@@ -12,9 +12,6 @@
 //! service says. What is about the gateway is checked here, and made by [`Config::gateway`]: values of
 //! its servers can need variables that only the gateway has.
 
-mod address;
-mod error;
-mod excerpt;
 mod fields;
 mod file;
 mod kind;
@@ -25,38 +22,33 @@ mod schema;
 mod section;
 pub mod settings;
 mod shell_split;
-mod suggest;
 mod tables;
 mod value;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use self::address::url_host;
-pub(crate) use self::error::write_report;
-pub use self::error::{ConfigError, ErrorKind, Origin};
-pub use self::excerpt::Excerpt;
-pub(crate) use self::excerpt::Lines;
-pub(crate) use self::kind::is_variable;
 pub use self::kind::{Kind, Value, parse_size};
 pub use self::reference::reference;
-pub use self::resolve::{DaemonSettings, HealthSettings, TrailSettings};
+pub use self::resolve::{DaemonSettings, TrailSettings};
 pub use self::run::RunSettings;
 pub use self::schema::schema;
-pub use self::suggest::nearest;
 pub use self::tables::{Outside, ShownEntry, ShownTable};
-pub(crate) use self::tables::{is_header_name, rings, told};
+pub use crate::excerpt::Excerpt;
+pub use crate::report::{ConfigError, ErrorKind, Origin};
+pub use crate::suggest::nearest;
 pub use crate::text::harmless;
 
-use self::error::{Place, value_hint};
+use self::kind::value_hint;
 use self::resolve::Values;
 use self::settings::{SETTINGS, Setting, position};
 use self::tables::Table;
-use crate::definition::ServiceDefinition;
+use crate::definition::{HealthSettings, ServiceDefinition};
 use crate::gateway::backend::Stdio;
 use crate::gateway::settings::Gateway;
 use crate::hook::HookDefinition;
 use crate::policy::Policy;
+use crate::report::Location;
 use crate::text::printable;
 
 /// A configuration file.
@@ -226,7 +218,7 @@ fn leads_outside(value: &Value) -> bool {
     path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-fn outside_error(key: &str, place: &Place, instead: &str) -> ConfigError {
+fn outside_error(key: &str, place: &Location, instead: &str) -> ConfigError {
     let message = format!("`{key}` of a project leads out of the project");
     let hint = format!("name one inside, or set it in your own configuration{instead}");
     place.error(ErrorKind::BadValue, message, hint)
@@ -236,7 +228,7 @@ fn outside_error(key: &str, place: &Place, instead: &str) -> ConfigError {
 #[derive(Clone, Debug, PartialEq)]
 struct Given {
     value: Value,
-    place: Place,
+    place: Location,
 }
 
 /// What was read so far, and what is wrong.
@@ -293,7 +285,7 @@ impl Draft {
         let setting = &SETTINGS[index];
         let line = format!("{name}={text}");
         let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
-        let place = Place { origin, excerpt };
+        let place = Location { origin, excerpt };
         if let Some(value) = setting.kind.parse(text) {
             self.values.0[index] = Given { value, place };
             return;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Given;
-use super::error::{ConfigError, ErrorKind, Origin, Place};
 use super::kind::Value;
 use super::settings::{SETTINGS, Setting, position};
-use crate::definition::OnSupervisorDeath;
+use crate::definition::{HealthSettings, OnSupervisorDeath};
 use crate::gateway::backend::Stdio;
 use crate::limits::MCP_STDIN_TIMEOUT;
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
+use crate::report::{ConfigError, ErrorKind, Location, Origin};
 
 /// Where the audit trail is written, and how much of it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +24,6 @@ pub struct TrailSettings {
     pub file_bytes_max: u64,
     /// Rotated files that are kept.
     pub files_kept: u32,
-}
-
-/// What a service that runs has to hold to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HealthSettings {
-    /// A service whose processes hold more memory than this is restarted; none is any amount.
-    pub memory_bytes_max: Option<u64>,
-    /// A server that is silent for this long with a call unanswered is suspected to be wedged; none
-    /// never suspects.
-    pub wedge_timeout: Option<Duration>,
 }
 
 /// How `afresh up` itself behaves.
@@ -52,7 +42,7 @@ pub(super) struct Values(pub(super) Vec<Given>);
 impl Values {
     pub(super) fn of_defaults() -> Self {
         let given =
-            |setting: &Setting| Given { value: setting.default.clone(), place: Place::BUILT_IN };
+            |setting: &Setting| Given { value: setting.default.clone(), place: Location::BUILT_IN };
         Self(SETTINGS.iter().map(given).collect())
     }
 
@@ -230,7 +220,7 @@ impl Values {
     /// None where the place of the file is left to the app.
     fn path(&self, key: &str) -> Option<PathBuf> {
         match self.given("trail", key) {
-            Given { place: Place { origin: Origin::Default, .. }, .. } => None,
+            Given { place: Location { origin: Origin::Default, .. }, .. } => None,
             given => Some(given.value.to_string().into()),
         }
     }

@@ -1,11 +1,11 @@
 //! The making of `[run]`: how `afresh run` carries out a plan.
 
-use super::error::{ConfigError, ErrorKind, Origin};
 use super::kind::Value;
 use super::resolve::Values;
 use super::settings::position;
 use super::shell_split;
 use crate::agent::{AgentKind, Permission};
+use crate::report::{ConfigError, ErrorKind, Origin};
 use crate::run::{Budget, Dirty, Exclude, Settings};
 use crate::text::printable;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::HealthSettings;
+use crate::definition::HealthSettings;
 use crate::policy::Policy;
 
 /// One server.

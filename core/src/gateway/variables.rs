@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::config::is_variable;
+use crate::env_file::is_variable;
 use crate::limits::EXPANDED_BYTES_MAX;
 
 /// How variables are written; each program has its own way.

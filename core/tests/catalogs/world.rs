@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use afresh_core::config::HealthSettings;
+use afresh_core::definition::HealthSettings;
 use afresh_core::gateway::access::Access;
 use afresh_core::gateway::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
 use afresh_core::gateway::{ClientId, Effect, Hub, Input, LinkId, Settings};

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub use self::config_files::{Layer, Place, Source, repository_of_worktree, sources};
 use super::{AgentKind, Server};
 use crate::adopt::{Written, is_afresh, label, read_value};
-use crate::config::ConfigError;
+use crate::report::ConfigError;
 use crate::text::harmless;
 
 /// A file that was read.

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::super::address;
 use super::super::kind::Value;
+use crate::address;
 use crate::definition::{Dependency, Port, Until};
 
 /// What an entry holds.

@@ -2,11 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-use super::super::error::Origin;
 use super::super::fields::Form;
 use super::content::to_toml;
 use super::{Entry, Table, TableKind, opencode};
 use crate::audit::redact::{MARK, redact_value};
+use crate::report::Origin;
 
 /// A service, a hook or `[opencode]`, as it is in force.
 #[derive(Clone, Debug, PartialEq)]

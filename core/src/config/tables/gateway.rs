@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 
 use super::super::FileKind;
-use super::super::error::{ConfigError, ErrorKind};
 use super::super::kind::Value;
 use super::super::resolve::Values;
-use super::super::suggest::nearest;
 use super::{Content, Entry, Errors, Table, TableKind, server};
 use crate::gateway::access::{Access, fits_one};
 use crate::gateway::backend::Expose;
 use crate::gateway::settings::{Front, Gateway, Token};
 use crate::gateway::variables::Scope;
 use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
+use crate::report::{ConfigError, ErrorKind};
+use crate::suggest::nearest;
 use crate::text::printable;
 
 /// What the files do not say themselves.

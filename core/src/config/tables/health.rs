@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::error::{ConfigError, ErrorKind};
 use super::super::kind::Value;
 use super::{Content, Table};
 use crate::health::{HealthCheck, Probe};
+use crate::report::{ConfigError, ErrorKind};
 
 /// Makes the check; none where the table says nothing about health.
 pub(super) fn make(table: &Table) -> Result<Option<HealthCheck>, Box<ConfigError>> {

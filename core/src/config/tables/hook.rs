@@ -1,13 +1,13 @@
 //! A hook out of its table.
 
 use super::super::FileKind;
-use super::super::address::url_host;
-use super::super::error::{ConfigError, ErrorKind};
 use super::super::fields::SHAPES;
 use super::super::kind::Value;
-use super::super::suggest::nearest;
 use super::Table;
+use crate::address::url_host;
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
+use crate::report::{ConfigError, ErrorKind};
+use crate::suggest::nearest;
 use crate::text::printable;
 
 /// Makes a hook that is about some of these services.

@@ -3,18 +3,18 @@
 use serde_json::Value as Json;
 use toml_edit::{Array, Item, Key, TableLike, Value as Toml};
 
-use super::super::address::host_and_port;
-use super::super::error::ErrorKind;
 use super::super::fields::{Field, Form};
 use super::super::file::{Reader, entries, span, type_name, value_span};
 use super::super::kind::Value;
-use super::super::suggest::nearest;
 use super::Content;
 use super::gateway::{SECRET_HINT, secret_flaw};
 use super::read::is_name;
+use crate::address::host_and_port;
 use crate::audit::redact::redact_text;
 use crate::definition::{Dependency, Port, Until};
 use crate::limits::CONFIG_LIST_LEN_MAX;
+use crate::report::ErrorKind;
+use crate::suggest::nearest;
 use crate::text::printable;
 
 impl Reader<'_> {

@@ -19,21 +19,19 @@ mod service;
 use std::collections::BTreeMap;
 
 pub(super) use self::content::Content;
-pub(crate) use self::dependencies::{rings, told};
 pub(super) use self::display::show;
 pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::Outside;
 pub(super) use self::gateway::{make as make_gateway, token_files};
-pub(crate) use self::read::is_header_name;
 
 use super::FileKind;
-use super::error::{ConfigError, ErrorKind, Place};
 use super::fields::COMPANIONS;
 use super::kind::Value;
 use super::resolve::Values;
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
 use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};
+use crate::report::{ConfigError, ErrorKind, Location};
 
 /// Which table it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +109,7 @@ pub(super) struct Table {
     kind: TableKind,
     name: String,
     /// Where its name stands, in the weakest file that has it.
-    place: Place,
+    place: Location,
     /// Whose file that is.
     from: FileKind,
     entries: Vec<Entry>,
@@ -123,7 +121,7 @@ struct Entry {
     /// The key with its dots, such as `health.http` or `env.PORT`.
     path: String,
     content: Content,
-    place: Place,
+    place: Location,
     from: FileKind,
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::FileKind;
-use super::super::address;
-use super::super::error::Place;
 use super::super::kind::Value;
 use super::{Content, Entry, Table};
+use crate::address;
 use crate::definition::Port;
+use crate::report::Location;
 
 /// Whether the service is wanted.
 pub(super) fn is_enabled(table: &Table) -> bool {
@@ -66,7 +66,7 @@ pub(super) fn built_in(table: &Table) -> Vec<Entry> {
     let built_in = |(path, content): (&str, Content)| Entry {
         path: path.to_owned(),
         content,
-        place: Place::BUILT_IN,
+        place: Location::BUILT_IN,
         from: FileKind::Workspace,
     };
     let is_open = |(path, _): &(&str, Content)| table.entry(path).is_none();

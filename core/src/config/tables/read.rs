@@ -2,15 +2,16 @@
 
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
-use super::super::error::ErrorKind;
 use super::super::fields::{Field, Form, OTHER_WORDS};
 use super::super::file::{Reader, entries, span, type_name, unknown_hint, value_span};
 use super::super::kind::Value;
 use super::super::settings::{SETTINGS, Scope};
 use super::super::{FileKind, leads_outside, outside_error};
 use super::{Content, Entry, Table, TableKind, is_under};
+use crate::address::is_header_name;
 use crate::gateway::OWN_NAME;
 use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX};
+use crate::report::ErrorKind;
 use crate::text::printable;
 
 impl Reader<'_> {
@@ -277,11 +278,6 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len())
         && !name.starts_with(['-', '.'])
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-}
-
-pub(crate) fn is_header_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! A server of the gateway out of its table and the defaults.
 
-use super::super::address::url_host;
-use super::super::error::{ConfigError, ErrorKind};
 use super::super::kind::Value;
 use super::super::resolve::Values;
 use super::service::with_own;
 use super::{Content, Entry, Errors, Table};
+use crate::address::url_host;
 use crate::gateway::backend::{Backend, Http, Prefix, Share, Stdio, Target};
 use crate::gateway::variables::{Gap, Scope, Style};
 use crate::limits::{SERVER_IDLE_AFTER, SERVER_IN_FLIGHT_MAX, SERVER_INSTANCES_MAX};
+use crate::report::{ConfigError, ErrorKind};
 
 /// Whether the server is wanted.
 pub(super) fn is_enabled(table: &Table) -> bool {

@@ -1,7 +1,6 @@
 //! A service out of its table and the defaults.
 
 use super::super::Given;
-use super::super::error::ConfigError;
 use super::super::kind::Value;
 use super::super::resolve::Values;
 use super::super::settings::position;
@@ -9,6 +8,7 @@ use super::{Content, Table, TableKind, health};
 use crate::definition::{LogLimits, ServiceDefinition, StopSignal};
 use crate::health::{HealthCheck, Login, Probe};
 use crate::policy::{Policy, RestartMode};
+use crate::report::ConfigError;
 
 /// Makes a service. What it does not say itself is as the defaults are.
 pub(super) fn make(

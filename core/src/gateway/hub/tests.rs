@@ -22,7 +22,7 @@ use super::super::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target}
 use super::super::span::Span;
 use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
-use crate::config::HealthSettings;
+use crate::definition::HealthSettings;
 use crate::policy::Policy;
 use crate::service::State;
 use crate::time::Time;

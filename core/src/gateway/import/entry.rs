@@ -7,8 +7,8 @@ use super::super::variables::Style;
 use super::Reader;
 use crate::adopt::Server;
 use crate::adopt::client_entry::{Client, Found, Given};
-use crate::config::ErrorKind;
 use crate::limits::CONFIG_DURATION_MAX;
+use crate::report::ErrorKind;
 use crate::text::harmless;
 
 /// What an entry says, and what of that was looked at.

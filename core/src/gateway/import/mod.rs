@@ -14,11 +14,12 @@ use self::entry::Entry;
 use super::OWN_NAME;
 use super::backend::{Backend, Http, Prefix, Share, Stdio, Target};
 use super::variables::Scope;
+use crate::address::{is_header_name, url_host};
 use crate::adopt::client_entry::Found;
 use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
 use crate::audit::redact::redact_args;
-use crate::config::{ConfigError, ErrorKind, is_header_name, url_host};
 use crate::limits::{CONFIG_ERRORS_MAX, NAME_CHARS_MAX, SERVER_IN_FLIGHT_MAX, SERVERS_MAX};
+use crate::report::{ConfigError, ErrorKind};
 use crate::text::harmless;
 
 /// The files that are looked for in the workspace, in this order, where no other is named.
@@ -33,7 +34,7 @@ pub struct Context<'a> {
     /// The workspace, which is `${workspaceFolder}`.
     pub workspace: &'a str,
     /// A server on stdio without anything of its own:
-    /// [`Config::stdio_server`](crate::config::Config::stdio_server).
+    /// `Config::stdio_server`.
     pub usual: &'a Stdio,
 }
 

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::{HealthSettings, Origin};
+use crate::definition::HealthSettings;
 use crate::policy::Policy;
+use crate::report::Origin;
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -9,10 +9,11 @@ use super::key::Key;
 use super::outline::{Heading, heading};
 use super::value::{self, folded};
 use super::{Gate, Phase};
-use crate::config::{nearest, rings, told};
 use crate::limits::{
     PLAN_GATES_MAX, PLAN_NAME_CHARS_MAX, PLAN_PATTERNS_MAX, PLAN_PHASES_MAX, PLAN_TASK_BYTES_MAX,
 };
+use crate::rings::{rings, told};
+use crate::suggest::nearest;
 use crate::text::printable;
 
 /// A phase that is being read.

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::audit::redact::redact_text;
-use crate::config::{Excerpt, Origin, write_report};
+use crate::excerpt::Excerpt;
+use crate::report::{Origin, write_report};
 
 /// Something wrong in one place of a plan. Its `Display` is the whole report, without a newline at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::page::{bullet, indent};
-use crate::config::nearest;
+use crate::suggest::nearest;
 
 /// What a line can say about a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

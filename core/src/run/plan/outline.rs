@@ -8,7 +8,7 @@ use super::key::{Looks, look};
 use super::markup::{Link, bare, link};
 use super::page::{Page, RowKind, bullet, indent};
 use super::value::shown_name;
-use crate::config::nearest;
+use crate::suggest::nearest;
 use crate::text::printable;
 
 /// The parts of a plan.

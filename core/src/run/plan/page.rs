@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::error::{Place, PlanError};
-use crate::config::Lines;
+use crate::excerpt::Lines;
 use crate::limits::PLAN_FILE_BYTES_MAX;
 use crate::text::harmless;
 

@@ -9,8 +9,8 @@ use super::outline::{Entry, Heading, heading, outline};
 use super::page::{Page, RowKind, text_of};
 use super::value::shown_name;
 use super::{Phase, Plan};
-use crate::config::Origin;
 use crate::limits::{PLAN_ERRORS_MAX, PLAN_PHASES_MAX, PLAN_TASK_BYTES_MAX};
+use crate::report::Origin;
 use crate::text::{harmless, printable};
 
 /// The file of a plan.

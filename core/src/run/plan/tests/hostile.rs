@@ -2,8 +2,8 @@
 
 use super::super::*;
 use super::mistakes::{messages, read_bytes};
-use crate::config::Origin;
 use crate::random::Random;
+use crate::report::Origin;
 
 /// Pieces that mean something, in places where they do not belong.
 const PIECES: [&str; 36] = [

@@ -1,11 +1,11 @@
 //! Plans that are wrong, and what is said about each.
 
 use super::super::*;
-use crate::config::Origin;
 use crate::limits::{
     PLAN_COMMAND_BYTES_MAX, PLAN_ERRORS_MAX, PLAN_FILE_BYTES_MAX, PLAN_GATES_MAX,
     PLAN_NAME_CHARS_MAX, PLAN_PATTERNS_MAX, PLAN_PHASES_MAX, PLAN_TASK_BYTES_MAX,
 };
+use crate::report::Origin;
 
 pub(super) fn read_bytes(bytes: &[u8]) -> Result<Sound, Vec<PlanError>> {
     let file = |path: &str, content: Result<&[u8], &str>| Linked {

@@ -1,11 +1,10 @@
-//! What is wrong with a configuration, where, and what to write instead.
+//! Owns the reports about files that users write: what is wrong, where, and what to write instead. Made by the
+//! readers of configurations, plans and client files. Never quotes a line that holds a secret.
 
 use std::fmt;
 
-use super::excerpt::Excerpt;
-use super::kind::{Kind, Value};
-use super::suggest::nearest;
 use crate::audit::redact::redact_text;
+use crate::excerpt::Excerpt;
 use crate::text::printable;
 
 /// Something wrong in one place of the configuration. Its `Display` is the whole report, without a
@@ -89,20 +88,20 @@ pub enum Origin {
     },
 }
 
-/// Where something was written, with the line to show in an error.
+/// The origin of a value, with the line to show in an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) origin: Origin,
-    pub(super) excerpt: Option<Excerpt>,
+pub(crate) struct Location {
+    pub(crate) origin: Origin,
+    pub(crate) excerpt: Option<Excerpt>,
 }
 
-impl Place {
-    /// The place of what is built in.
-    pub(super) const BUILT_IN: Self = Self { origin: Origin::Default, excerpt: None };
+impl Location {
+    /// The location of built-in values.
+    pub(crate) const BUILT_IN: Self = Self { origin: Origin::Default, excerpt: None };
 
-    /// An error at this place. A line with something like a secret in it is not quoted: errors get
+    /// An error at this location. A line with something like a secret in it is not quoted: errors get
     /// into logs.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         kind: ErrorKind,
         message: String,
@@ -164,33 +163,5 @@ pub(crate) fn write_report(
     match hint {
         Some(hint) => write!(f, "\nhint: {hint}"),
         None => Ok(()),
-    }
-}
-
-/// What to write instead of a value of the wrong kind.
-///
-/// `written` is the value as text, `form` writes a good one with the name before it, `example` is
-/// one that always fits.
-pub(super) fn value_hint(
-    kind: &Kind,
-    written: &str,
-    form: impl Fn(&Value) -> String,
-    example: &str,
-) -> String {
-    if let Some(reason) = kind.refusal(written) {
-        return reason;
-    }
-    if let Some(words) = kind.words()
-        && let Some(word) = nearest(written, words)
-    {
-        return format!("did you mean `{word}`?");
-    }
-    // The usual mistakes: quotes that are too many or missing, and a missing unit.
-    let meant = (["", "s", "B"].iter())
-        .find_map(|unit| kind.parse(&format!("{written}{unit}")))
-        .filter(|_| !written.is_empty());
-    match meant {
-        Some(value) => format!("write `{}`", printable(&form(&value))),
-        None => format!("for example `{example}`"),
     }
 }

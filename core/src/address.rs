@@ -1,6 +1,5 @@
-//! Hosts, ports and URLs, as far as a configuration has to tell good ones from bad ones.
-//!
-//! Nothing is looked up: a name that nobody knows is found out by whoever uses it.
+//! Owns the syntax of hosts, ports, URLs and header names of HTTP. Used by the readers of configurations and client
+//! files. Never looks a name up.
 
 use core::net::{Ipv6Addr, SocketAddr};
 
@@ -35,7 +34,7 @@ fn is_port_suffix(text: &str) -> bool {
 }
 
 /// The two parts of `host:port`, without the brackets of IPv6.
-pub(super) fn host_and_port(text: &str) -> Option<(&str, u16)> {
+pub(crate) fn host_and_port(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let port = parse_port(port)?;
     match host.strip_prefix('[') {
@@ -48,12 +47,12 @@ pub(super) fn host_and_port(text: &str) -> Option<(&str, u16)> {
 }
 
 /// A host and a port in one text.
-pub(super) fn join(host: &str, port: u16) -> String {
+pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// A name or an address without brackets.
-pub(super) fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().is_ok();
     }
@@ -64,14 +63,20 @@ pub(super) fn is_host(text: &str) -> bool {
 }
 
 /// An address with its port, where only programs on this machine can reach it.
-pub(super) fn loopback(text: &str) -> Option<SocketAddr> {
+pub(crate) fn loopback(text: &str) -> Option<SocketAddr> {
     text.parse::<SocketAddr>().ok().filter(|address| address.ip().is_loopback())
 }
 
-/// 0 is none: it asks for any port, and nobody would know which.
+/// Port 0 is refused: it asks for any port, and clients could not know which.
 fn parse_port(text: &str) -> Option<u16> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?.filter(|port| *port > 0)
+}
+
+/// Whether a text can be the name of a header.
+pub(crate) fn is_header_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub struct Excerpt {
 impl Excerpt {
     /// Quotes a line. The span is in bytes, on borders of characters; what of it lies outside of the
     /// line is left out.
-    pub(super) fn of(line: &str, span: Range<usize>) -> Self {
+    pub(crate) fn of(line: &str, span: Range<usize>) -> Self {
         let (before, from) = line.split_at(span.start.min(line.len()));
         let (mut start, mut used) = (before.len(), 0);
         for (count, (offset, c)) in before.char_indices().rev().enumerate() {
@@ -57,7 +57,7 @@ impl Excerpt {
 
 /// A text with the starts of its lines.
 pub(crate) struct Lines<'a> {
-    pub(super) text: &'a str,
+    pub(crate) text: &'a str,
     starts: Vec<usize>,
     /// The last place that was located, with its column: the next one is often on the same line, and
     /// a file can be one line of a megabyte.
