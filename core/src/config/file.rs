@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
-use super::kind::{Kind, Value};
-use super::settings::{SECTIONS, SETTINGS, Section, of_section, position};
+use super::key::Field;
+use super::keys::{SECTIONS, Section, settings};
+use super::kind::value_hint;
+use super::resolve::Given;
 use super::tables::{Table, TableKind};
-use super::{FileKind, Given, Source};
+use super::value::Value;
+use super::{FileKind, Source};
 use crate::audit::redact::redact_text;
-use crate::config::kind::value_hint;
 use crate::excerpt::Lines;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
 use crate::report::{ConfigError, ErrorKind, Location, Origin};
@@ -19,7 +21,7 @@ use crate::text::{harmless, printable};
 /// What a file gives: values by their place in the table of settings, tables, and its errors in the
 /// order of their lines.
 pub(super) struct Read {
-    pub(super) given: Vec<(usize, Given)>,
+    pub(super) given: Vec<(&'static Field, Given)>,
     pub(super) tables: Vec<Table>,
     pub(super) errors: Vec<ConfigError>,
 }
@@ -86,10 +88,10 @@ impl Reader<'_> {
                 }
             } else if item.is_value() && !item.is_inline_table() {
                 let message = format!("unknown key `{}` outside of a section", printable(name));
-                let home = SETTINGS.iter().find(|setting| setting.key == name);
+                let home = settings().find(|setting| setting.key == name);
                 let hint = match home {
                     Some(home) => format!("put it under `[{}]`", home.section),
-                    None => unknown_hint(name, SETTINGS.iter().map(|setting| setting.key)),
+                    None => unknown_hint(name, settings().map(|setting| setting.key)),
                 };
                 self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
             } else {
@@ -121,32 +123,23 @@ impl Reader<'_> {
             if self.is_full() {
                 return;
             }
-            match position(name, key.get()) {
-                Some(index) => self.setting(index, key, item),
-                None => self.unknown_key(name, key),
+            match section.fields.iter().find(|field| field.key == key.get()) {
+                Some(field) => self.setting(field, key, item),
+                None => self.unknown_key(section, key),
             }
         }
     }
 
-    fn setting(&mut self, index: usize, key: &Key, item: &Item) {
-        let setting = &SETTINGS[index];
-        let form = |value: &Value| format!("{} = {}", setting.key, value.to_toml());
-        let example = form(&setting.default);
-        if let Some(value) = self.value(setting.key, &setting.kind, key, item, &example) {
+    fn setting(&mut self, field: &'static Field, key: &Key, item: &Item) {
+        if let Some(value) = self.value(field, key, item) {
             let place = self.place(value_span(key, item));
-            self.read.given.push((index, Given { value, place }));
+            self.read.given.push((field, Given { value, place }));
         }
     }
 
-    /// Reads one value of a key; the example is a whole line.
-    pub(super) fn value(
-        &mut self,
-        name: &str,
-        kind: &Kind,
-        key: &Key,
-        item: &Item,
-        example: &str,
-    ) -> Option<Value> {
+    /// Reads the one value of a key.
+    pub(super) fn value(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
+        let (name, kind) = (field.key, &field.kind);
         let error = match kind.read_toml(item) {
             Ok(value) => return Some(value),
             Err(error) => error,
@@ -163,19 +156,20 @@ impl Reader<'_> {
             _ => format!("`{}`", printable(&redact_text(&written))),
         };
         let form = |value: &Value| format!("{name} = {}", value.to_toml());
-        let hint = value_hint(kind, &written, form, example);
+        let example = format!("{name} = {}", field.example());
+        let hint = value_hint(kind, &written, form, &example);
         let message = format!("`{name}` must be {kind}, not {found}");
         self.error(error, message, value_span(key, item), Some(hint));
         None
     }
 
-    fn unknown_key(&mut self, section: &str, key: &Key) {
+    fn unknown_key(&mut self, section: &Section, key: &Key) {
         let name = key.get();
-        let message = format!("unknown key `{}` in `[{section}]`", printable(name));
-        let elsewhere = SETTINGS.iter().find(|setting| setting.key == name);
+        let message = format!("unknown key `{}` in `[{}]`", printable(name), section.name);
+        let elsewhere = settings().find(|setting| setting.key == name);
         let hint = match elsewhere {
             Some(setting) => format!("`{name}` belongs in `[{}]`", setting.section),
-            None => unknown_hint(name, of_section(section).map(|setting| setting.key)),
+            None => unknown_hint(name, section.fields.iter().map(|field| field.key)),
         };
         self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
     }

@@ -1,4 +1,5 @@
-//! The kinds of values that settings take: how each is read, described and written.
+//! Owns the kinds of values that keys take: which texts and items of files each accepts, and how it is described.
+//! Used by the readers. Never knows a key.
 
 use core::net::SocketAddr;
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::definition::StopSignal;
 use crate::env_file::is_variable;
 use crate::limits::{
     CONFIG_DURATION_MAX, CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, CONFIG_URL_BYTES_MAX,
-    HEALTH_TIME_MIN, NAME_CHARS_MAX, TITLE_CHARS_MAX,
+    HEALTH_TIME_MIN, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN,
 };
 use crate::report::ErrorKind;
 use crate::suggest::nearest;
@@ -80,8 +81,29 @@ pub enum Kind {
     Variable,
     /// A text on one line, or nothing.
     Line,
-    /// Texts that are not empty; outside of files with commas between them.
+    /// Texts that are not empty: names in which a `*` stands for any text, or paths. Outside of files with commas
+    /// between them.
     Patterns,
+    /// A program and its arguments.
+    Command,
+    /// Names of services.
+    Names,
+    /// Some of these words.
+    Words(&'static [&'static str]),
+    /// Any texts.
+    Texts,
+    /// Variables and their values.
+    Variables,
+    /// Headers of HTTP and their values.
+    Headers,
+    /// Names of services, or a table that says how far each has to be.
+    Dependencies,
+    /// A number, or `host:port`.
+    Port,
+    /// One field of a JSON answer and its value.
+    JsonField,
+    /// A secret, which no message quotes.
+    Secret,
 }
 
 pub(super) const SIZE_UNITS: [(&str, u64); 4] =
@@ -117,7 +139,7 @@ impl Kind {
             }
             Self::Path => {
                 let path = !text.is_empty() && !text.contains('\0');
-                path.then(|| Value::Path(text.to_owned().into()))
+                path.then(|| Value::Path(text.to_owned()))
             }
             Self::Size { min, max } => {
                 let bytes = parse_size(text)?;
@@ -137,7 +159,18 @@ impl Kind {
             | Self::Listen
             | Self::Prefix
             | Self::Line
-            | Self::Variable => self.takes_text(text).then(|| Value::Text(text.to_owned().into())),
+            | Self::Variable => self.takes_text(text).then(|| Value::Text(text.to_owned())),
+            // Only files give these.
+            Self::Command
+            | Self::Names
+            | Self::Words(_)
+            | Self::Texts
+            | Self::Variables
+            | Self::Headers
+            | Self::Dependencies
+            | Self::Port
+            | Self::JsonField
+            | Self::Secret => None,
         }
     }
 
@@ -310,7 +343,17 @@ impl fmt::Display for Kind {
             Self::Line => {
                 write!(f, "a text of one line, at most {CONFIG_LINE_CHARS_MAX} characters, or \"\"")
             }
-            Self::Patterns => f.write_str("a list of strings"),
+            Self::Command | Self::Texts | Self::Patterns => f.write_str("a list of strings"),
+            Self::Secret => write!(f, "a string of at least {TOKEN_CHARS_MIN} characters"),
+            Self::Names => f.write_str("a list of names"),
+            Self::Words(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+                write!(f, "a list of {}", words.join(", "))
+            }
+            Self::Variables | Self::Headers => f.write_str("a table of strings"),
+            Self::Dependencies => f.write_str("a list of names, or a table"),
+            Self::Port => f.write_str("a port from 1 to 65535, or `\"host:port\"`"),
+            Self::JsonField => f.write_str("a table with one field"),
             Self::Path => f.write_str("a path"),
             Self::Size { min, max } => {
                 let (min, max) = (Value::Size(*min), Value::Size(*max));

@@ -12,15 +12,14 @@
 //! service says. What is about the gateway is checked here, and made by [`Config::gateway`]: values of
 //! its servers can need variables that only the gateway has.
 
-mod fields;
 mod file;
+mod key;
+mod keys;
 mod kind;
 mod reference;
 mod resolve;
 mod run;
 mod schema;
-mod section;
-pub mod settings;
 mod shell_split;
 mod tables;
 mod value;
@@ -39,9 +38,10 @@ pub use crate::report::{ConfigError, ErrorKind, Origin};
 pub use crate::suggest::nearest;
 pub use crate::text::harmless;
 
+use self::key::Field;
+use self::keys::defaults::WATCH_DEBOUNCE;
 use self::kind::value_hint;
-use self::resolve::Values;
-use self::settings::{SETTINGS, Setting, position};
+use self::resolve::{Given, Values};
 use self::tables::Table;
 use crate::definition::{HealthSettings, ServiceDefinition};
 use crate::gateway::backend::Stdio;
@@ -134,7 +134,7 @@ pub fn load(
     flags: &[Flag<'_>],
 ) -> Result<Config, Vec<ConfigError>> {
     let mut draft = Draft {
-        values: Values::of_defaults(),
+        values: Values::default(),
         tables: Vec::new(),
         errors: Vec::new(),
         warnings: Vec::new(),
@@ -145,14 +145,13 @@ pub fn load(
         let weaker = draft.values.clone();
         let read = file::read(source);
         draft.errors.extend(read.errors);
-        for (index, given) in read.given {
+        for (field, given) in read.given {
             if source.kind == FileKind::Workspace && leads_outside(&given.value) {
-                let setting = &SETTINGS[index];
-                let instead = format!(" or with {}", setting.env());
-                draft.errors.push(outside_error(setting.key, &given.place, &instead));
+                let instead = format!(" or with {}", field.env());
+                draft.errors.push(outside_error(field.key, &given.place, &instead));
                 continue;
             }
-            draft.values.0[index] = given;
+            draft.values.put(field, given);
         }
         tables::overlay(&mut draft.tables, read.tables);
         draft.values.forget_other_agent(&weaker);
@@ -173,12 +172,15 @@ pub fn load(
 impl Config {
     /// Every setting with its value and where that comes from, in the order of the table.
     pub fn shown(&self) -> impl Iterator<Item = Shown> {
-        (SETTINGS.iter().zip(&self.values.0)).map(|(setting, given)| Shown {
-            section: setting.section,
-            key: setting.key,
-            value: given.value.without_secrets(),
-            origin: given.place.origin.clone(),
-            help: setting.help,
+        keys::settings().map(|field| {
+            let Given { value, place } = self.values.given(field);
+            Shown {
+                section: field.section,
+                key: field.key,
+                value: value.without_secrets(),
+                origin: place.origin,
+                help: field.help,
+            }
         })
     }
 
@@ -214,21 +216,15 @@ impl Config {
 /// A project that was merely cloned must not make us write to files of the user's.
 fn leads_outside(value: &Value) -> bool {
     let Value::Path(path) = value else { return false };
-    let path = Path::new(path.as_ref());
-    path.components().any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
+    Path::new(path)
+        .components()
+        .any(|part| !matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
 fn outside_error(key: &str, place: &Location, instead: &str) -> ConfigError {
     let message = format!("`{key}` of a project leads out of the project");
     let hint = format!("name one inside, or set it in your own configuration{instead}");
     place.error(ErrorKind::BadValue, message, hint)
-}
-
-/// A value, and where it was given.
-#[derive(Clone, Debug, PartialEq)]
-struct Given {
-    value: Value,
-    place: Location,
 }
 
 /// What was read so far, and what is wrong.
@@ -245,16 +241,16 @@ impl Draft {
             return;
         };
         let origin = Origin::Env { name: name.to_owned() };
-        if let Some(index) = SETTINGS.iter().position(|setting| setting.env() == name) {
+        if let Some(field) = keys::settings().find(|field| field.env() == name) {
             if !value.is_empty() {
-                self.read_text(index, name, value, origin);
+                self.read_text(field, name, value, origin);
             }
             return;
         }
         if OWN_VARIABLES.contains(&short) || short.starts_with("TEST_") {
             return;
         }
-        let names: Vec<String> = SETTINGS.iter().map(Setting::env).collect();
+        let names: Vec<String> = keys::settings().map(Field::env).collect();
         let shorts = names.iter().map(|name| &name["AFRESH_".len()..]);
         self.warnings.push(ConfigError {
             kind: ErrorKind::UnknownVariable,
@@ -268,8 +264,8 @@ impl Draft {
     fn read_flag(&mut self, flag: &Flag<'_>) {
         let origin = Origin::Flag { name: flag.name.to_owned() };
         let setting = flag.setting.split_once('.');
-        match setting.and_then(|(section, key)| position(section, key)) {
-            Some(index) => self.read_text(index, flag.name, flag.value, origin),
+        match setting.and_then(|(section, key)| keys::setting(section, key)) {
+            Some(field) => self.read_text(field, flag.name, flag.value, origin),
             None => self.errors.push(ConfigError {
                 kind: ErrorKind::UnknownKey,
                 message: format!("unknown setting `{}`", printable(flag.setting)),
@@ -281,19 +277,18 @@ impl Draft {
     }
 
     /// Takes the value of a variable or flag.
-    fn read_text(&mut self, index: usize, name: &str, text: &str, origin: Origin) {
-        let setting = &SETTINGS[index];
+    fn read_text(&mut self, field: &'static Field, name: &str, text: &str, origin: Origin) {
         let line = format!("{name}={text}");
         let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
         let place = Location { origin, excerpt };
-        if let Some(value) = setting.kind.parse(text) {
-            self.values.0[index] = Given { value, place };
-            return;
+        if let Some(value) = field.kind.parse(text) {
+            return self.values.put(field, Given { value, place });
         }
-        let (wanted, found) = (&setting.kind, printable(text));
+        let (wanted, found) = (&field.kind, printable(text));
         let message = format!("`{name}` must be {wanted}, not `{found}`");
         let form = |value: &Value| format!("{name}={value}");
-        let hint = value_hint(&setting.kind, text, form, &form(&setting.default));
+        let example = field.default().as_ref().map(form).unwrap_or_default();
+        let hint = value_hint(&field.kind, text, form, &example);
         self.errors.push(place.error(ErrorKind::BadValue, message, hint));
     }
 
@@ -316,7 +311,7 @@ impl Draft {
         Ok(Config {
             policy: self.values.policy(),
             health: self.values.health(),
-            watch_debounce: self.values.duration("watch_debounce"),
+            watch_debounce: WATCH_DEBOUNCE.get(&self.values),
             trail: self.values.trail(),
             daemon: self.values.daemon(),
             run: self.values.run(),

@@ -1,16 +1,23 @@
-//! The making of a checked configuration out of the values of the table.
+//! Owns the values that layers give to settings, and makes the checked configuration of them. Driven by `load`.
+//! Never reads a file.
 
 use core::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::ptr;
 
-use super::Given;
-use super::kind::Value;
-use super::settings::{SETTINGS, Setting, position};
+use super::key::{Field, FromValue, Lookup, Setting};
+use super::keys::defaults::{
+    BACKOFF, BackoffKind, CRASH_LOOP_COUNT, CRASH_LOOP_WINDOW, DELAY, DRAIN_TIMEOUT, FACTOR,
+    JITTER, MAX_DELAY, MAX_RESTARTS, MAX_RSS, POLICY, RESTART_CODE, RESTART_MODE,
+    RESTART_ON_NORMAL_EXIT, SPARE, STABLE_AFTER, STDIN_TIMEOUT, STOP_TIMEOUT, THROTTLE,
+    WATCH_DEBOUNCE, WEDGE_TIMEOUT,
+};
+use super::keys::{daemon, trail};
+use super::value::Value;
 use crate::definition::{HealthSettings, OnSupervisorDeath};
 use crate::gateway::backend::Stdio;
 use crate::limits::MCP_STDIN_TIMEOUT;
-use crate::policy::{Backoff, Policy, Restart, RestartMode};
+use crate::policy::{Backoff, Policy, RestartMode};
 use crate::report::{ConfigError, ErrorKind, Location, Origin};
 
 /// Where the audit trail is written, and how much of it is kept.
@@ -35,60 +42,88 @@ pub struct DaemonSettings {
     pub listen: Option<SocketAddr>,
 }
 
-/// One value for each of [`SETTINGS`], in the same order.
+/// A value, and where it was given.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Values(pub(super) Vec<Given>);
+pub(super) struct Given {
+    pub(super) value: Value,
+    pub(super) place: Location,
+}
+
+/// The settings that a layer gives; all others have their defaults.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Values(Vec<(&'static Field, Given)>);
+
+impl Lookup for Values {
+    fn value(&self, field: &Field) -> Option<&Value> {
+        self.find(field).map(|given| &given.value)
+    }
+}
 
 impl Values {
-    pub(super) fn of_defaults() -> Self {
-        let given =
-            |setting: &Setting| Given { value: setting.default.clone(), place: Location::BUILT_IN };
-        Self(SETTINGS.iter().map(given).collect())
+    fn find(&self, field: &Field) -> Option<&Given> {
+        self.0.iter().find(|(known, _)| ptr::eq(*known, field)).map(|(_, given)| given)
+    }
+
+    /// Whether no layer gives it.
+    pub(super) fn is_default(&self, field: &Field) -> bool {
+        self.find(field).is_none_or(|given| given.place.origin == Origin::Default)
+    }
+
+    /// The value in force, and where it comes from.
+    pub(super) fn given(&self, field: &Field) -> Given {
+        self.find(field).cloned().unwrap_or_else(|| Given {
+            value: field.default().unwrap_or(Value::Text(String::new())),
+            place: Location::BUILT_IN,
+        })
+    }
+
+    /// Takes the value of a stronger layer.
+    pub(super) fn put(&mut self, field: &'static Field, given: Given) {
+        self.forget(field);
+        self.0.push((field, given));
+    }
+
+    /// Goes back to the default.
+    pub(super) fn forget(&mut self, field: &Field) {
+        self.0.retain(|(known, _)| !ptr::eq(*known, field));
     }
 
     pub(super) fn daemon(&self) -> DaemonSettings {
-        let listen = self.given("daemon", "listen").value.to_string();
         DaemonSettings {
-            on_supervisor_death: match self.word("daemon", "on_supervisor_death") {
-                "keep" => OnSupervisorDeath::Keep,
-                _ => OnSupervisorDeath::Kill,
-            },
-            listen: (!listen.is_empty()).then(|| listen.parse().expect(KIND_HOLDS)),
+            on_supervisor_death: daemon::ON_SUPERVISOR_DEATH.get(self),
+            // Empty is nowhere.
+            listen: daemon::LISTEN.get(self).parse().ok(),
         }
     }
 
     pub(super) fn trail(&self) -> TrailSettings {
+        // Where a file is not named, the app finds its place.
+        let path = |key: &Setting<PathBuf>| (!self.is_default(key.field())).then(|| key.get(self));
         TrailSettings {
-            audit_file: self.path("audit_file"),
-            marker_file: self.path("marker_file"),
-            file_bytes_max: self.size("trail", "max_size"),
-            files_kept: self.integer("trail", "keep"),
+            audit_file: path(&trail::AUDIT_FILE),
+            marker_file: path(&trail::MARKER_FILE),
+            file_bytes_max: trail::MAX_SIZE.get(self),
+            files_kept: trail::KEEP.get(self),
         }
     }
 
     pub(super) fn health(&self) -> HealthSettings {
         HealthSettings {
-            memory_bytes_max: self.memory_bytes_max(),
-            wedge_timeout: Some(self.duration("wedge_timeout")).filter(|time| !time.is_zero()),
+            memory_bytes_max: MAX_RSS.get(self),
+            wedge_timeout: WEDGE_TIMEOUT.get(self),
         }
-    }
-
-    /// None is any amount.
-    pub(super) fn memory_bytes_max(&self) -> Option<u64> {
-        Some(self.size("defaults", "max_rss")).filter(|bytes| *bytes > 0)
     }
 
     /// The waits must grow, not shrink.
     pub(super) fn check_delays(&self) -> Result<(), Box<ConfigError>> {
-        if self.duration("max_delay") >= self.duration("delay") {
+        if MAX_DELAY.get(self) >= DELAY.get(self) {
             return Ok(());
         }
-        let delay = self.given("defaults", "delay");
-        let max = self.given("defaults", "max_delay");
-        // Shown where a person wrote one of them: the other may be built in.
+        let (delay, max) = (self.given(DELAY.field()), self.given(MAX_DELAY.field()));
+        // Shown where a user wrote one of them: the other may be built in.
         let (at, other, name) = match max.place.origin {
-            Origin::Default => (delay, max, "max_delay"),
-            _ => (max, delay, "delay"),
+            Origin::Default => (&delay, &max, "max_delay"),
+            _ => (&max, &delay, "delay"),
         };
         let message =
             format!("`max_delay` ({}) is shorter than `delay` ({})", max.value, delay.value);
@@ -97,63 +132,47 @@ impl Values {
     }
 
     pub(super) fn policy(&self) -> Policy {
-        let backoff = match self.word("defaults", "backoff") {
-            "stepped" => Backoff::Stepped,
-            _ => Backoff::Exponential {
-                base: self.duration("delay"),
-                factor: self.float("defaults", "factor"),
-                cap: self.duration("max_delay"),
-                jitter_percent: match self.given("defaults", "jitter").value {
-                    Value::Percent(percent) => percent,
-                    _ => unreachable!("{KIND_HOLDS}"),
+        Policy {
+            restart: POLICY.get(self),
+            restart_on_normal_exit: RESTART_ON_NORMAL_EXIT.get(self),
+            restart_code: RESTART_CODE.get(self),
+            backoff: match BACKOFF.get(self) {
+                BackoffKind::Stepped => Backoff::Stepped,
+                BackoffKind::Exponential => Backoff::Exponential {
+                    base: DELAY.get(self),
+                    factor: FACTOR.get(self),
+                    cap: MAX_DELAY.get(self),
+                    jitter_percent: JITTER.get(self),
                 },
             },
-        };
-        Policy {
-            restart: match self.word("defaults", "policy") {
-                "always" => Restart::Always,
-                "never" => Restart::Never,
-                _ => Restart::OnCrash,
-            },
-            restart_on_normal_exit: self.given("defaults", "restart_on_normal_exit").value
-                == Value::Bool(true),
-            restart_code: self.integer("defaults", "restart_code"),
-            backoff,
-            throttle: self.duration("throttle"),
-            crash_loop_count: self.integer("defaults", "crash_loop_count"),
-            crash_loop_window: self.duration("crash_loop_window"),
-            stable_after: self.duration("stable_after"),
-            max_restarts: self.integer("defaults", "max_restarts"),
-            stdin_timeout: self.duration("stdin_timeout"),
-            stop_timeout: self.duration("stop_timeout"),
-            restart_mode: match self.word("defaults", "restart_mode") {
-                "swap" => RestartMode::Swap,
-                _ => RestartMode::Replace,
-            },
-            drain_timeout: self.duration("drain_timeout"),
-            spare: self.given("defaults", "spare").value == Value::Bool(true),
+            throttle: THROTTLE.get(self),
+            crash_loop_count: CRASH_LOOP_COUNT.get(self),
+            crash_loop_window: CRASH_LOOP_WINDOW.get(self),
+            stable_after: STABLE_AFTER.get(self),
+            max_restarts: MAX_RESTARTS.get(self),
+            stdin_timeout: STDIN_TIMEOUT.get(self),
+            stop_timeout: STOP_TIMEOUT.get(self),
+            restart_mode: RESTART_MODE.get(self),
+            drain_timeout: DRAIN_TIMEOUT.get(self),
+            spare: SPARE.get(self),
             ..Policy::default()
         }
     }
 
     /// The policy of an MCP server, whose client waits at the other end.
     pub(super) fn mcp_policy(&self) -> Policy {
-        let is_open = |key: &str| self.given("defaults", key).place.origin == Origin::Default;
-        let policy = self.policy();
         Policy {
             first_at_once: true,
             // The end of its input is how an MCP server is told to go.
-            stdin_timeout: match is_open("stdin_timeout") {
-                true => MCP_STDIN_TIMEOUT,
-                false => policy.stdin_timeout,
-            },
+            stdin_timeout: self.unless_given(&STDIN_TIMEOUT, MCP_STDIN_TIMEOUT),
             // A server is known to be ready when it has shaken hands.
-            restart_mode: match is_open("restart_mode") {
-                true => RestartMode::Swap,
-                false => policy.restart_mode,
-            },
-            ..policy
+            restart_mode: self.unless_given(&RESTART_MODE, RestartMode::Swap),
+            ..self.policy()
         }
+    }
+
+    fn unless_given<T: FromValue>(&self, key: &Setting<T>, otherwise: T) -> T {
+        if self.is_default(key.field()) { otherwise } else { key.get(self) }
     }
 
     /// A program that speaks MCP, of which nothing more is known than the settings.
@@ -168,62 +187,7 @@ impl Values {
             policy,
             health: self.health(),
             watch: Vec::new(),
-            watch_debounce: self.duration("watch_debounce"),
-        }
-    }
-
-    pub(super) fn given(&self, section: &str, key: &str) -> &Given {
-        let index = position(section, key);
-        &self.0[index.expect("the key is in the table: every load asks for all of them")]
-    }
-
-    pub(super) fn duration(&self, key: &str) -> Duration {
-        self.duration_of("defaults", key)
-    }
-
-    pub(super) fn duration_of(&self, section: &str, key: &str) -> Duration {
-        match self.given(section, key).value {
-            Value::Duration(duration) => duration,
-            _ => unreachable!("{KIND_HOLDS}"),
-        }
-    }
-
-    pub(super) fn float(&self, section: &str, key: &str) -> f64 {
-        match self.given(section, key).value {
-            Value::Float(number) => number,
-            _ => unreachable!("{KIND_HOLDS}"),
-        }
-    }
-
-    pub(super) fn integer<T: TryFrom<i64>>(&self, section: &str, key: &str) -> T {
-        match self.given(section, key).value {
-            Value::Integer(number) => T::try_from(number).ok(),
-            _ => None,
-        }
-        .expect(KIND_HOLDS)
-    }
-
-    fn size(&self, section: &str, key: &str) -> u64 {
-        match self.given(section, key).value {
-            Value::Size(bytes) => bytes,
-            _ => unreachable!("{KIND_HOLDS}"),
-        }
-    }
-
-    pub(super) fn word(&self, section: &str, key: &str) -> &str {
-        match self.given(section, key).value {
-            Value::Word(word) => word,
-            _ => unreachable!("{KIND_HOLDS}"),
-        }
-    }
-
-    /// None where the place of the file is left to the app.
-    fn path(&self, key: &str) -> Option<PathBuf> {
-        match self.given("trail", key) {
-            Given { place: Location { origin: Origin::Default, .. }, .. } => None,
-            given => Some(given.value.to_string().into()),
+            watch_debounce: WATCH_DEBOUNCE.get(self),
         }
     }
 }
-
-const KIND_HOLDS: &str = "the kind and range in the table were checked when the value was read";

@@ -1,12 +1,16 @@
-//! The making of `[run]`: how `afresh run` carries out a plan.
+//! Owns the making of `[run]`: how `afresh run` carries out a plan. Driven by `load`. Never starts anything.
 
-use super::kind::Value;
-use super::resolve::Values;
-use super::settings::position;
+use super::keys::run::{
+    AGENT, AGENT_COMMAND, BRANCH, COMMIT_PREFIX, CONTEXT_THRESHOLD, CONTEXT_WINDOW, DIRTY, EXCLUDE,
+    GATE_TIMEOUT, HANDOFF_TIMEOUT, LIMIT_WAIT, MAX_COST, MAX_REMEDIATIONS, MAX_RESTARTS, MAX_TIME,
+    MAX_TOKENS, MAX_TOTAL_RESTARTS, MODEL, NO_GIT, PERMISSION_MODE, RESTART_DELAY, SILENCE,
+    SOFT_THRESHOLD, SUPERVISE_MCP, TOOL_CALL_THRESHOLD,
+};
+use super::resolve::{Given, Values};
 use super::shell_split;
 use crate::agent::{AgentKind, Permission};
-use crate::report::{ConfigError, ErrorKind, Origin};
-use crate::run::{Budget, Dirty, Exclude, Settings};
+use crate::report::{ConfigError, ErrorKind};
+use crate::run::{Budget, Exclude, Settings};
 use crate::text::printable;
 
 /// How `afresh run` carries out a plan.
@@ -32,114 +36,87 @@ pub struct RunSettings {
 
 impl Values {
     pub(super) fn run(&self) -> RunSettings {
-        let agent = self.word("run", "agent");
-        let command = self.text_of_run("agent_command").unwrap_or_default();
+        let agent = AGENT.get(self);
+        let command = AGENT_COMMAND.get(self).unwrap_or_default();
+        // Patterns that are wrong are an error.
+        let excludes = EXCLUDE.get(self).into_iter().filter_map(|text| Exclude::parse(&text).ok());
         RunSettings {
             agent: AgentKind::ALL.into_iter().find(|kind| kind.name() == agent),
             command: shell_split::split(&command).unwrap_or_default(),
-            model: self.text_of_run("model"),
-            permission: match self.word("run", "permission_mode") {
-                "plan" => Permission::Plan,
-                "auto" => Permission::Auto,
-                "bypass" => Permission::Bypass,
-                _ => Permission::Edit,
+            model: MODEL.get(self),
+            permission: PERMISSION_MODE.get(self),
+            branch: BRANCH.get(self),
+            excludes: excludes.collect(),
+            supervise_mcp: SUPERVISE_MCP.get(self),
+            settings: Settings {
+                context_threshold: CONTEXT_THRESHOLD.get(self),
+                soft_threshold: SOFT_THRESHOLD.get(self),
+                context_window: CONTEXT_WINDOW.get(self),
+                tool_call_threshold: TOOL_CALL_THRESHOLD.get(self),
+                max_restarts: MAX_RESTARTS.get(self),
+                max_remediations: MAX_REMEDIATIONS.get(self),
+                restart_delay: RESTART_DELAY.get(self),
+                handoff_max: HANDOFF_TIMEOUT.get(self),
+                silence_max: SILENCE.get(self),
+                limit_wait: LIMIT_WAIT.get(self),
+                gate_max: GATE_TIMEOUT.get(self),
+                budget: Budget {
+                    time: MAX_TIME.get(self),
+                    dollars: MAX_COST.get(self),
+                    tokens: MAX_TOKENS.get(self),
+                    restarts: MAX_TOTAL_RESTARTS.get(self),
+                },
+                commit_prefix: COMMIT_PREFIX.get(self),
+                dirty: DIRTY.get(self),
+                without_git: NO_GIT.get(self),
             },
-            branch: self.text_of_run("branch"),
-            excludes: match &self.given("run", "exclude").value {
-                // Those that are wrong are an error.
-                Value::List(patterns) => {
-                    patterns.iter().filter_map(|pattern| Exclude::parse(pattern).ok()).collect()
-                }
-                _ => Vec::new(),
-            },
-            supervise_mcp: self.given("run", "supervise_mcp").value == Value::Bool(true),
-            settings: self.settings_of_run(),
         }
-    }
-
-    fn settings_of_run(&self) -> Settings {
-        let time = |key: &str| self.duration_of("run", key);
-        Settings {
-            context_threshold: self.float("run", "context_threshold"),
-            soft_threshold: self.float("run", "soft_threshold"),
-            context_window: Some(self.integer("run", "context_window"))
-                .filter(|tokens| *tokens > 0),
-            tool_call_threshold: self.integer("run", "tool_call_threshold"),
-            max_restarts: self.integer("run", "max_restarts"),
-            max_remediations: self.integer("run", "max_remediations"),
-            restart_delay: time("restart_delay"),
-            handoff_max: time("handoff_timeout"),
-            silence_max: time("silence"),
-            limit_wait: time("limit_wait"),
-            gate_max: time("gate_timeout"),
-            // Nothing is no bound at all: who wants to use nothing starts nothing.
-            budget: Budget {
-                time: Some(time("max_time")).filter(|time| !time.is_zero()),
-                dollars: Some(self.float("run", "max_cost")).filter(|dollars| *dollars > 0.0),
-                tokens: Some(self.integer("run", "max_tokens")).filter(|tokens| *tokens > 0),
-                restarts: Some(self.integer("run", "max_total_restarts")).filter(|max| *max > 0),
-            },
-            commit_prefix: self.text_of_run("commit_prefix").unwrap_or_default(),
-            dirty: match self.word("run", "dirty") {
-                "refuse" => Dirty::Refuse,
-                _ => Dirty::Commit,
-            },
-            without_git: self.given("run", "no_git").value == Value::Bool(true),
-        }
-    }
-
-    fn text_of_run(&self, key: &str) -> Option<String> {
-        Some(self.given("run", key).value.to_string()).filter(|text| !text.is_empty())
     }
 
     /// Where a layer names another agent than the weaker ones, what those say about theirs does not count.
     pub(super) fn forget_other_agent(&mut self, weaker: &Self) {
-        let of = |values: &Self| values.given("run", "agent").value.clone();
-        if of(weaker) == of(self) || of(weaker) == Value::Word("auto") {
+        let agent = AGENT.get(weaker);
+        if agent == AGENT.get(self) || agent == "auto" {
             return;
         }
-        let built_in = Self::of_defaults();
-        let of_agent = ["agent_command", "model", "context_window"];
-        for index in of_agent.into_iter().filter_map(|key| position("run", key)) {
-            if self.0[index] == weaker.0[index] {
-                self.0[index] = built_in.0[index].clone();
+        for field in [AGENT_COMMAND.field(), MODEL.field(), CONTEXT_WINDOW.field()] {
+            if self.given(field) == weaker.given(field) {
+                self.forget(field);
             }
         }
     }
 
     /// A quote that never ends would take the rest of the command with it.
     pub(super) fn check_agent_command(&self) -> Option<ConfigError> {
-        let command = self.text_of_run("agent_command")?;
-        if shell_split::split(&command).is_some() {
+        if shell_split::split(&AGENT_COMMAND.get(self)?).is_some() {
             return None;
         }
         let message = "`agent_command` has a quote that never ends".to_owned();
         let hint = "end it, or put a backslash before it".to_owned();
-        Some(self.given("run", "agent_command").place.error(ErrorKind::BadValue, message, hint))
+        let place = self.given(AGENT_COMMAND.field()).place;
+        Some(place.error(ErrorKind::BadValue, message, hint))
     }
 
     /// A pattern that matches nothing would let what it should keep into commits.
     pub(super) fn check_excludes(&self) -> Option<ConfigError> {
-        let given = self.given("run", "exclude");
-        let Value::List(patterns) = &given.value else { return None };
-        let (pattern, wrong) =
-            patterns.iter().find_map(|pattern| Some((pattern, Exclude::parse(pattern).err()?)))?;
-        let message = format!("the pattern `{}` of `exclude` {wrong}", printable(pattern));
+        let wrong = |pattern: &String| Some((pattern.clone(), Exclude::parse(pattern).err()?));
+        let (pattern, wrong) = EXCLUDE.get(self).iter().find_map(wrong)?;
+        let message = format!("the pattern `{}` of `exclude` {wrong}", printable(&pattern));
         let hint =
             "patterns are as in a `.gitignore`, without `!`: `*.key`, `/secrets/`, `conf/*.env`";
-        Some(given.place.error(ErrorKind::BadValue, message, hint.to_owned()))
+        let place = self.given(EXCLUDE.field()).place;
+        Some(place.error(ErrorKind::BadValue, message, hint.to_owned()))
     }
 
-    /// The soft threshold is never above the hard one. Where a person wrote it, that is a mistake of theirs.
+    /// The soft threshold is never above the hard one. Where a user wrote it, a warning says so.
     pub(super) fn settle_thresholds(&mut self) -> Option<ConfigError> {
-        let hard = self.given("run", "context_threshold").clone();
-        let at = position("run", "soft_threshold")?;
-        if self.float("run", "soft_threshold") <= self.float("run", "context_threshold") {
+        if SOFT_THRESHOLD.get(self) <= CONTEXT_THRESHOLD.get(self) {
             return None;
         }
-        let soft = &mut self.0[at];
-        if soft.place.origin == Origin::Default {
-            soft.value = hard.value;
+        let hard = self.given(CONTEXT_THRESHOLD.field());
+        let soft = self.given(SOFT_THRESHOLD.field());
+        if self.is_default(SOFT_THRESHOLD.field()) {
+            self.put(SOFT_THRESHOLD.field(), Given { value: hard.value, place: soft.place });
             return None;
         }
         let message = format!(
@@ -155,8 +132,9 @@ impl Values {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Config, FileKind, Flag, Source, load};
     use super::*;
+    use crate::config::{Config, FileKind, Flag, Source, load};
+    use crate::run::Dirty;
 
     fn with(project: &str, own: &str, env: &[(&str, &str)], flags: &[Flag<'_>]) -> Config {
         let texts = [project, own].map(|text| format!("[run]\n{text}"));

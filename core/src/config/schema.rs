@@ -1,10 +1,10 @@
-//! The JSON Schema of `afresh.toml`, for editors.
+//! Owns the JSON Schema of `afresh.toml`, for editors. Made from the declarations of keys. Never checks a file.
 
 use serde_json::{Map, Value as Json, json};
 
-use super::fields::{Field, Form};
+use super::key::Field;
+use super::keys::{SECTIONS, Section};
 use super::kind::Kind;
-use super::settings::{SECTIONS, Section, Setting, of_section};
 use super::tables::TableKind;
 use crate::limits::{
     CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN,
@@ -13,8 +13,8 @@ use crate::limits::{
 /// The schema, in the dialect 2020-12.
 pub fn schema() -> Json {
     let section = |section: &Section| {
-        let settings = of_section(section.name).map(|setting| (setting.key, of_setting(setting)));
-        (section.name.to_owned(), table(section.help, settings))
+        let fields = section.fields.iter().map(|field| (field.key, of_setting(field)));
+        (section.name.to_owned(), table(section.help, fields))
     };
     let mut sections: Map<String, Json> = SECTIONS.iter().map(section).collect();
     for kind in TableKind::ALL {
@@ -71,51 +71,51 @@ fn table(help: &str, keys: impl Iterator<Item = (&'static str, Json)>) -> Json {
     schema
 }
 
-fn of_setting(setting: &Setting) -> Json {
-    let mut property = of_kind(&setting.kind);
-    property["description"] = setting.help.into();
-    property["default"] = setting.default.to_json();
+/// A setting, with its default.
+fn of_setting(field: &Field) -> Json {
+    let mut property = of_field(field);
+    property["default"] = field.default().map(|default| default.to_json()).into();
     property
 }
 
 fn of_field(field: &Field) -> Json {
-    let texts = || {
-        let text = json!({"type": ["string", "number", "boolean"]});
-        json!({
-            "type": "object",
-            "maxProperties": CONFIG_LIST_LEN_MAX,
-            "additionalProperties": text,
-        })
-    };
+    let mut property = of_kind(&field.kind);
+    property["description"] = field.help.into();
+    property
+}
+
+/// Lists, tables and what else only files give.
+fn of_files_alone(kind: &Kind) -> Json {
     let name = || json!({"type": "string", "pattern": name_pattern(TableKind::Service)});
-    let mut property = match &field.form {
-        Form::One(kind) => of_kind(kind),
-        Form::Command => {
+    match kind {
+        Kind::Command => {
             let mut command = list(json!({"type": "string"}));
             command["minItems"] = 1.into();
             command
         }
-        Form::Names => list(name()),
-        Form::Words(words) => list(json!({"type": "string", "enum": words})),
-        Form::Variables | Form::Headers => texts(),
-        Form::Dependencies => {
+        Kind::Names => list(name()),
+        Kind::Words(words) => list(json!({"type": "string", "enum": words})),
+        Kind::Variables | Kind::Headers => json!({
+            "type": "object",
+            "maxProperties": CONFIG_LIST_LEN_MAX,
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        }),
+        Kind::Dependencies => {
             let until = json!({"type": "string", "enum": ["ready", "started"]});
             let table = json!({"type": "object", "additionalProperties": until});
             json!({"anyOf": [list(name()), table]})
         }
-        Form::Port => json!({
+        Kind::Port => json!({
             "type": ["integer", "string"],
             "minimum": 1,
             "maximum": 65_535,
             "pattern": "^.+:[0-9]+$",
         }),
-        Form::Texts => list(json!({"type": "string"})),
-        Form::Patterns => list(json!({"type": "string", "minLength": 1})),
-        Form::Secret => json!({"type": "string", "minLength": TOKEN_CHARS_MIN}),
-        Form::JsonField => json!({"type": "object", "minProperties": 1, "maxProperties": 1}),
-    };
-    property["description"] = field.help.into();
-    property
+        Kind::Texts => list(json!({"type": "string"})),
+        Kind::Secret => json!({"type": "string", "minLength": TOKEN_CHARS_MIN}),
+        Kind::JsonField => json!({"type": "object", "minProperties": 1, "maxProperties": 1}),
+        _ => json!({}),
+    }
 }
 
 fn list(item: Json) -> Json {
@@ -164,6 +164,7 @@ fn of_kind(kind: &Kind) -> Json {
         Kind::Url => json!({"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://[^@]+$"}),
         Kind::Address => json!({"type": "string", "pattern": "^.+:[0-9]+$"}),
         Kind::Listen => json!({"type": "string", "pattern": r"^((127\.[0-9.]+|\[::1\]):[0-9]+)?$"}),
+        only_files => of_files_alone(only_files),
     }
 }
 
@@ -177,13 +178,13 @@ fn name_pattern(kind: TableKind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::SETTINGS;
     use super::*;
+    use crate::config::keys::settings;
 
     #[test]
     fn every_setting_is_described_with_its_default() {
         let schema = schema();
-        for setting in &SETTINGS {
+        for setting in settings() {
             let property = &schema["properties"][setting.section]["properties"][setting.key];
             assert_eq!(property["description"], setting.help);
             let default = &property["default"];
@@ -213,7 +214,7 @@ mod tests {
             let table = &schema["properties"][section.name];
             assert_eq!(table["additionalProperties"], false);
             let count = table["properties"].as_object().unwrap().len();
-            assert_eq!(count, of_section(section.name).count());
+            assert_eq!(count, section.fields.len());
         }
     }
 }

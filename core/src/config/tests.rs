@@ -55,7 +55,7 @@ fn without_files_the_defaults_are_those_of_the_policy() {
     assert_eq!(config.daemon, daemon);
     assert!(config.services.is_empty() && config.hooks.is_empty());
     assert!(config.shown().all(|shown| shown.origin == Origin::Default));
-    assert_eq!(config.shown().count(), SETTINGS.len());
+    assert_eq!(config.shown().count(), keys::settings().count());
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn every_setting_reaches_its_place() {
     assert_eq!(config.daemon, daemon);
     assert!(config.shown().all(|shown| shown.origin != Origin::Default));
     // What is shown can be written into a file again.
-    let lines = config.values.0.iter().zip(&SETTINGS).map(|(given, setting)| {
+    let lines = keys::settings().map(|setting| {
         let (section, key) = (setting.section, setting.key);
-        format!("{section}.{key} = {}\n", given.value.to_toml())
+        format!("{section}.{key} = {}\n", config.values.given(setting).value.to_toml())
     });
     let again = load_text(&lines.collect::<String>()).unwrap();
     assert_eq!((again.policy, again.trail, again.run), (config.policy, config.trail, config.run));

@@ -1,13 +1,16 @@
-//! A value of a setting, and how it is written.
+//! Owns the values of keys and how they are written. Made by the readers. Never holds where a value comes from.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
+
+use serde_json::{Value as Json, json};
 
 #[cfg(doc)]
 use super::kind::Kind;
 use super::kind::SIZE_UNITS;
+use crate::address;
 use crate::audit::redact::redact_text;
+use crate::definition::{Dependency, Port, Until};
 use crate::time::write_duration;
 
 /// A value of a setting. Its `Display` is the form of environment variables and flags.
@@ -26,32 +29,47 @@ pub enum Value {
     /// Of [`Kind::Word`] and [`Kind::Signal`].
     Word(&'static str),
     /// Of [`Kind::Path`].
-    Path(Cow<'static, str>),
+    Path(String),
     /// Of [`Kind::Size`].
     Size(u64),
-    /// Of [`Kind::Patterns`].
+    /// Of [`Kind::Patterns`], [`Kind::Command`], [`Kind::Names`], [`Kind::Words`] and [`Kind::Texts`].
     List(Vec<String>),
+    /// Of [`Kind::Dependencies`].
+    Dependencies(Vec<Dependency>),
+    /// Of [`Kind::Port`].
+    Port(Port),
+    /// Of [`Kind::JsonField`]: a path with dots, and the value there.
+    JsonField((String, Json)),
     /// Of all others.
-    Text(Cow<'static, str>),
+    Text(String),
 }
 
 impl Value {
     /// As it may be shown: a command can have a key in it.
     pub(super) fn without_secrets(&self) -> Self {
         match self {
-            Self::Text(text) => Self::Text(Cow::Owned(redact_text(text).into_owned())),
+            Self::Text(text) => Self::Text(redact_text(text).into_owned()),
             other => other.clone(),
         }
     }
 
-    /// The value as JSON: a number, a boolean, or the text of the other forms.
-    pub fn to_json(&self) -> serde_json::Value {
+    /// The value as JSON: a number, a boolean, a list, a table, or the text of the other forms.
+    pub fn to_json(&self) -> Json {
         match self {
             Self::Integer(number) => (*number).into(),
             Self::Percent(number) => (*number).into(),
             Self::Float(number) => (*number).into(),
             Self::Bool(value) => (*value).into(),
             Self::List(items) => items.clone().into(),
+            Self::Dependencies(all) if all.iter().all(|one| one.until == Until::Ready) => {
+                all.iter().map(|one| json!(one.name)).collect()
+            }
+            Self::Dependencies(all) => {
+                let pair = |one: &Dependency| (one.name.clone(), json!(one.until.name()));
+                Json::Object(all.iter().map(pair).collect())
+            }
+            Self::Port(Port { host, port }) => json!(address::join(host, *port)),
+            Self::JsonField((path, value)) => json!({ path: value }),
             Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) | Self::Text(_) => {
                 self.to_string().into()
             }
@@ -60,15 +78,7 @@ impl Value {
 
     /// The value as it is written in a file.
     pub fn to_toml(&self) -> String {
-        match self {
-            Self::Integer(_) | Self::Percent(_) | Self::Float(_) | Self::Bool(_) => {
-                self.to_string()
-            }
-            Self::Duration(_) | Self::Word(_) | Self::Path(_) | Self::Size(_) | Self::Text(_) => {
-                toml_edit::Value::from(self.to_string()).to_string()
-            }
-            Self::List(items) => items.iter().collect::<toml_edit::Array>().to_string(),
-        }
+        json_to_toml(&self.to_json())
     }
 }
 
@@ -82,6 +92,9 @@ impl fmt::Display for Value {
             Self::Bool(value) => write!(f, "{value}"),
             Self::Word(word) => f.write_str(word),
             Self::Path(text) | Self::Text(text) => f.write_str(text),
+            Self::Dependencies(_) | Self::Port(_) | Self::JsonField(_) => {
+                f.write_str(&self.to_toml())
+            }
             Self::List(items) => f.write_str(&items.join(",")),
             Self::Size(0) => f.write_str("0B"),
             Self::Size(bytes) => {
@@ -90,5 +103,26 @@ impl fmt::Display for Value {
                 write!(f, "{}{name}", bytes / unit)
             }
         }
+    }
+}
+
+/// A JSON value as TOML on one line.
+pub(super) fn json_to_toml(json: &Json) -> String {
+    let text = |text: &str| toml_edit::Value::from(text).to_string();
+    match json {
+        Json::String(value) => text(value),
+        Json::Array(items) => {
+            let items: Vec<String> = items.iter().map(json_to_toml).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Json::Object(fields) => {
+            let field = |(name, value): (&String, &Json)| {
+                format!("{} = {}", toml_edit::Key::new(name), json_to_toml(value))
+            };
+            let fields: Vec<String> = fields.iter().map(field).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        // TOML has no null, and nothing here gives one.
+        Json::Null | Json::Bool(_) | Json::Number(_) => json.to_string(),
     }
 }

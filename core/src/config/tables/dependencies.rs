@@ -1,8 +1,10 @@
-//! What services need of each other: each need is a service that is there, and there is no ring.
+//! Owns the check of `depends_on`: each dependency is defined, and there is no ring. Driven by `tables::make`. Never
+//! orders services.
 
 use std::collections::BTreeMap;
 
-use super::{Content, Errors, Table};
+use super::{Errors, Table};
+use crate::config::keys::service::DEPENDS_ON;
 use crate::definition::Dependency;
 use crate::report::{ConfigError, ErrorKind};
 use crate::rings::{rings, told};
@@ -36,15 +38,12 @@ pub(super) fn check(services: &[Table], opencode_is_off: bool, errors: &mut Erro
     }
 }
 
-fn needs_of(service: &Table) -> &[Dependency] {
-    match service.entry("depends_on").map(|entry| &entry.content) {
-        Some(Content::Dependencies(all)) => all,
-        _ => &[],
-    }
+fn needs_of(service: &Table) -> Vec<Dependency> {
+    DEPENDS_ON.find(service).unwrap_or_default()
 }
 
 fn error(service: &Table, message: String, hint: String) -> ConfigError {
-    let place = service.entry("depends_on").map_or(&service.place, |entry| &entry.place);
+    let place = service.entry(DEPENDS_ON.field()).map_or(&service.place, |entry| &entry.place);
     place.error(ErrorKind::Conflict, message, hint)
 }
 

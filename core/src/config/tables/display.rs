@@ -1,11 +1,11 @@
-//! A table as it is shown to people, without its secrets.
+//! Owns the form in which a table is shown to users. Driven by `config show`. Never shows a secret.
 
 use serde_json::{Value as Json, json};
 
-use super::super::fields::Form;
-use super::content::to_toml;
-use super::{Entry, Table, TableKind, opencode};
+use super::{Table, TableEntry, TableKind, opencode};
 use crate::audit::redact::{MARK, redact_value};
+use crate::config::kind::Kind;
+use crate::config::value::json_to_toml;
 use crate::report::Origin;
 
 /// A service, a hook or `[opencode]`, as it is in force.
@@ -36,11 +36,12 @@ pub struct ShownEntry {
 
 /// Shows a table.
 pub(in super::super) fn show(table: &Table) -> ShownTable {
-    let mut entries: Vec<Entry> = table.entries.clone();
+    let mut entries: Vec<TableEntry> = table.entries.clone();
     if table.kind == TableKind::Opencode {
         entries.extend(opencode::built_in(table));
-        let is_of = |entry: &Entry, key: &str| super::is_under(&entry.path, key);
-        let rank = |entry: &Entry| table.kind.fields().position(|field| is_of(entry, field.key));
+        let is_of = |entry: &TableEntry, key: &str| super::is_under(&entry.path, key);
+        let rank =
+            |entry: &TableEntry| table.kind.fields().position(|field| is_of(entry, field.key));
         entries.sort_by_key(|entry| rank(entry).unwrap_or(usize::MAX));
     }
     let name = toml_edit::Key::new(table.name.as_str());
@@ -54,11 +55,11 @@ pub(in super::super) fn show(table: &Table) -> ShownTable {
     }
 }
 
-fn shown(table: &Table, entry: &Entry) -> ShownEntry {
+fn shown(table: &Table, entry: &TableEntry) -> ShownEntry {
     let field = table.kind.fields().find(|field| super::is_under(&entry.path, field.key));
     let setting = table.kind.settings().find(|setting| setting.key == entry.path);
     let name = match field {
-        Some(field) if matches!(field.form, Form::Variables | Form::Headers) => {
+        Some(field) if matches!(field.kind, Kind::Variables | Kind::Headers) => {
             entry.path.get(field.key.len() + 1..)
         }
         _ => None,
@@ -67,7 +68,7 @@ fn shown(table: &Table, entry: &Entry) -> ShownEntry {
         (Some(field), Some(name)) => format!("{}.{}", field.key, toml_edit::Key::new(name)),
         _ => entry.path.clone(),
     };
-    let value = entry.content.to_json();
+    let value = entry.value.to_json();
     let value = match (table.kind, entry.path.as_str()) {
         (TableKind::Token, "token") => json!(MARK),
         // The name of a variable, and no secret.
@@ -76,7 +77,7 @@ fn shown(table: &Table, entry: &Entry) -> ShownEntry {
     };
     ShownEntry {
         key,
-        toml: to_toml(&value),
+        toml: json_to_toml(&value),
         value,
         origin: entry.place.origin.clone(),
         help: field.map(|field| field.help).or(setting.map(|s| s.help)).unwrap_or_default(),
@@ -84,7 +85,7 @@ fn shown(table: &Table, entry: &Entry) -> ShownEntry {
 }
 
 fn without_secrets(name: &str, value: Json) -> Json {
-    // Whoever knows the path of a webhook can write to it.
+    // The path of a webhook is enough to write to it.
     if let ("webhook", Some(url)) = (name, value.as_str()) {
         let host = url.split('/').take(3).collect::<Vec<_>>().join("/");
         let host = host.split(['?', '#']).next().unwrap_or_default();

@@ -1,13 +1,18 @@
-//! The gateway as a whole: `[gateway]`, its tokens, and the servers.
+//! Owns the making of the gateway: `[gateway]`, its tokens and its servers. Driven by `Config::gateway`. Never quotes a
+//! secret.
 
 use std::path::PathBuf;
 
 use super::super::FileKind;
-use super::super::kind::Value;
 use super::super::resolve::Values;
-use super::{Content, Entry, Errors, Table, TableKind, server};
+use super::{Errors, Table, TableEntry, TableKind, server};
+use crate::config::keys::gateway::{
+    ALLOWED_HOSTS, ALLOWED_ORIGINS, BODY_MAX, CLIENTS_MAX, EXPOSE, HTTP, KEEP_ALIVE,
+    REQUESTS_PER_SECOND, SESSION_IDLE, TOOLS,
+};
+use crate::config::keys::server::{COMMAND, ENABLED, URL};
+use crate::config::keys::token;
 use crate::gateway::access::{Access, fits_one};
-use crate::gateway::backend::Expose;
 use crate::gateway::settings::{Front, Gateway, Token};
 use crate::gateway::variables::Scope;
 use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
@@ -29,7 +34,7 @@ pub struct Outside<'a> {
 pub(super) fn servers(tables: &[Table]) -> impl Iterator<Item = &Table> {
     let of_kind = tables.iter().filter(|table| table.kind == TableKind::Server);
     of_kind.filter(|table| {
-        let is_whole = table.entry("command").is_some() || table.entry("url").is_some();
+        let is_whole = [COMMAND.field(), URL.field()].iter().any(|key| table.entry(key).is_some());
         // Part of a server of some other project: in this one there is nothing to be changed.
         table.from == FileKind::Workspace || is_whole
     })
@@ -57,17 +62,14 @@ pub(in super::super) fn make(
     let mut errors = Errors { all: &mut all, limit: CONFIG_ERRORS_MAX };
     let scope = Scope { env: outside.env, workspace: "" };
     let own = tables.iter().find(|table| table.kind == TableKind::Gateway);
-    let wanted = servers(tables).filter(|table| server::is_enabled(table));
+    let wanted = servers(tables).filter(|table| ENABLED.get(*table));
     let gateway = Gateway {
         servers: wanted
             .filter_map(|table| server::make(table, defaults, &scope, &mut errors))
             .collect(),
-        expose: match own.and_then(|own| own.value("expose")) {
-            Some(Value::Word("search")) => Expose::Search,
-            _ => Expose::All,
-        },
-        admin_tools: own.and_then(|own| own.value("tools")) != Some(&Value::Bool(false)),
-        front: own.map(front).unwrap_or_default(),
+        expose: EXPOSE.get(&own),
+        admin_tools: TOOLS.get(&own),
+        front: front(own),
         tokens: make_tokens(tables, outside, &mut errors),
     };
     if all.is_empty() { Ok(gateway) } else { Err(all) }
@@ -75,37 +77,19 @@ pub(in super::super) fn make(
 
 /// The files that hold tokens.
 pub(in super::super) fn token_files(tables: &[Table]) -> Vec<PathBuf> {
-    tokens(tables).filter_map(|table| table.text("token_file")).map(PathBuf::from).collect()
+    tokens(tables).filter_map(|table| token::TOKEN_FILE.find(table)).collect()
 }
 
-fn front(table: &Table) -> Front {
-    let usual = Front::default();
-    let list = |path: &str| table.list(path).unwrap_or_default().to_vec();
-    let number = |path: &str| match table.value(path) {
-        Some(Value::Integer(number)) => Some(*number),
-        _ => None,
-    };
+fn front(table: Option<&Table>) -> Front {
     Front {
-        http: table.text("http").and_then(|address| address.parse().ok()),
-        allowed_hosts: list("allowed_hosts"),
-        allowed_origins: list("allowed_origins"),
-        clients_max: (number("clients_max").and_then(|number| usize::try_from(number).ok()))
-            .unwrap_or(usual.clients_max),
-        body_bytes_max: match table.value("body_max") {
-            Some(Value::Size(bytes)) => *bytes,
-            _ => usual.body_bytes_max,
-        },
-        requests_per_second: number("requests_per_second")
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|number| *number > 0),
-        session_idle: match table.value("session_idle") {
-            Some(Value::Duration(time)) => *time,
-            _ => usual.session_idle,
-        },
-        keep_alive: match table.value("keep_alive") {
-            Some(Value::Duration(time)) if !time.is_zero() => Some((*time).max(FRONT_SIGN_MIN)),
-            _ => usual.keep_alive,
-        },
+        http: HTTP.find(&table),
+        allowed_hosts: ALLOWED_HOSTS.find(&table).unwrap_or_default(),
+        allowed_origins: ALLOWED_ORIGINS.find(&table).unwrap_or_default(),
+        clients_max: CLIENTS_MAX.get(&table),
+        body_bytes_max: BODY_MAX.get(&table),
+        requests_per_second: REQUESTS_PER_SECOND.get(&table),
+        session_idle: SESSION_IDLE.get(&table),
+        keep_alive: KEEP_ALIVE.find(&table).flatten().map(|time| time.max(FRONT_SIGN_MIN)),
     }
 }
 
@@ -114,8 +98,9 @@ fn tokens(tables: &[Table]) -> impl Iterator<Item = &Table> {
 }
 
 /// Where the secret of a token is.
-fn secret_entry(table: &Table) -> Option<&Entry> {
-    ["token", "token_env", "token_file"].into_iter().find_map(|key| table.entry(key))
+fn secret_entry(table: &Table) -> Option<&TableEntry> {
+    let keys = [token::TOKEN.field(), token::TOKEN_ENV.field(), token::TOKEN_FILE.field()];
+    keys.into_iter().find_map(|key| table.entry(key))
 }
 
 fn check_token(table: &Table, servers: &[Table], errors: &mut Errors<'_>) {
@@ -126,16 +111,16 @@ fn check_token(table: &Table, servers: &[Table], errors: &mut Errors<'_>) {
     }
     // Your own file may be about servers that only some projects have, and where there is none here,
     // they come from the file of another program.
-    let entry = table.entry("servers").filter(|entry| entry.from == FileKind::Workspace);
+    let entry =
+        table.entry(token::SERVERS.field()).filter(|entry| entry.from == FileKind::Workspace);
     let Some(entry) = entry.filter(|_| !servers.is_empty()) else { return };
-    let patterns = table.list("servers").unwrap_or_default().iter();
-    for pattern in patterns {
-        if servers.iter().any(|server| fits_one(pattern, &server.name)) {
+    for pattern in token::SERVERS.find(table).unwrap_or_default() {
+        if servers.iter().any(|server| fits_one(&pattern, &server.name)) {
             continue;
         }
-        let shown = printable(pattern);
+        let shown = printable(&pattern);
         let message = format!("token `{}` is for `{shown}`, which is no server", table.name);
-        let hint = match nearest(pattern, servers.iter().map(|server| server.name.as_str())) {
+        let hint = match nearest(&pattern, servers.iter().map(|server| server.name.as_str())) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("define `[server.{shown}]`, or leave it out"),
         };
@@ -147,9 +132,11 @@ fn make_tokens(tables: &[Table], outside: &Outside<'_>, errors: &mut Errors<'_>)
     let mut made: Vec<Token> = Vec::new();
     for table in tokens(tables) {
         let Some(entry) = secret_entry(table) else { continue };
-        let list = |path: &str| table.list(path).map(<[String]>::to_vec);
-        let access =
-            Access { name: table.name.clone(), servers: list("servers"), tools: list("tools") };
+        let access = Access {
+            name: table.name.clone(),
+            servers: token::SERVERS.find(table),
+            tools: token::TOOLS.find(table),
+        };
         let secret = match secret(table, entry, outside) {
             Ok(secret) => secret,
             Err((message, hint)) => {
@@ -170,10 +157,13 @@ fn make_tokens(tables: &[Table], outside: &Outside<'_>, errors: &mut Errors<'_>)
 }
 
 /// The secret, or a message and a hint that do not show it.
-fn secret(table: &Table, entry: &Entry, outside: &Outside<'_>) -> Result<String, (String, String)> {
+fn secret(
+    table: &Table,
+    entry: &TableEntry,
+    outside: &Outside<'_>,
+) -> Result<String, (String, String)> {
     let name = &table.name;
-    let Content::One(value) = &entry.content else { return Ok(String::new()) };
-    let value = value.to_string();
+    let value = entry.value.to_string();
     let text = match entry.path.as_str() {
         "token_env" => match outside.env.iter().find(|(known, _)| *known == value) {
             Some((_, text)) => text.clone(),

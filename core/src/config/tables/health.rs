@@ -1,9 +1,11 @@
-//! A health check out of the entries below `health`.
+//! Owns the making of a health check from the entries below `health`. Driven by `service::make`. Never probes.
 
-use std::time::Duration;
-
-use super::super::kind::Value;
-use super::{Content, Table};
+use super::Table;
+use crate::config::keys::service::{
+    HEALTH_EXEC, HEALTH_FAILURES, HEALTH_HEADERS, HEALTH_HTTP, HEALTH_INTERVAL, HEALTH_JSON,
+    HEALTH_MCP, HEALTH_READY_INTERVAL, HEALTH_READY_TIMEOUT, HEALTH_STATUS, HEALTH_TCP,
+    HEALTH_TIMEOUT,
+};
 use crate::health::{HealthCheck, Probe};
 use crate::report::{ConfigError, ErrorKind};
 
@@ -15,45 +17,27 @@ pub(super) fn make(table: &Table) -> Result<Option<HealthCheck>, Box<ConfigError
         let hint = "add one of `health.http`, `health.tcp`, `health.exec` and `health.mcp`";
         return Err(first.place.error(ErrorKind::Missing, message, hint.to_owned()).into());
     };
-    let usual = HealthCheck::new(probe);
-    let time = |path: &str, usual: Duration| match table.value(path) {
-        Some(Value::Duration(time)) => *time,
-        _ => usual,
-    };
     Ok(Some(HealthCheck {
-        interval: time("health.interval", usual.interval),
-        ready_interval: time("health.ready_interval", usual.ready_interval),
-        timeout: time("health.timeout", usual.timeout),
-        failures_max: match table.value("health.failures") {
-            Some(Value::Integer(number)) => u32::try_from(*number).unwrap_or(usual.failures_max),
-            _ => usual.failures_max,
-        },
-        ready_timeout: match table.value("health.ready_timeout") {
-            Some(Value::Duration(time)) => Some(*time).filter(|time| !time.is_zero()),
-            _ => usual.ready_timeout,
-        },
-        ..usual
+        interval: HEALTH_INTERVAL.get(table),
+        ready_interval: HEALTH_READY_INTERVAL.get(table),
+        timeout: HEALTH_TIMEOUT.get(table),
+        failures_max: HEALTH_FAILURES.get(table),
+        ready_timeout: HEALTH_READY_TIMEOUT.get(table),
+        ..HealthCheck::new(probe)
     }))
 }
 
 /// The first of what can be asked; the reader has seen to it that there is no second.
 fn probe(table: &Table) -> Option<Probe> {
-    if let Some(url) = table.text("health.http") {
-        let status = match table.value("health.status") {
-            Some(Value::Integer(status)) => u16::try_from(*status).ok(),
-            _ => None,
-        };
-        let json = match table.entry("health.json").map(|entry| &entry.content) {
-            Some(Content::JsonField(path, value)) => Some((path.clone(), value.clone())),
-            _ => None,
-        };
-        return Some(Probe::Http { url, status, json, headers: table.below("health.headers") });
+    if let Some(url) = HEALTH_HTTP.find(table) {
+        let (status, json) = (HEALTH_STATUS.find(table), HEALTH_JSON.find(table));
+        return Some(Probe::Http { url, status, json, headers: table.pairs(&HEALTH_HEADERS) });
     }
-    if let Some(address) = table.text("health.tcp") {
+    if let Some(address) = HEALTH_TCP.find(table) {
         return Some(Probe::Tcp { address });
     }
-    if let Some(command) = table.list("health.exec") {
-        return Some(Probe::Exec { command: command.to_vec() });
+    if let Some(command) = HEALTH_EXEC.find(table) {
+        return Some(Probe::Exec { command });
     }
-    table.text("health.mcp").map(|url| Probe::Mcp { url })
+    HEALTH_MCP.find(table).map(|url| Probe::Mcp { url })
 }

@@ -1,10 +1,9 @@
-//! A hook out of its table.
+//! Owns the making of a hook from its table. Driven by `tables::make`. Never runs one.
 
 use super::super::FileKind;
-use super::super::fields::SHAPES;
-use super::super::kind::Value;
 use super::Table;
 use crate::address::url_host;
+use crate::config::keys::hook::{COMMAND, DESKTOP, HEADERS, ON, SERVICES, SHAPE, WEBHOOK};
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::report::{ConfigError, ErrorKind};
 use crate::suggest::nearest;
@@ -12,7 +11,7 @@ use crate::text::printable;
 
 /// Makes a hook that is about some of these services.
 pub(super) fn make(table: &Table, services: &[Table]) -> Result<HookDefinition, Box<ConfigError>> {
-    let events = match table.list("on") {
+    let events = match ON.find(table) {
         Some(words) => {
             let is_named = |event: &HookEvent| words.iter().any(|word| word == event.name());
             HookEvent::ALL.into_iter().filter(is_named).collect()
@@ -23,19 +22,19 @@ pub(super) fn make(table: &Table, services: &[Table]) -> Result<HookDefinition, 
     Ok(HookDefinition {
         name: table.name.clone(),
         events,
-        services: table.list("services").unwrap_or_default().to_vec(),
+        services: SERVICES.find(table).unwrap_or_default(),
         target: target(table)?,
     })
 }
 
 /// Your own file may be about services that only some projects have.
 fn check_services(table: &Table, services: &[Table]) -> Result<(), Box<ConfigError>> {
-    let Some(entry) = table.entry("services").filter(|entry| entry.from == FileKind::Workspace)
-    else {
+    let entry = table.entry(SERVICES.field());
+    let Some(entry) = entry.filter(|entry| entry.from == FileKind::Workspace) else {
         return Ok(());
     };
     let is_known = |name: &String| services.iter().any(|service| service.name == *name);
-    let names = table.list("services").unwrap_or_default();
+    let names = SERVICES.find(table).unwrap_or_default();
     let Some(unknown) = names.iter().find(|name| !is_known(name)) else { return Ok(()) };
     let message =
         format!("hook `{}` is about `{}`, which is no service", table.name, printable(unknown));
@@ -48,18 +47,15 @@ fn check_services(table: &Table, services: &[Table]) -> Result<(), Box<ConfigErr
 }
 
 fn target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
-    if let Some(command) = table.list("command") {
-        return Ok(HookTarget::Command(command.to_vec()));
+    if let Some(command) = COMMAND.find(table) {
+        return Ok(HookTarget::Command(command));
     }
-    if let Some(url) = table.text("webhook") {
-        let shape = match table.text("shape") {
-            Some(word) => shape_of_word(&word),
-            None => shape_of_host(&url),
-        };
-        return Ok(HookTarget::Webhook { url, shape, headers: table.below("headers") });
+    if let Some(url) = WEBHOOK.find(table) {
+        let shape = SHAPE.find(table).unwrap_or_else(|| shape_of_host(&url));
+        return Ok(HookTarget::Webhook { url, shape, headers: table.pairs(&HEADERS) });
     }
-    match table.entry("desktop") {
-        Some(_) if table.value("desktop") == Some(&Value::Bool(true)) => Ok(HookTarget::Desktop),
+    match table.entry(DESKTOP.field()) {
+        Some(_) if DESKTOP.find(table) == Some(true) => Ok(HookTarget::Desktop),
         Some(entry) => {
             let message = format!("hook `{}` tells nobody", table.name);
             let hint = "write `desktop = true`, or remove the hook".to_owned();
@@ -70,12 +66,6 @@ fn target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
             Err(table.missing(message, "add one of `command`, `webhook` and `desktop`").into())
         }
     }
-}
-
-fn shape_of_word(word: &str) -> Shape {
-    let shapes = [Shape::Json, Shape::Slack, Shape::Discord, Shape::Ntfy];
-    let index = SHAPES.iter().position(|shape| *shape == word);
-    index.and_then(|index| shapes.get(index).copied()).unwrap_or_default()
 }
 
 /// The form that the host of a URL takes, where it is a known one.

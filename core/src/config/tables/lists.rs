@@ -1,12 +1,13 @@
-//! Entries that hold more than one value: commands, names, dependencies, ports, fields of JSON.
+//! Owns the reading of entries that hold more than one value: commands, names, dependencies, ports, fields of JSON.
+//! Part of [`Reader`]. Never quotes a secret.
 
 use serde_json::Value as Json;
 use toml_edit::{Array, Item, Key, TableLike, Value as Toml};
 
-use super::super::fields::{Field, Form};
 use super::super::file::{Reader, entries, span, type_name, value_span};
-use super::super::kind::Value;
-use super::Content;
+use super::super::key::Field;
+use super::super::kind::Kind;
+use super::super::value::Value;
 use super::gateway::{SECRET_HINT, secret_flaw};
 use super::read::is_name;
 use crate::address::host_and_port;
@@ -18,21 +19,15 @@ use crate::suggest::nearest;
 use crate::text::printable;
 
 impl Reader<'_> {
-    /// Reads what a form other than one value takes.
-    pub(super) fn content(
-        &mut self,
-        form: &Form,
-        field: &'static Field,
-        key: &Key,
-        item: &Item,
-    ) -> Option<Content> {
-        match form {
-            Form::Command => self.command(field, key, item).map(Content::List),
-            Form::Names => {
+    /// Reads the value of a key in a table.
+    pub(super) fn content(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
+        match &field.kind {
+            Kind::Command => self.command(field, key, item).map(Value::List),
+            Kind::Names => {
                 let items = self.list(field, "a list of names", key, item)?;
-                self.each_is(field, item, items, is_name, |_| None).map(Content::List)
+                self.each_is(field, item, items, is_name, |_| None).map(Value::List)
             }
-            Form::Words(words) => {
+            Kind::Words(words) => {
                 let items = self.list(field, "a list of words", key, item)?;
                 if items.is_empty() {
                     let message = format!("`{}` names nothing", field.key);
@@ -42,24 +37,24 @@ impl Reader<'_> {
                 }
                 let hint = |word: &str| nearest(word, words.iter().copied()).map(str::to_owned);
                 self.each_is(field, item, items, |word| words.contains(&word), hint)
-                    .map(Content::List)
+                    .map(Value::List)
             }
-            Form::Texts => self.list(field, "a list of strings", key, item).map(Content::List),
-            Form::Patterns => {
+            Kind::Texts => self.list(field, "a list of strings", key, item).map(Value::List),
+            Kind::Patterns => {
                 let items = self.list(field, "a list of strings", key, item)?;
                 let takes = |text: &str| !text.is_empty() && !text.contains(char::is_control);
-                self.each_is(field, item, items, takes, |_| None).map(Content::List)
+                self.each_is(field, item, items, takes, |_| None).map(Value::List)
             }
-            Form::Secret => self.secret(field, key, item),
-            Form::Dependencies => self.dependencies(field, key, item),
-            Form::Port => self.port(field, key, item).map(Content::Port),
-            Form::JsonField => self.json_field(field, key, item),
-            Form::One(_) | Form::Variables | Form::Headers => None,
+            Kind::Secret => self.secret(field, key, item),
+            Kind::Dependencies => self.dependencies(field, key, item),
+            Kind::Port => self.port(field, key, item).map(Value::Port),
+            Kind::JsonField => self.json_field(field, key, item),
+            _ => self.value(field, key, item),
         }
     }
 
     /// A secret, of which nothing is quoted.
-    fn secret(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Content> {
+    fn secret(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
         let Some(text) = item.as_str() else {
             self.misfit(field, "a string", key, item);
             return None;
@@ -73,10 +68,10 @@ impl Reader<'_> {
             }
             return None;
         }
-        Some(Content::One(Value::Text(text.to_owned().into())))
+        Some(Value::Text(text.to_owned()))
     }
 
-    fn command(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Vec<String>> {
+    fn command(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Vec<String>> {
         if let Some(line) = item.as_str() {
             let message = format!("`{}` must be a list of strings, not a string", field.key);
             let hint = format!("write `{} = {}`", field.key, as_list(line));
@@ -86,7 +81,7 @@ impl Reader<'_> {
         let items = self.list(field, "a list of strings", key, item)?;
         if items.first().is_none_or(String::is_empty) {
             let message = format!("`{}` has no program", field.key);
-            let hint = format!("for example `{} = {}`", field.key, field.example);
+            let hint = format!("for example `{} = {}`", field.key, field.example());
             self.error(ErrorKind::BadValue, message, value_span(key, item), Some(hint));
             return None;
         }
@@ -94,13 +89,7 @@ impl Reader<'_> {
     }
 
     /// A list of strings without NUL bytes.
-    fn list(
-        &mut self,
-        field: &'static Field,
-        wanted: &str,
-        key: &Key,
-        item: &Item,
-    ) -> Option<Vec<String>> {
+    fn list(&mut self, field: &Field, wanted: &str, key: &Key, item: &Item) -> Option<Vec<String>> {
         let Some(array) = item.as_value().and_then(Toml::as_array) else {
             self.misfit(field, wanted, key, item);
             return None;
@@ -112,7 +101,7 @@ impl Reader<'_> {
         self.strings(field, array)
     }
 
-    fn strings(&mut self, field: &'static Field, array: &Array) -> Option<Vec<String>> {
+    fn strings(&mut self, field: &Field, array: &Array) -> Option<Vec<String>> {
         let mut strings = Vec::new();
         for item in array {
             let (message, hint) = match item.as_str() {
@@ -143,7 +132,7 @@ impl Reader<'_> {
     /// All items, where each is one that the field takes and none is there twice.
     fn each_is(
         &mut self,
-        field: &'static Field,
+        field: &Field,
         item: &Item,
         items: Vec<String>,
         takes: impl Fn(&str) -> bool,
@@ -159,7 +148,7 @@ impl Reader<'_> {
         } else {
             let hint = match meant(text) {
                 Some(word) => format!("did you mean `{word}`?"),
-                None => format!("for example `{} = {}`", field.key, field.example),
+                None => format!("for example `{} = {}`", field.key, field.example()),
             };
             (format!("`{}` does not take `{}`", field.key, printable(text)), hint)
         };
@@ -169,12 +158,12 @@ impl Reader<'_> {
         None
     }
 
-    fn dependencies(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Content> {
+    fn dependencies(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
         let Some(table) = item.as_table_like() else {
             let items = self.list(field, "a list of names or a table", key, item)?;
             let items = self.each_is(field, item, items, is_name, |_| None)?;
             let ready = |name| Dependency { name, until: Until::Ready };
-            return Some(Content::Dependencies(items.into_iter().map(ready).collect()));
+            return Some(Value::Dependencies(items.into_iter().map(ready).collect()));
         };
         if table.len() > CONFIG_LIST_LEN_MAX {
             self.too_long(field, key, item);
@@ -195,10 +184,10 @@ impl Reader<'_> {
                 }
             }
         }
-        Some(Content::Dependencies(all))
+        Some(Value::Dependencies(all))
     }
 
-    fn port(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Port> {
+    fn port(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Port> {
         let number = item.as_integer().and_then(|number| u16::try_from(number).ok());
         let found = match (number.filter(|port| *port > 0), item.as_str()) {
             (Some(port), _) => Some(Port { host: "localhost".to_owned(), port }),
@@ -214,7 +203,7 @@ impl Reader<'_> {
     }
 
     /// `{ healthy = true }`, `{ "a.b" = 1 }` or `{ a.b = 1 }`.
-    fn json_field(&mut self, field: &'static Field, key: &Key, item: &Item) -> Option<Content> {
+    fn json_field(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
         let (mut path, mut at, mut item_at) = (String::new(), key.clone(), item);
         while let Some(table) = item_at.as_table_like() {
             let Some((key, inner)) = only_entry(table) else {
@@ -235,7 +224,7 @@ impl Reader<'_> {
             _ => None,
         };
         match value {
-            Some(value) if !path.is_empty() => Some(Content::JsonField(path, value)),
+            Some(value) if !path.is_empty() => Some(Value::JsonField((path, value))),
             _ => {
                 self.misfit(field, "a table with one field", &at, item_at);
                 None
@@ -246,7 +235,7 @@ impl Reader<'_> {
     pub(super) fn misfit(&mut self, field: &Field, wanted: &str, key: &Key, item: &Item) {
         let (name, found) = (field.key, type_name(item));
         let message = format!("`{name}` must be {wanted}, not {found}");
-        let hint = format!("for example `{name} = {}`", field.example);
+        let hint = format!("for example `{name} = {}`", field.example());
         self.error(ErrorKind::WrongType, message, value_span(key, item), Some(hint));
     }
 

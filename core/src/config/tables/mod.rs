@@ -4,7 +4,6 @@
 //! Each file gives some of a table's entries; the stronger file wins entry by entry. What is made of
 //! them is checked as a whole, when all layers are there.
 
-mod content;
 mod dependencies;
 mod display;
 mod gateway;
@@ -18,16 +17,18 @@ mod service;
 
 use std::collections::BTreeMap;
 
-pub(super) use self::content::Content;
 pub(super) use self::display::show;
 pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::Outside;
 pub(super) use self::gateway::{make as make_gateway, token_files};
 
 use super::FileKind;
-use super::fields::COMPANIONS;
-use super::kind::Value;
+use super::key::{Field, Key, Lookup, Pairs};
+use super::keys::COMPANIONS;
+use super::keys::opencode::ENABLED;
+use super::keys::service::COMMAND;
 use super::resolve::Values;
+use super::value::Value;
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
 use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};
@@ -112,55 +113,50 @@ pub(super) struct Table {
     place: Location,
     /// Whose file that is.
     from: FileKind,
-    entries: Vec<Entry>,
+    entries: Vec<TableEntry>,
 }
 
 /// One value of a table.
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
+struct TableEntry {
     /// The key with its dots, such as `health.http` or `env.PORT`.
     path: String,
-    content: Content,
+    value: Value,
     place: Location,
     from: FileKind,
 }
 
+impl Lookup for Table {
+    fn value(&self, field: &Field) -> Option<&Value> {
+        self.entry(field).map(|entry| &entry.value)
+    }
+}
+
 impl Table {
-    fn entry(&self, path: &str) -> Option<&Entry> {
+    fn entry(&self, field: &Field) -> Option<&TableEntry> {
+        self.entry_at(field.key)
+    }
+
+    fn entry_at(&self, path: &str) -> Option<&TableEntry> {
         self.entries.iter().find(|entry| entry.path == path)
     }
 
-    fn value(&self, path: &str) -> Option<&Value> {
-        match &self.entry(path)?.content {
-            Content::One(value) => Some(value),
-            _ => None,
-        }
+    /// The entries below a key, with their own names.
+    fn below(&self, key: &Key<Pairs>) -> impl Iterator<Item = (&str, &TableEntry)> {
+        let path = key.field().key;
+        self.entries.iter().filter_map(move |entry| {
+            let name = entry.path.strip_prefix(path)?.strip_prefix('.')?;
+            Some((name, entry))
+        })
     }
 
-    fn text(&self, path: &str) -> Option<String> {
-        self.value(path).map(ToString::to_string)
-    }
-
-    fn list(&self, path: &str) -> Option<&[String]> {
-        match &self.entry(path)?.content {
-            Content::List(items) => Some(items),
-            _ => None,
-        }
-    }
-
-    /// The entries below a key, by their own names.
-    fn below(&self, path: &str) -> Vec<(String, String)> {
-        let name =
-            |entry: &Entry| Some(entry.path.strip_prefix(path)?.strip_prefix('.')?.to_owned());
-        let pair = |entry: &Entry| match &entry.content {
-            Content::One(value) => Some((name(entry)?, value.to_string())),
-            _ => None,
-        };
-        self.entries.iter().filter_map(pair).collect()
+    /// The names and texts below a key.
+    fn pairs(&self, key: &Key<Pairs>) -> Vec<(String, String)> {
+        self.below(key).map(|(name, entry)| (name.to_owned(), entry.value.to_string())).collect()
     }
 
     /// The first entry that is this key, or below it.
-    fn first_under(&self, path: &str) -> Option<&Entry> {
+    fn first_under(&self, path: &str) -> Option<&TableEntry> {
         self.entries.iter().find(|entry| is_under(&entry.path, path))
     }
 
@@ -192,7 +188,7 @@ impl Table {
     /// Entries that say more about a key that is not there.
     fn check_companions(&self, errors: &mut Errors<'_>) {
         let kinds = COMPANIONS.iter().filter(|(key, _)| self.kind.fields().any(|f| f.key == *key));
-        for (key, companions) in kinds.filter(|(key, _)| self.entry(key).is_none()) {
+        for (key, companions) in kinds.filter(|(key, _)| self.entry_at(key).is_none()) {
             for entry in companions.iter().filter_map(|path| self.first_under(path)) {
                 let message = format!("`{}` goes with `{key}`, which is not given", entry.path);
                 let hint = format!("remove it, or add `{key}`");
@@ -241,13 +237,13 @@ pub(super) fn make(tables: &[Table], values: &Values, errors: &mut Vec<ConfigErr
             );
             errors.push(twin.place.error(ErrorKind::Conflict, message, hint));
         }
-        if opencode::is_enabled(table) {
+        if ENABLED.get(table) {
             defined.push(opencode::as_service(table));
         }
     }
     for table in of_kind(TableKind::Service) {
         // Part of a service of some other project: in this one there is nothing to be changed.
-        if table.from == FileKind::User && table.entry("command").is_none() {
+        if table.from == FileKind::User && table.entry(COMMAND.field()).is_none() {
             continue;
         }
         defined.push(table.clone());
@@ -260,7 +256,7 @@ pub(super) fn make(tables: &[Table], values: &Values, errors: &mut Vec<ConfigErr
             Err(error) => errors.push(*error),
         }
     }
-    let opencode_is_off = of_kind(TableKind::Opencode).any(|table| !opencode::is_enabled(table));
+    let opencode_is_off = of_kind(TableKind::Opencode).any(|table| !ENABLED.get(table));
     dependencies::check(&defined, opencode_is_off, &mut errors);
     for table in of_kind(TableKind::Hook) {
         table.check_companions(&mut errors);

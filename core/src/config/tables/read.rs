@@ -1,13 +1,14 @@
-//! The entries of a table in one file.
+//! Owns the reading of tables in one file. Part of [`Reader`]. Never looks at other files.
 
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
-use super::super::fields::{Field, Form, OTHER_WORDS};
 use super::super::file::{Reader, entries, span, type_name, unknown_hint, value_span};
-use super::super::kind::Value;
-use super::super::settings::{SETTINGS, Scope};
+use super::super::key::Field;
+use super::super::keys::{OTHER_WORDS, settings};
+use super::super::kind::Kind;
+use super::super::value::Value;
 use super::super::{FileKind, leads_outside, outside_error};
-use super::{Content, Entry, Table, TableKind, is_under};
+use super::{Table, TableEntry, TableKind, is_under};
 use crate::address::is_header_name;
 use crate::gateway::OWN_NAME;
 use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX};
@@ -93,9 +94,8 @@ impl Reader<'_> {
             if let Some(field) = fields.find(|field| field.key == path) {
                 self.field(table, field, key, item);
             } else if let Some(setting) = settings.find(|setting| setting.key == path) {
-                let example = format!("{path} = {}", setting.default.to_toml());
-                let value = self.value(&path, &setting.kind, key, item, &example);
-                self.put(table, path, key, item, value.map(Content::One));
+                let value = self.value(setting, key, item);
+                self.put(table, path, key, item, value);
             } else if table.kind.fields().any(|field| is_under(field.key, &path)) {
                 match item.as_table_like() {
                     Some(inner) => self.keys(table, &format!("{path}."), inner),
@@ -113,38 +113,30 @@ impl Reader<'_> {
         path: String,
         key: &Key,
         item: &Item,
-        content: Option<Content>,
+        value: Option<Value>,
     ) {
-        let Some(content) = content else { return };
+        let Some(value) = value else { return };
         let place = self.place(value_span(key, item));
-        table.entries.push(Entry { path, content, place, from: self.kind });
+        table.entries.push(TableEntry { path, value, place, from: self.kind });
     }
 
-    fn field(&mut self, table: &mut Table, field: &'static Field, key: &Key, item: &Item) {
-        let path = field.key.to_owned();
-        let content = match &field.form {
-            Form::One(kind) => {
-                let example = format!("{path} = {}", field.example);
-                self.value(&path, kind, key, item, &example).map(Content::One)
-            }
-            Form::Variables | Form::Headers => return self.texts(table, field, key, item),
-            form => self.content(form, field, key, item),
-        };
-        if let Some(Content::One(value)) = &content
-            && self.kind == FileKind::Workspace
-            && leads_outside(value)
-        {
+    fn field(&mut self, table: &mut Table, field: &Field, key: &Key, item: &Item) {
+        if matches!(field.kind, Kind::Variables | Kind::Headers) {
+            return self.texts(table, field, key, item);
+        }
+        let value = self.content(field, key, item);
+        if self.kind == FileKind::Workspace && value.as_ref().is_some_and(leads_outside) {
             let place = self.place(value_span(key, item));
             if !self.is_full() {
-                self.read.errors.push(outside_error(&path, &place, ""));
+                self.read.errors.push(outside_error(field.key, &place, ""));
             }
             return;
         }
-        self.put(table, path, key, item, content);
+        self.put(table, field.key.to_owned(), key, item, value);
     }
 
     /// A table of variables or headers, as one entry for each.
-    fn texts(&mut self, table: &mut Table, field: &'static Field, key: &Key, item: &Item) {
+    fn texts(&mut self, table: &mut Table, field: &Field, key: &Key, item: &Item) {
         let Some(texts) = item.as_table_like() else {
             return self.misfit(field, "a table", key, item);
         };
@@ -162,7 +154,7 @@ impl Reader<'_> {
                 Some(Toml::Boolean(value)) => Some(value.value().to_string()),
                 _ => None,
             };
-            let is_header = matches!(field.form, Form::Headers);
+            let is_header = field.kind == Kind::Headers;
             // No value is quoted: it may be a secret.
             let (kind, message, at) = match &text {
                 _ if is_header && !is_header_name(name) => {
@@ -184,12 +176,11 @@ impl Reader<'_> {
                     (ErrorKind::BadValue, message, value_span(key, item))
                 }
                 Some(text) => {
-                    let content = Content::One(Value::Text(text.clone().into()));
-                    self.put(table, path, key, item, Some(content));
+                    self.put(table, path, key, item, Some(Value::Text(text.clone())));
                     continue;
                 }
             };
-            let hint = format!("for example `{} = {}`", field.key, field.example);
+            let hint = format!("for example `{} = {}`", field.key, field.example());
             self.error(kind, message, at, Some(hint));
         }
     }
@@ -211,7 +202,8 @@ impl Reader<'_> {
 
     fn no_table(&mut self, kind: TableKind, path: &str, key: &Key, item: &Item) {
         let example = kind.fields().find(|field| is_under(field.key, path));
-        let hint = example.map(|field| format!("for example `{} = {}`", field.key, field.example));
+        let hint =
+            example.map(|field| format!("for example `{} = {}`", field.key, field.example()));
         let message = format!("`{path}` must be a table, not {}", type_name(item));
         self.error(ErrorKind::WrongType, message, value_span(key, item), hint);
     }
@@ -226,9 +218,9 @@ impl Reader<'_> {
             Some(prefix) => format!("`{prefix}` of `{heading}`"),
             None => format!("`{heading}`"),
         };
-        // A name with a dot is none of ours, whatever it looks like.
+        // A name with a dot is never a key.
         let path = if name.contains('.') { String::new() } else { format!("{prefix}{name}") };
-        let setting = SETTINGS.iter().find(|setting| setting.key == path);
+        let setting = settings().find(|setting| setting.key == path);
         let is_key = |known: &str| {
             kind.fields().any(|field| is_under(field.key, known))
                 || kind.settings().any(|setting| setting.key == known)
@@ -237,9 +229,7 @@ impl Reader<'_> {
         let other = OTHER_WORDS.iter().find(|(word, ours)| *word == name && is_key(ours));
         let hint = match (kind.replaced_by(&path), setting, deeper, other) {
             (Some(here), ..) => format!("in `{heading}` this is `{here}`"),
-            (_, Some(setting), ..)
-                if setting.scope == Scope::Mcp && kind.settings().next().is_some() =>
-            {
+            (_, Some(setting), ..) if setting.is_mcp && kind.settings().next().is_some() => {
                 format!(
                     "`{path}` is for `afresh mcp`: put it into `[defaults]`, where that reads it"
                 )
@@ -252,7 +242,7 @@ impl Reader<'_> {
                 format!("`{path}` belongs in `[gateway]`")
             }
             (_, _, _, Some((_, ours))) => format!("that is `{ours}` here"),
-            (_, Some(setting), ..) if setting.scope == Scope::Afresh => {
+            (_, Some(setting), ..) if setting.section != "defaults" => {
                 format!("`{path}` belongs in `[{}]`", setting.section)
             }
             _ => {

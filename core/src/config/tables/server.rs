@@ -1,24 +1,24 @@
-//! A server of the gateway out of its table and the defaults.
+//! Owns the making of a server of the gateway from its table and the defaults. Driven by `gateway::make`. Never
+//! connects.
 
-use super::super::kind::Value;
 use super::super::resolve::Values;
 use super::service::with_own;
-use super::{Content, Entry, Errors, Table};
+use super::{Errors, Table, TableEntry};
 use crate::address::url_host;
+use crate::config::key::{Key, Pairs};
+use crate::config::keys::server::{
+    ALLOW, ARGS, CALL_TIMEOUT, COMMAND, CWD, DENY, ENV, ENV_FILE, HEADERS, HIDE_WHEN_DOWN,
+    IDLE_AFTER, IN_FLIGHT_MAX, INSTANCES_MAX, PREFIX, SHARE, SSE, ShareKind, URL, WATCH,
+};
 use crate::gateway::backend::{Backend, Http, Prefix, Share, Stdio, Target};
 use crate::gateway::variables::{Gap, Scope, Style};
-use crate::limits::{SERVER_IDLE_AFTER, SERVER_IN_FLIGHT_MAX, SERVER_INSTANCES_MAX};
 use crate::report::{ConfigError, ErrorKind};
-
-/// Whether the server is wanted.
-pub(super) fn is_enabled(table: &Table) -> bool {
-    table.value("enabled") != Some(&Value::Bool(false))
-}
 
 /// Checks all but what variables stand for: these may be set where the gateway is started alone.
 pub(super) fn check(table: &Table, defaults: &Values, errors: &mut Errors<'_>) {
     let name = &table.name;
-    let Some(target) = ["command", "url"].into_iter().find_map(|key| table.entry(key)) else {
+    let targets = [COMMAND.field(), URL.field()];
+    let Some(target) = targets.into_iter().find_map(|key| table.entry(key)) else {
         let message = format!("server `{name}` has neither `command` nor `url`");
         let hint = "add `command = [\"program\", \"argument\"]` or `url = \"http://…\"`";
         return errors.push(table.missing(message, hint));
@@ -46,11 +46,12 @@ pub(super) fn check(table: &Table, defaults: &Values, errors: &mut Errors<'_>) {
 
 /// Your own file may say `share = "all"` about a server of which a project says more.
 fn check_share(table: &Table, errors: &mut Errors<'_>) {
-    let share = table.entry("share");
-    if table.value("share") == Some(&Value::Word("per-client")) {
+    let share = table.entry(SHARE.field());
+    if SHARE.get(table) == ShareKind::PerClient {
         return;
     }
-    for entry in ["instances_max", "idle_after"].into_iter().filter_map(|key| table.entry(key)) {
+    let companions = [INSTANCES_MAX.field(), IDLE_AFTER.field()];
+    for entry in companions.into_iter().filter_map(|key| table.entry(key)) {
         if share.is_none_or(|share| share.from == entry.from) {
             let message = format!("`{}` goes with `share = \"per-client\"`", entry.path);
             let hint = "remove it, or add `share = \"per-client\"`".to_owned();
@@ -67,68 +68,59 @@ pub(super) fn make(
     errors: &mut Errors<'_>,
 ) -> Option<Backend> {
     let texts = Texts { table, scope };
-    let target = match table.list("command") {
+    let target = match COMMAND.find(table) {
         Some(command) => stdio(&texts, command, &with_own(table, defaults), errors)
             .map(Box::new)
             .map(Target::Stdio),
         None => http(&texts, errors).map(Target::Http),
     }?;
-    let number = |path: &str, usual: usize| match table.value(path) {
-        Some(Value::Integer(number)) => usize::try_from(*number).unwrap_or(usual),
-        _ => usual,
-    };
-    let time = |path: &str| match table.value(path) {
-        Some(Value::Duration(time)) => Some(*time).filter(|time| !time.is_zero()),
-        _ => None,
-    };
-    let list = |path: &str| table.list(path).map(<[String]>::to_vec);
     Some(Backend {
         name: table.name.clone(),
         target,
-        prefix: match table.text("prefix").as_deref() {
+        prefix: match PREFIX.find(table).as_deref() {
             None => Prefix::Name,
             Some("" | "none") => Prefix::None,
             Some(text) => Prefix::Text(text.to_owned()),
         },
-        allow: list("allow"),
-        deny: list("deny").unwrap_or_default(),
-        share: match table.value("share") == Some(&Value::Word("per-client")) {
-            true => Share::PerClient {
-                instances_max: number("instances_max", SERVER_INSTANCES_MAX),
-                idle_after: time("idle_after").unwrap_or(SERVER_IDLE_AFTER),
+        allow: ALLOW.find(table),
+        deny: DENY.find(table).unwrap_or_default(),
+        share: match SHARE.get(table) {
+            ShareKind::All => Share::All,
+            ShareKind::PerClient => Share::PerClient {
+                instances_max: INSTANCES_MAX.get(table),
+                idle_after: IDLE_AFTER.get(table),
             },
-            false => Share::All,
         },
-        hide_when_down: table.value("hide_when_down") == Some(&Value::Bool(true)),
-        call_timeout: time("call_timeout"),
-        in_flight_max: number("in_flight_max", SERVER_IN_FLIGHT_MAX),
+        hide_when_down: HIDE_WHEN_DOWN.get(table),
+        call_timeout: CALL_TIMEOUT.get(table),
+        in_flight_max: IN_FLIGHT_MAX.get(table),
     })
 }
 
 fn stdio(
     texts: &Texts<'_>,
-    command: &[String],
+    command: Vec<String>,
     values: &Values,
     errors: &mut Errors<'_>,
 ) -> Option<Stdio> {
     let table = texts.table;
-    let args = texts.list("args", errors);
-    let env = texts.below("env", errors);
+    let args = texts.list(&ARGS, errors);
+    let env = texts.below(&ENV, errors);
     let usual = values.stdio();
     Some(Stdio {
-        command: [command, &args?].concat(),
-        cwd: table.text("cwd").map(Into::into),
+        command: [command, args?].concat(),
+        cwd: CWD.find(table),
         env: env?,
-        env_file: table.text("env_file").map(Into::into),
-        watch: table.list("watch").unwrap_or_default().iter().map(Into::into).collect(),
+        env_file: ENV_FILE.find(table),
+        watch: WATCH.find(table).unwrap_or_default().into_iter().map(Into::into).collect(),
         ..usual
     })
 }
 
 fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<Http> {
-    let headers = texts.below("headers", errors);
-    let entry = texts.table.entry("url")?;
-    let url = texts.fill(entry, &texts.table.text("url")?, errors)?;
+    let headers = texts.below(&HEADERS, errors);
+    let entry = texts.table.entry(URL.field())?;
+    let url = texts.fill(entry, &entry.value.to_string(), errors)?;
     if url_host(&url).is_none() {
         let message = format!(
             "`url` of server `{}` is no URL that begins with `http://` or `https://`, once its \
@@ -139,14 +131,7 @@ fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<Http> {
         errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
         return None;
     }
-    Some(Http {
-        url,
-        headers: headers?,
-        sse: match texts.table.value("sse") {
-            Some(Value::Bool(sse)) => Some(*sse),
-            _ => None,
-        },
-    })
+    Some(Http { url, headers: headers?, sse: SSE.find(texts.table) })
 }
 
 /// The texts of a table, with their variables filled in.
@@ -156,7 +141,7 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    fn fill(&self, entry: &Entry, text: &str, errors: &mut Errors<'_>) -> Option<String> {
+    fn fill(&self, entry: &TableEntry, text: &str, errors: &mut Errors<'_>) -> Option<String> {
         let is_bad = |full: &str| match entry.path.starts_with("headers.") {
             true => full.contains(char::is_control),
             false => full.contains('\0'),
@@ -180,7 +165,7 @@ impl Texts<'_> {
         }
     }
 
-    fn gap(&self, entry: &Entry, gap: &Gap) -> ConfigError {
+    fn gap(&self, entry: &TableEntry, gap: &Gap) -> ConfigError {
         let message = format!("`{}` of server `{}` {gap}", entry.path, self.table.name);
         let hint = match gap {
             Gap::Unset(name) => format!("{}, or write `${{{name}:-default}}`", gap.hint()),
@@ -189,24 +174,19 @@ impl Texts<'_> {
         entry.place.error(ErrorKind::Missing, message, hint)
     }
 
-    fn list(&self, path: &str, errors: &mut Errors<'_>) -> Option<Vec<String>> {
-        let Some(entry) = self.table.entry(path) else { return Some(Vec::new()) };
-        let items = self.table.list(path).unwrap_or_default().iter();
-        let items: Vec<Option<String>> = items.map(|item| self.fill(entry, item, errors)).collect();
+    fn list(&self, key: &Key<Vec<String>>, errors: &mut Errors<'_>) -> Option<Vec<String>> {
+        let Some(entry) = self.table.entry(key.field()) else { return Some(Vec::new()) };
+        let items = key.find(self.table).unwrap_or_default();
+        let items: Vec<_> = items.iter().map(|item| self.fill(entry, item, errors)).collect();
         items.into_iter().collect()
     }
 
-    fn below(&self, path: &str, errors: &mut Errors<'_>) -> Option<Vec<(String, String)>> {
-        let mut all = Vec::new();
-        let mut is_whole = true;
-        for entry in &self.table.entries {
-            let name = entry.path.strip_prefix(path).and_then(|rest| rest.strip_prefix('.'));
-            let (Some(name), Content::One(value)) = (name, &entry.content) else { continue };
-            match self.fill(entry, &value.to_string(), errors) {
-                Some(value) => all.push((name.to_owned(), value)),
-                None => is_whole = false,
-            }
-        }
-        is_whole.then_some(all)
+    fn below(&self, key: &Key<Pairs>, errors: &mut Errors<'_>) -> Option<Vec<(String, String)>> {
+        let fill = |(name, entry): (&str, &TableEntry)| {
+            Some((name.to_owned(), self.fill(entry, &entry.value.to_string(), errors)?))
+        };
+        // Each of them is filled in, so that every error is reported.
+        let all: Vec<Option<(String, String)>> = self.table.below(key).map(fill).collect();
+        all.into_iter().collect()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::{Config, Source, load};
 use crate::definition::HealthSettings;
-use crate::gateway::backend::{Backend, Http, Prefix, Share, Stdio, Target};
+use crate::gateway::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
 use crate::limits::{SERVERS_MAX, TOKENS_MAX};
 use crate::policy::{Backoff, Policy, RestartMode};
 

@@ -1,65 +1,56 @@
-//! The keys of `[service.NAME]`, `[opencode]`, `[hook.NAME]`, `[server.NAME]` and `[gateway]`: parsing,
-//! the JSON Schema and the reference derive from these tables. How a service is restarted and stopped
-//! stands in the table of settings, and each service and server takes those keys as well.
+//! Owns the declarations of all keys, one file for each section or kind of table. Files, variables, flags, `config
+//! show`, the JSON Schema and the reference derive from them. Never reads a value.
 
-mod gateway;
-mod hook;
-mod opencode;
-mod server;
-mod service;
+pub(super) mod daemon;
+pub(super) mod defaults;
+pub(super) mod gateway;
+pub(super) mod hook;
+pub(super) mod opencode;
+pub(super) mod run;
+pub(super) mod server;
+pub(super) mod service;
+pub(super) mod token;
+pub(super) mod trail;
 
-use self::gateway::{GATEWAY, TOKEN};
-use self::hook::HOOK;
-pub(super) use self::hook::SHAPES;
-use self::opencode::OPENCODE;
-use self::server::{OF_BOTH, OF_URL, SERVER};
-use self::service::SERVICE;
-use super::kind::Kind;
-use super::settings::{SETTINGS, Scope, Setting};
+use self::server::{OF_BOTH, OF_URL};
+use super::key::Field;
 use super::tables::{TableKind, is_under};
 
-/// One key.
+/// A table of the configuration file whose keys are settings: variables and flags give them too.
 #[derive(Debug)]
-pub(super) struct Field {
-    /// The key, with dots where it stands in a table within the table.
-    pub(super) key: &'static str,
-    /// What it takes.
-    pub(super) form: Form,
-    /// What holds without it, as TOML or in words; empty where that is nothing.
-    pub(super) default: &'static str,
-    /// A value that it takes, as TOML.
-    pub(super) example: &'static str,
-    /// What it does, in one sentence.
+pub(super) struct Section {
+    /// The name in brackets.
+    pub(super) name: &'static str,
+    /// What its settings are about, in one sentence.
     pub(super) help: &'static str,
+    /// Its keys.
+    pub(super) fields: &'static [&'static Field],
 }
 
-/// What a key takes.
-#[derive(Debug)]
-pub(super) enum Form {
-    /// One value.
-    One(Kind),
-    /// A program and its arguments.
-    Command,
-    /// Names of services.
-    Names,
-    /// Some of these words.
-    Words(&'static [&'static str]),
-    /// Variables and their values.
-    Variables,
-    /// Headers of HTTP and their values.
-    Headers,
-    /// Names of services, or a table that says how far each has to be.
-    Dependencies,
-    /// A number, or `host:port`.
-    Port,
-    /// One field of a JSON answer and its value.
-    JsonField,
-    /// Any texts.
-    Texts,
-    /// Texts that are not empty; names in which a `*` stands for any text, or paths.
-    Patterns,
-    /// A secret, which no message quotes.
-    Secret,
+/// Every section, in the order in which they are shown.
+pub(super) static SECTIONS: [Section; 4] = [
+    Section {
+        name: "defaults",
+        help: "When a service is restarted, how long that waits, and how it is stopped.",
+        fields: defaults::DEFAULTS,
+    },
+    Section {
+        name: "trail",
+        help: "Where the audit trail is written, and how much of it is kept.",
+        fields: trail::TRAIL,
+    },
+    Section { name: "daemon", help: "How `afresh up` itself behaves.", fields: daemon::DAEMON },
+    Section { name: "run", help: "How `afresh run` carries out a plan.", fields: run::RUN },
+];
+
+/// The keys of all sections, in the order in which they are shown.
+pub(super) fn settings() -> impl Iterator<Item = &'static Field> + Clone {
+    SECTIONS.iter().flat_map(|section| section.fields).copied()
+}
+
+/// A key of a section.
+pub(super) fn setting(section: &str, key: &str) -> Option<&'static Field> {
+    settings().find(|field| field.section == section && field.key == key)
 }
 
 impl TableKind {
@@ -85,35 +76,34 @@ impl TableKind {
     }
 
     /// The keys that no other table has, or that mean something else there.
-    pub(super) const fn own_fields(self) -> &'static [Field] {
+    pub(super) fn own_fields(self) -> &'static [&'static Field] {
         match self {
-            Self::Service => &SERVICE,
-            Self::Opencode => &OPENCODE,
-            Self::Hook => &HOOK,
-            Self::Server => &SERVER,
-            Self::Gateway => &GATEWAY,
-            Self::Token => &TOKEN,
+            Self::Service => service::SERVICE,
+            Self::Opencode => opencode::OPENCODE,
+            Self::Hook => hook::HOOK,
+            Self::Server => server::SERVER,
+            Self::Gateway => gateway::GATEWAY,
+            Self::Token => token::TOKENS,
         }
     }
 
-    /// All keys that are not in the table of settings.
+    /// All keys that are not settings.
     pub(super) fn fields(self) -> impl Iterator<Item = &'static Field> {
         let own = self.own_fields();
-        let generic = if self == Self::Opencode { &SERVICE[..] } else { &[] };
+        let generic = if self == Self::Opencode { service::SERVICE } else { &[] };
         let is_open = move |field: &&Field| {
             self.replaced_by(field.key).is_none() && !own.iter().any(|own| own.key == field.key)
         };
-        own.iter().chain(generic.iter().filter(is_open))
+        own.iter().copied().chain(generic.iter().copied().filter(is_open))
     }
 
     /// The settings of `[defaults]` that it takes as keys of its own.
-    pub(super) fn settings(self) -> impl Iterator<Item = &'static Setting> {
-        let scopes: &[Scope] = match self {
-            Self::Service | Self::Opencode => &[Scope::Service],
-            Self::Server => &[Scope::Service, Scope::Mcp],
+    pub(super) fn settings(self) -> impl Iterator<Item = &'static Field> {
+        let takes = match self {
+            Self::Service | Self::Opencode | Self::Server => defaults::DEFAULTS,
             Self::Hook | Self::Gateway | Self::Token => &[],
         };
-        SETTINGS.iter().filter(move |setting| scopes.contains(&setting.scope))
+        takes.iter().copied().filter(move |field| self == Self::Server || !field.is_mcp)
     }
 
     /// What a key of the generic service is called here.
@@ -187,26 +177,27 @@ pub(super) const OTHER_WORDS: [(&str, &str); 17] = [
     ("hosts", "allowed_hosts"),
 ];
 
-const fn field(
-    key: &'static str,
-    form: Form,
-    default: &'static str,
-    example: &'static str,
-    help: &'static str,
-) -> Field {
-    Field { key, form, default, example, help }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::{Config, FileKind, Outside, Source, load, schema};
     use super::*;
+    use crate::config::key::Fallback;
+    use crate::config::{Config, FileKind, Outside, Source, load, schema};
 
     fn loaded(text: &str) -> Config {
         let source = Source { kind: FileKind::Workspace, path: "a", bytes: text.as_bytes() };
         load(&[source], &[], &[]).unwrap_or_else(|errors| panic!("{text}\n{}", errors[0]))
+    }
+
+    /// What holds without a key, where that is a value.
+    fn default_toml(field: &Field) -> Option<String> {
+        match field.fallback {
+            Fallback::Default(_) => Some(field.default()?.to_toml()),
+            Fallback::Words(words) => {
+                words.parse::<toml_edit::Value>().is_ok().then(|| words.to_owned())
+            }
+        }
     }
 
     /// The least table of each kind, with more lines in it.
@@ -257,7 +248,7 @@ mod tests {
                     _ => "",
                 };
                 let other = kind.fields().find(|field| field.key == other);
-                let line = |field: &Field| format!("{} = {}\n", field.key, field.example);
+                let line = |field: &Field| format!("{} = {}\n", field.key, field.example());
                 let lines = other.map(line).unwrap_or_default() + &line(field);
                 loaded(&table(kind, &lines, |given| given == key));
             }
@@ -269,13 +260,11 @@ mod tests {
         let env = [];
         let gateway = |config: &Config| config.gateway(&Outside { env: &env, files: &[] });
         for kind in [TableKind::Server, TableKind::Gateway] {
-            for field in kind.fields().filter(|field| !field.default.is_empty()) {
-                if field.default.parse::<toml_edit::Value>().is_err() {
-                    continue;
-                }
+            for field in kind.fields() {
+                let Some(default) = default_toml(field) else { continue };
                 let is_given = |key: &str| key == field.key;
                 let without = gateway(&loaded(&table(kind, "", is_given)));
-                let lines = format!("{} = {}\n", field.key, field.default);
+                let lines = format!("{} = {default}\n", field.key);
                 assert_eq!(gateway(&loaded(&table(kind, &lines, is_given))), without, "{lines}");
             }
         }
@@ -283,11 +272,9 @@ mod tests {
             let probe = "health.http = 'http://localhost:4096/'\n";
             let without = table(kind, probe, |_| false);
             let without = loaded(&without);
-            for field in kind.fields().filter(|field| !field.default.is_empty()) {
-                if field.default.parse::<toml_edit::Value>().is_err() {
-                    continue;
-                }
-                let lines = format!("{probe}{} = {}\n", field.key, field.default);
+            for field in kind.fields() {
+                let Some(default) = default_toml(field) else { continue };
+                let lines = format!("{probe}{} = {default}\n", field.key);
                 let with = loaded(&table(kind, &lines, |_| false));
                 assert_eq!(with.services, without.services, "{}", field.key);
             }
@@ -311,5 +298,39 @@ mod tests {
                 assert_eq!(property["description"], help, "{key}");
             }
         }
+    }
+
+    #[test]
+    fn every_setting_is_complete_and_unique() {
+        let mut env = BTreeSet::new();
+        for setting in settings() {
+            let key = setting.key;
+            assert!(setting.help.ends_with('.'), "{key}");
+            assert!(env.insert(setting.env()), "{key}");
+            // The default is valid under its own kind.
+            let default = setting.default().unwrap_or_else(|| panic!("{key}"));
+            assert_eq!(setting.kind.parse(&default.to_string()).as_ref(), Some(&default));
+            let file = format!("{key} = {}", default.to_toml());
+            let document = toml_edit::Document::parse(file).unwrap();
+            assert_eq!(setting.kind.read_toml(&document[key]), Ok(default), "{key}");
+        }
+        // What resolves the settings reads all of them, each as its own type.
+        load(&[], &[], &[]).unwrap();
+    }
+
+    #[test]
+    fn every_default_is_a_value_of_its_key() {
+        for field in TableKind::ALL.into_iter().flat_map(TableKind::fields) {
+            if let Fallback::Default(text) = field.fallback {
+                assert!(field.default().is_some(), "{}: {text}", field.key);
+            }
+        }
+    }
+
+    #[test]
+    fn variables_are_named_after_section_and_key() {
+        let env = |section, key| setting(section, key).unwrap().env();
+        assert_eq!(env("defaults", "max_restarts"), "AFRESH_MAX_RESTARTS");
+        assert_eq!(env("trail", "keep"), "AFRESH_TRAIL_KEEP");
     }
 }

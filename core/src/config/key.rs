@@ -1,0 +1,343 @@
+//! Owns the declaration of a key: its name, type, default, example and help, and the typed reading of its value. The
+//! tables under `keys` declare them; readers, `config show`, schema and reference derive from that. Never holds a value.
+
+use core::net::SocketAddr;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::kind::Kind;
+use super::value::Value;
+use crate::definition::{Dependency, Port, StopSignal};
+
+/// One key, without the Rust type of its value.
+#[derive(Debug, PartialEq)]
+pub(super) struct Field {
+    /// The name of its section, or of its kind of table.
+    pub(super) section: &'static str,
+    /// The key, with dots where it stands in a table within the table.
+    pub(super) key: &'static str,
+    /// Which values it takes.
+    pub(super) kind: Kind,
+    /// What holds without it.
+    pub(super) fallback: Fallback,
+    /// What it does, in one sentence.
+    pub(super) help: &'static str,
+    /// Whether only `afresh mcp` and servers of the gateway heed it.
+    pub(super) is_mcp: bool,
+    example: &'static str,
+}
+
+/// What holds where a key is not given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fallback {
+    /// A value, in the form of variables and flags.
+    Default(&'static str),
+    /// As TOML or in words, for the reference; empty where that is nothing.
+    Words(&'static str),
+}
+
+impl Field {
+    /// The default; none where there is none.
+    pub(super) fn default(&self) -> Option<Value> {
+        match self.fallback {
+            Fallback::Default(text) => self.kind.parse(text),
+            Fallback::Words(_) => None,
+        }
+    }
+
+    /// A value that it takes, as TOML.
+    pub(super) fn example(&self) -> String {
+        match self.default() {
+            Some(default) if self.example.is_empty() => default.to_toml(),
+            _ => self.example.to_owned(),
+        }
+    }
+
+    /// The environment variable that sets it, where it stands in a section.
+    pub(super) fn env(&self) -> String {
+        let key = self.key.to_ascii_uppercase();
+        match self.section {
+            "defaults" => format!("AFRESH_{key}"),
+            section => format!("AFRESH_{}_{key}", section.to_ascii_uppercase()),
+        }
+    }
+}
+
+/// A key whose value is a `T`; there may be none.
+pub(super) struct Key<T: 'static> {
+    field: Field,
+    value: PhantomData<fn() -> T>,
+}
+
+/// A key with a default: there is always a value.
+pub(super) struct Setting<T: 'static>(Key<T>);
+
+/// Declares a key.
+pub(super) const fn key<T>(key: &'static str, of: Type<T>) -> Key<T> {
+    let Type(kind, value) = of;
+    let fallback = Fallback::Words("");
+    let field = Field { section: "", key, kind, fallback, help: "", is_mcp: false, example: "" };
+    Key { field, value }
+}
+
+impl<T> Key<T> {
+    /// A value that it takes, as TOML.
+    pub(super) const fn example(mut self, toml: &'static str) -> Self {
+        self.field.example = toml;
+        self
+    }
+
+    /// What holds without it, in words.
+    pub(super) const fn or(mut self, words: &'static str) -> Self {
+        self.field.fallback = Fallback::Words(words);
+        self
+    }
+
+    /// Only `afresh mcp` and servers of the gateway heed it.
+    pub(super) const fn mcp(mut self) -> Self {
+        self.field.is_mcp = true;
+        self
+    }
+
+    /// The value that holds without it.
+    pub(super) const fn default(mut self, text: &'static str) -> Setting<T> {
+        self.field.fallback = Fallback::Default(text);
+        Setting(self)
+    }
+
+    pub(super) const fn described(mut self, section: &'static str, help: &'static str) -> Self {
+        self.field.section = section;
+        self.field.help = help;
+        self
+    }
+
+    pub(super) const fn field(&self) -> &Field {
+        &self.field
+    }
+}
+
+impl<T: FromValue> Key<T> {
+    /// The value, where one is given.
+    pub(super) fn find(&self, source: &impl Lookup) -> Option<T> {
+        source.value(&self.field).and_then(T::from_value)
+    }
+}
+
+impl<T> Setting<T> {
+    pub(super) const fn described(self, section: &'static str, help: &'static str) -> Self {
+        Self(self.0.described(section, help))
+    }
+
+    pub(super) const fn field(&self) -> &Field {
+        self.0.field()
+    }
+}
+
+impl<T: FromValue> Setting<T> {
+    /// The value that is given, or the default.
+    pub(super) fn get(&self, source: &impl Lookup) -> T {
+        let default = || T::from_value(&self.field().default()?);
+        self.0.find(source).or_else(default).expect("a test reads the default of every key")
+    }
+}
+
+/// Values by their keys.
+pub(super) trait Lookup {
+    /// The value of a key, where one is given.
+    fn value(&self, field: &Field) -> Option<&Value>;
+}
+
+impl<L: Lookup> Lookup for Option<&L> {
+    fn value(&self, field: &Field) -> Option<&Value> {
+        self.and_then(|lookup| lookup.value(field))
+    }
+}
+
+/// A kind of value, with the Rust type that it becomes.
+pub(super) struct Type<T>(Kind, PhantomData<fn() -> T>);
+
+impl<T> Type<T> {
+    /// The same, where nothing or 0 is none.
+    pub(super) const fn or_none(self) -> Type<Option<T>> {
+        Type(self.0, PhantomData)
+    }
+}
+
+pub(super) const DURATION: Type<Duration> = Type(Kind::Duration, PhantomData);
+pub(super) const INTERVAL: Type<Duration> = Type(Kind::Interval, PhantomData);
+pub(super) const BOOL: Type<bool> = Type(Kind::Bool, PhantomData);
+pub(super) const PATH: Type<PathBuf> = Type(Kind::Path, PhantomData);
+pub(super) const SIGNAL: Type<StopSignal> = Type(Kind::Signal, PhantomData);
+pub(super) const SOCKET: Type<SocketAddr> = Type(Kind::Socket, PhantomData);
+pub(super) const DEPENDENCIES: Type<Vec<Dependency>> = Type(Kind::Dependencies, PhantomData);
+pub(super) const PORT: Type<Port> = Type(Kind::Port, PhantomData);
+pub(super) const JSON_FIELD: Type<JsonField> = Type(Kind::JsonField, PhantomData);
+pub(super) const VARIABLES: Type<Pairs> = Type(Kind::Variables, PhantomData);
+pub(super) const HEADERS: Type<Pairs> = Type(Kind::Headers, PhantomData);
+
+/// A text of this kind.
+pub(super) const fn text(kind: Kind) -> Type<String> {
+    Type(kind, PhantomData)
+}
+
+/// Texts of this kind.
+pub(super) const fn list(kind: Kind) -> Type<Vec<String>> {
+    Type(kind, PhantomData)
+}
+
+/// A whole number in a range.
+pub(super) const fn integer<T: Integer>(min: i64, max: i64) -> Type<T> {
+    Type(Kind::Integer { min, max }, PhantomData)
+}
+
+/// A number in a range.
+pub(super) const fn float(min: f64, max: f64) -> Type<f64> {
+    Type(Kind::Float { min, max }, PhantomData)
+}
+
+/// Percent up to a bound.
+pub(super) const fn percent(max: u8) -> Type<u8> {
+    Type(Kind::Percent { max }, PhantomData)
+}
+
+/// Bytes in a range.
+pub(super) const fn size(min: u64, max: u64) -> Type<u64> {
+    Type(Kind::Size { min, max }, PhantomData)
+}
+
+/// One of the words of an enum.
+pub(super) const fn word<T: Word>() -> Type<T> {
+    Type(Kind::Word(T::WORDS), PhantomData)
+}
+
+/// An enum whose variants are words in the configuration.
+pub(super) trait Word: Sized {
+    /// The words, in the order in which they are shown.
+    const WORDS: &'static [&'static str];
+}
+
+/// A type of whole numbers.
+pub(super) trait Integer {}
+
+/// Names and texts; each is an entry of its own.
+pub(super) struct Pairs;
+
+/// A field of a JSON answer, as a path with dots, and its value.
+pub(super) type JsonField = (String, serde_json::Value);
+
+/// A type that values of the configuration become.
+pub(super) trait FromValue: Sized {
+    /// None where the value is of another kind; a [`Type`] rules that out.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+macro_rules! integers {
+    ($($integer:ty)+) => { $(
+        impl Integer for $integer {}
+
+        impl FromValue for $integer {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::Integer(number) => Self::try_from(*number).ok(),
+                    Value::Percent(number) => Self::try_from(*number).ok(),
+                    Value::Size(bytes) => Self::try_from(*bytes).ok(),
+                    _ => None,
+                }
+            }
+        }
+    )+ };
+}
+
+integers!(u8 u16 u32 u64 usize i32);
+
+/// Reads a variant of [`Value`] as it is.
+macro_rules! variants {
+    ($($variant:ident: $type:ty;)+) => { $(
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value {
+                    Value::$variant(value) => Some(value.clone()),
+                    _ => None,
+                }
+            }
+        }
+    )+ };
+}
+
+variants! {
+    Duration: Duration;
+    Float: f64;
+    Bool: bool;
+    List: Vec<String>;
+    Dependencies: Vec<Dependency>;
+    Port: Port;
+    JsonField: JsonField;
+}
+
+impl FromValue for String {
+    fn from_value(value: &Value) -> Option<Self> {
+        Some(value.to_string())
+    }
+}
+
+impl FromValue for PathBuf {
+    fn from_value(value: &Value) -> Option<Self> {
+        Some(value.to_string().into())
+    }
+}
+
+impl FromValue for SocketAddr {
+    fn from_value(value: &Value) -> Option<Self> {
+        value.to_string().parse().ok()
+    }
+}
+
+impl FromValue for StopSignal {
+    fn from_value(value: &Value) -> Option<Self> {
+        Self::from_name(&value.to_string())
+    }
+}
+
+impl<T: FromValue + Default + PartialEq> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        T::from_value(value).map(|value| Some(value).filter(|value| *value != T::default()))
+    }
+}
+
+/// Declares the words of an enum.
+macro_rules! words {
+    ($($type:ty { $($word:literal => $variant:ident,)+ })+) => { $(
+        impl $crate::config::key::Word for $type {
+            const WORDS: &'static [&'static str] = &[$($word,)+];
+        }
+
+        impl $crate::config::key::FromValue for $type {
+            fn from_value(value: &$crate::config::value::Value) -> Option<Self> {
+                match value {
+                    $($crate::config::value::Value::Word($word) => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    )+ };
+}
+
+/// Declares the keys of a section or a kind of table; the comments are their help.
+macro_rules! keys {
+    ($list:ident of $section:literal; $(
+        $(#[doc = $help:literal])+
+        $name:ident: $type:ty = $key:expr;
+    )+) => {
+        $(
+            $(#[doc = $help])+
+            pub(in crate::config) static $name: $type =
+                $key.described($section, concat!($($help),+).trim_ascii_start());
+        )+
+
+        /// All of them, in the order in which they are shown.
+        pub(in crate::config) static $list: &[&$crate::config::key::Field] = &[$($name.field(),)+];
+    };
+}
+
+pub(super) use {keys, words};

@@ -1,0 +1,42 @@
+//! Owns the keys of `[hook.NAME]`.
+
+use crate::config::key::{self, BOOL, Key, Pairs, key, keys, list, text, word, words};
+use crate::config::kind::Kind;
+use crate::hook::{HookEvent, Shape};
+
+words! {
+    Shape { "json" => Json, "slack" => Slack, "discord" => Discord, "ntfy" => Ntfy, }
+}
+
+keys! {
+    HOOK of "hook";
+
+    /// What it wants to hear.
+    ON: Key<Vec<String>> = key("on", list(Kind::Words(&HOOK_EVENTS)))
+        .example(r#"["crash", "gave_up"]"#).or("all of them");
+    /// The services that it is about.
+    SERVICES: Key<Vec<String>> = key("services", list(Kind::Names)).example(r#"["api"]"#)
+        .or("all of them");
+    /// A command that is run, with the event as JSON on its stdin.
+    COMMAND: Key<Vec<String>> = key("command", list(Kind::Command)).example(r#"["./tell.sh"]"#);
+    /// A URL that the event is sent to by `POST`.
+    WEBHOOK: Key<String> = key("webhook", text(Kind::Url)).example(r#""https://ntfy.sh/my-topic""#);
+    /// A notification of the desktop; `true` or nothing.
+    DESKTOP: Key<bool> = key("desktop", BOOL).example("true");
+    /// The form of what is sent; for `webhook`.
+    SHAPE: Key<Shape> = key("shape", word()).example(r#""json""#)
+        .or(r#"by the host of `webhook`, else `"json"`"#);
+    /// Headers that are sent; for `webhook`.
+    HEADERS: Key<Pairs> = key("headers", key::HEADERS).example(r#"{ Authorization = "Bearer …" }"#);
+}
+
+/// The names of [`HookEvent::ALL`], in the same order.
+static HOOK_EVENTS: [&str; HookEvent::ALL.len()] = {
+    let mut names = [""; HookEvent::ALL.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = HookEvent::ALL[index].name();
+        index += 1;
+    }
+    names
+};
