@@ -1,6 +1,6 @@
-//! When a service is restarted, how long that waits, and how it is stopped.
+//! Owns the policy of restarts and stops of one service, with its defaults.
 //!
-//! A value between the configuration, which fills it in, and the restart machine, which follows it.
+//! The configuration fills it in and the restart machine follows it. Decides nothing itself.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Policy {
     /// Which ends of the process are followed by a restart.
     pub restart: Restart,
-    /// Also restarts after a clean exit that nobody asked for, where `restart` is on-crash.
+    /// Also restarts after a clean exit that was not requested, where `restart` is on-crash.
     pub restart_on_normal_exit: bool,
     /// The exit code by which a process asks to be started again.
     pub restart_code: i32,
@@ -75,6 +75,13 @@ pub enum Backoff {
     },
     /// 1 s for crashes 1 to 3, 5 s for 4 to 10, 10 s from the 11th.
     Stepped,
+}
+
+impl Policy {
+    /// Whether a requested restart is a swap.
+    pub fn swaps(&self) -> bool {
+        self.restart_mode == RestartMode::Swap
+    }
 }
 
 impl Default for Policy {

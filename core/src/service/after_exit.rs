@@ -55,7 +55,7 @@ impl Service {
                 self.exits.note_ended(Some(generation));
                 self.after_exit(cx, pid, uptime, ending);
             }
-            Want::Down | Want::Gone | Want::Shutdown { .. } => self.rest_stopped(cx),
+            Want::Down | Want::Gone | Want::Shutdown { .. } => self.rest_as(cx, Rest::Stopped),
         }
     }
 
@@ -73,40 +73,35 @@ impl Service {
         let hopeless = failure.permanent && !self.has_run();
         let ending = Ending::SpawnFailed(failure);
         match self.want {
-            Want::Up if replaces => self.plan_requested(cx),
+            Want::Up if replaces => self.wait_for_requested(cx, None),
             Want::Up if hopeless => {
                 self.restarts.unwell = true;
-                self.rest_as(cx, Rest::Failed(ending), None);
+                self.rest_as(cx, Rest::Failed(ending));
             }
             Want::Up => self.after_failure(cx, Duration::ZERO, ending),
-            Want::Down | Want::Gone | Want::Shutdown { .. } => self.rest_stopped(cx),
+            Want::Down | Want::Gone | Want::Shutdown { .. } => self.rest_as(cx, Rest::Stopped),
         }
-    }
-
-    fn plan_requested(&mut self, cx: &mut Context) {
-        let at = self.restarts.requested_restart_at(cx.now, &self.policy);
-        self.wait_for_requested(cx, at);
     }
 
     fn after_exit(&mut self, cx: &mut Context, pid: Option<u32>, uptime: Duration, ending: Ending) {
         match (&ending, self.policy.restart) {
-            (Ending::Replaced, _) => self.plan_requested(cx),
+            (Ending::Replaced, _) => self.wait_for_requested(cx, None),
             (Ending::RestartRequested, _) => {
                 let exit_code = self.policy.restart_code;
                 let reason = format!("the process exited with code {exit_code}");
                 cx.tell(Event::RestartRequested { pid, reason: reason.clone() });
                 cx.push(Effect::MarkRestart { pid, reason: reason.clone() });
                 cx.tell(Event::ExitingForRestart { pid, reason, exit_code });
-                self.plan_requested(cx);
+                self.wait_for_requested(cx, None);
             }
             (Ending::StoppedByUser, _) => {
                 self.want = Want::Down;
-                self.rest_stopped(cx);
+                self.rest_as(cx, Rest::Stopped);
             }
             (Ending::Clean, Restart::OnCrash) if !self.policy.restart_on_normal_exit => {
-                self.rest_finished(cx, ending);
+                self.rest_as(cx, Rest::Finished(ending));
             }
-            (Ending::Clean, Restart::Never) => self.rest_finished(cx, ending),
+            (Ending::Clean, Restart::Never) => self.rest_as(cx, Rest::Finished(ending)),
             _ => self.after_failure(cx, uptime, ending),
         }
     }
@@ -114,7 +109,7 @@ impl Service {
     /// An end that counts as a crash: wait and try again, or give up.
     fn after_failure(&mut self, cx: &mut Context, uptime: Duration, ending: Ending) {
         if self.policy.restart == Restart::Never {
-            return self.rest_finished(cx, ending);
+            return self.rest_as(cx, Rest::Finished(ending));
         }
         match self.restarts.crashed(cx.now, uptime, &self.policy) {
             CrashVerdict::Retry { delay, loop_begins } => {
@@ -143,33 +138,22 @@ impl Service {
                 let restarts = self.policy.max_restarts;
                 cx.tell(Event::GaveUp { restarts, last: ending.clone() });
                 self.want = Want::Down;
-                self.rest_as(cx, Rest::Failed(ending), None);
+                self.rest_as(cx, Rest::Failed(ending));
             }
         }
     }
 
-    pub(super) fn rest_stopped(&mut self, cx: &mut Context) {
-        self.rest_as(cx, Rest::Stopped, Some(self.want.stop_reason()));
-    }
-
-    fn rest_finished(&mut self, cx: &mut Context, ending: Ending) {
-        self.want = Want::Down;
-        self.rest_as(cx, Rest::Finished(ending.clone()), Some(StopReason::Policy(ending)));
-    }
-
-    /// At rest, once all other instances are gone too: [`Service::close`] ends this.
-    fn rest_as(&mut self, cx: &mut Context, rest: Rest, told: Option<StopReason>) {
+    /// At rest, once all other instances are gone too.
+    pub(super) fn rest_as(&mut self, cx: &mut Context, rest: Rest) {
         self.side.stop_all(cx);
+        let told = match &rest {
+            Rest::Finished(ending) => {
+                self.want = Want::Down;
+                Some(StopReason::Policy(ending.clone()))
+            }
+            Rest::NotStarted | Rest::Stopped => Some(self.want.stop_reason()),
+            Rest::Failed(_) => None,
+        };
         self.process = Process::Closing { rest, last_word: told.map(Event::Stopped) };
-    }
-
-    /// At rest, if nothing but the rest was waited for.
-    pub(super) fn close(&mut self, cx: &mut Context) {
-        if !self.side.has_retiring()
-            && let Process::Closing { rest, last_word } = &mut self.process
-        {
-            cx.effects.extend(last_word.take().map(Effect::Tell));
-            self.process = Process::Down(rest.clone());
-        }
     }
 }

@@ -44,7 +44,7 @@ use self::state::{Context, Goal, Instance, Process, Role, Want};
 use self::stop::{Haste, InstanceStop};
 pub use self::user_request::UserRequest;
 use crate::id::Generation;
-use crate::policy::{Policy, RestartMode};
+use crate::policy::Policy;
 use crate::stop_ladder::StopTimes;
 use crate::time::Time;
 
@@ -127,7 +127,13 @@ impl Service {
             Input::RenewSpare => self.side.drop_spare(cx),
             Input::Wakeup => {}
         }
-        self.close(cx);
+        // At rest, once all other instances are gone too.
+        if let Process::Closing { rest, last_word } = &mut self.process
+            && !self.side.has_retiring()
+        {
+            cx.effects.extend(last_word.take().map(Effect::Tell));
+            self.process = Process::Down(rest.clone());
+        }
         // Each step leads to a state that waits for something else, so this ends.
         while self.next_wakeup().is_some_and(|at| at <= now) {
             self.step(cx);
@@ -138,8 +144,13 @@ impl Service {
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let side = self.side.next_at().into_iter();
-        side.chain(self.current_wakeup()).chain(self.spare_due()).min()
+        // A spare is started only beside an instance that serves and is to stay.
+        let is_settled = matches!(
+            &self.process,
+            Process::Running { instance, restart_at: None } if instance.ready
+        );
+        let spare = self.side.spare_due().filter(|_| self.policy.spare && is_settled);
+        self.side.next_at().into_iter().chain(self.current_wakeup()).chain(spare).min()
     }
 
     fn current_wakeup(&self) -> Option<Time> {
@@ -153,28 +164,12 @@ impl Service {
                 let stable_at = self.restarts.is_on_probation().then_some(stable_at);
                 // A swap waits for a place; the end of one that retires brings it.
                 let restart_at = restart_at.as_ref().map(|(at, _)| *at);
-                let restart_at = restart_at.filter(|_| self.may_restart());
+                let may_restart = !self.policy.swaps() || !self.side.is_crowded();
+                let restart_at = restart_at.filter(|_| may_restart);
                 [stable_at, restart_at].into_iter().flatten().min()
             }
             Process::Stopping { stop, .. } => Some(stop.next_at()),
         }
-    }
-
-    /// When a spare is to be started: only beside an instance that serves and is to stay.
-    fn spare_due(&self) -> Option<Time> {
-        let is_settled = matches!(
-            &self.process,
-            Process::Running { instance, restart_at: None } if instance.ready
-        );
-        self.side.spare_due().filter(|_| self.policy.spare && is_settled)
-    }
-
-    fn swaps(&self) -> bool {
-        self.policy.restart_mode == RestartMode::Swap
-    }
-
-    fn may_restart(&self) -> bool {
-        !self.swaps() || !self.side.is_crowded()
     }
 
     /// Why it rests, if nothing runs and nothing is planned.
@@ -246,7 +241,7 @@ impl Service {
         }
         self.side.stop_all(cx);
         if matches!(self.process, Process::Waiting { .. }) {
-            self.rest_stopped(cx);
+            self.rest_as(cx, Rest::Stopped);
         }
     }
 
@@ -258,16 +253,14 @@ impl Service {
         let pid = self.process.instance().and_then(|instance| instance.pid);
         cx.tell(Event::RestartRequested { pid, reason: reason.clone() });
         cx.push(Effect::MarkRestart { pid, reason: reason.clone() });
-        let at = self.restarts.requested_restart_at(cx.now, &self.policy);
         match &mut self.process {
             Process::Down(_) | Process::Closing { .. } => {
                 self.restarts.forget();
-                self.wait_for_requested(cx, at);
+                self.wait_for_requested(cx, None);
             }
-            // A request never makes the next start later than it is planned.
             Process::Waiting { spawn_at, .. } => {
-                let at = at.min(*spawn_at);
-                self.wait_for_requested(cx, at);
+                let planned = *spawn_at;
+                self.wait_for_requested(cx, Some(planned));
             }
             Process::Starting(instance) => {
                 let instance = instance.clone();
@@ -275,6 +268,7 @@ impl Service {
             }
             // Carried out by the step that follows, or when its time has come.
             Process::Running { restart_at, .. } => {
+                let at = self.restarts.requested_restart_at(cx.now, &self.policy);
                 let at = restart_at.as_ref().map_or(at, |(planned, _)| at.min(*planned));
                 *restart_at = Some((at, reason));
                 if at > cx.now {
@@ -312,7 +306,10 @@ impl Service {
         StopTimes { stdin: stdin_timeout, term: stop_timeout }.at_most(most)
     }
 
-    fn wait_for_requested(&mut self, cx: &mut Context, at: Time) {
+    /// Waits for a requested start; it never makes the next start later than it is planned.
+    fn wait_for_requested(&mut self, cx: &mut Context, planned: Option<Time>) {
+        let at = self.restarts.requested_restart_at(cx.now, &self.policy);
+        let at = planned.map_or(at, |planned| at.min(planned));
         if at > cx.now {
             cx.tell(Event::Throttled { delay: at.since(cx.now) });
         }
@@ -329,13 +326,14 @@ impl Service {
             let spare = self.spawn_as(Role::Spare, cx);
             return self.side.put_spare(spare);
         }
-        let (swaps, may_restart) = (self.swaps(), self.may_restart());
+        let swaps = self.policy.swaps();
+        let may_restart = !swaps || !self.side.is_crowded();
         match &mut self.process {
             Process::Waiting { requested, .. } => {
                 if *requested {
                     self.restarts.requested(cx.now);
                 }
-                self.spawn(cx);
+                self.process = Process::Starting(self.spawn_as(Role::Current, cx));
             }
             Process::Running { instance, restart_at } => {
                 let uptime = cx.now.since(instance.since);
@@ -362,12 +360,10 @@ impl Service {
         }
     }
 
-    fn spawn(&mut self, cx: &mut Context) {
-        self.restarts.total += u64::from(self.generations.next_is_restart());
-        self.process = Process::Starting(self.spawn_as(Role::Current, cx));
-    }
-
     fn spawn_as(&mut self, role: Role, cx: &mut Context) -> Instance {
+        if role == Role::Current && self.generations.next_is_restart() {
+            self.restarts.total += 1;
+        }
         let generation = self.generations.next();
         cx.push(Effect::Spawn { generation });
         Instance::new(generation, cx.now, role)
@@ -537,7 +533,10 @@ impl Service {
             return self.exit_for_restart(cx, instance, reason);
         }
         let has_candidate = self.side.candidate().is_some();
-        if !has_candidate && !self.side.has_spare() && !(self.swaps() && self.may_restart()) {
+        if !has_candidate
+            && !self.side.has_spare()
+            && !(self.policy.swaps() && !self.side.is_crowded())
+        {
             return self.begin_stop(cx, instance, Goal::Quietly);
         }
         self.side.announce_swap(cx, instance.pid, self.policy.restart_code);
@@ -547,7 +546,7 @@ impl Service {
         } else if self.side.has_spare() {
             self.promote_spare(cx);
         } else {
-            self.spawn(cx);
+            self.process = Process::Starting(self.spawn_as(Role::Current, cx));
         }
     }
 

@@ -115,7 +115,7 @@ impl Service {
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let current = self.process.instance();
         Snapshot {
-            state: self.state(now),
+            state: self.process.state(now, self.side.candidate().is_some(), self.restarts.looping),
             pid: current.and_then(|instance| instance.pid),
             generation: current.map(|instance| instance.generation.0),
             uptime_ms: current.map(|instance| millis(now.since(instance.since))),
@@ -130,32 +130,34 @@ impl Service {
     pub fn is_shutting_down(&self) -> bool {
         self.want.is_shutdown()
     }
+}
 
-    fn state(&self, now: Time) -> State {
-        match &self.process {
-            Process::Down(rest) => match rest {
+impl Process {
+    fn state(&self, now: Time, is_swapping: bool, is_looping: bool) -> State {
+        match self {
+            Self::Down(rest) => match rest {
                 Rest::NotStarted | Rest::Stopped => State::Stopped,
                 Rest::Finished(_) => State::Finished,
                 Rest::Failed(ending) => State::Failed { why: ending.to_string() },
             },
-            Process::Closing { rest: Rest::Failed(ending), .. } => {
+            Self::Closing { rest: Rest::Failed(ending), .. } => {
                 State::Failed { why: ending.to_string() }
             }
-            Process::Closing { .. } => State::Stopping,
-            Process::Waiting { requested: true, .. } => State::Restarting,
-            Process::Waiting { spawn_at, .. } => {
+            Self::Closing { .. } => State::Stopping,
+            Self::Waiting { requested: true, .. } => State::Restarting,
+            Self::Waiting { spawn_at, .. } => {
                 let next_try_ms = millis(spawn_at.since(now));
-                match self.restarts.looping {
+                match is_looping {
                     true => State::CrashLoop { next_try_ms },
                     false => State::BackingOff { next_try_ms },
                 }
             }
-            Process::Starting(_) => State::Starting,
-            Process::Running { .. } if self.side.candidate().is_some() => State::Restarting,
-            Process::Running { instance, .. } if instance.ready => State::Ready,
-            Process::Running { .. } => State::Running,
-            Process::Stopping { goal: Goal::Down, .. } => State::Stopping,
-            Process::Stopping { .. } => State::Restarting,
+            Self::Starting(_) => State::Starting,
+            Self::Running { .. } if is_swapping => State::Restarting,
+            Self::Running { instance, .. } if instance.ready => State::Ready,
+            Self::Running { .. } => State::Running,
+            Self::Stopping { goal: Goal::Down, .. } => State::Stopping,
+            Self::Stopping { .. } => State::Restarting,
         }
     }
 }
