@@ -1,8 +1,9 @@
-//! The machine: one client, one server, any number of instances one after another.
+//! Owns one conversation: one client, one server, any number of instances one after another.
 //!
-//! Every request of the client's is answered exactly once: by the instance that got it, by its
-//! successor where that is safe, or by us. Client ids stay as they are; ids of the server's own
-//! requests get the instance's generation, so that an answer can never reach another instance.
+//! Driven by the daemon's MCP loop with the lines of both sides and the life of instances. Never touches a
+//! pipe. Every request of the client is answered exactly once: by the instance that got it, by its successor
+//! where that is safe, or by afresh. Client ids stay as they are; ids of the server's own requests get the
+//! instance's generation, so that an answer can never reach another instance.
 //!
 //! ```text
 //!   Started ──▶ Opening ──(session replayed)──▶ Serving ──(a newer one serves)──▶ Draining
@@ -10,31 +11,35 @@
 //!                  └────────────── Leaving ◀───────┴─────────────────────────────────┘   Ended
 //! ```
 
-mod admin_tools;
 mod client;
-mod health;
 mod instances;
 mod lists;
+mod relayed_ids;
+mod restart_calls;
 mod server;
+mod wedge_watch;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use self::admin_tools::RestartCall;
-use self::health::Health;
-use self::lists::Settling;
+use self::instances::Instances;
+use self::lists::ListWatch;
+use self::relayed_ids::RelayedIds;
+use self::restart_calls::RestartCalls;
+use self::wedge_watch::WedgeWatch;
 use super::envelope::Id;
-use super::inflight::{Flight, Flights, Place};
-use super::lists::{Changes, Kind, List, Pages};
+use super::inflight::{ClientRequests, Flight, Location};
+use super::lists::{Changes, Kind, List};
 use super::replay::Memory;
-use super::tools::{Asked, Said, Tools};
+use super::responses::{self, Why};
+use super::tools::{Asked, Said};
+use super::wedge::{Effect as WedgeEffect, Input as WedgeInput};
 use crate::id::Generation;
 use crate::time::Time;
 
 /// Something that happened outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A line of the client's.
+    /// A line of the client.
     Client(Vec<u8>),
     /// The client sent a line that is too long; these are its two ends.
     ClientTooLong {
@@ -43,7 +48,7 @@ pub enum Input {
         /// How it ended.
         ending: Vec<u8>,
     },
-    /// A line of an instance's.
+    /// A line of an instance.
     Server {
         /// Which instance.
         generation: Generation,
@@ -78,7 +83,7 @@ pub enum Input {
         read: Option<u64>,
         /// How it ended, with its last words.
         how: String,
-        /// A newer one was wanted in its place: whoever asked for a restart goes on waiting.
+        /// A newer one was wanted in its place: calls of `restart_server` go on waiting.
         superseded: bool,
     },
     /// The new instance that was asked for did not come up.
@@ -148,7 +153,7 @@ pub enum Effect {
         /// Which instance.
         generation: Generation,
     },
-    /// Somebody wants an answer while nothing runs and nothing is planned.
+    /// A request came while nothing runs and nothing is planned.
     Wanted,
     /// One of our own tools was called: answer with `Said`. A restart is answered by the machine.
     Asked {
@@ -178,7 +183,7 @@ pub enum Effect {
     },
     /// A line that is no message: for the log, not for the other side.
     Divert {
-        /// Whose; none for the client's.
+        /// The instance that sent it; none for the client.
         generation: Option<Generation>,
         /// The line.
         line: Vec<u8>,
@@ -188,33 +193,19 @@ pub enum Effect {
 /// One conversation.
 #[derive(Debug)]
 pub struct Conversation {
+    /// The session, as far as a new instance must be given it.
     memory: Memory,
-    instances: BTreeMap<Generation, Instance>,
-    serving: Option<Generation>,
-    flights: Flights,
-    waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
-    /// Requests of servers that the client has not answered: our id for them, and theirs.
-    asked: BTreeMap<Id, (Generation, Id)>,
-    /// Requests of our own.
-    own: BTreeMap<Id, Generation>,
-    next_number: u64,
+    instances: Instances,
+    requests: ClientRequests,
+    ids: RelayedIds,
+    lists: ListWatch,
+    restart_calls: RestartCalls,
+    wedge: WedgeWatch,
+    /// Why no instance will come by itself.
     down: Option<String>,
     /// How the last instance ended, while there is no other.
-    trouble: Option<String>,
-    patience: Duration,
+    last_end: Option<String>,
     now: Time,
-    health: Health,
-    tools: Tools,
-    /// What the client has seen of each list, or was told to look at again.
-    known: BTreeMap<Kind, List>,
-    /// Lists that the client is reading page by page.
-    reading: BTreeMap<Kind, Pages>,
-    settling: Option<Settling>,
-    restart_calls: Vec<RestartCall>,
-    newest: Generation,
-    /// How the tools changed with the last restart.
-    last_changes: Option<Changes>,
 }
 
 /// How a conversation is held.
@@ -229,10 +220,10 @@ pub struct Settings {
     pub wedge_timeout: Option<Duration>,
 }
 
-/// What can be said of a conversation.
+/// The figures of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// Requests of the client's that the server has not answered yet.
+pub struct ConversationReport {
+    /// Requests of the client that the server has not answered yet.
     pub owed: usize,
     /// Of these, the ones that wait for an instance.
     pub waiting: usize,
@@ -242,73 +233,20 @@ pub struct Report {
     pub last_changes: Option<Changes>,
 }
 
-/// A process of the server's.
-#[derive(Debug)]
-struct Instance {
-    pid: u32,
-    /// It has had the session.
-    has_served: bool,
-    /// Lines that it was sent.
-    sent: u64,
-    /// Pings of its own that we have answered before it had the session.
-    pongs: usize,
-    stage: Stage,
-    heard: Heard,
-    /// Our request that opens the session.
-    opening: Option<Id>,
-    /// Listen requests that were sent again, and whose acknowledgement the client has already.
-    listening_again: BTreeSet<Id>,
-}
-
-/// What an instance has been told so far: the first message can commit it to an era.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Nothing,
-    OnlyProbe,
-    More,
-}
-
-/// How far an instance is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Opening,
-    Serving,
-    Draining,
-    Leaving,
-}
-
-/// What is kept for the next instance.
-#[derive(Debug)]
-enum Waiting {
-    Request(Id),
-    Notification(Vec<u8>),
-}
-
 impl Conversation {
     /// A conversation that has not begun.
     pub fn new(settings: &Settings) -> Self {
         Self {
             memory: Memory::default(),
-            instances: BTreeMap::new(),
-            serving: None,
-            flights: Flights::default(),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            asked: BTreeMap::new(),
-            own: BTreeMap::new(),
-            next_number: 1,
+            instances: Instances::default(),
+            requests: ClientRequests::new(settings.patience),
+            ids: RelayedIds::new(),
+            lists: ListWatch::new(settings.tools),
+            restart_calls: RestartCalls::default(),
+            wedge: WedgeWatch::new(settings.wedge_timeout),
             down: None,
-            trouble: None,
-            patience: settings.patience,
+            last_end: None,
             now: Time::ZERO,
-            health: Health::new(settings.wedge_timeout),
-            tools: Tools::new(settings.tools),
-            known: BTreeMap::new(),
-            reading: BTreeMap::new(),
-            settling: None,
-            restart_calls: Vec::new(),
-            newest: Generation::default(),
-            last_changes: None,
         }
     }
 
@@ -317,29 +255,32 @@ impl Conversation {
         let mut effects = Vec::new();
         self.now = now;
         match input {
-            Input::Client(line) => self.client(line, &mut effects),
+            Input::Client(line) => self.client_message(line, &mut effects),
             Input::ClientTooLong { beginning, ending } => {
                 self.client_too_long(beginning, &ending, &mut effects);
             }
-            Input::Server { generation, line } => self.server(generation, line, &mut effects),
+            Input::Server { generation, line } => {
+                self.server_message(generation, line, &mut effects);
+            }
             Input::ServerTooLong { generation, beginning } => {
-                self.too_long(generation, &beginning, &mut effects);
+                self.server_too_long(generation, &beginning, &mut effects);
             }
             Input::Started { generation, pid } => self.started(generation, pid, &mut effects),
-            Input::Leaving { generation } => {
-                if let Some(instance) = self.instances.get_mut(&generation) {
-                    instance.stage = Stage::Leaving;
-                    self.serving.take_if(|serving| *serving == generation);
-                }
-            }
+            Input::Leaving { generation } => self.instances.leave(generation),
             Input::Ended { generation, read, how, superseded } => {
-                if !superseded {
-                    self.restart_ended(generation, &how, &mut effects);
+                let instance = self.instances.get(generation);
+                if !superseded && instance.is_some_and(|instance| !instance.has_served()) {
+                    let why = format!("the new instance {how}");
+                    self.restart_failed(&why, Some(generation), &mut effects);
                 }
                 self.ended(generation, read, &how, &mut effects);
             }
             Input::RestartFailed { why } => self.restart_failed(&why, None, &mut effects),
-            Input::Worked { generation, time } => self.worked(generation, time, &mut effects),
+            Input::Worked { generation, time } => {
+                if self.instances.serving() == Some(generation) {
+                    self.judge(WedgeInput::CpuTime(time), &mut effects);
+                }
+            }
             Input::Said { id, said } => self.say(&id, &said, &mut effects),
             Input::Down { why } => {
                 self.restart_failed(&why, None, &mut effects);
@@ -348,9 +289,11 @@ impl Conversation {
             }
             Input::Wakeup => {
                 self.expire(Some(now), &mut effects);
-                self.settle_late(&mut effects);
-                self.expire_restart_calls(&mut effects);
-                self.look(&mut effects);
+                self.expire_comparison(&mut effects);
+                for (id, said) in self.restart_calls.expire(now) {
+                    self.say(&id, &said, &mut effects);
+                }
+                self.check_wedge(&mut effects);
             }
         }
         effects
@@ -358,36 +301,136 @@ impl Conversation {
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let until = |waiting: &Waiting| match waiting {
-            Waiting::Request(id) => self.flights.get(id).and_then(Flight::waits_until),
-            Waiting::Notification(_) => None,
-        };
-        let settling = self.settling.as_ref().map(|settling| settling.until);
-        let restarts = self.restart_calls.iter().map(|call| call.until);
-        let health = self.next_health_wakeup();
-        let waiting = self.waiting.iter().filter_map(until);
-        waiting.chain(settling).chain(restarts).chain(health).min()
+        let moments = [
+            self.requests.next_expiry(),
+            self.lists.next_expiry(),
+            self.restart_calls.next_expiry(),
+            self.wedge.next_wakeup(self.memory.era),
+        ];
+        moments.into_iter().flatten().min()
     }
 
-    /// What can be said of it now.
-    pub fn report(&self) -> Report {
-        let is_the_servers = |flight: &&Flight| !flight.cancelled && flight.place != Place::Ours;
-        Report {
-            owed: self.flights.values().filter(is_the_servers).count(),
-            waiting: self.waiting.len(),
-            tools: self.known.get(&Kind::Tools).map(List::len),
-            last_changes: self.last_changes.clone(),
+    /// The figures of the conversation now.
+    pub fn report(&self) -> ConversationReport {
+        let is_the_servers =
+            |flight: &&Flight| !flight.cancelled && flight.location != Location::Local;
+        ConversationReport {
+            owed: self.requests.all().filter(is_the_servers).count(),
+            waiting: self.requests.queue_len(),
+            tools: self.lists.tools().map(List::len),
+            last_changes: self.lists.last_changes().cloned(),
         }
     }
 
-    /// How many requests of the client's are on their way, be it that it wants no answer any more.
+    /// How many requests of the client are in flight, cancelled ones too.
     pub fn in_flight(&self) -> usize {
-        self.flights.len()
+        self.requests.len()
     }
 
-    /// How many requests of the client's have no answer yet.
+    /// How many requests of the client have no answer yet.
     pub fn owed(&self) -> usize {
-        self.flights.values().filter(|flight| !flight.cancelled).count()
+        self.requests.all().filter(|flight| !flight.cancelled).count()
+    }
+
+    /// Answers what has waited long enough: all of it, where no moment is given.
+    fn expire(&mut self, now: Option<Time>, effects: &mut Vec<Effect>) {
+        let is_due = |flight: &Flight| {
+            flight.queued_until().is_some_and(|until| now.is_none_or(|now| until <= now))
+        };
+        let why = match (&self.down, &self.last_end) {
+            (Some(why), _) => why.clone(),
+            (None, Some(how)) => format!("no new instance is ready; the last one {how}"),
+            (None, None) => "it has not come up in time".to_owned(),
+        };
+        for id in self.requests.ids_of(is_due) {
+            self.answer(&id, &Why::Down(why.clone()), effects);
+        }
+    }
+
+    /// Answers a request in the server's place.
+    fn answer(&mut self, id: &Id, why: &Why, effects: &mut Vec<Effect>) {
+        if let Some(flight) = self.requests.remove(id)
+            && !flight.cancelled
+        {
+            self.memory.stop_listening(id);
+            effects.push(Effect::ToClient(responses::answer(&flight, id, self.memory.era, why)));
+        }
+    }
+
+    /// Answers a call of one of afresh's own tools.
+    fn say(&mut self, id: &Id, said: &Said, effects: &mut Vec<Effect>) {
+        let is_local = |flight: &Flight| flight.location == Location::Local;
+        if self.requests.remove_if(id, is_local).is_some() {
+            effects.push(Effect::ToClient(responses::said(id, self.memory.era, said)));
+        }
+    }
+
+    /// The new instance did not come up: the calls that wait for it are answered. Where none is named, no
+    /// other will come either.
+    fn restart_failed(
+        &mut self,
+        why: &str,
+        generation: Option<Generation>,
+        effects: &mut Vec<Effect>,
+    ) {
+        for (id, said) in self.restart_calls.fail(why, generation) {
+            self.say(&id, &said, effects);
+        }
+    }
+
+    /// Sends a request of afresh to an instance; returns its id.
+    fn send_own(
+        &mut self,
+        generation: Generation,
+        method: &str,
+        params: &[u8],
+        effects: &mut Vec<Effect>,
+    ) -> Id {
+        let is_taken = |id: &Id| self.requests.contains(id);
+        let (id, line) = self.ids.own_request(generation, (method, params), is_taken);
+        self.instances.send(generation, line, effects);
+        id
+    }
+
+    /// Gives the wedge machine what has happened since the last check.
+    fn check_wedge(&mut self, effects: &mut Vec<Effect>) {
+        if self.wedge.next_wakeup(self.memory.era).is_none_or(|at| at > self.now) {
+            return;
+        }
+        for sign in self.wedge.take_signs() {
+            self.judge(sign, effects);
+        }
+        let Some(serving) = self.instances.serving() else { return self.wedge.pause() };
+        let is_owed =
+            |flight: &&Flight| flight.is_with(serving) && !flight.is_listen() && !flight.cancelled;
+        let owed: Vec<Time> = self.requests.all().filter(is_owed).map(|f| f.given_at).collect();
+        let calls = WedgeInput::Calls {
+            in_flight: owed.len(),
+            oldest_since: owed.iter().min().copied().unwrap_or(self.now),
+            questions: self.ids.count_of(serving),
+        };
+        self.judge(calls, effects);
+        self.judge(WedgeInput::Wakeup, effects);
+        self.wedge.pause();
+        if !owed.is_empty() {
+            self.wedge.watch(self.now);
+        }
+    }
+
+    fn judge(&mut self, input: WedgeInput, effects: &mut Vec<Effect>) {
+        let decided = self.wedge.handle(self.now, self.memory.era, input);
+        let Some(generation) = self.instances.serving() else { return };
+        for decision in decided {
+            match decision {
+                WedgeEffect::SendProbe(probe) => {
+                    let params = self.memory.params(b"");
+                    let id = self.send_own(generation, probe.method(), &params, effects);
+                    self.wedge.set_probe(Some(id));
+                }
+                WedgeEffect::Sample => effects.push(Effect::Sample { generation }),
+                WedgeEffect::Wedged { why } => effects.push(Effect::Wedged { generation, why }),
+            }
+        }
     }
 }
 

@@ -1,75 +1,197 @@
-//! What is owed to the client: every request that has not been answered.
+//! Owns the client's requests that have no answer yet, and the queue for the next instance.
+//!
+//! Driven by [`Conversation`](super::Conversation). Never writes an answer.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ops::Deref;
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::time::Duration;
 
 use super::envelope::Id;
 use crate::id::Generation;
-use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX};
+use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX, QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
 use crate::time::Time;
 
-/// All of them, by their ids.
-#[derive(Debug, Default)]
-pub(crate) struct Flights {
-    all: BTreeMap<Id, Flight>,
+/// All requests in flight by their ids, with those that wait for an instance in order.
+#[derive(Debug)]
+pub(crate) struct ClientRequests {
+    flights: BTreeMap<Id, Flight>,
     bytes: usize,
+    queue: VecDeque<QueuedMessage>,
+    queue_bytes: usize,
+    /// How long a request waits for an instance.
+    patience: Duration,
 }
 
-impl Flights {
+/// A message that waits for the next instance.
+#[derive(Debug)]
+pub(crate) enum QueuedMessage {
+    Request(Id),
+    Notification(Vec<u8>),
+}
+
+impl ClientRequests {
+    pub(crate) const fn new(patience: Duration) -> Self {
+        Self {
+            flights: BTreeMap::new(),
+            bytes: 0,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            patience,
+        }
+    }
+
     pub(crate) fn insert(&mut self, id: Id, flight: Flight) {
         self.bytes += flight.line.len();
-        if let Some(old) = self.all.insert(id, flight) {
+        if let Some(old) = self.flights.insert(id, flight) {
             self.bytes -= old.line.len();
         }
     }
 
+    pub(crate) fn contains(&self, id: &Id) -> bool {
+        self.flights.contains_key(id)
+    }
+
+    pub(crate) fn get(&self, id: &Id) -> Option<&Flight> {
+        self.flights.get(id)
+    }
+
+    /// To change its state; its line stays as it is.
+    pub(crate) fn get_mut(&mut self, id: &Id) -> Option<&mut Flight> {
+        self.flights.get_mut(id)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Flight> {
+        self.flights.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Takes one out, also of the queue.
     pub(crate) fn remove(&mut self, id: &Id) -> Option<Flight> {
-        let flight = self.all.remove(id)?;
+        let flight = self.flights.remove(id)?;
         self.bytes -= flight.line.len();
+        if !self.queue.is_empty() {
+            let before = self.queue.len();
+            self.queue.retain(|it| !matches!(it, QueuedMessage::Request(other) if other == id));
+            if self.queue.len() < before {
+                self.queue_bytes = self.queue_bytes.saturating_sub(flight.line.len());
+            }
+        }
         Some(flight)
     }
 
-    /// Takes one out, if it is what is meant; looks it up once.
+    /// Takes out one that is not queued, if the condition holds; looks it up once.
     pub(crate) fn remove_if(
         &mut self,
         id: &Id,
-        is_meant: impl FnOnce(&Flight) -> bool,
+        condition: impl FnOnce(&Flight) -> bool,
     ) -> Option<Flight> {
-        let Entry::Occupied(entry) = self.all.entry(id.clone()) else { return None };
-        let flight = is_meant(entry.get()).then(|| entry.remove())?;
+        let Entry::Occupied(entry) = self.flights.entry(id.clone()) else { return None };
+        let flight = condition(entry.get()).then(|| entry.remove())?;
         self.bytes -= flight.line.len();
         Some(flight)
-    }
-
-    /// To change where one is; its line stays as it is.
-    pub(crate) fn get_mut(&mut self, id: &Id) -> Option<&mut Flight> {
-        self.all.get_mut(id)
     }
 
     /// Whether there are more than may be. One alone may have any length.
     pub(crate) fn are_too_many(&self) -> bool {
-        let too_long = self.bytes > FLIGHTS_BYTES_MAX && self.all.len() > 1;
-        self.all.len() > FLIGHTS_MAX || too_long
+        let too_long = self.bytes > FLIGHTS_BYTES_MAX && self.flights.len() > 1;
+        self.flights.len() > FLIGHTS_MAX || too_long
+    }
+
+    /// Whether an instance is being asked to open the session.
+    pub(crate) fn are_opening_session(&self) -> bool {
+        let is_sent = |flight: &Flight| {
+            flight.class == Class::Handshake && matches!(flight.location, Location::Sent { .. })
+        };
+        self.all().any(is_sent)
+    }
+
+    /// Whether an instance owes an answer, listen requests left out.
+    pub(crate) fn are_owed_by(&self, generation: Generation) -> bool {
+        self.all().any(|flight| flight.is_with(generation) && !flight.is_listen())
+    }
+
+    /// The requests that meet the condition, in the order in which they came.
+    pub(crate) fn ids_of(&self, condition: impl Fn(&Flight) -> bool) -> Vec<Id> {
+        let found = self.flights.iter().filter(|(_, flight)| condition(flight));
+        let mut found: Vec<(u64, &Id)> = found.map(|(id, flight)| (flight.number, id)).collect();
+        found.sort();
+        found.into_iter().map(|(_, id)| id.clone()).collect()
+    }
+
+    /// Where a request that comes now is, until an instance gets it.
+    pub(crate) fn waiting_from(&self, now: Time) -> Location {
+        Location::Queued { until: now + self.patience }
+    }
+
+    /// Queues a request; says whether there was room.
+    pub(crate) fn queue(&mut self, id: Id) -> bool {
+        let bytes = self.flights.get(&id).map_or(0, |flight| flight.line.len());
+        self.push(bytes, || QueuedMessage::Request(id))
+    }
+
+    /// Queues a notification; returns it where there is no room.
+    pub(crate) fn queue_notification(&mut self, line: Vec<u8>) -> Option<Vec<u8>> {
+        if !self.has_room(line.len()) {
+            return Some(line);
+        }
+        self.push(line.len(), || QueuedMessage::Notification(line));
+        None
+    }
+
+    fn push(&mut self, bytes: usize, message: impl FnOnce() -> QueuedMessage) -> bool {
+        let has_room = self.has_room(bytes);
+        if has_room {
+            self.queue_bytes += bytes;
+            self.queue.push_back(message());
+        }
+        has_room
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.queue.len() < QUEUE_LEN_MAX && self.queue_bytes + bytes <= QUEUE_BYTES_MAX
+    }
+
+    /// Puts requests whose instance is gone in front of the queue, in this order.
+    pub(crate) fn queue_again(&mut self, now: Time, ids: Vec<Id>) {
+        let until = now + self.patience;
+        for id in ids.into_iter().rev() {
+            let Some(flight) = self.flights.get_mut(&id) else { continue };
+            flight.location = Location::Queued { until };
+            self.queue_bytes += flight.line.len();
+            self.queue.push_front(QueuedMessage::Request(id));
+        }
+    }
+
+    pub(crate) fn take_queue(&mut self) -> VecDeque<QueuedMessage> {
+        self.queue_bytes = 0;
+        std::mem::take(&mut self.queue)
+    }
+
+    pub(crate) fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// When a queued request has waited long enough.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        let until = |message: &QueuedMessage| match message {
+            QueuedMessage::Request(id) => self.flights.get(id).and_then(Flight::queued_until),
+            QueuedMessage::Notification(_) => None,
+        };
+        self.queue.iter().filter_map(until).min()
     }
 }
 
-impl Deref for Flights {
-    type Target = BTreeMap<Id, Flight>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.all
-    }
-}
-
-/// A request of the client's that wants an answer.
+/// A request of the client that wants an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Flight {
     /// As it came.
     pub(crate) line: Vec<u8>,
     pub(crate) class: Class,
     pub(crate) method: String,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     /// It was given to an instance that is gone, and to another one after that.
     pub(crate) was_sent_again: bool,
     /// The client wants no answer any more.
@@ -82,15 +204,15 @@ pub(crate) struct Flight {
     pub(crate) number: u64,
 }
 
-/// Where a request is.
+/// The side that has to act on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// With us, until then at the most.
-    Waiting { until: Time },
-    /// With this instance, as the line of this number.
-    With { generation: Generation, number: u64 },
-    /// With us: it is for a tool of our own.
-    Ours,
+pub(crate) enum Location {
+    /// In the queue, until then at most.
+    Queued { until: Time },
+    /// Sent to this instance, as the line of this number.
+    Sent { generation: Generation, number: u64 },
+    /// Answered here: it calls a tool of afresh.
+    Local,
 }
 
 /// What may be done with a request whose instance is gone.
@@ -102,9 +224,9 @@ pub(crate) enum Class {
     Probe,
     /// Changes nothing: sent again, once.
     Safe,
-    /// May have done something already: answered by us, for the model.
+    /// May have done something already: answered by afresh, for the model.
     Tool,
-    /// Unknown, or not safe: answered by us, as an error.
+    /// Unknown, or not safe: answered by afresh, as an error.
     Other,
 }
 
@@ -114,14 +236,14 @@ impl Flight {
         method: String,
         line: Vec<u8>,
         class: Class,
-        place: Place,
+        location: Location,
         now: Time,
     ) -> Self {
         Self {
             line,
             class,
             method,
-            place,
+            location,
             was_sent_again: false,
             cancelled: false,
             progress_token: None,
@@ -131,15 +253,34 @@ impl Flight {
     }
 
     pub(crate) fn is_with(&self, here: Generation) -> bool {
-        matches!(self.place, Place::With { generation, .. } if generation == here)
+        matches!(self.location, Location::Sent { generation, .. } if generation == here)
     }
 
-    /// When it has waited long enough, if it waits with us.
-    pub(crate) fn waits_until(&self) -> Option<Time> {
-        match self.place {
-            Place::Waiting { until } => Some(until),
-            Place::With { .. } | Place::Ours => None,
+    /// When it has waited long enough, if it is queued.
+    pub(crate) fn queued_until(&self) -> Option<Time> {
+        match self.location {
+            Location::Queued { until } => Some(until),
+            Location::Sent { .. } | Location::Local => None,
         }
+    }
+
+    /// Decides whether it is sent again after the end of its instance, which has read so many lines, and
+    /// notes that. What an instance has not read cannot have been done.
+    pub(crate) fn is_sent_again(&mut self, read: Option<u64>, is_modern: bool) -> bool {
+        let is_unread = match (self.location, read) {
+            (Location::Sent { number, .. }, Some(read)) => number >= read,
+            _ => false,
+        };
+        let again = match self.class {
+            // A probe may still be what the instance died of.
+            _ if is_unread && self.class != Class::Probe => true,
+            Class::Handshake => true,
+            Class::Safe => self.is_listen() || !self.was_sent_again,
+            Class::Probe => is_modern && !self.was_sent_again,
+            Class::Tool | Class::Other => false,
+        };
+        self.was_sent_again |= again && !is_unread;
+        again
     }
 
     pub(crate) fn is_listen(&self) -> bool {
@@ -172,5 +313,58 @@ impl Class {
             | "subscriptions/listen" => Self::Safe,
             _ => Self::Other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn requests(count: u64) -> ClientRequests {
+        let mut requests = ClientRequests::new(PATIENCE);
+        for number in 0..count {
+            let location = requests.waiting_from(Time::ZERO);
+            let method = "tools/call".to_owned();
+            let flight = Flight::new(method, vec![b'x'; 10], Class::Tool, location, Time::ZERO);
+            requests.insert(id(number), Flight { number, ..flight });
+        }
+        requests
+    }
+
+    fn id(number: u64) -> Id {
+        // Not in the order of the numbers.
+        Id::new(format!("{}", 9 - number).as_bytes())
+    }
+
+    #[test]
+    fn what_is_sent_again_comes_before_what_waits_and_in_order() {
+        let mut requests = requests(3);
+        assert!(requests.queue(id(2)));
+        assert_eq!(requests.ids_of(|_| true), [id(0), id(1), id(2)]);
+        requests.queue_again(Time::ZERO + PATIENCE, vec![id(0), id(1)]);
+        assert_eq!((requests.queue_len(), requests.queue_bytes), (3, 30));
+        assert_eq!(requests.next_expiry(), Some(Time::ZERO + PATIENCE));
+        requests.remove(&id(0));
+        assert_eq!((requests.queue_len(), requests.queue_bytes), (2, 20));
+        let order: Vec<Id> = (requests.take_queue().into_iter())
+            .map(|message| match message {
+                QueuedMessage::Request(id) => id,
+                QueuedMessage::Notification(_) => panic!("no notification was queued"),
+            })
+            .collect();
+        assert_eq!(order, [id(1), id(2)]);
+        assert_eq!(requests.queue_bytes, 0);
+    }
+
+    #[test]
+    fn the_queue_has_a_bound() {
+        let mut requests = requests(1);
+        for _ in 0..QUEUE_LEN_MAX {
+            assert_eq!(requests.queue_notification(Vec::new()), None);
+        }
+        assert_eq!(requests.queue_notification(vec![1]), Some(vec![1]));
+        assert!(!requests.queue(id(0)));
     }
 }

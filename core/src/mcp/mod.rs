@@ -20,7 +20,7 @@ pub(crate) mod responses;
 mod tools;
 pub mod wedge;
 
-pub use self::conversation::{Conversation, Effect, Input, Report, Settings};
+pub use self::conversation::{Conversation, ConversationReport, Effect, Input, Settings};
 pub use self::hint::hint_of;
 pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};

@@ -1,16 +1,19 @@
-//! What a new instance must be told, so that it knows what the old one knew.
+//! Owns the state of the session that a new instance must be given: what the old one knew.
+//!
+//! Driven by [`Conversation`](super::Conversation) as messages pass by. Never sends anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::envelope::{Id, Params, param, splice};
 use super::inflight::Flight;
 use super::json::{self, get};
+use super::lists::Kind;
 use super::responses::notification;
 
 /// Which generation of the protocol is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Era {
-    /// Nobody has said yet.
+    /// Not known yet.
     #[default]
     Unknown,
     /// Up to 2025-11-25: a session, opened by `initialize`.
@@ -121,14 +124,14 @@ impl Memory {
         }
     }
 
-    /// Nobody listens by this id any more.
+    /// The listen request of this id has ended.
     pub(crate) fn stop_listening(&mut self, id: &Id) {
         self.listening.remove(id);
         self.acknowledged.remove(id);
     }
 
     /// The parameters of an update for each resource that the client has subscribed to: what
-    /// changed while nobody served is lost, and must be looked at again.
+    /// changed while no instance served is lost, and must be read again.
     pub(crate) fn updates(&self) -> Vec<Vec<u8>> {
         let legacy =
             self.subscribed.keys().map(|uri| [br#"{"uri":"#, uri.as_slice(), b"}"].concat());
@@ -148,7 +151,13 @@ impl Memory {
         }
     }
 
-    /// The parameters of each notification that tells the client of a list that changed.
+    /// The notifications that tell the client of a list that changed.
+    pub(crate) fn list_changed(&self, kind: Kind) -> impl Iterator<Item = Vec<u8>> {
+        let listeners = self.list_listeners(kind.filter()).into_iter();
+        listeners.map(move |params| notification(kind.notification(), params.as_deref()))
+    }
+
+    /// The parameters of each of them.
     pub(crate) fn list_listeners(&self, filter: &str) -> Vec<Option<Vec<u8>>> {
         match self.era {
             Era::Legacy if self.session.is_some() => vec![None],

@@ -5,7 +5,7 @@ use super::{At, Effect, Owed, Purpose, Remote, State, Waiting, headers};
 use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX, QUEUE_LEN_MAX, QUEUE_WAIT};
 use crate::mcp::Era;
 use crate::mcp::envelope::{self, Id, Message, Params, look, param};
-use crate::mcp::inflight::{Class, Flight, Place};
+use crate::mcp::inflight::{Class, Flight, Location};
 use crate::mcp::replay::Memory;
 use crate::time::Time;
 
@@ -64,7 +64,7 @@ impl Remote {
             headers.extend(self.marked.headers(&line));
         }
         let owed = Owed {
-            flight: Flight::new(method, line, class, Place::Ours, now),
+            flight: Flight::new(method, line, class, Location::Local, now),
             at: At::Waiting { until: Some(self.waits_until(now)) },
             sendings: 0,
             resumes: 0,

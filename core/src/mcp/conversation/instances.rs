@@ -1,295 +1,276 @@
-//! Instances that come, serve, drain and go, and what becomes of what they had.
+//! Owns the instances of the server: which one serves, how far the others are, and what each was sent.
+//!
+//! Driven by [`Conversation`](super::Conversation). Never decides what becomes of a request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::envelope::Id;
-use super::super::inflight::{Class, Flight, Place};
-use super::super::json;
-use super::super::replay::Era;
-use super::super::responses::{self, Why};
-use super::{Conversation, Effect, Heard, Instance, Stage, Waiting};
+use super::Effect;
 use crate::id::Generation;
+use crate::limits::PONGS_MAX;
+use crate::mcp::envelope::Id;
+use crate::mcp::inflight::Class;
 
-impl Conversation {
-    pub(super) fn started(&mut self, generation: Generation, pid: u32, effects: &mut Vec<Effect>) {
-        self.down = None;
+/// All instances that run.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    all: BTreeMap<Generation, ServerInstance>,
+    serving: Option<Generation>,
+    newest: Generation,
+}
+
+/// A process of the server.
+#[derive(Debug)]
+pub(super) struct ServerInstance {
+    pid: u32,
+    /// It has had the session.
+    has_served: bool,
+    /// Lines that it was sent.
+    sent: u64,
+    /// Its pings that were answered before it had the session.
+    pongs: usize,
+    stage: SessionStage,
+    received: Received,
+    /// The request that opens its session.
+    opening: Option<Id>,
+    /// Listen requests that were sent again, and whose acknowledgement the client has already.
+    listening_again: BTreeSet<Id>,
+}
+
+/// What an instance has received so far: the first message can commit it to an era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    Nothing,
+    OnlyProbe,
+    More,
+}
+
+/// The stage of the session with an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionStage {
+    Opening,
+    Serving,
+    Draining,
+    Leaving,
+}
+
+impl ServerInstance {
+    pub(super) const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) const fn has_served(&self) -> bool {
+        self.has_served
+    }
+
+    pub(super) const fn received(&self) -> Received {
+        self.received
+    }
+
+    pub(super) fn is(&self, stage: SessionStage) -> bool {
+        self.stage == stage
+    }
+
+    /// Counts a ping that comes before the session; says whether it is answered.
+    pub(super) fn may_pong(&mut self) -> bool {
+        self.pongs += 1;
+        self.pongs <= PONGS_MAX
+    }
+
+    /// Whether an acknowledgement is one that the client has already; asked once.
+    pub(super) fn is_acknowledged_again(&mut self, id: &Id) -> bool {
+        self.listening_again.remove(id)
+    }
+
+    /// Whether this answers the request that opens the session, and in time; asked once.
+    pub(super) fn take_opening(&mut self, id: &Id) -> bool {
+        let is_opening = self.opening.take_if(|opening| opening == id).is_some();
+        is_opening && self.stage != SessionStage::Leaving
+    }
+}
+
+impl Instances {
+    pub(super) fn start(&mut self, generation: Generation, pid: u32) {
         self.newest = self.newest.max(generation);
-        let mut instance = Instance {
+        let instance = ServerInstance {
             pid,
             has_served: false,
             sent: 0,
             pongs: 0,
-            stage: Stage::Opening,
-            heard: Heard::Nothing,
+            stage: SessionStage::Opening,
+            received: Received::Nothing,
             opening: None,
             listening_again: BTreeSet::new(),
         };
-        let opening = self.memory.opening();
-        let request = opening.as_ref().map(|(method, params)| {
-            instance.heard = Heard::More;
-            self.own_request(generation, method, params)
-        });
-        instance.opening = request.as_ref().map(|(id, _)| id.clone());
-        self.instances.insert(generation, instance);
-        if let Some((_, line)) = request {
-            self.tell_server(generation, line, effects);
-        }
-        // While another one is still being asked to open the session, there is none to give.
-        if opening.is_none() && !self.is_being_opened() {
-            self.serve(generation, effects);
-        }
+        self.all.insert(generation, instance);
     }
 
-    pub(super) fn is_being_opened(&self) -> bool {
-        let asked = |flight: &Flight| {
-            flight.class == Class::Handshake && matches!(flight.place, Place::With { .. })
-        };
-        self.flights.values().any(asked)
+    pub(super) fn get(&self, generation: Generation) -> Option<&ServerInstance> {
+        self.all.get(&generation)
     }
 
-    /// Instances that had to wait until there was a session, or nobody left to open one.
-    pub(super) fn open_idle(&mut self, effects: &mut Vec<Effect>) {
-        let idle =
-            |instance: &Instance| instance.stage == Stage::Opening && instance.opening.is_none();
-        let found = self.instances.iter().find(|(_, instance)| idle(instance));
-        let Some(generation) = found.map(|(generation, _)| *generation) else { return };
-        if let Some((method, params)) = self.memory.opening() {
-            let (id, line) = self.own_request(generation, method, &params);
-            if let Some(instance) = self.instances.get_mut(&generation) {
-                instance.opening = Some(id);
-                instance.heard = Heard::More;
-            }
-            self.tell_server(generation, line, effects);
-        } else if !self.is_being_opened() && self.serving.is_none() {
-            self.serve(generation, effects);
-        }
+    pub(super) fn get_mut(&mut self, generation: Generation) -> Option<&mut ServerInstance> {
+        self.all.get_mut(&generation)
     }
 
-    /// The instance has the session: what is new goes to it, and all that has waited.
-    pub(super) fn serve(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
-        if self.serving.is_some_and(|serving| serving > generation) {
-            // A newer one was faster.
-            if let Some(instance) = self.instances.get_mut(&generation) {
-                instance.stage = Stage::Draining;
-            }
-            return self.note_drained(generation, effects);
-        }
-        if let Some(old) = self.serving.replace(generation)
-            && let Some(instance) = self.instances.get_mut(&old)
-        {
-            instance.stage = Stage::Draining;
-        }
-        self.trouble = None;
-        self.health_begins(effects);
-        let replayed = self.memory.opening().is_some();
-        if let Some(instance) = self.instances.get_mut(&generation) {
-            instance.stage = Stage::Serving;
-            instance.has_served = true;
-        }
-        if replayed && self.memory.era == Era::Legacy {
-            if let Some(line) = self.memory.initialized() {
-                self.tell_server(generation, line, effects);
-            }
-            for (method, params) in self.memory.restoring() {
-                let (_, line) = self.own_request(generation, method, &params);
-                self.tell_server(generation, line, effects);
-            }
-        }
-        effects.push(Effect::Serving { generation });
-        self.flush(generation, effects);
-        if replayed {
-            for params in self.memory.updates() {
-                let line =
-                    responses::notification("notifications/resources/updated", Some(&params));
-                effects.push(Effect::ToClient(line));
-            }
-            self.compare(generation, effects);
-        } else {
-            self.restarted(generation, effects);
-        }
-        let others: Vec<Generation> = self.instances.keys().copied().collect();
-        for other in others {
-            self.note_drained(other, effects);
-        }
+    pub(super) fn generations(&self) -> Vec<Generation> {
+        self.all.keys().copied().collect()
     }
 
-    pub(super) fn flush(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
-        self.waiting_bytes = 0;
-        for waiting in std::mem::take(&mut self.waiting) {
-            match waiting {
-                Waiting::Request(id) => self.send(generation, &id, effects),
-                Waiting::Notification(line) => {
-                    self.heard(generation);
-                    self.tell_server(generation, line, effects);
-                }
-            }
-        }
+    /// The instance that gets all that is new.
+    pub(super) const fn serving(&self) -> Option<Generation> {
+        self.serving
     }
 
-    pub(super) fn send(&mut self, generation: Generation, id: &Id, effects: &mut Vec<Effect>) {
-        let number = self.instances.get(&generation).map_or(0, |instance| instance.sent);
-        let Some(flight) = self.flights.get_mut(id) else { return };
-        flight.place = Place::With { generation, number };
-        flight.given_at = self.now;
-        let line = flight.line.clone();
-        let class = flight.class;
-        let again = flight.is_listen() && self.memory.acknowledged.contains(id);
-        if let Some(instance) = self.instances.get_mut(&generation) {
-            instance.heard = match (instance.heard, class) {
-                (Heard::Nothing | Heard::OnlyProbe, Class::Probe) => Heard::OnlyProbe,
-                _ => Heard::More,
-            };
-            if again {
-                instance.listening_again.insert(id.clone());
-            }
-        }
-        self.tell_server(generation, line, effects);
-        self.watch_health();
+    pub(super) fn serving_pid(&self) -> Option<u32> {
+        self.serving.and_then(|serving| self.get(serving)).map(ServerInstance::pid)
     }
 
-    /// Writes to an instance; lines are counted, so that it can be told later which ones it has read.
-    pub(super) fn tell_server(
+    pub(super) const fn newest(&self) -> Generation {
+        self.newest
+    }
+
+    pub(super) fn is(&self, generation: Generation, stage: SessionStage) -> bool {
+        self.get(generation).is_some_and(|instance| instance.is(stage))
+    }
+
+    /// Writes to an instance. Lines are counted: the daemon reports how many of them were read.
+    pub(super) fn send(
         &mut self,
         generation: Generation,
         line: Vec<u8>,
         effects: &mut Vec<Effect>,
     ) {
-        if let Some(instance) = self.instances.get_mut(&generation) {
+        if let Some(instance) = self.all.get_mut(&generation) {
             instance.sent += 1;
             effects.push(Effect::ToServer { generation, line });
         }
     }
 
-    pub(super) fn ended(
+    /// How many lines an instance was sent: the number of the next one.
+    pub(super) fn sent(&self, generation: Generation) -> u64 {
+        self.get(generation).map_or(0, |instance| instance.sent)
+    }
+
+    /// A message that is no request goes to an instance.
+    pub(super) fn note_message(&mut self, generation: Generation) {
+        if let Some(instance) = self.all.get_mut(&generation) {
+            instance.received = Received::More;
+        }
+    }
+
+    /// A request goes to an instance; `again` is a listen request whose acknowledgement the client has.
+    pub(super) fn note_request(
         &mut self,
         generation: Generation,
-        read: Option<u64>,
-        how: &str,
-        effects: &mut Vec<Effect>,
+        class: Class,
+        again: Option<&Id>,
     ) {
-        let Some(instance) = self.instances.remove(&generation) else { return };
+        if let Some(instance) = self.all.get_mut(&generation) {
+            instance.received = match (instance.received, class) {
+                (Received::Nothing | Received::OnlyProbe, Class::Probe) => Received::OnlyProbe,
+                _ => Received::More,
+            };
+            instance.listening_again.extend(again.cloned());
+        }
+    }
+
+    /// The request that opens the session of an instance is sent.
+    pub(super) fn note_opening(&mut self, generation: Generation, id: Id) {
+        if let Some(instance) = self.all.get_mut(&generation) {
+            (instance.opening, instance.received) = (Some(id), Received::More);
+        }
+    }
+
+    /// An instance that could not be given a session yet.
+    pub(super) fn idle(&self) -> Option<Generation> {
+        let is_idle = |instance: &ServerInstance| {
+            instance.is(SessionStage::Opening) && instance.opening.is_none()
+        };
+        self.all.iter().find(|(_, instance)| is_idle(instance)).map(|(generation, _)| *generation)
+    }
+
+    /// Makes an instance the one that serves, and drains the one before. Where a newer one serves, this
+    /// one drains; says which it is.
+    pub(super) fn serve(&mut self, generation: Generation) -> bool {
+        if self.serving.is_some_and(|serving| serving > generation) {
+            self.set_stage(generation, SessionStage::Draining);
+            return false;
+        }
+        if let Some(old) = self.serving.replace(generation) {
+            self.set_stage(old, SessionStage::Draining);
+        }
+        if let Some(instance) = self.all.get_mut(&generation) {
+            (instance.stage, instance.has_served) = (SessionStage::Serving, true);
+        }
+        true
+    }
+
+    /// The instance that serves gets nothing new.
+    pub(super) fn stop_serving(&mut self) {
+        self.serving = None;
+    }
+
+    /// An instance is on its way out.
+    pub(super) fn leave(&mut self, generation: Generation) {
+        if self.all.contains_key(&generation) {
+            self.set_stage(generation, SessionStage::Leaving);
+            self.serving.take_if(|serving| *serving == generation);
+        }
+    }
+
+    /// An instance refused the session.
+    pub(super) fn refuse(&mut self, generation: Generation) {
+        self.set_stage(generation, SessionStage::Leaving);
+    }
+
+    /// An instance is gone.
+    pub(super) fn end(&mut self, generation: Generation) -> Option<ServerInstance> {
+        let instance = self.all.remove(&generation)?;
         self.serving.take_if(|serving| *serving == generation);
-        self.settling.take_if(|settling| settling.generation == generation);
-        if self.serving.is_none() && !how.is_empty() {
-            self.trouble = Some(how.to_owned());
-        }
-        self.own.retain(|_, of| *of != generation);
-        let asked: Vec<Id> = self
-            .asked
-            .iter()
-            .filter(|(_, (from, _))| *from == generation)
-            .map(|(ours, _)| ours.clone())
-            .collect();
-        for ours in asked {
-            self.asked.remove(&ours);
-            let request: String = json::text(ours.raw()).unwrap_or_default();
-            effects.push(Effect::ToClient(responses::cancelled(&request)));
-        }
-        let mut lost: Vec<(u64, Id)> = self
-            .flights
-            .iter()
-            .filter(|(_, flight)| flight.is_with(generation))
-            .map(|(id, flight)| (flight.number, id.clone()))
-            .collect();
-        lost.sort();
-        let again: Vec<Id> = lost
-            .into_iter()
-            .filter_map(|(_, id)| {
-                let end = End { generation, heard: instance.heard, read, how };
-                self.settle(&end, id, effects)
-            })
-            .collect();
-        for id in again.into_iter().rev() {
-            self.waiting.push_front(Waiting::Request(id));
-        }
-        self.open_idle(effects);
-        if let Some(serving) = self.serving {
-            self.flush(serving, effects);
-        }
+        Some(instance)
     }
 
-    /// Decides what becomes of a request whose instance is gone. Returns it if it is to be sent
-    /// again.
-    pub(super) fn settle(
-        &mut self,
-        end: &End<'_>,
-        id: Id,
-        effects: &mut Vec<Effect>,
-    ) -> Option<Id> {
-        let era = self.memory.era;
-        let flight = self.flights.get_mut(&id)?;
-        if flight.cancelled {
-            self.flights.remove(&id);
-            return None;
+    fn set_stage(&mut self, generation: Generation, stage: SessionStage) {
+        if let Some(instance) = self.all.get_mut(&generation) {
+            instance.stage = stage;
         }
-        let unread = match (flight.place, end.read) {
-            (Place::With { number, .. }, Some(read)) => number >= read,
-            _ => false,
-        };
-        let is_listen = flight.is_listen();
-        let again = match flight.class {
-            // It never got it: nothing can have been done. A probe may still be what it died of.
-            _ if unread && flight.class != Class::Probe => true,
-            Class::Handshake => true,
-            Class::Safe => is_listen || !flight.was_sent_again,
-            Class::Probe => era == Era::Modern && !flight.was_sent_again,
-            Class::Tool | Class::Other => false,
-        };
-        if again {
-            flight.was_sent_again |= !unread;
-            flight.place = Place::Waiting { until: self.now + self.patience };
-            self.waiting_bytes += flight.line.len();
-            return Some(id);
-        }
-        if flight.class == Class::Probe {
-            self.answer(&id, &Why::NoSuchMethod, effects);
-            if end.heard == Heard::OnlyProbe {
-                effects.push(Effect::DiedOfProbe { generation: end.generation });
-            }
-            return None;
-        }
-        self.answer(&id, &Why::Restarted(end.how.to_owned()), effects);
-        None
-    }
-
-    pub(super) fn note_drained(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
-        let draining = self.instances.get(&generation).is_some_and(|i| i.stage == Stage::Draining);
-        let owes = || self.flights.values().any(|f| f.is_with(generation) && !f.is_listen());
-        if draining && !owes() {
-            effects.push(Effect::Drained { generation });
-        }
-    }
-
-    pub(super) fn heard(&mut self, generation: Generation) {
-        if let Some(instance) = self.instances.get_mut(&generation) {
-            instance.heard = Heard::More;
-        }
-    }
-
-    pub(super) fn own_request(
-        &mut self,
-        generation: Generation,
-        method: &str,
-        params: &[u8],
-    ) -> (Id, Vec<u8>) {
-        let (name, id) = loop {
-            let name = format!("afresh:{generation}:{}", self.next_number);
-            self.next_number += 1;
-            let id = Id::new(format!("\"{name}\"").as_bytes());
-            // The client may have taken it, by chance or to confuse us.
-            if !self.flights.contains_key(&id) {
-                break (name, id);
-            }
-        };
-        self.own.insert(id.clone(), generation);
-        (id, responses::request(&name, method, Some(params)))
     }
 }
 
-/// The end of an instance.
-pub(super) struct End<'a> {
-    generation: Generation,
-    heard: Heard,
-    read: Option<u64>,
-    how: &'a str,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_that_is_ready_serves_and_the_others_drain() {
+        let (one, two, three) = (Generation(1), Generation(2), Generation(3));
+        let mut instances = Instances::default();
+        for generation in [one, two, three] {
+            instances.start(generation, 7);
+        }
+        assert_eq!((instances.newest(), instances.idle()), (three, Some(one)));
+        assert!(instances.serve(two) && instances.serve(three) && !instances.serve(one));
+        assert_eq!(instances.serving(), Some(three));
+        assert!(instances.is(one, SessionStage::Draining));
+        assert!(instances.is(two, SessionStage::Draining));
+        instances.leave(three);
+        assert_eq!((instances.serving(), instances.idle()), (None, None));
+        assert!(instances.end(three).is_some_and(|instance| instance.has_served()));
+    }
+
+    #[test]
+    fn only_probes_leave_the_era_open() {
+        let one = Generation(1);
+        let mut instances = Instances::default();
+        instances.start(one, 7);
+        instances.note_request(one, Class::Probe, None);
+        assert_eq!(instances.get(one).unwrap().received(), Received::OnlyProbe);
+        instances.note_request(one, Class::Safe, None);
+        instances.note_request(one, Class::Probe, None);
+        assert_eq!(instances.get(one).unwrap().received(), Received::More);
+        let mut effects = Vec::new();
+        instances.send(one, Vec::new(), &mut effects);
+        instances.send(Generation(9), Vec::new(), &mut effects);
+        assert_eq!((instances.sent(one), effects.len()), (1, 1));
+    }
 }

@@ -1,24 +1,41 @@
-//! Lists: what the client sees of them, and whether a new instance still offers the same.
+//! Owns the lists of the server as the client knows them, and their comparison with those of a new instance.
+//!
+//! Driven by [`Conversation`](super::Conversation), which sends the requests for pages and tells the client of
+//! changes. Never sends anything itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::envelope::{self, Id, param};
-use super::super::inflight::Flight;
-use super::super::lists::{Changes, Kind, Pages, next_cursor};
-use super::super::{json, responses};
-use super::{Conversation, Effect};
 use crate::id::Generation;
 use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX};
+use crate::mcp::envelope::{self, Id, param};
+use crate::mcp::inflight::Flight;
+use crate::mcp::lists::{Changes, Kind, List, Pages, next_cursor};
+use crate::mcp::replay::Era;
+use crate::mcp::tools::{AdminTool, Tools};
+use crate::mcp::{json, responses};
 use crate::time::Time;
+
+/// The lists of the server, with afresh's own tools in them.
+#[derive(Debug)]
+pub(super) struct ListWatch {
+    tools: Tools,
+    /// What the client has seen of each list, or was told to read again.
+    known: BTreeMap<Kind, List>,
+    /// Lists that the client is reading page by page.
+    reading: BTreeMap<Kind, Pages>,
+    comparison: Option<Comparison>,
+    /// How the tools changed with the last restart.
+    last_changes: Option<Changes>,
+}
 
 /// The lists of a new instance, while they are compared with what the client has seen.
 #[derive(Debug)]
-pub(super) struct Settling {
-    pub(super) generation: Generation,
-    pub(super) until: Time,
-    /// Our requests for pages.
+struct Comparison {
+    generation: Generation,
+    until: Time,
+    /// Requests of afresh for pages.
     requests: BTreeMap<Id, (Kind, Pages)>,
-    /// Lists of these that have changed since they were asked for.
+    /// Lists of these that have changed since they were requested.
     stale: BTreeSet<Kind>,
     /// Lists that are whole and have changed.
     changed: BTreeMap<Kind, Changes>,
@@ -26,22 +43,54 @@ pub(super) struct Settling {
     failed: BTreeSet<Kind>,
 }
 
-impl Settling {
-    const fn new(generation: Generation, until: Time) -> Self {
-        Self {
-            generation,
-            until,
-            requests: BTreeMap::new(),
-            stale: BTreeSet::new(),
-            changed: BTreeMap::new(),
-            failed: BTreeSet::new(),
-        }
-    }
+/// The result of a comparison.
+#[derive(Debug)]
+pub(super) struct Compared {
+    pub(super) generation: Generation,
+    pub(super) changed: Vec<(Kind, Changes)>,
+    /// Lists that could not be had: the client has to read them again.
+    pub(super) unknown: Vec<Kind>,
 }
 
-impl Conversation {
-    /// The answer to `initialize`, or to a probe of the modern era, saying that lists may change: we
-    /// say it when they do, whatever the server can. And that there are tools, if there are only ours.
+/// What follows the answer to a request for a page.
+#[derive(Debug)]
+pub(super) enum PageAnswer {
+    /// The answer is to another request.
+    Other,
+    /// The comparison may be complete.
+    Taken,
+    /// This page is to be requested next.
+    Next { generation: Generation, kind: Kind, pages: Pages },
+}
+
+impl ListWatch {
+    pub(super) fn new(has_tools: bool) -> Self {
+        Self {
+            tools: Tools::new(has_tools),
+            known: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            comparison: None,
+            last_changes: None,
+        }
+    }
+
+    /// The tool of afresh that a `tools/call` of this raw name is for.
+    pub(super) fn admin_tool(&self, name: Option<&[u8]>) -> Option<AdminTool> {
+        self.tools.find(&name.and_then(json::read_text)?)
+    }
+
+    /// The tools of the server that the client knows.
+    pub(super) fn tools(&self) -> Option<&List> {
+        self.known.get(&Kind::Tools)
+    }
+
+    pub(super) fn last_changes(&self) -> Option<&Changes> {
+        self.last_changes.as_ref()
+    }
+
+    /// The answer to `initialize`, or to a probe of the modern era, saying that lists may change: afresh
+    /// notifies the client when they do, also where the server does not. And that there are tools, if
+    /// there are only those of afresh.
     pub(super) fn advertised(&self, line: Vec<u8>) -> Vec<u8> {
         let capabilities = ["result", "capabilities"];
         let line = match json::get(&line, &["result", "capabilities", "tools"]) {
@@ -61,8 +110,14 @@ impl Conversation {
         })
     }
 
-    /// An answer to a request for a list passes by. Returns it with our own tools, where they belong.
-    pub(super) fn listed(&mut self, flight: &Flight, line: Vec<u8>, is_error: bool) -> Vec<u8> {
+    /// An answer to a request for a list passes by. Returns it with afresh's own tools, where they belong.
+    pub(super) fn listed(
+        &mut self,
+        flight: &Flight,
+        line: Vec<u8>,
+        is_error: bool,
+        era: Era,
+    ) -> Vec<u8> {
         let Some(kind) = Kind::of_method(&flight.method) else { return line };
         if flight.cancelled {
             return line;
@@ -72,7 +127,7 @@ impl Conversation {
             let unknown = json::get(&line, &["error", "code"]) == Some(b"-32601");
             return match json::get(&line, &["id"]).map(Id::new) {
                 Some(id) if shows_ours && unknown => {
-                    responses::only_tools(&id, self.memory.era, &self.tools.definitions())
+                    responses::only_tools(&id, era, &self.tools.definitions())
                 }
                 _ => line,
             };
@@ -101,25 +156,7 @@ impl Conversation {
         self.with_ours(kind, line)
     }
 
-    /// The client has just read a list of an instance that is on its way out: the one that serves may
-    /// offer something else.
-    pub(super) fn compare_late(
-        &mut self,
-        generation: Generation,
-        method: &str,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(serving) = self.serving.filter(|serving| *serving != generation) else { return };
-        let kind = Kind::of_method(method).filter(|kind| self.known.contains_key(kind));
-        let Some(kind) = kind else { return };
-        let until = self.now + COMPARING_MAX;
-        let settling = self.settling.get_or_insert_with(|| Settling::new(serving, until));
-        if !settling.requests.values().any(|(asked, _)| *asked == kind) {
-            self.ask_for_page(serving, kind, Pages::default(), effects);
-        }
-    }
-
-    /// Our tools stand at the end of the last page.
+    /// The tools of afresh stand at the end of the last page.
     fn with_ours(&self, kind: Kind, line: Vec<u8>) -> Vec<u8> {
         match kind {
             Kind::Tools if !self.tools.is_empty() && next_cursor(&line).is_none() => {
@@ -129,54 +166,54 @@ impl Conversation {
         }
     }
 
-    /// Asks a new instance for the lists that the client has seen.
-    pub(super) fn compare(&mut self, generation: Generation, effects: &mut Vec<Effect>) {
-        let mut kinds: BTreeSet<Kind> = self.known.keys().copied().collect();
-        if !self.restart_calls.is_empty() {
-            kinds.insert(Kind::Tools);
-        }
-        let until = self.now + COMPARING_MAX;
-        self.settling = Some(Settling::new(generation, until));
-        for kind in kinds {
-            self.ask_for_page(generation, kind, Pages::default(), effects);
-        }
-        self.settle_if_done(effects);
-    }
-
-    fn ask_for_page(
+    /// Begins the comparison with a new instance. Returns the lists to request: those that the client has
+    /// seen, and the tools where they are needed besides.
+    pub(super) fn compare(
         &mut self,
+        now: Time,
         generation: Generation,
-        kind: Kind,
-        pages: Pages,
-        effects: &mut Vec<Effect>,
-    ) {
-        let cursor = pages.next.as_ref().map(|next| [br#""cursor":"#, next.as_slice()].concat());
-        let params = self.memory.params(&cursor.unwrap_or_default());
-        let (id, line) = self.own_request(generation, kind.method(), &params);
-        if let Some(settling) = &mut self.settling {
-            settling.requests.insert(id, (kind, pages));
-        }
-        self.tell_server(generation, line, effects);
+        needs_tools: bool,
+    ) -> BTreeSet<Kind> {
+        self.comparison = Some(Comparison::new(generation, now + COMPARING_MAX));
+        let known = self.known.keys().copied();
+        known.chain(needs_tools.then_some(Kind::Tools)).collect()
     }
 
-    /// A page of a list that we asked for; `false` where the answer is something else.
-    pub(super) fn page_answered(
+    /// The client has just read a list of an instance that is on its way out: the one that serves may
+    /// offer something else. Returns the list to request.
+    pub(super) fn compare_late(
         &mut self,
-        id: &Id,
-        line: &[u8],
-        is_error: bool,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let Some(settling) = &mut self.settling else { return false };
-        let generation = settling.generation;
-        let Some((kind, mut pages)) = settling.requests.remove(id) else { return false };
-        if settling.stale.remove(&kind) {
-            self.ask_for_page(generation, kind, Pages::default(), effects);
-            return true;
+        now: Time,
+        serving: Generation,
+        method: &str,
+    ) -> Option<Kind> {
+        let kind = Kind::of_method(method).filter(|kind| self.known.contains_key(kind))?;
+        let begin = || Comparison::new(serving, now + COMPARING_MAX);
+        let comparison = self.comparison.get_or_insert_with(begin);
+        let is_requested = comparison.requests.values().any(|(requested, _)| *requested == kind);
+        (!is_requested).then_some(kind)
+    }
+
+    /// A page is requested by this id.
+    pub(super) fn requested(&mut self, id: Id, kind: Kind, pages: Pages) {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.requests.insert(id, (kind, pages));
+        }
+    }
+
+    /// Takes the answer to a request of afresh, if that was for a page.
+    pub(super) fn answered(&mut self, id: &Id, line: &[u8], is_error: bool) -> PageAnswer {
+        let Some(comparison) = &mut self.comparison else { return PageAnswer::Other };
+        let generation = comparison.generation;
+        let Some((kind, mut pages)) = comparison.requests.remove(id) else {
+            return PageAnswer::Other;
+        };
+        if comparison.stale.remove(&kind) {
+            return PageAnswer::Next { generation, kind, pages: Pages::default() };
         }
         match pages.add(kind, line) {
             _ if is_error => {
-                settling.failed.insert(kind);
+                comparison.failed.insert(kind);
             }
             Some(list) => {
                 if kind == Kind::Tools {
@@ -187,74 +224,77 @@ impl Conversation {
                     if kind == Kind::Tools {
                         self.last_changes = Some(changes.clone());
                     }
-                    settling.changed.insert(kind, changes);
+                    comparison.changed.insert(kind, changes);
                 }
             }
             None if pages.next.is_some() && pages.count < LIST_PAGES_MAX => {
-                self.ask_for_page(generation, kind, pages, effects);
+                return PageAnswer::Next { generation, kind, pages };
             }
             None => {}
         }
-        self.settle_if_done(effects);
-        true
+        PageAnswer::Taken
     }
 
-    /// Whether this says that a list has changed which is being compared anyway.
-    pub(super) fn is_being_compared(&self, generation: Generation, method: &str) -> bool {
-        self.settling.as_ref().is_some_and(|settling| {
-            settling.generation == generation
-                && settling.requests.values().any(|(kind, _)| kind.notification() == method)
+    /// Takes a notification that a list has changed which is being compared anyway; says whether it is
+    /// one. The list is then requested again from its first page, once for any number of notifications.
+    pub(super) fn take_notification(&mut self, generation: Generation, method: &str) -> bool {
+        let Some(comparison) = self.comparison.as_mut().filter(|it| it.generation == generation)
+        else {
+            return false;
+        };
+        let requested = comparison.requests.values().map(|(kind, _)| *kind);
+        let meant: Vec<Kind> = requested.filter(|kind| kind.notification() == method).collect();
+        comparison.stale.extend(&meant);
+        !meant.is_empty()
+    }
+
+    /// When a comparison has taken long enough.
+    pub(super) fn next_expiry(&self) -> Option<Time> {
+        self.comparison.as_ref().map(|comparison| comparison.until)
+    }
+
+    /// Ends the wait for an instance that does not answer in time. Returns the lists that it has said to
+    /// be changed: their notifications were held back in favour of the comparison.
+    pub(super) fn expire(&mut self, now: Time) -> BTreeSet<Kind> {
+        match self.comparison.as_mut().filter(|comparison| comparison.until <= now) {
+            Some(comparison) => {
+                let late = std::mem::take(&mut comparison.requests);
+                comparison.failed.extend(late.into_values().map(|(kind, _)| kind));
+                std::mem::take(&mut comparison.stale)
+            }
+            None => BTreeSet::new(),
+        }
+    }
+
+    /// The comparison, if it is complete.
+    pub(super) fn take_compared(&mut self) -> Option<Compared> {
+        let comparison = self.comparison.take_if(|it| it.requests.is_empty())?;
+        let changed = comparison.changed.into_iter().filter(|(_, changes)| !changes.is_empty());
+        let unknown =
+            comparison.failed.into_iter().filter(|kind| self.known.remove(kind).is_some());
+        Some(Compared {
+            generation: comparison.generation,
+            changed: changed.collect(),
+            unknown: unknown.collect(),
         })
     }
 
-    /// The list changed while it was read: once more from the first page, when what was asked for is
-    /// there. Who says it a thousand times is asked once.
-    pub(super) fn compare_again(&mut self, method: &str) {
-        let Some(settling) = &mut self.settling else { return };
-        let asked = settling.requests.values().map(|(kind, _)| *kind);
-        settling.stale.extend(asked.filter(|kind| kind.notification() == method));
+    /// An instance is gone.
+    pub(super) fn end(&mut self, generation: Generation) {
+        self.comparison.take_if(|comparison| comparison.generation == generation);
     }
+}
 
-    /// An instance that does not answer in time is not waited for. What it has said to be changed is
-    /// passed on now: it was kept back in favour of the comparison.
-    pub(super) fn settle_late(&mut self, effects: &mut Vec<Effect>) {
-        if let Some(settling) = self.settling.as_mut().filter(|s| s.until <= self.now) {
-            let late = std::mem::take(&mut settling.requests);
-            settling.failed.extend(late.into_values().map(|(kind, _)| kind));
-            let stale = std::mem::take(&mut settling.stale);
-            let told: BTreeSet<_> = stale.iter().map(|k| (k.notification(), k.filter())).collect();
-            for (notification, filter) in told {
-                self.tell_list_changed(notification, filter, effects);
-            }
-            self.settle_if_done(effects);
+impl Comparison {
+    const fn new(generation: Generation, until: Time) -> Self {
+        Self {
+            generation,
+            until,
+            requests: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            changed: BTreeMap::new(),
+            failed: BTreeSet::new(),
         }
-    }
-
-    fn tell_list_changed(&self, notification: &str, filter: &str, effects: &mut Vec<Effect>) {
-        for params in self.memory.list_listeners(filter) {
-            let line = responses::notification(notification, params.as_deref());
-            effects.push(Effect::ToClient(line));
-        }
-    }
-
-    fn settle_if_done(&mut self, effects: &mut Vec<Effect>) {
-        let Some(settling) = self.settling.take_if(|settling| settling.requests.is_empty()) else {
-            return;
-        };
-        let mut told = BTreeSet::new();
-        for (kind, changes) in settling.changed.into_iter().filter(|(_, c)| !c.is_empty()) {
-            if told.insert(kind.notification()) {
-                self.tell_list_changed(kind.notification(), kind.filter(), effects);
-            }
-            effects.push(Effect::ListChanged { kind, changes });
-        }
-        // Nobody knows whether these have changed: the client is told to look for itself.
-        for kind in settling.failed {
-            if self.known.remove(&kind).is_some() && told.insert(kind.notification()) {
-                self.tell_list_changed(kind.notification(), kind.filter(), effects);
-            }
-        }
-        self.restarted(settling.generation, effects);
     }
 }
 
@@ -265,4 +305,51 @@ fn add_member(line: Vec<u8>, path: &[&str], member: &str) -> Vec<u8> {
     let start = object.as_ptr() as usize - line.as_ptr() as usize;
     let comma = if members.is_empty() { "" } else { "," };
     envelope::splice(&line, start..start + 1, format!("{{{member}{comma}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::inflight::{Class, Location};
+
+    const LIST: &[u8] = br#"{"id":1,"result":{"tools":[{"name":"a"}]}}"#;
+
+    fn known() -> ListWatch {
+        let mut lists = ListWatch::new(false);
+        let (class, method) = (Class::Safe, "tools/list".to_owned());
+        let flight = Flight::new(method, b"{}".to_vec(), class, Location::Local, Time::ZERO);
+        assert_eq!(lists.listed(&flight, LIST.to_vec(), false, Era::Legacy), LIST);
+        lists
+    }
+
+    #[test]
+    fn a_list_that_changes_while_it_is_compared_is_requested_again() {
+        let mut lists = known();
+        let (one, id) = (Generation(1), Id::new(b"1"));
+        assert_eq!(lists.compare(Time::ZERO, one, false), [Kind::Tools].into());
+        lists.requested(id.clone(), Kind::Tools, Pages::default());
+        assert!(!lists.take_notification(one, "notifications/prompts/list_changed"));
+        assert!(!lists.take_notification(Generation(2), Kind::Tools.notification()));
+        assert!(lists.take_notification(one, Kind::Tools.notification()));
+        let answer = lists.answered(&id, LIST, false);
+        assert!(matches!(answer, PageAnswer::Next { kind: Kind::Tools, .. }), "{answer:?}");
+        lists.requested(id.clone(), Kind::Tools, Pages::default());
+        let new = br#"{"id":1,"result":{"tools":[{"name":"b"}]}}"#;
+        assert!(matches!(lists.answered(&id, new, false), PageAnswer::Taken));
+        let compared = lists.take_compared().unwrap();
+        assert_eq!((compared.changed.len(), compared.unknown.len()), (1, 0));
+        assert!(matches!(lists.answered(&id, LIST, false), PageAnswer::Other));
+    }
+
+    #[test]
+    fn a_list_that_does_not_come_in_time_is_unknown() {
+        let mut lists = known();
+        lists.compare(Time::ZERO, Generation(1), false);
+        lists.requested(Id::new(b"1"), Kind::Tools, Pages::default());
+        assert!(lists.take_compared().is_none());
+        let late = lists.next_expiry().unwrap();
+        assert_eq!(lists.expire(late), BTreeSet::new());
+        assert_eq!(lists.take_compared().unwrap().unknown, [Kind::Tools]);
+        assert!(lists.tools().is_none());
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Bench, close, exact, kill, not_found, restart, terminate};
 use crate::limits::{PROBE_DEATHS_MAX, RETIRING_MAX};
+use crate::policy::RestartMode;
 use crate::service::*;
 
 fn swaps() -> Policy {

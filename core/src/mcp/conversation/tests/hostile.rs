@@ -50,14 +50,14 @@ fn nobody_takes_our_ids_from_us() {
     assert!(done.contains(&serves), "{done:?}");
     // And where the client was first, ours is another.
     let mut bench = Bench::legacy();
-    let next = bench.conversation.next_number;
+    let next = bench.conversation.ids.peek_number();
     for number in next..next + 5 {
         bench.client(&format!(r#"{{"id":"afresh:2:{number}","method":"tools/call"}}"#));
     }
     let done = bench.start(2);
     let [Done::Server(2, line)] = &done[..] else { panic!("{done:?}") };
     let id = Id::new(json::get(line.as_bytes(), &["id"]).unwrap());
-    assert!(!bench.conversation.flights.contains_key(&id));
+    assert!(!bench.conversation.requests.contains(&id));
 }
 
 #[test]
