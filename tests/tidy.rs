@@ -1,6 +1,6 @@
 //! The rules of the code base that no compiler knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -172,6 +172,323 @@ fn only_two_folders_know_the_system() {
         }
     }
     fail_with("what differs between systems stands in daemon/src/os/ and process/", &broken);
+}
+
+/// The text with comments, strings and characters blanked out, so that what is left is code.
+fn code_of(text: &str) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let begins = |at: usize, what: &str| {
+        what.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&c))
+    };
+    let find = |from: usize, what: &str| {
+        (from..chars.len()).find(|at| begins(*at, what)).unwrap_or(chars.len())
+    };
+    let mut code = String::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let hashes = chars[at + 1..].iter().take_while(|c| **c == '#').count();
+        let is_word = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
+        let end = if begins(at, "//") {
+            find(at, "\n")
+        } else if begins(at, "/*") {
+            find(at, "*/") + 2
+        } else if chars[at] == 'r' && !is_word && begins(at + 1 + hashes, "\"") {
+            find(at + 2 + hashes, &format!("\"{}", "#".repeat(hashes))) + 1 + hashes
+        } else if chars[at] == '"' {
+            let mut end = at + 1;
+            while end < chars.len() && chars[end] != '"' {
+                end += if chars[end] == '\\' { 2 } else { 1 };
+            }
+            end + 1
+        } else if chars[at] == '\'' && begins(at + 1, "\\") {
+            find(at + 3, "'") + 1
+        } else if chars[at] == '\'' && begins(at + 2, "'") {
+            at + 3
+        } else {
+            code.push(chars[at]);
+            at += 1;
+            continue;
+        };
+        let blanked = &chars[at..end.min(chars.len())];
+        code.extend(blanked.iter().map(|c| if *c == '\n' { '\n' } else { ' ' }));
+        at = end;
+    }
+    code
+}
+
+/// The end of the block that begins with the first `{` of the code.
+fn block_end(code: &str) -> usize {
+    let mut depth = 0_usize;
+    for (at, c) in code.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 1 => return at,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    code.len()
+}
+
+fn identifier(code: &str) -> &str {
+    let end = code.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len());
+    &code[..end]
+}
+
+/// The code of the three crates that ship, without its tests.
+fn shipped() -> Vec<(String, String)> {
+    let is_shipped = |path: &str| {
+        ["app/src/", "core/src/", "daemon/src/"].iter().any(|home| path.starts_with(home))
+            && !path.contains("/tests/")
+            && !path.contains("/testing")
+            && !is_test(path)
+    };
+    let sources = sources().into_iter().filter(|(path, _)| is_shipped(path));
+    sources.map(|(path, text)| (path, code_of(without_tests(&text)))).collect()
+}
+
+/// The crate of a file, and its top-level module there.
+fn module_of(path: &str) -> (&str, &str) {
+    let (krate, rest) = path.split_once("/src/").unwrap_or_default();
+    (krate, rest.split('/').next().unwrap_or_default().trim_end_matches(".rs"))
+}
+
+/// The names that follow a path such as `crate::`: one, or those of a list in braces.
+fn names_after<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for (at, _) in code.match_indices(prefix) {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            names.push(identifier(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let is_separator = |c: char| {
+            depth += i32::from(c == '{') - i32::from(c == '}');
+            c == ',' && depth == 0
+        };
+        let list = &list[..block_end(rest).saturating_sub(1)];
+        names.extend(list.split(is_separator).map(|item| identifier(item.trim_start())));
+    }
+    names
+}
+
+/// Which top-level module of a crate names which other one.
+fn module_graph(files: &[(String, String)]) -> BTreeMap<(&str, &str), BTreeSet<&str>> {
+    let is_root = |module: &str| ["lib", "main"].contains(&module);
+    let mut exported = BTreeMap::new();
+    for (path, code) in files {
+        let (krate, module) = module_of(path);
+        for export in code.split("pub use self::").skip(1).filter(|_| is_root(module)) {
+            let statement = export.split(';').next().unwrap_or_default();
+            let words = statement.split(|c: char| !c.is_alphanumeric() && c != '_');
+            for word in words.skip(1).filter(|word| !word.is_empty()) {
+                exported.insert((krate, word), identifier(statement));
+            }
+        }
+    }
+    let mut graph: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
+    for (path, code) in files {
+        let (krate, module) = module_of(path);
+        if is_root(module) {
+            continue;
+        }
+        let is_single_file = path.matches('/').count() == 2;
+        let above = if is_single_file { names_after(code, "super::") } else { Vec::new() };
+        for name in names_after(code, "crate::").into_iter().chain(above) {
+            let target = exported.get(&(krate, name)).copied().unwrap_or(name);
+            let is_module = target.starts_with(|c: char| c.is_ascii_lowercase());
+            if is_module && target != module && target != "super" {
+                graph.entry((krate, module)).or_default().insert(target);
+            }
+        }
+    }
+    graph
+}
+
+/// The groups of modules that name each other in a circle: the crate, and its modules.
+fn module_cycles(files: &[(String, String)]) -> BTreeSet<(String, Vec<String>)> {
+    let graph = module_graph(files);
+    let reached = |krate: &str, from: &str| {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![from.to_owned()];
+        while let Some(module) = next.pop() {
+            for target in graph.get(&(krate, module.as_str())).into_iter().flatten() {
+                if seen.insert((*target).to_owned()) {
+                    next.push((*target).to_owned());
+                }
+            }
+        }
+        seen
+    };
+    let mut cycles = BTreeSet::new();
+    for (krate, module) in graph.keys() {
+        let is_mutual = |other: &String| reached(krate, other).contains(*module);
+        let group: Vec<String> = reached(krate, module).into_iter().filter(is_mutual).collect();
+        if !group.is_empty() {
+            cycles.insert(((*krate).to_owned(), group));
+        }
+    }
+    cycles
+}
+
+/// Modules that still form a cycle. The list only ever gets shorter.
+const CYCLES: [(&str, &[&str]); 3] = [
+    ("app", &["cli", "screen"]),
+    ("core", &["adopt", "agent", "config", "control", "gateway", "hook", "run"]),
+    ("daemon", &["control", "health", "hooks", "keep", "supervise"]),
+];
+
+#[test]
+fn modules_form_no_cycle() {
+    let is_known = |(krate, group): &(String, Vec<String>)| {
+        CYCLES.iter().any(|(known, modules)| {
+            known == krate && group.iter().all(|module| modules.contains(&module.as_str()))
+        })
+    };
+    let cycles = module_cycles(&shipped()).into_iter().filter(|cycle| !is_known(cycle));
+    let broken: Vec<String> =
+        cycles.map(|(krate, group)| format!("{krate}: {}", group.join(" <-> "))).collect();
+    fail_with("the top-level modules of a crate form no cycle", &broken);
+}
+
+#[test]
+fn a_cycle_of_modules_is_found() {
+    let file = |path: &str, code: &str| (path.to_owned(), code.to_owned());
+    let mut files = vec![
+        file("x/src/lib.rs", "mod a; mod b; mod c; pub use self::c::{Third, third};"),
+        file("x/src/a/deep.rs", "use crate::{b::{Some, Other}, d};"),
+        file("x/src/b.rs", "fn f() { crate::third() }"),
+        file("x/src/c.rs", "use super::d::D;"),
+        file("y/src/c.rs", "use crate::a::A;"),
+    ];
+    assert!(module_cycles(&files).is_empty());
+    files.push(file("x/src/d.rs", "use crate::b::B;"));
+    let group = ["b", "c", "d"].map(str::to_owned).to_vec();
+    assert_eq!(module_cycles(&files), BTreeSet::from([("x".to_owned(), group)]));
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct TypeSize {
+    /// Methods, and functions that take it first.
+    functions: usize,
+    files: BTreeSet<String>,
+}
+
+/// The signature behind `fn `, where a line begins a function.
+fn signature(line: &str) -> Option<&str> {
+    let mut rest = line;
+    loop {
+        if let Some(signature) = rest.strip_prefix("fn ") {
+            return Some(signature);
+        }
+        let word = rest.split(' ').next()?;
+        let is_modifier = ["const", "async", "unsafe"].contains(&word) || word.starts_with("pub");
+        rest = is_modifier.then(|| rest[word.len()..].trim_start())?;
+    }
+}
+
+/// What the first parameter of a function refers to.
+fn first_parameter(signature: &str) -> Option<&str> {
+    let parameters = signature.split_once('(')?.1.trim_start();
+    let (name, referred) = parameters.split_once(": &")?;
+    let referred = referred.strip_prefix("mut ").unwrap_or(referred);
+    let end = referred.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':')?;
+    (name == identifier(name)).then(|| referred[..end].rsplit("::").next().unwrap_or_default())
+}
+
+/// What an `impl` is for, by the code behind that word.
+fn implementor(code: &str) -> &str {
+    let mut head = code.split('{').next().unwrap_or_default();
+    if head.starts_with('<') {
+        let mut depth = 0;
+        let end = head.char_indices().find(|(at, c)| {
+            depth += i32::from(*c == '<') - i32::from(*c == '>' && !head[..*at].ends_with('-'));
+            depth == 0
+        });
+        head = end.map_or(head, |(at, _)| &head[at + 1..]);
+    }
+    let head = head.split("where").next().unwrap_or_default();
+    let target = head.rsplit(" for ").next().unwrap_or_default().trim();
+    let end = target.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+    target[..end.unwrap_or(target.len())].rsplit("::").next().unwrap_or_default()
+}
+
+/// How large each type is: by its top-level module, and its name.
+fn type_sizes(files: &[(String, String)]) -> BTreeMap<(String, String), TypeSize> {
+    let mut sizes: BTreeMap<(String, String), TypeSize> = BTreeMap::new();
+    for (path, code) in files {
+        let (krate, module) = module_of(path);
+        let owner = format!("{krate}/src/{module}");
+        let mut at = 0;
+        for line in code.split_inclusive('\n') {
+            let rest = &code[at..];
+            at += line.len();
+            if let Some(of) = line.strip_prefix("impl").filter(|of| of.starts_with([' ', '<'])) {
+                let name = implementor(&rest[line.len() - of.len()..]).to_owned();
+                let block = &rest[..block_end(rest)];
+                let inner = block.lines().filter_map(|line| line.strip_prefix("    "));
+                let size = sizes.entry((owner.clone(), name)).or_default();
+                size.functions += inner.filter(|line| signature(line).is_some()).count();
+                size.files.insert(path.clone());
+            } else if signature(line).is_some()
+                && let Some(name) = first_parameter(rest)
+            {
+                sizes.entry((owner.clone(), name.to_owned())).or_default().functions += 1;
+            }
+        }
+    }
+    sizes
+}
+
+/// Modules that still have a type that is too large. The list only ever gets shorter.
+const LARGE_TYPES_IN: [&str; 9] = [
+    "app/src/cli",
+    "core/src/agent",
+    "core/src/gateway",
+    "core/src/mcp",
+    "core/src/run",
+    "core/src/service",
+    "daemon/src/mcp",
+    "daemon/src/run",
+    "daemon/src/supervise",
+];
+
+#[test]
+fn types_stay_small_and_in_one_place() {
+    // Not ours, or one that each command has.
+    let foreign = ["str", "Path", "Value", "Arguments"];
+    let mut broken = Vec::new();
+    for ((owner, name), size) in type_sizes(&shipped()) {
+        let is_exempt =
+            foreign.contains(&name.as_str()) || LARGE_TYPES_IN.contains(&owner.as_str());
+        if !is_exempt && (size.functions > 40 || size.files.len() > 3) {
+            broken.push(format!(
+                "{owner} {name}: {} in {} files",
+                size.functions,
+                size.files.len()
+            ));
+        }
+    }
+    fail_with("a type has at most 40 methods and functions on it, in at most 3 files", &broken);
+}
+
+#[test]
+fn the_size_of_a_type_is_counted() {
+    let code = "impl<F: Fn() -> u8> Trait<F> for deep::Big<F> {\n    fn a() {}\n}\n\
+                impl Big {\n    pub(super) async fn b(&self) {\n        fn inner() {}\n    }\n}\n\
+                pub fn c(\n    big: &mut super::Big,\n) {}\nfn d(other: &Other<Big>) {}\n";
+    let file = |name: &str, code: &str| (format!("x/src/m/{name}.rs"), code.to_owned());
+    let sizes = type_sizes(&[file("a", code), file("b", "impl Big {\n    const fn e() {}\n}\n")]);
+    let big = &sizes[&("x/src/m".to_owned(), "Big".to_owned())];
+    assert_eq!((big.functions, big.files.len()), (4, 2));
+    assert_eq!(sizes[&("x/src/m".to_owned(), "Other".to_owned())].functions, 1);
+    let blanked = code_of("let a = \"{\"; // }\nlet c = '{'; fn f<'a>(s: &'a str) { r#\"}\"# }\n");
+    assert_eq!(blanked.matches('{').count(), 1, "{blanked}");
+    assert!(blanked.contains("fn f<'a>(s: &'a str) {"), "{blanked}");
 }
 
 #[test]

@@ -139,7 +139,7 @@ pub const IDLE_GUARDIANS_MAX: usize = 1;
 pub const WARDEN_ORDERS_MAX: usize = 20_000;
 
 /// Words from guardians that wait for the loop; a guardian that says more waits.
-pub const GUARDIAN_WORDS_MAX: usize = 256;
+pub const GUARDIAN_MESSAGES_MAX: usize = 256;
 
 /// What is read from a pipe at once; a Linux pipe holds 64 KiB.
 pub const PIPE_CHUNK_BYTES: usize = 16 * 1024;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::logs::Tee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
 use crate::output::{Act, Output};
-use crate::process::Earlier;
+use crate::process::SpoolReader;
 use crate::store::service_log::LogTee;
 use crate::stream::{Pipe, ReadStream};
 
@@ -43,7 +43,7 @@ pub(crate) struct Taps {
 pub(crate) struct Flow {
     pub(crate) pipe: PipeReader,
     /// What it had printed while no supervisor was there.
-    pub(crate) earlier: Option<Earlier>,
+    pub(crate) earlier: Option<SpoolReader>,
 }
 
 impl From<PipeReader> for Flow {
@@ -105,7 +105,7 @@ async fn forward(
     let mut missed = 0;
     loop {
         let ended = *gone.borrow_and_update();
-        let (chunk, progress) = match earlier.as_mut().and_then(Earlier::next) {
+        let (chunk, progress) = match earlier.as_mut().and_then(SpoolReader::next) {
             Some((bytes, progress)) => (Ok(bytes), Some(progress)),
             None => {
                 // All that was written down is passed on.

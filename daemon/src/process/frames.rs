@@ -1,13 +1,13 @@
-//! What supervisor, warden and guardians say to each other.
+//! Owns the messages between supervisor, warden and guardians, and the bytes that stand for them. Sent and
+//! received by `socket_task.rs`, `warden.rs` and `guardian.rs`. Every change of a message needs another
+//! number of the protocol; see `handover_protocol.rs`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use afresh_core::definition::StopSignal;
 
-pub(crate) use super::held_frames::{Gone, Held, Invitation, Kept};
-use super::wire::{Frame, Reader, Writer};
+use super::wire::{Frame, FrameBody, enum_frame, struct_frame};
 
 /// What is to be run, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,15 +22,15 @@ pub(crate) struct Launch {
     pub(crate) cwd: Option<PathBuf>,
     /// The limit of open files that it must have: ours is raised.
     pub(crate) open_files: Option<(u64, u64)>,
-    /// Nobody wants to hear that it closed its output before its end was told.
+    /// The guardian holds the output open until the end of the instance is reported.
     pub(crate) holds_output: bool,
-    /// It outlives its supervisor; our own ends of its pipes come as descriptors too.
-    pub(crate) kept: Option<Kept>,
+    /// Where it outlives its supervisor; the supervisor's ends of its pipes come as descriptors too.
+    pub(crate) identity: Option<InstanceIdentity>,
 }
 
-/// Said to a guardian.
+/// Sent to a guardian.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Order {
+pub(crate) enum GuardianOrder {
     /// Start a process; stdin, stdout and stderr come as descriptors.
     Launch(Box<Launch>),
     /// This signal to the process and its group: it is to end.
@@ -38,21 +38,21 @@ pub(crate) enum Order {
     /// SIGKILL to the whole tree.
     Kill,
     /// Whether the instance is the current one of its service, from now on.
-    Current(bool),
+    SetCurrent(bool),
     /// The stop of the instance begins: its stdin is not held any more.
     CloseStdin,
-    /// The end of the instance was heard, and need not be remembered.
+    /// The supervisor has dealt with the end of the instance: it need not be remembered.
     Acknowledge,
-    /// What was written down of the instance's output is passed on, and need not be kept.
-    Taken,
-    /// When this socket closes, it is meant: nothing outlives it.
-    Forget,
+    /// The spooled output of the instance is passed on, and need not be kept.
+    DiscardSpool,
+    /// The supervisor ends in order: when this socket closes, nothing outlives it.
+    Release,
 }
 
-/// Said by a guardian.
+/// Sent by a guardian.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Report {
-    /// The first word: the guardian's own process.
+pub(crate) enum GuardianReport {
+    /// The first message: the guardian's own process.
     Hello {
         pid: u32,
     },
@@ -67,15 +67,15 @@ pub(crate) enum Report {
     /// The process and its whole tree are gone.
     Ended {
         generation: u64,
-        gone: Gone,
+        end: TreeEnd,
     },
-    /// The first word to a new supervisor: what was kept for it. Its descriptors come beside it.
-    Held(Box<Held>),
+    /// The first message to a new supervisor: what was retained for it. Its descriptors come beside it.
+    Retained(Box<RetainedInstance>),
 }
 
 /// How the leader of the tree ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ProcessEnd {
     Code(i32),
     Signal(i32),
 }
@@ -87,13 +87,13 @@ pub(crate) struct Survivor {
     pub(crate) name: String,
 }
 
-/// Said to the warden.
+/// Sent to the warden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WardenOrder {
     /// Outlive the supervisor: listen for the next one at the socket beside this, which has a path
-    /// to be removed at the end. Output that nobody reads goes into files of this folder.
+    /// to be removed at the end. Output without a reader goes into files of this folder.
     Keep { socket: PathBuf, folder: PathBuf },
-    /// When this socket closes, it is meant: outlive nobody.
+    /// The supervisor ends in order: when this socket closes, the warden ends too.
     Leave,
     /// Make a guardian that listens on the descriptor beside this.
     Fork { guardian: u64 },
@@ -101,7 +101,7 @@ pub(crate) enum WardenOrder {
     Bury { guardian: u64 },
 }
 
-/// Said by the warden.
+/// Sent by the warden.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WardenReport {
     ForkFailed {
@@ -122,219 +122,102 @@ pub(crate) enum WardenReport {
     },
 }
 
-impl Frame for Order {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Launch(launch) => {
-                out.u8(0);
-                launch.write(out);
-            }
-            Self::Terminate(signal) => {
-                out.u8(1);
-                out.u8(index_of(*signal));
-            }
-            Self::Kill => out.u8(2),
-            Self::Current(current) => {
-                out.u8(3);
-                out.bool(*current);
-            }
-            Self::CloseStdin => out.u8(4),
-            Self::Acknowledge => out.u8(5),
-            Self::Taken => out.u8(6),
-            Self::Forget => out.u8(7),
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::Launch(Box::new(Launch::read(input)?)),
-            1 => Self::Terminate(*StopSignal::ALL.get(usize::from(input.u8()?))?),
-            2 => Self::Kill,
-            3 => Self::Current(input.bool()?),
-            4 => Self::CloseStdin,
-            5 => Self::Acknowledge,
-            6 => Self::Taken,
-            7 => Self::Forget,
-            _ => return None,
-        })
-    }
+/// What the next supervisor has to know of an instance that outlives this one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InstanceIdentity {
+    /// The name of its service.
+    pub(crate) service: String,
+    /// It is the current one of its service.
+    pub(crate) current: bool,
+    /// Its stdin is held open, too.
+    pub(crate) stdin: bool,
 }
 
-fn index_of(signal: StopSignal) -> u8 {
-    let index = StopSignal::ALL.iter().position(|other| *other == signal);
-    index.and_then(|index| u8::try_from(index).ok()).unwrap_or_default()
+/// An instance that has outlived its supervisor, or whose end no supervisor has been told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RetainedInstance {
+    /// The guardian's own process.
+    pub(crate) guardian: u32,
+    pub(crate) identity: InstanceIdentity,
+    pub(crate) generation: u64,
+    pub(crate) pid: u32,
+    /// How long it has run, or ran.
+    pub(crate) uptime_ms: u64,
+    /// Its stop had begun.
+    pub(crate) stopping: bool,
+    pub(crate) end: Option<TreeEnd>,
+    /// Which descriptors there are: stdin, stdout, stderr, the older and the newer file of output.
+    pub(crate) descriptors: [bool; 5],
+    /// Bytes of output that had no room.
+    pub(crate) lost: u64,
 }
 
-impl Frame for Launch {
-    fn write(&self, out: &mut Writer) {
-        out.u64(self.generation);
-        out.u64(self.argv.len() as u64);
-        for argument in &self.argv {
-            out.bytes(argument.as_bytes());
-        }
-        out.u64(self.env.len() as u64);
-        for (name, value) in &self.env {
-            out.bytes(name.as_bytes());
-            out.bytes(value.as_bytes());
-        }
-        out.u8(u8::from(self.cwd.is_some()));
-        if let Some(cwd) = &self.cwd {
-            out.bytes(cwd.as_os_str().as_bytes());
-        }
-        out.u8(u8::from(self.open_files.is_some()));
-        if let Some((soft, hard)) = self.open_files {
-            out.u64(soft);
-            out.u64(hard);
-        }
-        out.bool(self.holds_output);
-        out.bool(self.kept.is_some());
-        if let Some(kept) = &self.kept {
-            kept.write(out);
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(Self {
-            generation: input.u64()?,
-            argv: input.many(Reader::text)?,
-            env: input.many(|input| Some((input.text()?, input.text()?)))?,
-            cwd: match input.u8()? {
-                0 => None,
-                _ => Some(PathBuf::from(input.text()?)),
-            },
-            open_files: match input.u8()? {
-                0 => None,
-                _ => Some((input.u64()?, input.u64()?)),
-            },
-            holds_output: input.bool()?,
-            kept: match input.bool()? {
-                false => None,
-                true => Some(Kept::read(input)?),
-            },
-        })
-    }
+/// The end of an instance and of its whole tree.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TreeEnd {
+    pub(crate) leader: ProcessEnd,
+    pub(crate) leftovers: u32,
+    pub(crate) survivors: Vec<Survivor>,
 }
 
-impl Frame for Report {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Hello { pid } => {
-                out.u8(3);
-                out.u64(u64::from(*pid));
-            }
-            Self::Launched { generation, pid } => {
-                out.u8(0);
-                out.u64(*generation);
-                out.u64(u64::from(*pid));
-            }
-            Self::LaunchFailed { generation, errno } => {
-                out.u8(1);
-                out.u64(*generation);
-                out.i32(*errno);
-            }
-            Self::Ended { generation, gone } => {
-                out.u8(2);
-                out.u64(*generation);
-                gone.write(out);
-            }
-            Self::Held(held) => {
-                out.u8(4);
-                held.write(out);
-            }
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::Launched { generation: input.u64()?, pid: input.u32()? },
-            1 => Self::LaunchFailed { generation: input.u64()?, errno: input.i32()? },
-            2 => Self::Ended { generation: input.u64()?, gone: Gone::read(input)? },
-            3 => Self::Hello { pid: input.u32()? },
-            4 => Self::Held(Box::new(Held::read(input)?)),
-            _ => return None,
-        })
-    }
+/// Sent by the warden to a guardian that outlives its supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuardianInvitation {
+    /// There is a new supervisor; its socket comes as a descriptor.
+    Connect,
+    /// End the instance, in this time.
+    End { grace_ms: u64 },
 }
 
-impl Frame for WardenOrder {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::Fork { guardian } => {
-                out.u8(0);
-                out.u64(*guardian);
-            }
-            Self::Bury { guardian } => {
-                out.u8(1);
-                out.u64(*guardian);
-            }
-            Self::Keep { socket, folder } => {
-                out.u8(2);
-                out.bytes(socket.as_os_str().as_bytes());
-                out.bytes(folder.as_os_str().as_bytes());
-            }
-            Self::Leave => out.u8(3),
-        }
-    }
+struct_frame!(Launch: generation, argv, env, cwd, open_files, holds_output, identity);
+struct_frame!(Survivor: pid, name);
+struct_frame!(InstanceIdentity: service, current, stdin);
+struct_frame!(
+    RetainedInstance: guardian, identity, generation, pid, uptime_ms, stopping, end, descriptors, lost
+);
+struct_frame!(TreeEnd: leader, leftovers, survivors);
 
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::Fork { guardian: input.u64()? },
-            1 => Self::Bury { guardian: input.u64()? },
-            2 => Self::Keep { socket: input.text()?.into(), folder: input.text()?.into() },
-            3 => Self::Leave,
-            _ => return None,
-        })
-    }
+enum_frame! { GuardianOrder:
+    0 => Launch { 0: launch }
+    1 => Terminate { 0: signal }
+    2 => Kill {}
+    3 => SetCurrent { 0: current }
+    4 => CloseStdin {}
+    5 => Acknowledge {}
+    6 => DiscardSpool {}
+    7 => Release {}
 }
 
-impl Frame for WardenReport {
-    fn write(&self, out: &mut Writer) {
-        match self {
-            Self::ForkFailed { guardian, errno } => {
-                out.u8(0);
-                out.u64(*guardian);
-                out.i32(*errno);
-            }
-            Self::Buried { guardian, survivors } => {
-                out.u8(1);
-                out.u64(*guardian);
-                write_survivors(survivors, out);
-            }
-            Self::Guardian { guardian } => {
-                out.u8(2);
-                out.u64(*guardian);
-            }
-            Self::Given { next_guardian } => {
-                out.u8(3);
-                out.u64(*next_guardian);
-            }
-        }
-    }
-
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        Some(match input.u8()? {
-            0 => Self::ForkFailed { guardian: input.u64()?, errno: input.i32()? },
-            1 => Self::Buried { guardian: input.u64()?, survivors: read_survivors(input)? },
-            2 => Self::Guardian { guardian: input.u64()? },
-            3 => Self::Given { next_guardian: input.u64()? },
-            _ => return None,
-        })
-    }
+enum_frame! { GuardianReport:
+    0 => Launched { generation: generation, pid: pid }
+    1 => LaunchFailed { generation: generation, errno: errno }
+    2 => Ended { generation: generation, end: end }
+    3 => Hello { pid: pid }
+    4 => Retained { 0: instance }
 }
 
-pub(super) fn write_survivors(survivors: &[Survivor], out: &mut Writer) {
-    out.u64(survivors.len() as u64);
-    for survivor in survivors {
-        out.u64(u64::from(survivor.pid));
-        out.bytes(survivor.name.as_bytes());
-    }
+enum_frame! { ProcessEnd:
+    0 => Code { 0: code }
+    1 => Signal { 0: signal }
 }
 
-pub(super) fn read_survivors(input: &mut Reader<'_>) -> Option<Vec<Survivor>> {
-    input.many(|input| {
-        let pid = input.u32()?;
-        Some(Survivor { pid, name: String::from_utf8_lossy(input.bytes()?).into_owned() })
-    })
+enum_frame! { WardenOrder:
+    0 => Fork { guardian: guardian }
+    1 => Bury { guardian: guardian }
+    2 => Keep { socket: socket, folder: folder }
+    3 => Leave {}
+}
+
+enum_frame! { WardenReport:
+    0 => ForkFailed { guardian: guardian, errno: errno }
+    1 => Buried { guardian: guardian, survivors: survivors }
+    2 => Guardian { guardian: guardian }
+    3 => Given { next_guardian: next_guardian }
+}
+
+enum_frame! { GuardianInvitation:
+    0 => Connect {}
+    1 => End { grace_ms: grace_ms }
 }
 
 #[cfg(test)]
@@ -342,12 +225,12 @@ mod tests {
     use std::fmt::Debug;
     use std::os::unix::ffi::OsStringExt;
 
-    use super::super::wire::Inbox;
     use super::*;
+    use crate::process::wire::FrameReader;
 
     fn survives<F: Frame + PartialEq + Debug>(frame: &F) {
         let bytes = frame.to_bytes();
-        let mut inbox = Inbox::default();
+        let mut inbox = FrameReader::default();
         for byte in &bytes[..bytes.len() - 1] {
             inbox.push(*byte);
             assert!(inbox.next::<F>().is_ok_and(|frame| frame.is_none()));
@@ -364,42 +247,83 @@ mod tests {
             cwd: Some("/tmp".into()),
             open_files: Some((1024, 4096)),
             holds_output: true,
-            kept: Some(kept()),
+            identity: Some(identity()),
         }
     }
 
-    fn kept() -> Kept {
-        Kept { service: "web".to_owned(), current: true, stdin: false }
+    fn identity() -> InstanceIdentity {
+        InstanceIdentity { service: "web".to_owned(), current: true, stdin: false }
     }
 
-    fn held(gone: Option<Gone>) -> Held {
-        let beside = [false, true, true, false, true];
-        Held { guardian: 3, kept: kept(), generation: 7, pid: 9, gone, beside, ..Held::default() }
+    fn retained(end: Option<TreeEnd>) -> GuardianReport {
+        let descriptors = [false, true, true, false, true];
+        let (guardian, generation, pid, identity) = (3, 7, 9, identity());
+        let rest = RetainedInstance::default();
+        GuardianReport::Retained(Box::new(RetainedInstance {
+            guardian,
+            generation,
+            pid,
+            identity,
+            end,
+            descriptors,
+            ..rest
+        }))
+    }
+
+    fn hex(frame: &impl Frame) -> String {
+        frame.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A supervisor of the same protocol may be another build: the bytes stay as they are.
+    #[test]
+    fn the_bytes_of_a_frame_do_not_change() {
+        let survivors = vec![Survivor { pid: 9, name: "sh".to_owned() }];
+        let end = TreeEnd { leader: ProcessEnd::Signal(9), leftovers: 3, survivors };
+        assert_eq!(
+            hex(&GuardianReport::Ended { generation: 1, end }),
+            "30000000020100000000000000\
+             0109000000\
+             0300000000000000\
+             010000000000000009000000000000000200000000000000 7368"
+                .replace(' ', "")
+        );
+        let (argv, cwd) = (vec!["a".into()], Some("/".into()));
+        let launch = Launch { generation: 7, argv, cwd, ..Launch::default() };
+        assert_eq!(
+            hex(&GuardianOrder::Launch(Box::new(launch))),
+            "2f000000000700000000000000\
+             0100000000000000010000000000000061\
+             0000000000000000\
+             0101000000000000002f\
+             000000"
+        );
     }
 
     #[test]
     fn every_frame_survives_the_wire_byte_by_byte() {
-        survives(&Order::Launch(Box::new(launch())));
-        survives(&Order::Launch(Box::default()));
-        StopSignal::ALL.into_iter().for_each(|signal| survives(&Order::Terminate(signal)));
-        survives(&Order::Kill);
+        survives(&GuardianOrder::Launch(Box::new(launch())));
+        survives(&GuardianOrder::Launch(Box::default()));
+        StopSignal::ALL.into_iter().for_each(|signal| survives(&GuardianOrder::Terminate(signal)));
+        survives(&GuardianOrder::Kill);
         let survivors = vec![Survivor { pid: 9, name: "sudo".to_owned() }];
-        survives(&Report::Hello { pid: 2 });
-        survives(&Report::Launched { generation: 1, pid: 2 });
-        survives(&Report::LaunchFailed { generation: 1, errno: 2 });
-        for end in [End::Code(-1), End::Signal(9)] {
-            let gone = Gone { end, leftovers: 3, survivors: survivors.clone() };
-            survives(&Report::Ended { generation: 1, gone: gone.clone() });
-            survives(&Report::Held(Box::new(held(Some(gone)))));
+        survives(&GuardianReport::Hello { pid: 2 });
+        survives(&GuardianReport::Launched { generation: 1, pid: 2 });
+        survives(&GuardianReport::LaunchFailed { generation: 1, errno: 2 });
+        for end in [ProcessEnd::Code(-1), ProcessEnd::Signal(9)] {
+            let end = TreeEnd { leader: end, leftovers: 3, survivors: survivors.clone() };
+            survives(&GuardianReport::Ended { generation: 1, end: end.clone() });
+            survives(&retained(Some(end)));
         }
-        survives(&Report::Held(Box::new(held(None))));
-        for order in [Order::Current(true), Order::CloseStdin, Order::Acknowledge] {
+        survives(&retained(None));
+        for order in
+            [GuardianOrder::SetCurrent(true), GuardianOrder::CloseStdin, GuardianOrder::Acknowledge]
+        {
             survives(&order);
         }
-        survives(&Order::Taken);
-        survives(&Order::Forget);
-        survives(&Invitation::Connect);
-        survives(&Invitation::End { grace_ms: 5 });
+        survives(&GuardianOrder::DiscardSpool);
+        survives(&GuardianOrder::Release);
+        survives(&GuardianInvitation::Connect);
+        survives(&GuardianInvitation::End { grace_ms: 5 });
         let (socket, folder) = ("/s".into(), "/f".into());
         survives(&WardenOrder::Keep { socket, folder });
         survives(&WardenOrder::Leave);

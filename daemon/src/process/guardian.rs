@@ -1,11 +1,12 @@
 //! A guardian: parent and subreaper of the processes of one instance, and of the next when that is gone.
+//! Driven by the orders of the supervisor's socket. Never decides about restarts.
 //!
 //! A small single-threaded process, forked by the warden. It starts what it is told, reports the
-//! end once the *whole* tree is gone, and when its socket closes, because the supervisor is gone
-//! however it went, it ends the tree and itself.
+//! end once the *whole* tree is gone, and when its socket closes, because the supervisor has ended or was
+//! killed, it ends the tree and itself.
 //!
-//! Unless the instance is to outlive its supervisor: then it takes the output meanwhile, remembers the
-//! end, and tells both to the next supervisor, whose socket comes from the warden. When the warden
+//! Unless the instance is to outlive its supervisor: then it spools the output meanwhile, remembers the
+//! end, and reports both to the next supervisor, whose socket comes from the warden. When the warden
 //! goes too, it ends the tree and itself.
 
 use std::ffi::CStr;
@@ -20,31 +21,33 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
-use super::frames::{End, Gone as Ended, Invitation, Launch, Order, Report};
-use super::held_output::Holding;
+use super::frames::{
+    GuardianInvitation, GuardianOrder, GuardianReport, Launch, ProcessEnd, TreeEnd,
+};
+use super::held_output::Retention;
 use super::os::{self, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
-use super::wire::{Frame, Inbox, send_all, send_with};
+use super::wire::{Frame, FrameReader, send_all, send_with};
 
 /// How a guardian is called in `ps`. Names have fifteen bytes there.
 pub(super) const GUARDIAN: &CStr = c"afresh-guardian";
 
 /// Guards until the supervisor is gone and the tree too.
-pub(super) fn guard(socket: OwnedFd, keeper: Option<Keeper>) -> io::Result<()> {
+pub(super) fn guard(socket: OwnedFd, warden: Option<WardenSocket>) -> io::Result<()> {
     os::set_name(GUARDIAN);
     os::wake_when_parent_dies();
     os::adopt_orphans()?;
     let watch = ChildWatch::new()?;
     let mut guardian = Guardian {
         socket,
-        inbox: Inbox::default(),
+        reader: FrameReader::default(),
         watch,
         tree: None,
         supervisor: Present,
-        keeper,
-        holding: None,
+        warden,
+        retention: None,
     };
-    guardian.report(&Report::Hello { pid: std::process::id() })?;
+    guardian.report(&GuardianReport::Hello { pid: std::process::id() })?;
     while !guardian.is_done() {
         guardian.turn()?;
     }
@@ -53,26 +56,26 @@ pub(super) fn guard(socket: OwnedFd, keeper: Option<Keeper>) -> io::Result<()> {
 
 struct Guardian {
     socket: OwnedFd,
-    inbox: Inbox,
+    reader: FrameReader,
     watch: ChildWatch,
     tree: Option<Tree>,
     supervisor: Supervisor,
-    keeper: Option<Keeper>,
+    warden: Option<WardenSocket>,
     /// What the next supervisor needs, where there is to be one.
-    holding: Option<Holding>,
+    retention: Option<Retention>,
 }
 
 /// The warden, where it outlives its supervisor.
-pub(super) struct Keeper {
+pub(super) struct WardenSocket {
     socket: OwnedFd,
-    inbox: Inbox,
-    /// Where output goes that nobody reads.
+    reader: FrameReader,
+    /// The folder for spooled output.
     folder: PathBuf,
 }
 
-impl Keeper {
+impl WardenSocket {
     pub(super) fn new(socket: OwnedFd, folder: PathBuf) -> Self {
-        Self { socket, inbox: Inbox::default(), folder }
+        Self { socket, reader: FrameReader::default(), folder }
     }
 }
 
@@ -93,17 +96,17 @@ struct Tree {
     generation: u64,
     leader: Pid,
     /// How the leader ended.
-    end: Option<End>,
+    end: Option<ProcessEnd>,
     /// Processes that the leader left behind.
     leftovers: u32,
-    pressure: Pressure,
+    termination: Termination,
     /// Its ends of its output. Each that closes wakes the supervisor, just when the next instance is
     /// to be started: they close after the end was told.
     _output: Vec<OwnedFd>,
 }
 
 /// What has been done to end the tree.
-enum Pressure {
+enum Termination {
     Not,
     Terminated(Signal),
     Killed { since: Instant },
@@ -113,7 +116,7 @@ impl Guardian {
     fn is_done(&self) -> bool {
         match self.supervisor {
             Present => false,
-            Away => self.holding.is_none(),
+            Away => self.retention.is_none(),
             Gone { .. } => self.tree.is_none(),
         }
     }
@@ -122,19 +125,19 @@ impl Guardian {
     fn turn(&mut self) -> io::Result<()> {
         let present = matches!(self.supervisor, Present);
         let socket = present.then(|| self.socket.as_fd());
-        let keeper = self.keeper.as_ref().map(|keeper| keeper.socket.as_fd());
-        let holding = self.holding.as_ref().filter(|_| !present);
-        let [stdout, stderr] = holding.map_or([None; 2], Holding::outputs);
-        let ready = wait(&self.watch, [socket, keeper, stdout, stderr], self.patience())?;
+        let warden = self.warden.as_ref().map(|warden| warden.socket.as_fd());
+        let retention = self.retention.as_ref().filter(|_| !present);
+        let [stdout, stderr] = retention.map_or([None; 2], Retention::outputs);
+        let ready = wait(&self.watch, [socket, warden, stdout, stderr], self.patience())?;
         let [spoken, invited, printed @ ..] = ready;
         if spoken {
             self.listen()?;
         }
-        if let Some(holding) = &mut self.holding {
-            (0..2).filter(|index| printed[*index]).for_each(|index| holding.drain(index));
+        if let Some(retention) = &mut self.retention {
+            (0..2).filter(|index| printed[*index]).for_each(|index| retention.drain(index));
         }
         if invited {
-            self.listen_to_keeper()?;
+            self.listen_to_warden()?;
         }
         self.watch.clear();
         self.press_on();
@@ -144,7 +147,7 @@ impl Guardian {
     /// How long nothing may happen: for ever, unless a tree is being ended.
     fn patience(&self) -> Option<Duration> {
         match (&self.tree, &self.supervisor) {
-            (Some(Tree { pressure: Pressure::Killed { .. }, .. }), _) => Some(SWEEP_PAUSE),
+            (Some(Tree { termination: Termination::Killed { .. }, .. }), _) => Some(SWEEP_PAUSE),
             (Some(_), Gone { kill_at }) => Some(kill_at.saturating_duration_since(Instant::now())),
             _ => None,
         }
@@ -152,36 +155,36 @@ impl Guardian {
 
     fn listen(&mut self) -> io::Result<()> {
         // A supervisor that was killed with orders unread leaves a reset, not an end.
-        if !self.inbox.receive(self.socket.as_fd()).unwrap_or(false) {
-            if self.keeper.is_some() && self.holding.is_some() {
+        if !self.reader.receive(self.socket.as_fd()).unwrap_or(false) {
+            if self.warden.is_some() && self.retention.is_some() {
                 self.supervisor = Away;
             } else {
                 self.end(ORPHANED_GRACE);
             }
             return Ok(());
         }
-        while let Some(order) = self.inbox.next()? {
+        while let Some(order) = self.reader.next()? {
             self.follow(&order)?;
         }
         Ok(())
     }
 
-    fn follow(&mut self, order: &Order) -> io::Result<()> {
-        if let Some(holding) = &mut self.holding {
+    fn follow(&mut self, order: &GuardianOrder) -> io::Result<()> {
+        if let Some(retention) = &mut self.retention {
             match order {
-                Order::Current(current) => holding.kept.current = *current,
-                Order::Terminate(_) | Order::Kill => holding.stopping = true,
-                Order::CloseStdin => holding.close_stdin(),
-                Order::Taken => holding.taken(),
-                Order::Acknowledge if !holding.has_ended() => {}
-                Order::Acknowledge | Order::Forget => self.holding = None,
-                Order::Launch(_) => {}
+                GuardianOrder::SetCurrent(current) => retention.identity.current = *current,
+                GuardianOrder::Terminate(_) | GuardianOrder::Kill => retention.stopping = true,
+                GuardianOrder::CloseStdin => retention.close_stdin(),
+                GuardianOrder::DiscardSpool => retention.discard_spool(),
+                GuardianOrder::Acknowledge if !retention.has_ended() => {}
+                GuardianOrder::Acknowledge | GuardianOrder::Release => self.retention = None,
+                GuardianOrder::Launch(_) => {}
             }
         }
         match order {
-            Order::Launch(launch) => self.launch(launch)?,
-            Order::Terminate(signal) => self.terminate(tree::signal_of(*signal)),
-            Order::Kill => self.kill(),
+            GuardianOrder::Launch(launch) => self.launch(launch)?,
+            GuardianOrder::Terminate(signal) => self.terminate(tree::signal_of(*signal)),
+            GuardianOrder::Kill => self.kill(),
             _ => {}
         }
         Ok(())
@@ -193,29 +196,31 @@ impl Guardian {
         self.terminate(Signal::SIGTERM);
     }
 
-    fn listen_to_keeper(&mut self) -> io::Result<()> {
-        let Some(keeper) = &mut self.keeper else { return Ok(()) };
-        if !keeper.inbox.receive(keeper.socket.as_fd()).unwrap_or(false) {
-            // Nobody would bring the next supervisor.
-            self.keeper = None;
+    fn listen_to_warden(&mut self) -> io::Result<()> {
+        let Some(warden) = &mut self.warden else { return Ok(()) };
+        if !warden.reader.receive(warden.socket.as_fd()).unwrap_or(false) {
+            // Only the warden could bring the next supervisor.
+            self.warden = None;
             if matches!(self.supervisor, Away) {
                 self.end(ORPHANED_GRACE);
             }
             return Ok(());
         }
         let mut invitations = Vec::new();
-        while let Some(invitation) = keeper.inbox.next()? {
+        while let Some(invitation) = warden.reader.next()? {
             let socket = match invitation {
-                Invitation::Connect => keeper.inbox.next_fd(),
-                Invitation::End { .. } => None,
+                GuardianInvitation::Connect => warden.reader.next_fd(),
+                GuardianInvitation::End { .. } => None,
             };
             invitations.push((invitation, socket));
         }
         for invitation in invitations {
             match invitation {
-                (Invitation::Connect, Some(socket)) => self.connect(socket)?,
-                (Invitation::Connect, None) => {}
-                (Invitation::End { grace_ms }, _) => self.end(Duration::from_millis(grace_ms)),
+                (GuardianInvitation::Connect, Some(socket)) => self.connect(socket)?,
+                (GuardianInvitation::Connect, None) => {}
+                (GuardianInvitation::End { grace_ms }, _) => {
+                    self.end(Duration::from_millis(grace_ms))
+                }
             }
         }
         Ok(())
@@ -227,32 +232,34 @@ impl Guardian {
         while matches!(self.supervisor, Present) && is_readable(&self.socket)? {
             self.listen()?;
         }
-        let Some(holding) =
-            self.holding.as_ref().filter(|_| !matches!(self.supervisor, Gone { .. }))
+        let Some(retention) =
+            self.retention.as_ref().filter(|_| !matches!(self.supervisor, Gone { .. }))
         else {
             return Ok(());
         };
-        (self.socket, self.inbox) = (socket, Inbox::default());
+        (self.socket, self.reader) = (socket, FrameReader::default());
         self.supervisor = Present;
-        let (held, descriptors) = holding.offer();
-        let bytes = Report::Held(Box::new(held)).to_bytes();
+        let (retained, descriptors) = retention.offer();
+        let bytes = GuardianReport::Retained(Box::new(retained)).to_bytes();
         // One that is gone already is noticed by the next read of the socket.
         send_with(self.socket.as_fd(), &bytes, &descriptors).or(Ok(()))
     }
 
     fn launch(&mut self, launch: &Launch) -> io::Result<()> {
         let generation = launch.generation;
-        let stdio = [self.inbox.next_fd(), self.inbox.next_fd(), self.inbox.next_fd()];
-        let count = launch.kept.as_ref().map_or(0, |kept| if kept.stdin { 3 } else { 2 });
-        let ours: Vec<OwnedFd> = (0..count).filter_map(|_| self.inbox.next_fd()).collect();
+        let stdio = [self.reader.next_fd(), self.reader.next_fd(), self.reader.next_fd()];
+        let count = launch.identity.as_ref().map_or(0, |it| if it.stdin { 3 } else { 2 });
+        let ours: Vec<OwnedFd> = (0..count).filter_map(|_| self.reader.next_fd()).collect();
         let [Some(stdin), Some(stdout), Some(stderr)] = stdio else {
-            return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBADF });
+            return self
+                .report(&GuardianReport::LaunchFailed { generation, errno: nix::libc::EBADF });
         };
         if self.tree.is_some() {
             // Never two: the supervisor waits for the end of one before it asks for the next.
-            return self.report(&Report::LaunchFailed { generation, errno: nix::libc::EBUSY });
+            return self
+                .report(&GuardianReport::LaunchFailed { generation, errno: nix::libc::EBUSY });
         }
-        self.holding = None;
+        self.retention = None;
         let output = match launch.holds_output {
             true => [&stdout, &stderr].into_iter().filter_map(|fd| fd.try_clone().ok()).collect(),
             false => Vec::new(),
@@ -264,39 +271,40 @@ impl Guardian {
                     leader,
                     end: None,
                     leftovers: 0,
-                    pressure: Pressure::Not,
+                    termination: Termination::Not,
                     _output: output,
                 });
                 let pid = leader.as_raw().cast_unsigned();
                 self.hold(launch, pid, ours);
-                self.report(&Report::Launched { generation, pid })
+                self.report(&GuardianReport::Launched { generation, pid })
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(nix::libc::EIO);
-                self.report(&Report::LaunchFailed { generation, errno })
+                self.report(&GuardianReport::LaunchFailed { generation, errno })
             }
         }
     }
 
     /// Holds what the next supervisor will need.
     fn hold(&mut self, launch: &Launch, pid: u32, ours: Vec<OwnedFd>) {
-        let (Some(kept), Some(keeper)) = (&launch.kept, &self.keeper) else { return };
+        let (Some(identity), Some(warden)) = (&launch.identity, &self.warden) else { return };
         let mut ours = ours.into_iter();
-        let stdin = if kept.stdin { ours.next() } else { None };
+        let stdin = if identity.stdin { ours.next() } else { None };
         if let (Some(stdout), Some(stderr)) = (ours.next(), ours.next()) {
             let id = (launch.generation, pid);
-            let holding = Holding::new(kept.clone(), id, stdin, [stdout, stderr], &keeper.folder);
-            self.holding = Some(holding);
+            let retention =
+                Retention::new(identity.clone(), id, stdin, [stdout, stderr], &warden.folder);
+            self.retention = Some(retention);
         }
     }
 
     /// A signal to the leader's group, or to what the leader left.
     fn terminate(&mut self, signal: Signal) {
         let Some(tree) = &mut self.tree else { return };
-        if matches!(tree.pressure, Pressure::Killed { .. }) {
+        if matches!(tree.termination, Termination::Killed { .. }) {
             return;
         }
-        tree.pressure = Pressure::Terminated(signal);
+        tree.termination = Termination::Terminated(signal);
         match tree.end {
             None => {
                 // The group may be gone while the leader is: it is a zombie then, and reaped next.
@@ -313,9 +321,9 @@ impl Guardian {
 
     fn kill(&mut self) {
         if let Some(tree) = &mut self.tree
-            && !matches!(tree.pressure, Pressure::Killed { .. })
+            && !matches!(tree.termination, Termination::Killed { .. })
         {
-            tree.pressure = Pressure::Killed { since: Instant::now() };
+            tree.termination = Termination::Killed { since: Instant::now() };
         }
     }
 
@@ -326,7 +334,8 @@ impl Guardian {
         {
             self.kill();
         }
-        if let Some(Tree { leader, end, pressure: Pressure::Killed { .. }, .. }) = &self.tree {
+        if let Some(Tree { leader, end, termination: Termination::Killed { .. }, .. }) = &self.tree
+        {
             if end.is_none() {
                 kill(*leader, Signal::SIGKILL).ok();
             }
@@ -338,7 +347,7 @@ impl Guardian {
         let tree = &mut self.tree;
         let mut leader_ended = false;
         let remaining = tree::reap(|pid, change| {
-            // A service that somebody stopped is left so: it is not ours to wake.
+            // A service that a user stopped stays so.
             if let Change::Ended(end) = change
                 && let Some(tree) = tree.as_mut().filter(|tree| tree.leader == pid)
             {
@@ -353,8 +362,7 @@ impl Guardian {
             return Ok(());
         };
         let Some(end) = tree.end else { return Ok(()) };
-        let given_up =
-            matches!(tree.pressure, Pressure::Killed { since } if since.elapsed() > SWEEP_MAX);
+        let given_up = matches!(tree.termination, Termination::Killed { since } if since.elapsed() > SWEEP_MAX);
         if remaining == Remaining::Some && !given_up {
             return Ok(());
         }
@@ -362,29 +370,29 @@ impl Guardian {
             if remaining == Remaining::Some { tree::survivors(&[]) } else { Vec::new() };
         let (generation, leftovers) = (tree.generation, tree.leftovers);
         let gone_tree = self.tree.take();
-        let gone = Ended { end, leftovers, survivors };
-        if let Some(holding) = &mut self.holding {
-            holding.ended(gone.clone());
+        let end = TreeEnd { leader: end, leftovers, survivors };
+        if let Some(retention) = &mut self.retention {
+            retention.ended(end.clone());
         }
-        self.report(&Report::Ended { generation, gone }).inspect(|()| drop(gone_tree))
+        self.report(&GuardianReport::Ended { generation, end }).inspect(|()| drop(gone_tree))
     }
 
     /// The leader is gone, its children are not. In a stop they get the rest of its time;
     /// otherwise they go at once, so that a new instance finds the ports and locks free.
     fn leader_left_others(&mut self) {
         let Some(tree) = &mut self.tree else { return };
-        match tree.pressure {
-            Pressure::Terminated(signal) => self.terminate(signal),
-            Pressure::Not => {
+        match tree.termination {
+            Termination::Terminated(signal) => self.terminate(signal),
+            Termination::Not => {
                 let others = tree::signal_all(Signal::SIGKILL, &[]);
                 tree.leftovers = u32::try_from(others).unwrap_or(u32::MAX);
-                tree.pressure = Pressure::Killed { since: Instant::now() };
+                tree.termination = Termination::Killed { since: Instant::now() };
             }
-            Pressure::Killed { .. } => {}
+            Termination::Killed { .. } => {}
         }
     }
 
-    fn report(&mut self, report: &Report) -> io::Result<()> {
+    fn report(&mut self, report: &GuardianReport) -> io::Result<()> {
         if !matches!(self.supervisor, Present) {
             return Ok(());
         }

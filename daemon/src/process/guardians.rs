@@ -1,115 +1,264 @@
-//! Which guardian is whose: one for each instance that runs, and one of a service's that is idle.
+//! Owns the table of guardians: one for each instance that runs, and one of each service's that is idle.
+//! Driven by `Processes`. Never starts or ends a guardian itself; the warden does.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{GUARDIAN_ORDERS_MAX, IDLE_GUARDIANS_MAX};
+use afresh_core::limits::IDLE_GUARDIANS_MAX;
+use nix::unistd::Pid;
 
-use super::Report;
-use super::frames::{Order, WardenOrder};
-use super::host::{Guardian, Processes, Word};
-use super::socket_task::Correspondent;
+use super::frames::{GuardianOrder, GuardianReport, RetainedInstance};
+use super::socket_task::{Peer, SocketTasks};
 use super::spawn_error::explain;
-use super::wire::Inbox;
+use super::sweep::exited;
+use super::wire::FrameReader;
+use super::{Command, Report};
 
-impl Processes {
-    pub(super) fn order(&self, service: ServiceId, generation: Generation, order: &Order) {
-        if let Some((_, guardian)) = self.guardian_of(service, generation) {
-            guardian.post.send(order, Vec::new());
-        }
+/// The service of a guardian, and the guardian's number.
+pub(super) type GuardianKey = (ServiceId, u64);
+
+/// All guardians that have a socket.
+#[derive(Default)]
+pub(super) struct Guardians {
+    by_key: BTreeMap<GuardianKey, GuardianHandle>,
+    next_number: u64,
+    /// They retain their instances for the next supervisor.
+    retain: bool,
+    /// Those whose last report was given to the loop.
+    handed_out: Vec<GuardianKey>,
+}
+
+/// One guardian.
+pub(super) struct GuardianHandle {
+    /// The warden that forked it.
+    pub(super) warden: Option<Pid>,
+    pid: Option<Pid>,
+    peer: Peer,
+    /// The instance that it runs; none where it is idle.
+    pub(super) current: Option<(Generation, Command)>,
+    /// The instance that it has run, whose end was not given to the loop.
+    unreported: Option<Generation>,
+}
+
+impl GuardianHandle {
+    /// It runs nothing, and has no report that the loop must get first.
+    const fn is_idle(&self) -> bool {
+        self.current.is_none() && self.unreported.is_none()
+    }
+}
+
+impl Guardians {
+    /// Sets whether they outlive this supervisor, and the number of the next one.
+    pub(super) const fn configure(&mut self, retain: bool, next_number: u64) {
+        (self.retain, self.next_number) = (retain, next_number);
     }
 
-    fn guardians_of(
-        &self,
-        service: ServiceId,
-    ) -> impl Iterator<Item = ((ServiceId, u64), &Guardian)> {
-        let all = self.guardians.range((service, 0)..=(service, u64::MAX));
+    /// The processes that are known.
+    pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.by_key.values().filter_map(|guardian| guardian.pid)
+    }
+
+    fn of(&self, service: ServiceId) -> impl Iterator<Item = (GuardianKey, &GuardianHandle)> {
+        let all = self.by_key.range((service, 0)..=(service, u64::MAX));
         all.map(|(key, guardian)| (*key, guardian))
     }
 
-    pub(super) fn guardian_of(
+    fn running(
         &self,
         service: ServiceId,
         generation: Generation,
-    ) -> Option<((ServiceId, u64), &Guardian)> {
-        let runs = |guardian: &Guardian| {
+    ) -> Option<(GuardianKey, &GuardianHandle)> {
+        let runs = |guardian: &GuardianHandle| {
             guardian.current.as_ref().is_some_and(|(current, _)| *current == generation)
         };
-        self.guardians_of(service).find(|(_, guardian)| runs(guardian))
+        self.of(service).find(|(_, guardian)| runs(guardian))
     }
 
-    /// Where to find a guardian of the service's that is idle; one is made, if there is none.
-    pub(super) fn idle_guardian(&mut self, service: ServiceId) -> io::Result<(ServiceId, u64)> {
-        if self.warden.is_none() {
-            self.start_warden()?;
+    /// Sends an order to the guardian of an instance, where there is one.
+    pub(super) fn order(&self, service: ServiceId, generation: Generation, order: &GuardianOrder) {
+        if let Some((_, guardian)) = self.running(service, generation) {
+            guardian.peer.send(order, Vec::new());
         }
-        let warden = self.warden.as_ref().and_then(|warden| warden.pid);
-        // One whose warden was killed has nobody above it but us: it is let go when it is idle.
-        self.let_go(service, |guardian| guardian.warden != warden);
-        let idle = self.guardians_of(service).find(|(_, guardian)| guardian.is_idle());
-        if let Some((key, _)) = idle {
-            return Ok(key);
-        }
-        let number = self.next_guardian;
-        self.next_guardian += 1;
+    }
+
+    /// The idle guardian of a service, if it has one that this warden forked. Those of other wardens are
+    /// released: only the supervisor is above them.
+    pub(super) fn idle(&mut self, service: ServiceId, warden: Option<Pid>) -> Option<GuardianKey> {
+        self.release(service, |guardian| guardian.warden != warden);
+        self.of(service).find(|(_, guardian)| guardian.is_idle()).map(|(key, _)| key)
+    }
+
+    /// Adds a guardian that is yet to be forked. Returns its end of the socket, too.
+    pub(super) fn add(
+        &mut self,
+        service: ServiceId,
+        warden: Option<Pid>,
+        sockets: &mut SocketTasks,
+    ) -> io::Result<(GuardianKey, OwnedFd)> {
+        let key = (service, self.next_number);
+        self.next_number += 1;
         let (ours, theirs) = StdStream::pair()?;
-        let post = Correspondent::open(
-            ours,
-            Inbox::default(),
-            GUARDIAN_ORDERS_MAX,
-            &mut self.tasks,
-            self.words_sender.clone(),
-            move |report| Word::Guardian { service, number, report },
-            Word::GuardianGone { service, number },
-        )?;
-        if let Some(warden) = &self.warden {
-            warden.send(&WardenOrder::Fork { guardian: number }, vec![theirs.into()]);
-        }
-        let key = (service, number);
-        let (pid, current, unheard) = (None, None, None);
-        self.guardians.insert(key, Guardian { number, warden, pid, post, current, unheard });
-        Ok(key)
+        let peer = sockets.open_guardian(key, ours, FrameReader::default())?;
+        let (pid, current, unreported) = (None, None, None);
+        self.by_key.insert(key, GuardianHandle { warden, pid, peer, current, unreported });
+        Ok((key, theirs.into()))
     }
 
-    /// Lets idle guardians of the service's go: without us they end.
-    fn let_go(&mut self, service: ServiceId, mut which: impl FnMut(&Guardian) -> bool) {
-        let idle = self.guardians_of(service).filter(|(_, guardian)| guardian.is_idle());
-        let gone: Vec<_> = idle.filter(|(_, it)| which(it)).map(|(key, _)| key).collect();
-        let keeps = self.keeps();
-        for key in gone {
-            if let Some(guardian) = self.guardians.remove(&key).filter(|_| keeps) {
-                guardian.post.send(&Order::Forget, Vec::new());
+    /// Adds the guardian of an instance that another supervisor started. Returns the report of its end,
+    /// where it has ended meanwhile.
+    pub(super) fn adopt(
+        &mut self,
+        key: GuardianKey,
+        warden: Option<Pid>,
+        peer: Peer,
+        instance: RetainedInstance,
+    ) -> Option<Report> {
+        if !self.retain {
+            peer.send(&GuardianOrder::Release, Vec::new());
+        }
+        let generation = Generation(instance.generation);
+        let handle = GuardianHandle {
+            warden,
+            pid: Some(Pid::from_raw(instance.guardian.cast_signed())),
+            peer,
+            current: instance.end.is_none().then(|| (generation, Command::default())),
+            unreported: instance.end.is_some().then_some(generation),
+        };
+        self.by_key.insert(key, handle);
+        instance.end.map(|end| exited(key.0, generation, end))
+    }
+
+    /// Sends an order to start an instance.
+    pub(super) fn launch(
+        &mut self,
+        key: GuardianKey,
+        (generation, command): (Generation, Command),
+        order: &GuardianOrder,
+        stdio: Vec<OwnedFd>,
+    ) {
+        if let Some(guardian) = self.by_key.get_mut(&key) {
+            guardian.current = Some((generation, command));
+            match guardian.pid {
+                Some(_) => guardian.peer.send_first(order, stdio),
+                // It is not forked yet, and that takes longer.
+                None => guardian.peer.send(order, stdio),
             }
         }
     }
 
-    /// The first idle one is kept for the next start, which is the faster for it.
-    pub(super) fn let_surplus_go(&mut self, service: ServiceId) {
-        let mut kept = 0;
-        self.let_go(service, |_| {
-            kept += 1;
-            kept > IDLE_GUARDIANS_MAX
+    /// Removes a guardian that is lost.
+    pub(super) fn remove(&mut self, key: GuardianKey) -> Option<GuardianHandle> {
+        self.by_key.remove(&key)
+    }
+
+    /// Removes the guardian of an instance.
+    pub(super) fn remove_running(
+        &mut self,
+        service: ServiceId,
+        generation: Generation,
+    ) -> Option<(GuardianKey, GuardianHandle)> {
+        let key = self.running(service, generation)?.0;
+        Some((key, self.by_key.remove(&key)?))
+    }
+
+    /// Takes a report of a guardian. Returns what the loop is told.
+    pub(super) fn handle(&mut self, key: GuardianKey, report: GuardianReport) -> Option<Report> {
+        let guardian = self.by_key.get_mut(&key)?;
+        let service = key.0;
+        let report = match report {
+            GuardianReport::Hello { pid } => {
+                guardian.pid = Some(Pid::from_raw(pid.cast_signed()));
+                return None;
+            }
+            GuardianReport::Launched { generation, pid } => {
+                Report::Spawned { service, generation: Generation(generation), pid }
+            }
+            GuardianReport::LaunchFailed { errno, .. } => {
+                let (generation, command) = guardian.current.take()?;
+                let failure = explain(&command, &io::Error::from_raw_os_error(errno));
+                Report::SpawnFailed { service, generation, failure }
+            }
+            GuardianReport::Ended { generation, end } => {
+                guardian.current = None;
+                guardian.unreported = self.retain.then_some(Generation(generation));
+                exited(service, Generation(generation), end)
+            }
+            // Sent once, and received during the handover.
+            GuardianReport::Retained(_) => return None,
+        };
+        self.release_surplus(service);
+        Some(report)
+    }
+
+    /// The spooled output of a guardian's instance is passed on.
+    pub(super) fn discard_spool(&self, key: GuardianKey) {
+        if let Some(guardian) = self.by_key.get(&key) {
+            guardian.peer.send(&GuardianOrder::DiscardSpool, Vec::new());
+        }
+    }
+
+    /// The warden could not fork a guardian. Returns the report of the start that failed with it.
+    pub(super) fn fork_failed(&mut self, number: u64, errno: i32) -> Option<Report> {
+        let key = *self.by_key.keys().find(|(_, other)| *other == number)?;
+        let (generation, command) = self.by_key.remove(&key)?.current?;
+        let failure = explain(&command, &io::Error::from_raw_os_error(errno));
+        Some(Report::SpawnFailed { service: key.0, generation, failure })
+    }
+
+    /// The loop gets this report now; when it asks for the next one, it has dealt with it.
+    pub(super) fn hand_out(&mut self, report: &Report) {
+        let Report::Exited { service, generation, .. } = report else { return };
+        for (key, guardian) in self.by_key.range_mut((*service, 0)..=(*service, u64::MAX)) {
+            if guardian.unreported.take_if(|unreported| unreported == generation).is_some() {
+                self.handed_out.push(*key);
+            }
+        }
+    }
+
+    /// The loop has dealt with the reports it was given: guardians need not remember those ends.
+    pub(super) fn acknowledge(&mut self) {
+        for key in std::mem::take(&mut self.handed_out) {
+            // One that runs another instance by now, or is gone, remembers nothing.
+            if let Some(guardian) = self.by_key.get(&key)
+                && guardian.current.is_none()
+            {
+                guardian.peer.send(&GuardianOrder::Acknowledge, Vec::new());
+                self.release_surplus(key.0);
+            }
+        }
+    }
+
+    /// Releases idle guardians of a service: without a socket to the supervisor they end.
+    fn release(
+        &mut self,
+        service: ServiceId,
+        mut is_released: impl FnMut(&GuardianHandle) -> bool,
+    ) {
+        let idle = self.of(service).filter(|(_, guardian)| guardian.is_idle());
+        let gone: Vec<_> = idle.filter(|(_, it)| is_released(it)).map(|(key, _)| key).collect();
+        for key in gone {
+            if let Some(guardian) = self.by_key.remove(&key).filter(|_| self.retain) {
+                guardian.peer.send(&GuardianOrder::Release, Vec::new());
+            }
+        }
+    }
+
+    /// Releases all idle ones but the first, which makes the next start faster.
+    fn release_surplus(&mut self, service: ServiceId) {
+        let mut idle = 0;
+        self.release(service, |_| {
+            idle += 1;
+            idle > IDLE_GUARDIANS_MAX
         });
     }
 
-    pub(super) fn fork_failed(&mut self, number: u64, errno: i32) {
-        let found = self.guardians.iter().find(|(_, guardian)| guardian.number == number);
-        let Some(key) = found.map(|(key, _)| *key) else {
-            return;
-        };
-        let service = key.0;
-        let lost = self.guardians.remove(&key).and_then(|guardian| guardian.current);
-        if let Some((generation, command)) = lost {
-            let failure = explain(&command, &io::Error::from_raw_os_error(errno));
-            self.ready.push_back(Report::SpawnFailed { service, generation, failure });
+    /// Closes all sockets: nothing outlives this supervisor.
+    pub(super) fn close(&mut self) {
+        for guardian in std::mem::take(&mut self.by_key).into_values().filter(|_| self.retain) {
+            guardian.peer.send(&GuardianOrder::Release, Vec::new());
         }
-    }
-}
-
-impl Guardian {
-    /// It runs nothing, and has said nothing that the loop has to hear first.
-    const fn is_idle(&self) -> bool {
-        self.current.is_none() && self.unheard.is_none()
     }
 }

@@ -1,5 +1,6 @@
-//! The warden's side of a visit: it greets, and brings the next supervisor together with the guardians.
-//! One visitor at a time, and none may stay without saying what it wants.
+//! Owns the socket on which a warden waits for the next supervisor: greets visitors, and connects the next
+//! supervisor with the guardians. Driven by the warden's loop. Serves one visitor at a time, and none that
+//! sends no request.
 
 use std::fs;
 use std::io;
@@ -13,35 +14,35 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Uid;
 use tokio::time::Instant;
 
-use super::frames::{Invitation, WardenReport};
-use super::handover_protocol::{Greeting, PROTOCOL, Wish, millis};
+use super::frames::{GuardianInvitation, WardenReport};
+use super::handover_protocol::{Greeting, PROTOCOL, VisitorRequest, millis};
 use super::os;
-use super::warden::{Line, Warden};
-use super::wire::{Frame, Inbox, send_all, send_with};
+use super::warden::{FrameSocket, Warden};
+use super::wire::{Frame, FrameReader, send_all, send_with};
 
-/// What a warden has that outlives its supervisor.
-pub(super) struct Keeping {
+/// The listening socket of a warden that outlives its supervisor.
+pub(super) struct HandoverListener {
     listener: UnixListener,
     socket: PathBuf,
-    /// Where guardians put output that nobody reads.
+    /// The folder for the spooled output of guardians.
     pub(super) folder: PathBuf,
     visitor: Option<Visitor>,
     alone_since: Instant,
 }
 
 struct Visitor {
-    line: Line,
+    line: FrameSocket,
     pid: u32,
     until: Instant,
 }
 
-impl Keeping {
+impl HandoverListener {
     pub(super) fn new(listener: OwnedFd, socket: PathBuf, folder: PathBuf) -> Self {
         let listener = UnixListener::from(listener);
         Self { listener, socket, folder, visitor: None, alone_since: Instant::now() }
     }
 
-    /// Where the next visitor comes from, and where the present one speaks.
+    /// The descriptors to wait for: the listener, or the present visitor.
     pub(super) fn sources(&self) -> [Option<BorrowedFd<'_>>; 2] {
         match &self.visitor {
             None => [Some(self.listener.as_fd()), None],
@@ -49,12 +50,12 @@ impl Keeping {
         }
     }
 
-    /// When the patience with the present visitor is over.
+    /// The deadline of the present visitor.
     pub(super) fn visit_ends_at(&self) -> Option<Instant> {
         self.visitor.as_ref().map(|visitor| visitor.until)
     }
 
-    /// Nobody is to come any more. We still hold the lock, so the path is ours.
+    /// Accepts no more visitors. The lock is still held, so the path is ours.
     pub(super) fn close(&self) {
         fs::remove_file(&self.socket).ok();
     }
@@ -62,7 +63,7 @@ impl Keeping {
     fn greet(&mut self, mut greeting: Greeting) -> io::Result<()> {
         let (socket, _) = self.listener.accept()?;
         socket.set_nonblocking(false)?;
-        // Whoever does not read keeps nobody waiting for ever.
+        // A visitor that does not read must not block the warden.
         socket.set_write_timeout(Some(ADOPTION_WAIT))?;
         let (user, pid) = os::peer(socket.as_fd())?;
         if user != Uid::effective().as_raw() {
@@ -73,7 +74,7 @@ impl Keeping {
         }
         send_all(socket.as_fd(), &greeting.to_bytes())?;
         if !greeting.busy {
-            let line = Line { socket: socket.into(), inbox: Inbox::default() };
+            let line = FrameSocket { socket: socket.into(), reader: FrameReader::default() };
             self.visitor = Some(Visitor { line, pid, until: Instant::now() + VISITOR_WAIT });
         }
         Ok(())
@@ -81,29 +82,31 @@ impl Keeping {
 }
 
 impl Warden {
-    /// The supervisor has gone: from now on we are alone.
+    /// The supervisor is gone.
     pub(super) fn begin_alone(&mut self) {
         if let Some(keeping) = &mut self.keeping {
             keeping.alone_since = Instant::now();
         }
     }
 
-    /// Deals with a knock at the door, and with what the visitor says.
-    pub(super) fn receive_visitors(&mut self, knocks: bool, speaks: bool) {
+    /// Accepts a visitor, and handles the request of the present one.
+    pub(super) fn receive_visitors(&mut self, arrived: bool, sent: bool) {
         let greeting = self.greeting();
         let Some(keeping) = &mut self.keeping else { return };
-        if knocks {
-            // Whatever goes wrong is the visitor's loss.
+        if arrived {
+            // An error only concerns the visitor.
             keeping.greet(greeting).ok();
         }
-        if speaks && let Some(mut visitor) = keeping.visitor.take() {
-            let inbox = &mut visitor.line.inbox;
-            let stays = inbox.receive(visitor.line.socket.as_fd()).unwrap_or(false);
-            match inbox.next() {
+        if sent && let Some(mut visitor) = keeping.visitor.take() {
+            let reader = &mut visitor.line.reader;
+            let stays = reader.receive(visitor.line.socket.as_fd()).unwrap_or(false);
+            match reader.next() {
                 Ok(None) if stays => keeping.visitor = Some(visitor),
-                Ok(Some(Wish::Adopt { protocol: PROTOCOL })) => self.admit(visitor),
-                Ok(Some(Wish::End { grace_ms })) => self.end(Duration::from_millis(grace_ms)),
-                // It has left, or speaks another language.
+                Ok(Some(VisitorRequest::Adopt { protocol: PROTOCOL })) => self.admit(visitor),
+                Ok(Some(VisitorRequest::End { grace_ms })) => {
+                    self.end(Duration::from_millis(grace_ms))
+                }
+                // It has left, or its request is of another protocol.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -124,7 +127,7 @@ impl Warden {
         }
     }
 
-    /// The visitor is our supervisor from now on.
+    /// The visitor is the supervisor from now on.
     fn admit(&mut self, visitor: Visitor) {
         self.supervisor_pid = visitor.pid;
         let to = visitor.line.socket.as_fd();
@@ -133,8 +136,8 @@ impl Warden {
             // One that was stopped would let the new supervisor wait.
             kill(guarded.pid, Signal::SIGCONT).ok();
             let Ok((theirs, ours)) = UnixStream::pair() else { continue };
-            let connect = Invitation::Connect.to_bytes();
-            // A guardian that does not hear is buried by the supervisor, who misses its word.
+            let connect = GuardianInvitation::Connect.to_bytes();
+            // A guardian that does not receive it is buried by the supervisor, which gets no report from it.
             send_with(post.as_fd(), &connect, &[theirs.as_fd()]).ok();
             let report = WardenReport::Guardian { guardian: *number }.to_bytes();
             send_with(to, &report, &[ours.as_fd()]).ok();
@@ -145,7 +148,7 @@ impl Warden {
             let stdout = io::stdout();
             send_with(to, &given, &[stdout.as_fd(), keeping.listener.as_fd()]).ok();
         }
-        // From now on it is one that reads.
+        // A supervisor reads.
         let socket = visitor.line.socket.try_clone().map(UnixStream::from);
         socket.and_then(|socket| socket.set_write_timeout(None)).ok();
         self.supervisor = Some(visitor.line);
@@ -153,7 +156,7 @@ impl Warden {
 
     /// Ends all that is kept.
     fn end(&mut self, grace: Duration) {
-        let end = Invitation::End { grace_ms: millis(grace) }.to_bytes();
+        let end = GuardianInvitation::End { grace_ms: millis(grace) }.to_bytes();
         for post in self.guardians.values().filter_map(|guarded| guarded.post.as_ref()) {
             send_all(post.as_fd(), &end).ok();
         }

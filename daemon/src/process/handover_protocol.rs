@@ -1,8 +1,8 @@
-//! How a warden that outlives its supervisor is visited: by the next supervisor, by one of another
-//! version that only wants to have it ended, and by whoever looks.
+//! Owns the first exchange with a warden that outlives its supervisor: the warden greets, the visitor sends
+//! one request. Visitors are the next supervisor, one of another version that has the services ended, and
+//! commands that look. Never reads the messages that follow; `frames.rs` has those.
 //!
-//! The warden greets, the visitor says what it wants. This is all that two versions of afresh have to
-//! agree on for ever: fields are added at the end only.
+//! This is all that two versions of afresh have to agree on for ever: fields are added at the end only.
 
 use std::fs::File;
 use std::io;
@@ -16,16 +16,16 @@ use nix::unistd::Uid;
 
 use super::handover_folder::SOCKET;
 use super::os;
-use super::wire::{Frame, Inbox, Reader, Writer, send_all};
+use super::wire::{Frame, FrameBody, FrameReader, send_all};
 
 /// The form of everything that supervisor, warden and guardians say to each other, and of the files
 /// of output. Another number for each change of it.
 pub(super) const PROTOCOL: u64 = 1;
 
-/// How a greeting begins.
+/// The beginning of a greeting.
 const MAGIC: u64 = u64::from_le_bytes(*b"afresh\0k");
 
-/// The warden's first word.
+/// The warden's first message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Greeting {
     /// See [`PROTOCOL`].
@@ -42,9 +42,9 @@ pub(crate) struct Greeting {
     pub(crate) alone_ms: u64,
 }
 
-/// What a visitor wants.
+/// The request of a visitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum VisitorRequest {
     /// To be the supervisor.
     Adopt { protocol: u64 },
     /// That all is ended, in this time.
@@ -52,46 +52,44 @@ pub(super) enum Wish {
 }
 
 impl Frame for Greeting {
-    fn write(&self, out: &mut Writer) {
-        out.u64(MAGIC);
-        out.u64(self.protocol);
-        out.bytes(self.version.as_bytes());
-        out.u64(u64::from(self.warden));
-        out.bool(self.busy);
-        out.u64(self.instances);
-        out.u64(self.alone_ms);
+    fn write(&self, out: &mut Vec<u8>) {
+        MAGIC.write(out);
+        self.protocol.write(out);
+        self.version.write(out);
+        self.warden.write(out);
+        self.busy.write(out);
+        self.instances.write(out);
+        self.alone_ms.write(out);
     }
 
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        if input.u64()? != MAGIC {
-            return None;
-        }
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        u64::read(input).filter(|magic| *magic == MAGIC)?;
         let greeting = Self {
-            protocol: input.u64()?,
-            version: input.string()?,
-            warden: input.u32()?,
-            busy: input.bool()?,
-            instances: input.u64()?,
-            alone_ms: input.u64()?,
+            protocol: Frame::read(input)?,
+            version: Frame::read(input)?,
+            warden: Frame::read(input)?,
+            busy: Frame::read(input)?,
+            instances: Frame::read(input)?,
+            alone_ms: Frame::read(input)?,
         };
-        // Later versions may have more to say.
+        // Later versions may add fields.
         input.skip_rest();
         Some(greeting)
     }
 }
 
-impl Frame for Wish {
-    fn write(&self, out: &mut Writer) {
+impl Frame for VisitorRequest {
+    fn write(&self, out: &mut Vec<u8>) {
         let (kind, number) = match self {
-            Self::Adopt { protocol } => (1, protocol),
+            Self::Adopt { protocol } => (1_u8, protocol),
             Self::End { grace_ms } => (2, grace_ms),
         };
-        out.u8(kind);
-        out.u64(*number);
+        kind.write(out);
+        number.write(out);
     }
 
-    fn read(input: &mut Reader<'_>) -> Option<Self> {
-        let (kind, number) = (input.u8()?, input.u64()?);
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        let (kind, number) = <(u8, u64)>::read(input)?;
         input.skip_rest();
         match kind {
             1 => Some(Self::Adopt { protocol: number }),
@@ -101,20 +99,20 @@ impl Frame for Wish {
     }
 }
 
-/// A warden that answers.
+/// A connection to a warden that has greeted.
 #[derive(Debug)]
-pub(super) struct Visit {
+pub(super) struct WardenConnection {
     pub(super) greeting: Greeting,
     pub(super) socket: UnixStream,
-    pub(super) inbox: Inbox,
+    pub(super) reader: FrameReader,
 }
 
-impl Visit {
-    /// Visits the warden that listens in this folder; none where nobody does.
-    pub(super) fn pay(folder: &Path) -> io::Result<Option<Self>> {
+impl WardenConnection {
+    /// Connects to the warden that listens in this folder; none where there is none.
+    pub(super) fn open(folder: &Path) -> io::Result<Option<Self>> {
         let socket = match connect(folder) {
             Ok(socket) => socket,
-            Err(error) if is_nobody(&error) => return Ok(None),
+            Err(error) if is_unreachable(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         if os::peer(socket.as_fd())?.0 != Uid::effective().as_raw() {
@@ -123,43 +121,37 @@ impl Visit {
         }
         socket.set_read_timeout(Some(ADOPTION_WAIT))?;
         socket.set_write_timeout(Some(ADOPTION_WAIT))?;
-        let mut inbox = Inbox::default();
-        loop {
-            if let Some(greeting) = inbox.next()? {
-                return Ok(Some(Self { greeting, socket, inbox }));
-            }
-            match inbox.receive(socket.as_fd()) {
-                Ok(true) => {}
-                // It ends, or has just ended.
-                Ok(false) => return Ok(None),
-                Err(error) if is_nobody(&error) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let mut reader = FrameReader::default();
+        match next_frame(&socket, &mut reader) {
+            Ok(Some(greeting)) => Ok(Some(Self { greeting, socket, reader })),
+            // It ends, or has just ended.
+            Ok(None) => Ok(None),
+            Err(error) if is_unreachable(&error) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Says what is wanted.
-    pub(super) fn wish(&self, wish: Wish) -> io::Result<()> {
-        send_all(self.socket.as_fd(), &wish.to_bytes())
+    /// Sends the request.
+    pub(super) fn request(&self, request: VisitorRequest) -> io::Result<()> {
+        send_all(self.socket.as_fd(), &request.to_bytes())
     }
 
     /// The next frame; none at the end.
     pub(super) fn next<F: Frame>(&mut self) -> io::Result<Option<F>> {
-        next_frame(&self.socket, &mut self.inbox)
+        next_frame(&self.socket, &mut self.reader)
     }
 }
 
 /// Waits for the next frame on a socket that blocks; none at its end.
 pub(super) fn next_frame<F: Frame>(
     socket: &UnixStream,
-    inbox: &mut Inbox,
+    reader: &mut FrameReader,
 ) -> io::Result<Option<F>> {
     loop {
-        if let Some(frame) = inbox.next()? {
+        if let Some(frame) = reader.next()? {
             return Ok(Some(frame));
         }
-        match inbox.receive(socket.as_fd()) {
+        match reader.receive(socket.as_fd()) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -175,7 +167,7 @@ fn connect(folder: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path)
 }
 
-fn is_nobody(error: &io::Error) -> bool {
+fn is_unreachable(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
 }
@@ -190,9 +182,9 @@ mod tests {
     use super::*;
 
     fn read<F: Frame>(bytes: &[u8]) -> io::Result<Option<F>> {
-        let mut inbox = Inbox::default();
-        bytes.iter().for_each(|byte| inbox.push(*byte));
-        inbox.next()
+        let mut reader = FrameReader::default();
+        bytes.iter().for_each(|byte| reader.push(*byte));
+        reader.next()
     }
 
     /// What this version sends, byte by byte: every later one has to understand it.
@@ -220,11 +212,11 @@ mod tests {
              0300000000000000"
         );
         assert_eq!(read::<Greeting>(&bytes).unwrap(), Some(greeting));
-        let wish = Wish::End { grace_ms: 5 };
-        assert_eq!(hex(&wish.to_bytes()), "09000000020500000000000000");
-        assert_eq!(read::<Wish>(&wish.to_bytes()).unwrap(), Some(wish));
-        let wish = Wish::Adopt { protocol: 1 };
-        assert_eq!(hex(&wish.to_bytes()), "09000000010100000000000000");
+        let request = VisitorRequest::End { grace_ms: 5 };
+        assert_eq!(hex(&request.to_bytes()), "09000000020500000000000000");
+        assert_eq!(read::<VisitorRequest>(&request.to_bytes()).unwrap(), Some(request));
+        let request = VisitorRequest::Adopt { protocol: 1 };
+        assert_eq!(hex(&request.to_bytes()), "09000000010100000000000000");
     }
 
     #[test]

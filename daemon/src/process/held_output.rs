@@ -1,5 +1,5 @@
-//! What a guardian holds for the next supervisor: the pipes of its instance, what it prints while
-//! nobody listens, and its end.
+//! Owns what a guardian retains for the next supervisor: the pipes of its instance, the output that it prints
+//! meanwhile, and its end. Driven by `guardian.rs`. Never blocks on a pipe.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,44 +11,45 @@ use afresh_core::limits::PIPE_CHUNK_BYTES;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::Instant;
 
-use super::frames::{Gone, Held, Kept};
-use super::output_spool::Spill;
+use super::frames::{InstanceIdentity, RetainedInstance, TreeEnd};
+use super::handover_protocol::millis;
+use super::output_spool::OutputSpool;
 
 /// One instance that may outlive its supervisor.
 #[derive(Debug)]
-pub(super) struct Holding {
-    pub(super) kept: Kept,
+pub(super) struct Retention {
+    pub(super) identity: InstanceIdentity,
     generation: u64,
     pid: u32,
     started: Instant,
-    /// How it ended, and how long it had run; until somebody has heard it.
-    gone: Option<(Gone, Duration)>,
+    /// How it ended, and how long it had run; until a supervisor has acknowledged it.
+    end: Option<(TreeEnd, Duration)>,
     /// Its stop has begun.
     pub(super) stopping: bool,
     stdin: Option<OwnedFd>,
     /// Stdout and stderr, until their end.
     outputs: [Option<OwnedFd>; 2],
-    spill: Spill,
+    spool: OutputSpool,
 }
 
-impl Holding {
+impl Retention {
     pub(super) fn new(
-        kept: Kept,
+        identity: InstanceIdentity,
         (generation, pid): (u64, u32),
         stdin: Option<OwnedFd>,
         outputs: [OwnedFd; 2],
         folder: &Path,
     ) -> Self {
         Self {
-            kept,
+            identity,
             generation,
             pid,
             started: Instant::now(),
-            gone: None,
+            end: None,
             stopping: false,
             stdin,
             outputs: outputs.map(Some),
-            spill: Spill::new(folder),
+            spool: OutputSpool::new(folder),
         }
     }
 
@@ -58,16 +59,16 @@ impl Holding {
     }
 
     /// It is gone, and so is its whole tree.
-    pub(super) fn ended(&mut self, gone: Gone) {
-        self.gone = Some((gone, self.started.elapsed()));
+    pub(super) fn ended(&mut self, end: TreeEnd) {
+        self.end = Some((end, self.started.elapsed()));
     }
 
-    /// Whether it is gone, and nobody may have heard of it.
+    /// Whether it is gone, and no supervisor has acknowledged that.
     pub(super) fn has_ended(&self) -> bool {
-        self.gone.is_some()
+        self.end.is_some()
     }
 
-    /// The pipes that nobody else reads now.
+    /// The pipes to read from while there is no supervisor.
     pub(super) fn outputs(&self) -> [Option<BorrowedFd<'_>>; 2] {
         self.outputs.each_ref().map(|output| output.as_ref().map(AsFd::as_fd))
     }
@@ -81,39 +82,39 @@ impl Holding {
         let mut buffer = [0; PIPE_CHUNK_BYTES];
         match nix::unistd::read(output, &mut buffer).map_err(io::Error::from) {
             Ok(0) => self.outputs[index] = None,
-            Ok(length) => self.spill.write(stream, &buffer[..length]),
+            Ok(length) => self.spool.write(stream, &buffer[..length]),
             Err(error) if is_passing(&error) => {}
             Err(_) => self.outputs[index] = None,
         }
     }
 
-    /// All that was written down is passed on.
-    pub(super) fn taken(&mut self) {
-        self.spill.clear();
+    /// The spooled output is passed on.
+    pub(super) fn discard_spool(&mut self) {
+        self.spool.clear();
     }
 
-    /// What the next supervisor is told, and the descriptors that go with it.
-    pub(super) fn offer(&self) -> (Held, Vec<BorrowedFd<'_>>) {
+    /// The report for the next supervisor, and the descriptors that go with it.
+    pub(super) fn offer(&self) -> (RetainedInstance, Vec<BorrowedFd<'_>>) {
         let [stdout, stderr] = self.outputs();
-        let [older, newer] = self.spill.files();
+        let [older, newer] = self.spool.files();
         let stdin = self.stdin.as_ref().map(AsFd::as_fd);
         let descriptors = [stdin, stdout, stderr, older, newer];
-        let (gone, uptime) = match &self.gone {
-            Some((gone, uptime)) => (Some(gone.clone()), *uptime),
+        let (end, uptime) = match &self.end {
+            Some((end, uptime)) => (Some(end.clone()), *uptime),
             None => (None, self.started.elapsed()),
         };
-        let held = Held {
+        let retained = RetainedInstance {
             guardian: std::process::id(),
-            kept: self.kept.clone(),
+            identity: self.identity.clone(),
             generation: self.generation,
             pid: self.pid,
-            uptime_ms: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
+            uptime_ms: millis(uptime),
             stopping: self.stopping,
-            gone,
-            beside: descriptors.map(|descriptor| descriptor.is_some()),
-            lost: self.spill.lost,
+            end,
+            descriptors: descriptors.map(|descriptor| descriptor.is_some()),
+            lost: self.spool.lost,
         };
-        (held, descriptors.into_iter().flatten().collect())
+        (retained, descriptors.into_iter().flatten().collect())
     }
 }
 

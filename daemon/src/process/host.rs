@@ -1,37 +1,31 @@
-//! The supervisor's end of the process layer: starts the warden, asks for guardians, hands out
-//! pipes, and turns what guardians say into reports.
+//! The supervisor's end of the process layer: composes the connection to the warden, the table of guardians,
+//! the sweep after lost ones and the handover to the next supervisor. Driven by the loops, which get a
+//! [`Report`] from each call of [`Processes::next`]. Never decides about restarts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdStream;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command as StdCommand, Stdio as Null};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use afresh_core::definition::StopSignal;
+use afresh_core::definition::{OnSupervisorDeath, StopSignal};
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{
-    GUARDIAN_WORDS_MAX, SWEEP_MAX, SWEEP_PAUSE, WARDEN_LIFE_MIN, WARDEN_ORDERS_MAX,
-};
+use afresh_core::limits::{PREDECESSOR_GRACE, PREDECESSOR_WAIT, SWEEP_PAUSE};
 use afresh_core::service::SpawnFailure;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::Signal;
-use nix::unistd::{Pid, getpid};
+use nix::unistd::Pid;
 use tokio::signal::unix::{Signal as ChildSignal, SignalKind, signal};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
-use super::frames::{self, Launch, Order, WardenReport};
-use super::handover_out::Keep;
-use super::socket_task::Correspondent;
+use super::frames::{GuardianOrder, Launch, WardenOrder, WardenReport};
+use super::guardians::{GuardianHandle, GuardianKey, Guardians};
+use super::handover_folder::{HandoverFolder, end_kept, wait_until_free};
+use super::handover_in::{AdoptedInstance, AdoptedStdio, Entered, adopt};
+use super::handover_out::Handover;
+use super::handover_protocol::WardenConnection;
+use super::socket_task::{PeerMessage, SocketTasks};
 use super::spawn_error::explain;
 use super::stdio::{Stdio, pipes};
-use super::sweep::ended;
-use super::tree::{self, Change, Remaining};
-use super::wire::Inbox;
+use super::sweep::Sweep;
+use super::warden_link::WardenLink;
 use super::{AdoptError, Command, OutputEnd, PlaceError, Report, os};
 
 /// Why the process layer could not be set up.
@@ -71,98 +65,117 @@ pub(crate) enum StartError {
 
 /// All processes that afresh has started.
 pub(crate) struct Processes {
-    pub(super) exe: PathBuf,
-    pub(super) warden: Option<Correspondent>,
-    /// By service and number: a service has one for each instance, and one that is idle at most.
-    pub(super) guardians: BTreeMap<(ServiceId, u64), Guardian>,
-    /// Guardians that were lost, and whose tree is being swept.
-    pub(super) burials: BTreeMap<u64, (ServiceId, Generation)>,
-    pub(super) next_guardian: u64,
-    pub(super) words: mpsc::Receiver<Word>,
-    pub(super) words_sender: mpsc::Sender<Word>,
-    pub(super) tasks: JoinSet<()>,
-    pub(super) ready: VecDeque<Report>,
-    /// Children that we had before we were afresh (a shell may `exec` us): none of our business.
-    pub(super) spared: Vec<Pid>,
-    /// The warden was killed: what it left is ours to sweep.
-    pub(super) sweeping_since: Option<Instant>,
-    pub(super) lost_warden: Option<Pid>,
-    pub(super) warden_since: Option<Instant>,
-    pub(super) child_ended: ChildSignal,
-    /// The limit that we found and that our children get; ours is raised.
-    pub(super) open_files: Option<(u64, u64)>,
-    /// Where the next supervisor finds what is left of us.
-    pub(super) keep: Option<Keep>,
-}
-
-pub(super) struct Guardian {
-    pub(super) number: u64,
-    /// Who forked it.
-    pub(super) warden: Option<Pid>,
-    pub(super) pid: Option<Pid>,
-    pub(super) post: Correspondent,
-    /// What it runs; none where it is idle.
-    pub(super) current: Option<(Generation, Command)>,
-    /// What it has run, whose end the loop has not been told.
-    pub(super) unheard: Option<Generation>,
-}
-
-/// What comes in from the sockets.
-pub(super) enum Word {
-    Guardian {
-        service: ServiceId,
-        number: u64,
-        report: frames::Report,
-    },
-    GuardianGone {
-        service: ServiceId,
-        number: u64,
-    },
-    /// What was written down of its instance's output is passed on.
-    Taken {
-        service: ServiceId,
-        number: u64,
-    },
-    Warden(WardenReport),
-    WardenGone {
-        pid: Option<Pid>,
-    },
+    sockets: SocketTasks,
+    warden: WardenLink,
+    guardians: Guardians,
+    sweep: Sweep,
+    /// Only in a workspace: others have no next supervisor.
+    handover: Option<Handover>,
+    /// Reports that the loop has not asked for yet.
+    ready: VecDeque<Report>,
+    child_ended: ChildSignal,
+    /// The limit of open files that children get; that of this process is raised.
+    open_files: Option<(u64, u64)>,
 }
 
 impl Processes {
     /// Sets up the process layer, with the warden running.
     pub(crate) fn start() -> Result<Self, StartError> {
+        Self::without_warden()?.with_warden()
+    }
+
+    /// Sets up the process layer in a folder that belongs to the workspace: takes over what the
+    /// supervisor before has left to run, or waits until nothing of it is there, and begins anew.
+    /// However that one ended, and with any `on_death` of its own, nothing runs twice.
+    pub(crate) async fn enter(
+        folder: &Path,
+        on_death: OnSupervisorDeath,
+    ) -> Result<Entered, StartError> {
+        let folder = HandoverFolder::open(folder).map_err(StartError::Place)?;
+        let mut notices = Vec::new();
+        match adopt(&folder, on_death).await {
+            Ok(Some((processes, instances))) => {
+                return Ok(Entered { processes, instances, notices });
+            }
+            Ok(None) => {}
+            Err(error @ AdoptError::Version { .. }) => {
+                notices.push(format!("{error}: ending them"));
+                end_kept(&folder, PREDECESSOR_GRACE).await.map_err(StartError::Place)?;
+            }
+            Err(error) => return Err(StartError::Adopt(error)),
+        }
+        let lock = wait_until_free(&folder, PREDECESSOR_WAIT).await.map_err(StartError::Place)?;
         let mut processes = Self::without_warden()?;
-        processes.start_first_warden()?;
-        Ok(processes)
+        let handover = Handover::begin(&folder, lock, on_death)?;
+        processes.guardians.configure(handover.retains(), 0);
+        processes.handover = Some(handover);
+        Ok(Entered { processes: processes.with_warden()?, instances: Vec::new(), notices })
     }
 
     pub(super) fn without_warden() -> Result<Self, StartError> {
         // Without it a killed warden's guardians would go to init: less, but not nothing.
         os::adopt_orphans().ok();
-        let (words_sender, words) = mpsc::channel(GUARDIAN_WORDS_MAX);
         Ok(Self {
-            exe: os::own_executable().map_err(StartError::Executable)?,
-            warden: None,
-            guardians: BTreeMap::new(),
-            burials: BTreeMap::new(),
-            next_guardian: 0,
-            words,
-            words_sender,
-            tasks: JoinSet::new(),
+            sockets: SocketTasks::new(),
+            warden: WardenLink::new(os::own_executable().map_err(StartError::Executable)?),
+            guardians: Guardians::default(),
+            sweep: Sweep::new(),
+            handover: None,
             ready: VecDeque::new(),
-            spared: os::children(getpid()),
-            sweeping_since: None,
-            lost_warden: None,
-            warden_since: None,
             child_ended: signal(SignalKind::child()).map_err(StartError::Signals)?,
             open_files: raise_open_files(),
-            keep: None,
         })
     }
 
-    pub(super) fn start_first_warden(&mut self) -> Result<(), StartError> {
-        self.start_warden().map_err(|source| StartError::Warden { exe: self.exe.clone(), source })
+    fn with_warden(mut self) -> Result<Self, StartError> {
+        match self.warden.start(&mut self.sockets, self.handover.as_ref()) {
+            Ok(()) => Ok(self),
+            Err(source) => Err(StartError::Warden { exe: self.warden.exe().to_owned(), source }),
+        }
+    }
+
+    /// Becomes the supervisor of a warden that another one has started.
+    pub(super) fn join(
+        &mut self,
+        warden: WardenConnection,
+        handover: Handover,
+        next_guardian: u64,
+    ) -> io::Result<()> {
+        let pid = Pid::from_raw(warden.greeting.warden.cast_signed());
+        let peer = self.sockets.open_warden(pid, warden.socket, warden.reader)?;
+        self.warden.adopt(pid, peer);
+        if !handover.retains() {
+            self.warden.send(&WardenOrder::Leave, Vec::new());
+        }
+        self.guardians.configure(handover.retains(), next_guardian);
+        self.handover = Some(handover);
+        Ok(())
+    }
+
+    /// Takes an instance that another supervisor has started, as one of this service's. Its end, also
+    /// where it has ended meanwhile, comes as a report. One that cannot be taken is ended.
+    pub(crate) fn take(
+        &mut self,
+        service: ServiceId,
+        instance: AdoptedInstance,
+    ) -> io::Result<AdoptedStdio> {
+        let (guardian, generation) = (instance.number(), instance.generation());
+        let key = (service, guardian);
+        match instance.open(key, &mut self.sockets) {
+            Ok((stdio, peer, retained)) => {
+                if let Some(handover) = self.handover.as_mut().filter(|_| retained.identity.current)
+                {
+                    handover.set_current(service, Some(generation));
+                }
+                self.ready.extend(self.guardians.adopt(key, self.warden.pid(), peer, retained));
+                Ok(stdio)
+            }
+            Err(error) => {
+                self.sweep.expect(guardian, service, generation);
+                self.warden.send(&WardenOrder::Bury { guardian }, Vec::new());
+                Err(error)
+            }
+        }
     }
 
     /// Starts an instance. The answer comes as a report.
@@ -175,7 +188,8 @@ impl Processes {
     ) -> Result<Stdio, SpawnFailure> {
         let failed = |error: io::Error| explain(command, &error);
         let (ours, mut theirs) = pipes().map_err(failed)?;
-        let (kept, held) = self.kept(service, generation, &ours).map_err(failed)?;
+        let retained = self.handover.as_ref().map(|it| it.retained(service, generation, &ours));
+        let (identity, held) = retained.transpose().map_err(failed)?.unwrap_or_default();
         theirs.extend(held);
         let key = self.idle_guardian(service).map_err(failed)?;
         let launch = Launch {
@@ -185,195 +199,150 @@ impl Processes {
             cwd: command.cwd.clone().or_else(|| std::env::current_dir().ok()),
             open_files: self.open_files,
             holds_output: output == OutputEnd::WithTheInstance,
-            kept,
+            identity,
         };
-        let order = Order::Launch(Box::new(launch));
-        if let Some(guardian) = self.guardians.get_mut(&key) {
-            guardian.current = Some((generation, command.clone()));
-            match guardian.pid {
-                Some(_) => guardian.post.send_first(&order, theirs),
-                // It is yet to be born, and that takes longer.
-                None => guardian.post.send(&order, theirs),
-            }
-        }
+        let order = GuardianOrder::Launch(Box::new(launch));
+        self.guardians.launch(key, (generation, command.clone()), &order, theirs);
         Ok(ours)
+    }
+
+    /// An idle guardian of the service's; one is made, if there is none.
+    fn idle_guardian(&mut self, service: ServiceId) -> io::Result<GuardianKey> {
+        if !self.warden.is_connected() {
+            self.warden.start(&mut self.sockets, self.handover.as_ref())?;
+        }
+        let warden = self.warden.pid();
+        if let Some(key) = self.guardians.idle(service, warden) {
+            return Ok(key);
+        }
+        let (key, socket) = self.guardians.add(service, warden, &mut self.sockets)?;
+        self.warden.send(&WardenOrder::Fork { guardian: key.1 }, vec![socket]);
+        Ok(key)
     }
 
     /// This signal to the instance's process and its group.
     pub(crate) fn terminate(&self, service: ServiceId, generation: Generation, signal: StopSignal) {
-        self.order(service, generation, &Order::Terminate(signal));
+        self.guardians.order(service, generation, &GuardianOrder::Terminate(signal));
     }
 
     /// SIGKILL to the instance's whole tree.
     pub(crate) fn kill(&self, service: ServiceId, generation: Generation) {
-        self.order(service, generation, &Order::Kill);
+        self.guardians.order(service, generation, &GuardianOrder::Kill);
     }
 
     /// Gives up on the instance's guardian: it is killed, and its tree swept.
     pub(crate) fn abandon(&mut self, service: ServiceId, generation: Generation) {
-        let key = self.guardian_of(service, generation).map(|(key, _)| key);
-        if let Some(guardian) = key.and_then(|key| self.guardians.remove(&key)) {
-            self.bury(service, guardian);
+        if let Some((key, guardian)) = self.guardians.remove_running(service, generation) {
+            self.bury(key, guardian);
+        }
+    }
+
+    /// The stdin of instances is in use: it has to stay open for the next supervisor.
+    pub(crate) fn hold_stdin(&mut self) {
+        self.handover.iter_mut().for_each(Handover::hold_stdin);
+    }
+
+    /// Sets the name of a service, for the next supervisor.
+    pub(crate) fn introduce(&mut self, service: ServiceId, name: &str) {
+        self.handover.iter_mut().for_each(|handover| handover.introduce(service, name));
+    }
+
+    /// Sets which instance of a service is the current one, for the next supervisor.
+    pub(crate) fn mark(&mut self, service: ServiceId, current: Option<Generation>) {
+        let Some(handover) = self.handover.as_mut().filter(|it| it.retains()) else { return };
+        for (generation, is_current) in handover.set_current(service, current) {
+            self.guardians.order(service, generation, &GuardianOrder::SetCurrent(is_current));
+        }
+    }
+
+    /// The stop of an instance begins: its guardian no longer holds its stdin.
+    pub(crate) fn close_stdin(&self, service: ServiceId, generation: Generation) {
+        if self.handover.as_ref().is_some_and(Handover::retains) {
+            self.guardians.order(service, generation, &GuardianOrder::CloseStdin);
         }
     }
 
     /// The next report. Cancel safe.
     pub(crate) async fn next(&mut self) -> Report {
-        self.acknowledge();
+        self.guardians.acknowledge();
         loop {
             if let Some(report) = self.ready.pop_front() {
-                self.hand_out(&report);
+                self.guardians.hand_out(&report);
                 return report;
             }
             tokio::select! {
-                word = self.words.recv() => {
-                    self.hear(word.expect("we hold a sender ourselves"));
+                message = self.sockets.next() => self.handle(message),
+                // Guardians whose warden was killed are children of this process.
+                _ = self.child_ended.recv() => drop(self.sweep.reap()),
+                () = sleep(SWEEP_PAUSE), if self.sweep.is_running() => {
+                    let living = self.guardians.pids().chain(self.warden.pid());
+                    self.ready.extend(self.sweep.step(living));
                 }
-                // Guardians whose warden was killed are our children.
-                _ = self.child_ended.recv() => drop(self.reap()),
-                () = sleep(SWEEP_PAUSE), if self.sweeping_since.is_some() => self.sweep(),
             }
         }
     }
 
     /// Lets all guardians and the warden go, and waits until they have.
     pub(crate) async fn shutdown(mut self) {
-        self.forget_all();
-        self.guardians.clear();
-        // Nobody listens any more: tasks with a last word must not wait for a place in the queue.
-        self.words.close();
-        let warden = self.warden.take().and_then(|warden| warden.pid);
-        // Dropping the posts ends the tasks, which closes the sockets.
-        while self.tasks.join_next().await.is_some() {}
-        let deadline = Instant::now() + SWEEP_MAX * 2;
-        while Instant::now() < deadline {
-            let mut warden_alive = warden.is_some_and(|pid| os::name_if_alive(pid).is_some());
-            let remaining = tree::reap(|pid, change| {
-                warden_alive &= Some(pid) != warden || matches!(change, Change::Stopped);
-            });
-            let others = match remaining {
-                Remaining::None => 0,
-                Remaining::Some => {
-                    let foreign = self.spared.iter().copied().chain(tree::in_our_session());
-                    let spared: Vec<Pid> = foreign.chain(warden).collect();
-                    tree::signal_all(Signal::SIGKILL, &spared)
-                }
-            };
-            if !warden_alive && others == 0 {
-                return;
+        self.guardians.close();
+        if let Some(handover) = self.handover.as_ref().filter(|it| it.retains()) {
+            self.warden.send(&WardenOrder::Leave, Vec::new());
+            handover.close();
+        }
+        let warden = self.warden.close();
+        self.sockets.close().await;
+        self.sweep.wait_for_end(warden).await;
+    }
+
+    fn handle(&mut self, message: PeerMessage) {
+        match message {
+            PeerMessage::Guardian { key, report } => {
+                self.ready.extend(self.guardians.handle(key, report));
             }
-            sleep(SWEEP_PAUSE).await;
+            PeerMessage::GuardianGone { key } => {
+                if let Some(guardian) = self.guardians.remove(key) {
+                    self.bury(key, guardian);
+                }
+            }
+            PeerMessage::SpoolRead { key } => self.guardians.discard_spool(key),
+            PeerMessage::Warden(WardenReport::Guardian { .. } | WardenReport::Given { .. }) => {}
+            PeerMessage::Warden(WardenReport::Buried { guardian, survivors }) => {
+                self.ready.extend(self.sweep.finish(guardian, survivors));
+            }
+            PeerMessage::Warden(WardenReport::ForkFailed { guardian, errno }) => {
+                self.ready.extend(self.guardians.fork_failed(guardian, errno));
+            }
+            PeerMessage::WardenGone { pid } => self.replace_warden(pid),
         }
     }
 
-    pub(super) fn start_warden(&mut self) -> io::Result<()> {
-        let (ours, theirs) = StdStream::pair()?;
-        let mut command = StdCommand::new(&self.exe);
-        command.arg0("afresh").arg(super::WARDEN_COMMAND).env_clear().current_dir("/");
-        // Its end of our stderr would keep the reader of ours waiting.
-        command.stdin(OwnedFd::from(theirs)).stdout(Null::null()).stderr(Null::null());
-        if let Some(lock) = self.lock()? {
-            // Inherited at once: there is no moment in which nobody holds it.
-            command.stdout(lock);
+    /// A guardian is lost: what it left has to be gone before its service may start again.
+    fn bury(&mut self, (service, number): GuardianKey, guardian: GuardianHandle) {
+        if let Some((generation, _)) = guardian.current {
+            self.sweep.expect(number, service, generation);
         }
-        let child = command.spawn()?;
-        let pid = Pid::from_raw(child.id().cast_signed());
-        let gone = Word::WardenGone { pid: Some(pid) };
-        let words = self.words_sender.clone();
-        let mut warden = Correspondent::open(
-            ours,
-            Inbox::default(),
-            WARDEN_ORDERS_MAX,
-            &mut self.tasks,
-            words,
-            Word::Warden,
-            gone,
-        )?;
-        warden.pid = Some(pid);
-        self.brief_warden(&warden)?;
-        self.warden = Some(warden);
-        self.warden_since = Some(Instant::now());
-        Ok(())
+        if self.warden.is_connected() && self.warden.pid() == guardian.warden {
+            self.warden.send(&WardenOrder::Bury { guardian: number }, Vec::new());
+        } else {
+            // Its warden was killed before it: what it left are children of this process.
+            self.sweep.begin();
+        }
+        let text = "a guardian was lost; what it guarded is ended".to_owned();
+        self.ready.push_back(Report::Notice(text));
     }
 
-    fn hear(&mut self, word: Word) {
-        match word {
-            Word::Guardian { service, number, report } => {
-                self.hear_guardian((service, number), report);
+    fn replace_warden(&mut self, pid: Pid) {
+        let Some(lost) = self.warden.lose(pid) else { return };
+        self.sweep.begin_after_warden(lost.child);
+        let text = if lost.was_short_lived {
+            "the warden was killed soon after its start; the next start makes another".to_owned()
+        } else {
+            match self.warden.start(&mut self.sockets, self.handover.as_ref()) {
+                Ok(()) => "the warden was killed; a new one takes its place".to_owned(),
+                Err(error) => format!("the warden was killed, and no new one starts: {error}"),
             }
-            Word::GuardianGone { service, number } => {
-                if let Some(guardian) = self.guardians.remove(&(service, number)) {
-                    self.bury(service, guardian);
-                }
-            }
-            Word::Taken { service, number } => {
-                if let Some(guardian) = self.guardians.get(&(service, number)) {
-                    guardian.post.send(&Order::Taken, Vec::new());
-                }
-            }
-            Word::Warden(WardenReport::Guardian { .. } | WardenReport::Given { .. }) => {}
-            Word::Warden(WardenReport::Buried { guardian, survivors }) => {
-                self.buried(guardian, survivors);
-            }
-            Word::Warden(WardenReport::ForkFailed { guardian, errno }) => {
-                self.fork_failed(guardian, errno);
-            }
-            Word::WardenGone { pid } => {
-                if self.warden.as_ref().is_some_and(|warden| warden.pid == pid) {
-                    // One that another supervisor had started is not ours to wait for.
-                    let foreign = self.keep.as_mut().and_then(|keep| keep.foreign_warden.take());
-                    self.lost_warden = pid.filter(|_| foreign.is_none());
-                    self.warden = None;
-                    self.sweeping_since = Some(Instant::now());
-                    let lived = self.warden_since.map_or(Duration::ZERO, |since| since.elapsed());
-                    let text = if lived < WARDEN_LIFE_MIN && foreign.is_none() {
-                        "the warden was killed soon after its start; the next start makes another"
-                            .to_owned()
-                    } else {
-                        match self.start_warden() {
-                            Ok(()) => "the warden was killed; a new one takes its place".to_owned(),
-                            Err(error) => {
-                                format!("the warden was killed, and no new one starts: {error}")
-                            }
-                        }
-                    };
-                    self.ready.push_back(Report::Notice(text));
-                }
-            }
-        }
-    }
-
-    fn hear_guardian(&mut self, key: (ServiceId, u64), report: frames::Report) {
-        let keeps = self.keeps();
-        let Some(guardian) = self.guardians.get_mut(&key) else {
-            return;
         };
-        let service = key.0;
-        let ready = match report {
-            frames::Report::Hello { pid } => {
-                guardian.pid = Some(Pid::from_raw(pid.cast_signed()));
-                return;
-            }
-            frames::Report::Launched { generation, pid } => {
-                Report::Spawned { service, generation: Generation(generation), pid }
-            }
-            frames::Report::LaunchFailed { errno, .. } => {
-                let Some((generation, command)) = guardian.current.take() else {
-                    return;
-                };
-                let failure = explain(&command, &io::Error::from_raw_os_error(errno));
-                Report::SpawnFailed { service, generation, failure }
-            }
-            frames::Report::Ended { generation, gone } => {
-                guardian.current = None;
-                guardian.unheard = keeps.then_some(Generation(generation));
-                ended(service, Generation(generation), gone)
-            }
-            // Said once, and heard before.
-            frames::Report::Held(_) => return,
-        };
-        self.ready.push_back(ready);
-        self.let_surplus_go(service);
+        self.ready.push_back(Report::Notice(text));
     }
 }
 

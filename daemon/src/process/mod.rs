@@ -53,8 +53,6 @@ mod handover_out;
 #[cfg(unix)]
 mod handover_protocol;
 #[cfg(unix)]
-mod held_frames;
-#[cfg(unix)]
 mod held_output;
 #[cfg(unix)]
 mod host;
@@ -72,6 +70,8 @@ mod sweep;
 mod tree;
 #[cfg(unix)]
 mod warden;
+#[cfg(unix)]
+mod warden_link;
 #[cfg(unix)]
 mod wire;
 
@@ -105,12 +105,12 @@ pub(crate) use self::handover_in::{AdoptedInstance, AdoptedStdio, Entered};
 pub(crate) use self::host::{Processes, StartError};
 #[cfg(windows)]
 pub(crate) use self::no_handover::{
-    AdoptedInstance, AdoptedStdio, Earlier, Entered, abandoned_warden,
+    AdoptedInstance, AdoptedStdio, Entered, SpoolReader, abandoned_warden,
 };
 #[cfg(unix)]
 pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
-pub(crate) use self::output_spool::Earlier;
+pub(crate) use self::output_spool::SpoolReader;
 #[cfg(unix)]
 pub(crate) use self::stdio::Stdio;
 #[cfg(unix)]

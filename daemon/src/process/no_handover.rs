@@ -54,22 +54,22 @@ impl AdoptedInstance {
 /// What an adopted instance has printed and will print.
 pub(crate) struct AdoptedStdio {
     pub(crate) stdio: Stdio,
-    pub(crate) earlier: [Earlier; 2],
+    pub(crate) earlier: [SpoolReader; 2],
 }
 
 /// What an instance had printed while no supervisor was there: there is no such time here.
-pub(crate) enum Earlier {}
+pub(crate) enum SpoolReader {}
 
-impl Earlier {
-    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, Progress)> {
+impl SpoolReader {
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, SpoolProgress)> {
         match *self {}
     }
 }
 
 /// How far a stream is read with a chunk.
-pub(crate) enum Progress {}
+pub(crate) enum SpoolProgress {}
 
-impl Progress {
+impl SpoolProgress {
     pub(crate) fn note(self) {
         match self {}
     }

@@ -1,8 +1,8 @@
-//! Output that an instance prints while no supervisor is there: written into files by its guardian,
-//! read by the next supervisor.
+//! Owns the output that an instance prints while there is no supervisor: files written by its guardian, and
+//! read by the next supervisor. Never keeps more than `SPILL_BYTES_MAX`.
 //!
 //! There are two files, of half of the room each. When the newer one is full, the older one goes. They
-//! have no name, so that nothing stays on the disk when nobody holds them any more.
+//! have no name, so that nothing stays on the disk when the last descriptor is closed.
 //!
 //! Each begins with how far it has been read, for each stream: a supervisor that is killed while it reads
 //! leaves the rest to the next, as it does with a pipe.
@@ -26,24 +26,24 @@ const HEADER_BYTES: u64 = 5;
 
 /// The guardian's end.
 #[derive(Debug)]
-pub(super) struct Spill {
+pub(super) struct OutputSpool {
     folder: PathBuf,
-    older: Option<Half>,
-    newer: Option<Half>,
+    older: Option<SpoolFile>,
+    newer: Option<SpoolFile>,
     half_bytes_max: u64,
     /// Bytes of output that had no room.
     pub(super) lost: u64,
 }
 
 #[derive(Debug)]
-struct Half {
+struct SpoolFile {
     file: File,
     length: u64,
     /// Without the headers.
     output_bytes: u64,
 }
 
-impl Spill {
+impl OutputSpool {
     pub(super) fn new(folder: &Path) -> Self {
         let half_bytes_max = SPILL_BYTES_MAX / 2;
         Self { folder: folder.to_owned(), older: None, newer: None, half_bytes_max, lost: 0 }
@@ -68,7 +68,7 @@ impl Spill {
             None => {
                 let file = unnamed_file(&self.folder)?;
                 file.write_all_at(&[PROGRESS_BYTES.to_le_bytes(); 2].concat(), 0)?;
-                self.newer.insert(Half { file, length: PROGRESS_BYTES, output_bytes: 0 })
+                self.newer.insert(SpoolFile { file, length: PROGRESS_BYTES, output_bytes: 0 })
             }
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
@@ -95,7 +95,7 @@ impl Spill {
 fn unnamed_file(folder: &Path) -> io::Result<File> {
     // Guardians have one thread, and each its own number.
     let path = folder.join(format!("output-{}", std::process::id()));
-    // Whatever has this name was left by somebody who was killed before he could remove it.
+    // A file of this name was left by a guardian that was killed before it could remove it.
     fs::remove_file(&path).ok();
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -105,13 +105,13 @@ fn unnamed_file(folder: &Path) -> io::Result<File> {
 
 /// The supervisor's end: what was written, until it is passed on.
 #[derive(Debug)]
-pub(crate) struct Spilled {
+pub(crate) struct SpooledOutput {
     files: Vec<File>,
     /// Dropped with the last reader.
     _taken: oneshot::Sender<()>,
 }
 
-impl Spilled {
+impl SpooledOutput {
     /// Reads from these files. The receiver resolves when the last reader is dropped.
     pub(super) fn new(files: Vec<OwnedFd>) -> (Arc<Self>, oneshot::Receiver<()>) {
         let (taken, is_taken) = oneshot::channel();
@@ -122,8 +122,8 @@ impl Spilled {
 
 /// What one stream of an instance had printed before its pipe is read again.
 #[derive(Debug)]
-pub(crate) struct Earlier {
-    spilled: Arc<Spilled>,
+pub(crate) struct SpoolReader {
+    spool: Arc<SpooledOutput>,
     stream: Stream,
     file: usize,
     /// Where to read on; none where the file says it.
@@ -132,39 +132,39 @@ pub(crate) struct Earlier {
 
 /// How far a stream is read with a chunk.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    spilled: Arc<Spilled>,
+pub(crate) struct SpoolProgress {
+    spool: Arc<SpooledOutput>,
     stream: Stream,
     file: usize,
     offset: u64,
 }
 
-impl Earlier {
-    pub(super) const fn new(spilled: Arc<Spilled>, stream: Stream) -> Self {
-        Self { spilled, stream, file: 0, offset: None }
+impl SpoolReader {
+    pub(super) const fn new(spool: Arc<SpooledOutput>, stream: Stream) -> Self {
+        Self { spool, stream, file: 0, offset: None }
     }
 
     /// The next chunk, and what is to be noted when it is passed on; none at the end, or where the
     /// files are not what they should be.
-    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, Progress)> {
+    pub(crate) fn next(&mut self) -> Option<(Vec<u8>, SpoolProgress)> {
         loop {
-            let file = self.spilled.files.get(self.file)?;
+            let file = self.spool.files.get(self.file)?;
             if let Ok(Some((bytes, offset))) = read_chunk(file, self.stream, self.offset) {
                 self.offset = Some(offset);
-                let (spilled, stream, file) = (self.spilled.clone(), self.stream, self.file);
-                return Some((bytes, Progress { spilled, stream, file, offset }));
+                let (spool, stream, file) = (self.spool.clone(), self.stream, self.file);
+                return Some((bytes, SpoolProgress { spool, stream, file, offset }));
             }
             (self.file, self.offset) = (self.file + 1, None);
         }
     }
 }
 
-impl Progress {
+impl SpoolProgress {
     /// The chunk is passed on: the next supervisor does not need it, should this one be killed.
     pub(crate) fn note(self) {
         let (offset, place) = (self.offset.to_le_bytes(), progress_at(self.stream));
         // Where it fails, the next one passes it on again.
-        self.spilled.files[self.file].write_all_at(&offset, place).ok();
+        self.spool.files[self.file].write_all_at(&offset, place).ok();
     }
 }
 
@@ -209,11 +209,11 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
-    fn read(spill: &Spill, stream: Stream) -> Vec<u8> {
-        let files = spill.files().into_iter().flatten();
+    fn read(spool: &OutputSpool, stream: Stream) -> Vec<u8> {
+        let files = spool.files().into_iter().flatten();
         let files = files.map(|file| file.try_clone_to_owned().unwrap()).collect();
-        let (spilled, mut taken) = Spilled::new(files);
-        let mut earlier = Earlier::new(spilled, stream);
+        let (spool, mut taken) = SpooledOutput::new(files);
+        let mut earlier = SpoolReader::new(spool, stream);
         let mut all = Vec::new();
         while let Some((bytes, progress)) = earlier.next() {
             all.extend(bytes);
@@ -228,41 +228,41 @@ mod tests {
     #[test]
     fn each_stream_comes_back_in_order() {
         let folder = TempDir::new();
-        let mut spill = Spill::new(&folder.join(""));
-        spill.write(Stream::Stdout, b"one ");
-        spill.write(Stream::Stderr, b"error");
-        spill.write(Stream::Stdout, b"two");
-        assert_eq!(read(&spill, Stream::Stdout), b"one two");
-        assert_eq!(read(&spill, Stream::Stderr), b"error");
-        spill.write(Stream::Stdout, b"three");
-        assert_eq!(read(&spill, Stream::Stdout), b"three", "nothing is read twice");
-        assert_eq!(read(&spill, Stream::Stderr), b"");
+        let mut spool = OutputSpool::new(&folder.join(""));
+        spool.write(Stream::Stdout, b"one ");
+        spool.write(Stream::Stderr, b"error");
+        spool.write(Stream::Stdout, b"two");
+        assert_eq!(read(&spool, Stream::Stdout), b"one two");
+        assert_eq!(read(&spool, Stream::Stderr), b"error");
+        spool.write(Stream::Stdout, b"three");
+        assert_eq!(read(&spool, Stream::Stdout), b"three", "nothing is read twice");
+        assert_eq!(read(&spool, Stream::Stderr), b"");
         assert_eq!(fs::read_dir(folder.join("")).unwrap().count(), 0, "the files have no name");
-        spill.clear();
-        assert_eq!(read(&spill, Stream::Stdout), b"");
+        spool.clear();
+        assert_eq!(read(&spool, Stream::Stdout), b"");
     }
 
     #[test]
     fn the_oldest_half_goes_when_there_is_no_room_and_is_counted() {
         let folder = TempDir::new();
-        let mut spill = Spill { half_bytes_max: 60, ..Spill::new(&folder.join("")) };
+        let mut spool = OutputSpool { half_bytes_max: 60, ..OutputSpool::new(&folder.join("")) };
         let lines: Vec<String> = (0..40).map(|n| format!("line {n:04}\n")).collect();
         for line in &lines {
-            spill.write(Stream::Stdout, line.as_bytes());
+            spool.write(Stream::Stdout, line.as_bytes());
         }
-        let kept = read(&spill, Stream::Stdout);
+        let kept = read(&spool, Stream::Stdout);
         let all = lines.concat();
         assert!(all.as_bytes().ends_with(&kept), "{}", String::from_utf8_lossy(&kept));
-        assert_eq!(spill.lost + kept.len() as u64, all.len() as u64);
+        assert_eq!(spool.lost + kept.len() as u64, all.len() as u64);
         assert!((20..=80).contains(&kept.len()), "{}", kept.len());
     }
 
     #[test]
     fn without_a_folder_output_is_lost_and_counted() {
         let folder = TempDir::new();
-        let mut spill = Spill::new(&folder.join("nowhere"));
-        spill.write(Stream::Stdout, b"12345");
-        assert_eq!((spill.lost, spill.files().into_iter().flatten().count()), (5, 0));
+        let mut spool = OutputSpool::new(&folder.join("nowhere"));
+        spool.write(Stream::Stdout, b"12345");
+        assert_eq!((spool.lost, spool.files().into_iter().flatten().count()), (5, 0));
     }
 
     #[test]
@@ -272,9 +272,9 @@ mod tests {
         file.write_all_at(&[0xff; 64], PROGRESS_BYTES).unwrap();
         file.write_all_at(&PROGRESS_BYTES.to_le_bytes(), 0).unwrap();
         file.write_all_at(&u64::MAX.to_le_bytes(), 8).unwrap();
-        let (spilled, _taken) = Spilled::new(vec![file.into()]);
+        let (spool, _taken) = SpooledOutput::new(vec![file.into()]);
         for stream in [Stream::Stdout, Stream::Stderr] {
-            assert!(Earlier::new(spilled.clone(), stream).next().is_none());
+            assert!(SpoolReader::new(spool.clone(), stream).next().is_none());
         }
     }
 }

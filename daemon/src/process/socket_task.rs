@@ -1,4 +1,5 @@
-//! Letters to the warden and the guardians, and their words: a task for each socket.
+//! Owns the supervisor's sockets to the warden and the guardians: a task for each, and the one queue that
+//! their messages arrive in. Driven by `Processes::next`. Never waits for a peer to read.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -6,35 +7,141 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use afresh_core::limits::START_COURTESY;
+use afresh_core::limits::{
+    GUARDIAN_MESSAGES_MAX, GUARDIAN_ORDERS_MAX, START_COURTESY, WARDEN_ORDERS_MAX,
+};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::wire::{self, Frame, Inbox};
+use super::frames::{GuardianReport, WardenReport};
+use super::guardians::GuardianKey;
+use super::wire::{self, Frame, FrameReader};
 
-/// Somebody at the other end of a socket.
-pub(super) struct Correspondent {
-    /// Of the warden: it is woken for each order.
-    pub(super) pid: Option<Pid>,
-    socket: Arc<UnixStream>,
-    orders: mpsc::Sender<Parcel>,
-    /// Parcels that the task has not delivered yet: nothing goes before them.
-    undelivered: Arc<AtomicUsize>,
+/// A message of a peer, or the end of its socket.
+pub(super) enum PeerMessage {
+    Guardian {
+        key: GuardianKey,
+        report: GuardianReport,
+    },
+    GuardianGone {
+        key: GuardianKey,
+    },
+    /// The spooled output of a guardian's instance is passed on.
+    SpoolRead {
+        key: GuardianKey,
+    },
+    Warden(WardenReport),
+    WardenGone {
+        pid: Pid,
+    },
 }
 
-struct Parcel {
+/// The tasks of all sockets, and the queue of their messages.
+pub(super) struct SocketTasks {
+    messages: mpsc::Receiver<PeerMessage>,
+    sender: mpsc::Sender<PeerMessage>,
+    tasks: JoinSet<()>,
+}
+
+impl SocketTasks {
+    pub(super) fn new() -> Self {
+        let (sender, messages) = mpsc::channel(GUARDIAN_MESSAGES_MAX);
+        Self { messages, sender, tasks: JoinSet::new() }
+    }
+
+    /// Gives the socket of a guardian its task. `reader` has what arrived before.
+    pub(super) fn open_guardian(
+        &mut self,
+        key: GuardianKey,
+        socket: StdStream,
+        reader: FrameReader,
+    ) -> io::Result<Peer> {
+        let message = move |report| PeerMessage::Guardian { key, report };
+        self.open(socket, reader, GUARDIAN_ORDERS_MAX, message, PeerMessage::GuardianGone { key })
+    }
+
+    /// Gives the socket of a warden its task. `reader` has what arrived before.
+    pub(super) fn open_warden(
+        &mut self,
+        pid: Pid,
+        socket: StdStream,
+        reader: FrameReader,
+    ) -> io::Result<Peer> {
+        let gone = PeerMessage::WardenGone { pid };
+        let peer = self.open(socket, reader, WARDEN_ORDERS_MAX, PeerMessage::Warden, gone)?;
+        Ok(Peer { wake: Some(pid), ..peer })
+    }
+
+    fn open<F: Frame + Send + 'static>(
+        &mut self,
+        socket: StdStream,
+        reader: FrameReader,
+        orders_max: usize,
+        message: impl Fn(F) -> PeerMessage + Send + 'static,
+        gone: PeerMessage,
+    ) -> io::Result<Peer> {
+        socket.set_nonblocking(true)?;
+        let socket = Arc::new(UnixStream::from_std(socket)?);
+        let (orders, outgoing) = mpsc::channel(orders_max);
+        let unsent = Arc::new(AtomicUsize::new(0));
+        let (far, count) = (Arc::clone(&socket), Arc::clone(&unsent));
+        let messages = self.sender.clone();
+        self.tasks.spawn(async move {
+            exchange(&far, reader, outgoing, &count, &messages, message).await;
+            // The queue is closed when the supervisor shuts down.
+            messages.send(gone).await.ok();
+        });
+        while self.tasks.try_join_next().is_some() {}
+        Ok(Peer { wake: None, socket, orders, unsent })
+    }
+
+    /// Sends [`PeerMessage::SpoolRead`] when the spooled output is passed on.
+    pub(super) fn watch_spool(&mut self, key: GuardianKey, is_read: oneshot::Receiver<()>) {
+        let messages = self.sender.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                _ = is_read => drop(messages.send(PeerMessage::SpoolRead { key }).await),
+                () = messages.closed() => {}
+            }
+        });
+    }
+
+    /// The next message. Cancel safe.
+    pub(super) async fn next(&mut self) -> PeerMessage {
+        self.messages.recv().await.expect("it holds a sender itself")
+    }
+
+    /// Ends all tasks, whose peers the caller has dropped; that closes the sockets.
+    pub(super) async fn close(&mut self) {
+        // Tasks with a last message must not wait for room in the queue.
+        self.messages.close();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// A process at the other end of a socket.
+pub(super) struct Peer {
+    /// Woken for each order: the warden, which may have been stopped.
+    wake: Option<Pid>,
+    socket: Arc<UnixStream>,
+    orders: mpsc::Sender<OutgoingFrame>,
+    /// Frames that the task has not sent yet: nothing goes before them.
+    unsent: Arc<AtomicUsize>,
+}
+
+struct OutgoingFrame {
     bytes: Vec<u8>,
     fds: Vec<OwnedFd>,
     /// How many of the bytes, and with the first of them the descriptors, are there already.
     sent: usize,
 }
 
-impl Parcel {
+impl OutgoingFrame {
     /// Sends as much as goes now.
     fn send(&mut self, socket: &UnixStream) -> io::Result<()> {
         let fds: Vec<RawFd> = self.fds.iter().map(AsRawFd::as_raw_fd).collect();
@@ -48,74 +155,49 @@ impl Parcel {
     }
 }
 
-impl Correspondent {
-    /// Gives a socket its task. What arrives, and has arrived in `inbox`, is put into `words`, and
-    /// `gone` at the end.
-    pub(super) fn open<F: Frame + Send + 'static, W: Send + 'static>(
-        socket: StdStream,
-        inbox: Inbox,
-        orders_max: usize,
-        tasks: &mut JoinSet<()>,
-        words: mpsc::Sender<W>,
-        word: impl Fn(F) -> W + Send + 'static,
-        gone: W,
-    ) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        let socket = Arc::new(UnixStream::from_std(socket)?);
-        let (orders, parcels) = mpsc::channel(orders_max);
-        let undelivered = Arc::new(AtomicUsize::new(0));
-        let (far, count) = (Arc::clone(&socket), Arc::clone(&undelivered));
-        tasks.spawn(async move {
-            converse(&far, inbox, parcels, &count, &words, word).await;
-            // Nobody listens any more when we shut down.
-            words.send(gone).await.ok();
-        });
-        while tasks.try_join_next().is_some() {}
-        Ok(Self { pid: None, socket, orders, undelivered })
-    }
-
-    /// Sends without waiting. A correspondent whose queue is full hangs, and one that is gone has
-    /// said so: both are dealt with elsewhere, by the stop ladder and the end of the socket.
+impl Peer {
+    /// Sends without waiting. A peer whose queue is full hangs, and the socket of one that is gone is at
+    /// its end: the stop ladder deals with the one, [`PeerMessage`] with the other.
     pub(super) fn send(&self, frame: &impl Frame, fds: Vec<OwnedFd>) {
-        if let Some(pid) = self.pid {
-            // A warden that somebody stopped would let a service wait for ever.
+        if let Some(pid) = self.wake {
+            // A stopped warden would let a service wait for ever.
             kill(pid, Signal::SIGCONT).ok();
         }
-        let mut parcel = Parcel { bytes: frame.to_bytes(), fds, sent: 0 };
-        if self.undelivered.load(Ordering::Relaxed) == 0 {
+        let mut frame = OutgoingFrame { bytes: frame.to_bytes(), fds, sent: 0 };
+        if self.unsent.load(Ordering::Relaxed) == 0 {
             // Not by way of the task, whose turn comes after much else. It meets the same error.
-            parcel.send(&self.socket).ok();
+            frame.send(&self.socket).ok();
         }
-        if !parcel.is_sent() && self.orders.try_send(parcel).is_ok() {
-            self.undelivered.fetch_add(1, Ordering::Relaxed);
+        if !frame.is_sent() && self.orders.try_send(frame).is_ok() {
+            self.unsent.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Sends, and lets whoever gets it go first, until it has answered or a moment is over: it often waits
-    /// for just the core that we are on, from where it woke us.
+    /// Sends, and lets the peer run first, until it has answered or [`START_COURTESY`] is over: it often
+    /// waits for just the core that this thread is on.
     pub(super) fn send_first(&self, frame: &impl Frame, fds: Vec<OwnedFd>) {
         self.send(frame, fds);
         let moment = PollTimeout::try_from(START_COURTESY).unwrap_or(PollTimeout::ZERO);
         let mut answer = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        // However it ends, we go on; the answer is taken where all are.
+        // The result does not matter: the answer is received by the task.
         poll(&mut answer, moment).ok();
     }
 }
 
-/// Carries parcels out and words in, until either side has had enough.
-async fn converse<F: Frame, W>(
+/// Sends what is queued and receives messages, until either side closes.
+async fn exchange<F: Frame>(
     socket: &UnixStream,
-    mut inbox: Inbox,
-    mut parcels: mpsc::Receiver<Parcel>,
-    undelivered: &AtomicUsize,
-    words: &mpsc::Sender<W>,
-    word: impl Fn(F) -> W,
+    mut reader: FrameReader,
+    mut outgoing: mpsc::Receiver<OutgoingFrame>,
+    unsent: &AtomicUsize,
+    messages: &mpsc::Sender<PeerMessage>,
+    message: impl Fn(F) -> PeerMessage,
 ) {
     loop {
         loop {
-            match inbox.next() {
+            match reader.next() {
                 Ok(Some(frame)) => {
-                    if words.send(word(frame)).await.is_err() {
+                    if messages.send(message(frame)).await.is_err() {
                         return;
                     }
                 }
@@ -124,18 +206,18 @@ async fn converse<F: Frame, W>(
             }
         }
         tokio::select! {
-            parcel = parcels.recv() => {
-                let Some(parcel) = parcel else { return };
-                if deliver(socket, parcel).await.is_err() {
+            frame = outgoing.recv() => {
+                let Some(frame) = frame else { return };
+                if send_whole(socket, frame).await.is_err() {
                     return;
                 }
-                undelivered.fetch_sub(1, Ordering::Relaxed);
+                unsent.fetch_sub(1, Ordering::Relaxed);
             }
             ready = socket.readable() => {
                 if ready.is_err() {
                     return;
                 }
-                match socket.try_io(Interest::READABLE, || inbox.receive(socket.as_fd())) {
+                match socket.try_io(Interest::READABLE, || reader.receive(socket.as_fd())) {
                     Ok(true) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Ok(false) | Err(_) => return,
@@ -145,9 +227,9 @@ async fn converse<F: Frame, W>(
     }
 }
 
-async fn deliver(socket: &UnixStream, mut parcel: Parcel) -> io::Result<()> {
-    while !parcel.is_sent() {
-        socket.async_io(Interest::WRITABLE, || parcel.send(socket)).await?;
+async fn send_whole(socket: &UnixStream, mut frame: OutgoingFrame) -> io::Result<()> {
+    while !frame.is_sent() {
+        socket.async_io(Interest::WRITABLE, || frame.send(socket)).await?;
     }
     Ok(())
 }

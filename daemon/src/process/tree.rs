@@ -1,7 +1,8 @@
-//! A whole tree of processes: listing, signalling, reaping.
+//! Lists, signals and reaps a whole tree of processes. Used by supervisor, warden and guardians. Holds no
+//! state.
 //!
-//! Works on the calling process's own descendants. Because the caller adopts orphans, whatever
-//! loses its parent becomes its child: when no child is left, the tree is gone for certain.
+//! Works on the calling process's own descendants. Because the caller adopts orphans, a process
+//! that loses its parent becomes its child: when no child is left, the tree is gone for certain.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,14 +15,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
 
-use super::frames::{End, Survivor};
+use super::frames::{ProcessEnd, Survivor};
 use super::os::{self, ChildWatch};
 
 /// What a child did.
 pub(super) enum Change {
     /// It ended, and is reaped.
-    Ended(End),
-    /// Somebody stopped it.
+    Ended(ProcessEnd),
+    /// It was stopped by a signal.
     Stopped,
 }
 
@@ -42,8 +43,12 @@ pub(super) fn reap(mut changed: impl FnMut(Pid, Change)) -> Remaining {
         let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
         let change = match pid {
             0 => return Remaining::Some,
-            1.. if libc::WIFEXITED(status) => Change::Ended(End::Code(libc::WEXITSTATUS(status))),
-            1.. if libc::WIFSIGNALED(status) => Change::Ended(End::Signal(libc::WTERMSIG(status))),
+            1.. if libc::WIFEXITED(status) => {
+                Change::Ended(ProcessEnd::Code(libc::WEXITSTATUS(status)))
+            }
+            1.. if libc::WIFSIGNALED(status) => {
+                Change::Ended(ProcessEnd::Signal(libc::WTERMSIG(status)))
+            }
             1.. if libc::WIFSTOPPED(status) => Change::Stopped,
             1.. => continue,
             _ if Errno::last() == Errno::ECHILD => return Remaining::None,

@@ -1,4 +1,5 @@
-//! The warden: makes the guardians, and sweeps up after one that was killed.
+//! The warden process: forks the guardians, and sweeps up after one that was killed. Driven by the orders of
+//! the supervisor's socket and by the ends of its children. Never starts a service itself.
 //!
 //! One a supervisor, the same binary started with a hidden subcommand, single-threaded and without
 //! an async runtime. Guardians are forked from it, so that a hundred of them share its memory, and
@@ -21,11 +22,11 @@ use nix::unistd::{Pid, dup2_stdin, setsid};
 use tokio::time::Instant;
 
 use super::frames::{WardenOrder, WardenReport};
-use super::guardian::{Keeper, guard};
-use super::handover_listener::Keeping;
+use super::guardian::{WardenSocket, guard};
+use super::handover_listener::HandoverListener;
 use super::os::{self, Cgroup, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
-use super::wire::{Frame, Inbox, send_all};
+use super::wire::{Frame, FrameReader, send_all};
 use crate::os::dispositions;
 
 /// Runs the warden, on the socket that is its stdin, until the supervisor and all guardians are
@@ -44,7 +45,7 @@ pub(crate) fn run() -> io::Result<()> {
     os::adopt_orphans()?;
     let parent_cgroup = Cgroup::own().inspect(Cgroup::clean);
     let mut warden = Warden {
-        supervisor: Some(Line { socket, inbox: Inbox::default() }),
+        supervisor: Some(FrameSocket { socket, reader: FrameReader::default() }),
         supervisor_pid: std::os::unix::process::parent_id(),
         watch: ChildWatch::new()?,
         guardians: BTreeMap::new(),
@@ -56,12 +57,12 @@ pub(crate) fn run() -> io::Result<()> {
     };
     loop {
         match warden.turn()? {
-            Turn::Next => {}
-            Turn::Done => {
-                warden.keeping.iter().for_each(Keeping::close);
+            LoopStep::Next => {}
+            LoopStep::Done => {
+                warden.keeping.iter().for_each(HandoverListener::close);
                 return Ok(());
             }
-            Turn::Child(socket, keeper) => {
+            LoopStep::Child(socket, keeper) => {
                 // All our sockets must close with the warden, not with its guardians; their cgroups
                 // are the warden's to remove.
                 let others = std::mem::take(&mut warden.guardians).into_values();
@@ -73,72 +74,72 @@ pub(crate) fn run() -> io::Result<()> {
     }
 }
 
-/// What follows a turn.
-enum Turn {
+/// What the loop does next.
+enum LoopStep {
     Next,
     Done,
-    /// We are a guardian now, and these are its sockets.
-    Child(OwnedFd, Option<Keeper>),
+    /// This process is a guardian now, and these are its sockets.
+    Child(OwnedFd, Option<WardenSocket>),
 }
 
 pub(super) struct Warden {
-    /// None while there is nobody, and somebody may come.
-    pub(super) supervisor: Option<Line>,
+    /// None after it was killed, while the next one may come.
+    pub(super) supervisor: Option<FrameSocket>,
     pub(super) supervisor_pid: u32,
     watch: ChildWatch,
-    pub(super) guardians: BTreeMap<u64, Guarded>,
+    pub(super) guardians: BTreeMap<u64, ForkedGuardian>,
     pub(super) next_guardian: u64,
     /// Since when there are processes that a killed guardian left.
     strays_since: Option<Instant>,
     /// The supervisor is gone; guardians that are not gone by then are killed.
     pub(super) leave_by: Option<Instant>,
     parent_cgroup: Option<Cgroup>,
-    /// We outlive the supervisor.
-    pub(super) keeping: Option<Keeping>,
+    /// Where the warden outlives the supervisor.
+    pub(super) keeping: Option<HandoverListener>,
 }
 
-/// A socket, and what has come on it.
-pub(super) struct Line {
+/// A socket, and what has arrived on it.
+pub(super) struct FrameSocket {
     pub(super) socket: OwnedFd,
-    pub(super) inbox: Inbox,
+    pub(super) reader: FrameReader,
 }
 
-pub(super) struct Guarded {
+pub(super) struct ForkedGuardian {
     pub(super) pid: Pid,
     pub(super) gone: bool,
-    /// Where it is told of the next supervisor.
+    /// Tells it of the next supervisor.
     pub(super) post: Option<UnixStream>,
-    /// The supervisor waits for word that all is gone.
+    /// The supervisor waits for the report that all is gone.
     bury: bool,
     cgroup: Option<Cgroup>,
 }
 
 impl Warden {
     /// Deals with the next thing that happens.
-    fn turn(&mut self) -> io::Result<Turn> {
+    fn turn(&mut self) -> io::Result<LoopStep> {
         let present = self.supervisor.as_ref().filter(|_| self.leave_by.is_none());
         let socket = present.map(|line| line.socket.as_fd());
-        let [knocks, visitor] = self.keeping.as_ref().map_or([None; 2], Keeping::sources);
-        let ready = wait(&self.watch, [socket, knocks, visitor], self.patience())?;
+        let [arrived, visitor] = self.keeping.as_ref().map_or([None; 2], HandoverListener::sources);
+        let ready = wait(&self.watch, [socket, arrived, visitor], self.patience())?;
         if ready[0]
             && let Some((socket, keeper)) = self.listen()?
         {
-            return Ok(Turn::Child(socket, keeper));
+            return Ok(LoopStep::Child(socket, keeper));
         }
         self.receive_visitors(ready[1], ready[2]);
         self.watch.clear();
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
-            self.guardians.values().filter(|guarded| !guarded.gone).for_each(Guarded::kill);
+            self.guardians.values().filter(|guarded| !guarded.gone).for_each(ForkedGuardian::kill);
         }
         let remaining = self.reap();
         self.sweep(remaining)?;
         let busy = !self.guardians.is_empty() || self.strays_since.is_some();
         let stays = self.leave_by.is_none() && self.supervisor.is_some();
-        Ok(if stays || busy { Turn::Next } else { Turn::Done })
+        Ok(if stays || busy { LoopStep::Next } else { LoopStep::Done })
     }
 
     fn patience(&self) -> Option<Duration> {
-        let visit = self.keeping.as_ref().and_then(Keeping::visit_ends_at);
+        let visit = self.keeping.as_ref().and_then(HandoverListener::visit_ends_at);
         let until = self.leave_by.into_iter().chain(visit).min();
         match (self.strays_since, until) {
             (Some(_), _) => Some(SWEEP_PAUSE),
@@ -148,9 +149,9 @@ impl Warden {
     }
 
     /// Follows the orders that have come. In a guardian that was forked, returns its sockets.
-    fn listen(&mut self) -> io::Result<Option<(OwnedFd, Option<Keeper>)>> {
+    fn listen(&mut self) -> io::Result<Option<(OwnedFd, Option<WardenSocket>)>> {
         let Some(line) = &mut self.supervisor else { return Ok(None) };
-        if !line.inbox.receive(line.socket.as_fd()).unwrap_or(false) {
+        if !line.reader.receive(line.socket.as_fd()).unwrap_or(false) {
             // Each guardian has noticed by itself, unless it was stopped or hangs.
             for guarded in self.guardians.values().filter(|guarded| !guarded.gone) {
                 kill(guarded.pid, Signal::SIGCONT).ok();
@@ -165,11 +166,12 @@ impl Warden {
         while let Some(order) = self.next_order()? {
             match order {
                 WardenOrder::Keep { socket, folder } => {
-                    let listener = self.supervisor.as_mut().and_then(|line| line.inbox.next_fd());
-                    self.keeping = listener.map(|listener| Keeping::new(listener, socket, folder));
+                    let listener = self.supervisor.as_mut().and_then(|line| line.reader.next_fd());
+                    self.keeping =
+                        listener.map(|listener| HandoverListener::new(listener, socket, folder));
                 }
                 WardenOrder::Leave => {
-                    self.keeping.take().iter().for_each(Keeping::close);
+                    self.keeping.take().iter().for_each(HandoverListener::close);
                 }
                 WardenOrder::Fork { guardian } => {
                     if let Some(sockets) = self.fork(guardian)? {
@@ -191,13 +193,13 @@ impl Warden {
     }
 
     fn next_order(&mut self) -> io::Result<Option<WardenOrder>> {
-        self.supervisor.as_mut().map_or(Ok(None), |line| line.inbox.next())
+        self.supervisor.as_mut().map_or(Ok(None), |line| line.reader.next())
     }
 
     /// Forks a guardian. Returns its sockets in the child.
-    fn fork(&mut self, guardian: u64) -> io::Result<Option<(OwnedFd, Option<Keeper>)>> {
+    fn fork(&mut self, guardian: u64) -> io::Result<Option<(OwnedFd, Option<WardenSocket>)>> {
         self.next_guardian = self.next_guardian.max(guardian + 1);
-        let Some(socket) = self.supervisor.as_mut().and_then(|line| line.inbox.next_fd()) else {
+        let Some(socket) = self.supervisor.as_mut().and_then(|line| line.reader.next_fd()) else {
             let errno = nix::libc::EBADF;
             self.report(&WardenReport::ForkFailed { guardian, errno })?;
             return Ok(None);
@@ -205,14 +207,14 @@ impl Warden {
         // Without a line between us it is one that does not outlive the supervisor.
         let pair = self.keeping.as_ref().and_then(|keeping| {
             let (post, theirs) = UnixStream::pair().ok()?;
-            Some((post, Keeper::new(theirs.into(), keeping.folder.clone())))
+            Some((post, WardenSocket::new(theirs.into(), keeping.folder.clone())))
         });
         let (post, keeper) = pair.unzip();
         let parent = self.parent_cgroup.as_ref();
         let cgroup = parent.and_then(|parent| parent.child(self.supervisor_pid, guardian));
         match os::fork_into(cgroup.as_ref()) {
             Ok(Some(pid)) => {
-                let guarded = Guarded { pid, gone: false, post, bury: false, cgroup };
+                let guarded = ForkedGuardian { pid, gone: false, post, bury: false, cgroup };
                 self.guardians.insert(guardian, guarded);
             }
             Ok(None) => {
@@ -236,7 +238,7 @@ impl Warden {
             };
             match change {
                 Change::Ended(_) => guarded.gone = true,
-                // A guardian that sleeps guards nobody.
+                // A guardian that is stopped guards nothing.
                 Change::Stopped => drop(kill(pid, Signal::SIGCONT)),
             }
         });
@@ -246,7 +248,7 @@ impl Warden {
         remaining
     }
 
-    /// Kills whatever is our child and no guardian, until there is no such thing.
+    /// Kills all children that are no guardians, until there is none.
     fn sweep(&mut self, remaining: Remaining) -> io::Result<()> {
         let Some(since) = self.strays_since else {
             return Ok(());
@@ -284,7 +286,7 @@ impl Warden {
     }
 }
 
-impl Guarded {
+impl ForkedGuardian {
     /// Its tree too, at one stroke, where there is a cgroup.
     fn kill(&self) {
         if let Some(cgroup) = &self.cgroup {

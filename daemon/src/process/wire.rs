@@ -1,16 +1,19 @@
-//! How supervisor, warden and guardians speak to each other: length-prefixed frames on a socket
-//! pair, with file descriptors beside them. `frames.rs` has what they say.
+//! Owns the encoding between supervisor, warden and guardians: length-prefixed frames on a socket pair,
+//! with file descriptors beside them. Used by `frames.rs`, which has the messages. Never blocks but in
+//! [`send_all`] and [`send_with`].
 //!
 //! Both ends are the same binary, unless a supervisor takes over what another one left: then
-//! `handover_protocol.rs` compares versions first. It is bytes, not JSON, because arguments and environment are
-//! bytes.
+//! `handover_protocol.rs` compares versions first. It is bytes, not JSON, because arguments and
+//! environment are bytes.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
+use afresh_core::definition::StopSignal;
 use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, recvmsg, sendmsg};
 
@@ -20,29 +23,29 @@ const FDS_PER_MESSAGE_MAX: usize = 6;
 /// A frame that says it is longer than this is garbage: `execve` itself refuses more.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Something that can be put into a frame.
+/// A value that can be part of a frame, or all of it.
 pub(crate) trait Frame: Sized {
-    fn write(&self, out: &mut Writer);
-    fn read(input: &mut Reader<'_>) -> Option<Self>;
+    fn write(&self, out: &mut Vec<u8>);
+    fn read(input: &mut FrameBody<'_>) -> Option<Self>;
 
     /// The whole frame, length first.
     fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer(vec![0; 4]);
-        self.write(&mut out);
-        let length = u32::try_from(out.0.len() - 4).expect("a frame is far below 4 GiB");
-        out.0[..4].copy_from_slice(&length.to_le_bytes());
-        out.0
+        let mut bytes = vec![0; 4];
+        self.write(&mut bytes);
+        let length = u32::try_from(bytes.len() - 4).expect("a frame is far below 4 GiB");
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        bytes
     }
 }
 
 /// Takes bytes and descriptors as they come, and gives whole frames.
 #[derive(Debug, Default)]
-pub(crate) struct Inbox {
+pub(crate) struct FrameReader {
     bytes: Vec<u8>,
     fds: VecDeque<OwnedFd>,
 }
 
-impl Inbox {
+impl FrameReader {
     /// Receives once. `Ok(false)` is the end of the stream.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
         let mut buffer = [0_u8; 8192];
@@ -80,8 +83,8 @@ impl Inbox {
         let Some(body) = self.bytes.get(4..4 + length) else {
             return Ok(None);
         };
-        let mut reader = Reader(body);
-        let frame = F::read(&mut reader).filter(|_| reader.0.is_empty()).ok_or_else(garbage)?;
+        let mut body = FrameBody(body);
+        let frame = F::read(&mut body).filter(|_| body.0.is_empty()).ok_or_else(garbage)?;
         self.bytes.drain(..4 + length);
         if self.bytes.is_empty() {
             // A guardian lives for days: it gives back what one large frame took.
@@ -134,101 +137,190 @@ pub(crate) fn send_with(
     Ok(())
 }
 
-pub(crate) struct Writer(Vec<u8>);
+/// What is not read yet of a frame.
+pub(crate) struct FrameBody<'a>(&'a [u8]);
 
-impl Writer {
-    pub(super) fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    pub(super) fn bool(&mut self, value: bool) {
-        self.u8(u8::from(value));
-    }
-
-    pub(super) fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn i32(&mut self, value: i32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.u64(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-}
-
-pub(crate) struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
+impl<'a> FrameBody<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub(super) fn u8(&mut self) -> Option<u8> {
-        Some(self.take(1)?[0])
-    }
-
-    pub(super) fn bool(&mut self) -> Option<bool> {
-        Some(self.u8()? != 0)
-    }
-
-    pub(super) fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
-    }
-
-    pub(super) fn i32(&mut self) -> Option<i32> {
-        Some(i32::from_le_bytes(self.take(4)?.try_into().ok()?))
-    }
-
-    pub(super) fn u32(&mut self) -> Option<u32> {
-        u32::try_from(self.u64()?).ok()
-    }
-
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.u64()?).ok()?;
-        self.take(length)
-    }
-
-    pub(super) fn text(&mut self) -> Option<OsString> {
-        Some(OsString::from_vec(self.bytes()?.to_vec()))
-    }
-
-    pub(super) fn string(&mut self) -> Option<String> {
-        Some(String::from_utf8_lossy(self.bytes()?).into_owned())
-    }
-
-    /// Takes what a later version may say on top.
+    /// Passes over the fields that a later version may have added.
     pub(super) const fn skip_rest(&mut self) {
         self.0 = &[];
     }
+}
 
-    pub(super) fn many<T>(
-        &mut self,
-        mut one: impl FnMut(&mut Self) -> Option<T>,
-    ) -> Option<Vec<T>> {
-        let count = self.u64()?;
-        // No capacity from a number that came over a wire.
-        (0..count).map(|_| one(self)).collect()
+/// Numbers, in little endian.
+macro_rules! number_frames {
+    ($($number:ty),*) => {$(
+        impl Frame for $number {
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                Some(Self::from_le_bytes(input.take(size_of::<Self>())?.try_into().ok()?))
+            }
+        }
+    )*};
+}
+
+number_frames!(u8, u64, i32);
+
+/// Values that are written as another type.
+macro_rules! frames_as {
+    ($($value:ty as $written:ty: |$out:ident| $to:expr, |$in:ident| $from:expr;)*) => {$(
+        impl Frame for $value {
+            fn write(&self, out: &mut Vec<u8>) {
+                let $out = self;
+                <$written as Frame>::write(&$to, out);
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                let $in = <$written as Frame>::read(input)?;
+                $from
+            }
+        }
+    )*};
+}
+
+frames_as! {
+    u32 as u64: |it| u64::from(*it), |read| Self::try_from(read).ok();
+    bool as u8: |it| u8::from(*it), |read| Some(read != 0);
+    String as OsString: |it| OsString::from(it), |read| Some(read.to_string_lossy().into_owned());
+    PathBuf as OsString: |it| it.clone().into_os_string(), |read| Some(read.into());
+    StopSignal as u8: |it| index_of(*it), |read| Self::ALL.get(usize::from(read)).copied();
+}
+
+fn index_of(signal: StopSignal) -> u8 {
+    let index = StopSignal::ALL.iter().position(|other| *other == signal);
+    index.and_then(|index| u8::try_from(index).ok()).unwrap_or_default()
+}
+
+impl Frame for OsString {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        let length = usize::try_from(u64::read(input)?).ok()?;
+        Some(Self::from_vec(input.take(length)?.to_vec()))
     }
 }
+
+impl<T: Frame> Frame for Option<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.is_some().write(out);
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        Some(if bool::read(input)? { Some(T::read(input)?) } else { None })
+    }
+}
+
+impl<T: Frame> Frame for Vec<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.len() as u64).write(out);
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        // No capacity from a number that came over a wire.
+        (0..u64::read(input)?).map(|_| T::read(input)).collect()
+    }
+}
+
+impl<A: Frame, B: Frame> Frame for (A, B) {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+        self.1.write(out);
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        Some((A::read(input)?, B::read(input)?))
+    }
+}
+
+impl<T: Frame, const N: usize> Frame for [T; N] {
+    fn write(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|value| value.write(out));
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        let values: Option<Vec<T>> = (0..N).map(|_| T::read(input)).collect();
+        values?.try_into().ok()
+    }
+}
+
+impl<T: Frame> Frame for Box<T> {
+    fn write(&self, out: &mut Vec<u8>) {
+        T::write(self, out);
+    }
+
+    fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+        T::read(input).map(Self::new)
+    }
+}
+
+/// The fields of a struct, in the order in which they are written.
+macro_rules! struct_frame {
+    ($name:ident: $($field:ident),*) => {
+        impl Frame for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                $(self.$field.write(out);)*
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                Some(Self { $($field: Frame::read(input)?),* })
+            }
+        }
+    };
+}
+
+/// The variants of an enum with the byte that stands for each, and their fields: numbers for those of a
+/// tuple.
+macro_rules! enum_frame {
+    ($name:ident: $($tag:literal => $variant:ident { $($field:tt: $value:ident),* })*) => {
+        impl Frame for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant { $($field: $value),* } => {
+                        out.push($tag);
+                        $($value.write(out);)*
+                    })*
+                }
+            }
+
+            fn read(input: &mut FrameBody<'_>) -> Option<Self> {
+                match u8::read(input)? {
+                    $($tag => Some(Self::$variant { $($field: Frame::read(input)?),* }),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+pub(super) use {enum_frame, struct_frame};
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    use super::super::frames::Order;
     use super::*;
+    use crate::process::frames::GuardianOrder;
 
     #[test]
     fn garbage_is_an_error_and_never_a_panic_or_a_huge_allocation() {
         for garbage in [&[0xff; 64][..], &[5, 0, 0, 0, 0, 255, 255, 255, 255, 255]] {
-            let mut inbox = Inbox { bytes: garbage.to_vec(), ..Inbox::default() };
-            assert!(inbox.next::<Order>().is_err());
+            let mut inbox = FrameReader { bytes: garbage.to_vec(), ..FrameReader::default() };
+            assert!(inbox.next::<GuardianOrder>().is_err());
         }
     }
 
@@ -236,12 +328,12 @@ mod tests {
     fn descriptors_arrive_with_their_frame() {
         let (left, right) = UnixStream::pair().unwrap();
         let (read, write) = nix::unistd::pipe().unwrap();
-        let bytes = Order::Launch(Box::default()).to_bytes();
+        let bytes = GuardianOrder::Launch(Box::default()).to_bytes();
         let sent = send(left.as_fd(), &bytes, &[read.as_raw_fd()]).unwrap();
         assert_eq!(sent, bytes.len());
-        let mut inbox = Inbox::default();
+        let mut inbox = FrameReader::default();
         assert!(inbox.receive(right.as_fd()).unwrap());
-        assert!(inbox.next::<Order>().unwrap().is_some());
+        assert!(inbox.next::<GuardianOrder>().unwrap().is_some());
         let arrived = inbox.next_fd().unwrap();
         nix::unistd::write(&write, b"x").unwrap();
         let mut byte = [0];

@@ -8,7 +8,7 @@ use super::Supervise;
 use crate::definition::Definition;
 use crate::os::PipeReader;
 use crate::pipe::Flow;
-use crate::process::{AdoptedInstance, AdoptedStdio, Earlier, Stdio};
+use crate::process::{AdoptedInstance, AdoptedStdio, SpoolReader, Stdio};
 
 impl Supervise {
     /// Takes over instances, each as one of the service of its name. One whose service is not defined
@@ -62,7 +62,7 @@ impl Supervise {
         match self.processes.take(service, instance) {
             Ok(AdoptedStdio { stdio: Stdio { stdin, stdout, stderr }, earlier }) => {
                 let flow =
-                    |pipe: PipeReader, earlier: Earlier| Flow { pipe, earlier: Some(earlier) };
+                    |pipe: PipeReader, earlier: SpoolReader| Flow { pipe, earlier: Some(earlier) };
                 let [out_earlier, err_earlier] = earlier;
                 let flows = [flow(stdout, out_earlier), flow(stderr, err_earlier)];
                 let definition = self.services.definition(service);
