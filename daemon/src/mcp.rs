@@ -172,7 +172,7 @@ fn own_files(files: [&Option<PathBuf>; 2]) -> Vec<PathBuf> {
             (Some(folder), Some(name)) => folder.join(name),
             _ => path.clone(),
         };
-        [rotated(&path), path]
+        [rotated(&path, 1), path]
     };
     files.into_iter().flatten().flat_map(named).collect()
 }

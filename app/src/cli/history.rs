@@ -9,8 +9,8 @@ use afresh_core::audit::{EventType, Level};
 use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_core::time::{Stamp, parse_duration};
-use afresh_daemon::store::follow::Follow;
-use afresh_daemon::store::history::{Entry, Filter, History};
+use afresh_daemon::store::follow::TrailFollower;
+use afresh_daemon::store::history::{Filter, History, HistoryEntry};
 use afresh_daemon::store::workspace::TrailFiles;
 use clap::{Args, ValueEnum};
 
@@ -108,14 +108,14 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         service_width: 0,
     };
     if arguments.follow {
-        let mut follow = Follow::open(&path, arguments.filter()).map_err(failed)?;
+        let mut follow = TrailFollower::open(&path, arguments.filter()).map_err(failed)?;
         follow.end_with_stdout();
         let existing = std::iter::from_fn(|| follow.next(Some(Duration::ZERO)).transpose());
         for entry in last(existing, arguments.limit).map_err(failed)? {
             printer.print(&entry)?;
         }
         printer.lines.flush()?;
-        tell_damaged(follow.damaged());
+        tell_damaged(follow.files().damaged());
         while let Some(entry) = follow.next(None).map_err(failed)? {
             printer.print(&entry)?;
             printer.lines.flush()?;
@@ -203,9 +203,9 @@ fn trail(environment: &Environment) -> Result<PathBuf, CommandError> {
 
 /// The last so many; all of them where there is no limit.
 fn last(
-    entries: impl Iterator<Item = io::Result<Entry>>,
+    entries: impl Iterator<Item = io::Result<HistoryEntry>>,
     limit: Option<usize>,
-) -> io::Result<VecDeque<Entry>> {
+) -> io::Result<VecDeque<HistoryEntry>> {
     let mut kept = VecDeque::new();
     for entry in entries {
         kept.push_back(entry?);
@@ -252,7 +252,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn print(&mut self, entry: &Entry) -> io::Result<()> {
+    fn print(&mut self, entry: &HistoryEntry) -> io::Result<()> {
         if self.json {
             return self.lines.write(&entry.line);
         }
@@ -261,7 +261,7 @@ impl Printer {
     }
 
     /// Time, level, service, message and reason.
-    fn text(&mut self, entry: &Entry) -> String {
+    fn text(&mut self, entry: &HistoryEntry) -> String {
         let time = match entry.stamp {
             Some(stamp) => stamp.to_string().replace('T', " ").replace('Z', ""),
             None => "(no time)".to_owned(),

@@ -115,12 +115,12 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let mut follower =
         LogFollower::open(&sources.folder, names, arguments.query()).map_err(cannot_read)?;
     follower.end_with_stdout();
-    while let Some(line) = follower.next_line(Some(Duration::ZERO)).map_err(cannot_read)? {
+    while let Some(line) = follower.next(Some(Duration::ZERO)).map_err(cannot_read)? {
         remembered.push(line.into());
     }
     arguments.print_last(remembered, &mut printer)?;
     printer.flush()?;
-    tell(follower.reader());
+    tell(follower.files());
     go_on(arguments, sources, newest, follower, printer)
 }
 
@@ -238,9 +238,9 @@ fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSende
 
 fn follow_files(mut follower: LogFollower, news: &SyncSender<News>) {
     let ended = loop {
-        match follower.next_line(None) {
+        match follower.next(None) {
             Ok(Some(line)) => {
-                let reader = follower.reader();
+                let reader = follower.files();
                 let name = reader.services().get(line.service).cloned();
                 let missed = reader.take_missed();
                 if news.send(News::OnDisk(line, missed, name)).is_err() {

@@ -1,4 +1,5 @@
-//! Follows the trail as it grows, across rotation, deletion and the loss of its folder.
+//! Follows files as they grow, across rotation, deletion and the loss of their folder. Driven by the command
+//! that prints the lines. Never writes.
 //!
 //! The watch is set before the files are looked at: what happens in between wakes up the next wait,
 //! so that nothing is missed. A wake-up for nothing is harmless.
@@ -9,41 +10,67 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::history::{Entry, Filter, History};
+use super::history::{Filter, History};
 use super::replace::folder_of;
 use crate::os::{Sink, Watch};
 
-/// The records of a trail: first those that exist, then each new one.
-pub struct Follow {
+/// Files that are read up to their present end, and further after a new look at them.
+pub trait FollowedFiles {
+    /// One line or record of them.
+    type Item;
+
+    /// The next one that is there.
+    fn next_item(&mut self) -> io::Result<Option<Self::Item>>;
+
+    /// Looks which files there are now. Each is read on from where its reader is.
+    fn rescan(&mut self) -> io::Result<()>;
+}
+
+/// What is in the files: first what exists, then each new line or record.
+pub struct FileFollower<F> {
+    /// One of the files.
     path: PathBuf,
-    history: History,
+    files: F,
     watch: Watch,
-    /// Where the records are written to, when its end is ours too.
+    /// The stream that the lines are written to, when its end is the end of waits too.
     sink: Option<Sink>,
 }
 
-impl Follow {
+/// Follows the trail.
+pub type TrailFollower = FileFollower<History>;
+
+impl TrailFollower {
     /// Opens the trail, which may not exist yet.
     pub fn open(path: &Path, filter: Filter) -> io::Result<Self> {
+        Self::watching(path, || History::open(path, filter))
+    }
+}
+
+impl<F: FollowedFiles> FileFollower<F> {
+    /// Watches the folder of `path`, and opens the files.
+    pub(super) fn watching(path: &Path, open: impl FnOnce() -> io::Result<F>) -> io::Result<Self> {
         let mut watch = Watch::new();
         renew(&mut watch, path);
-        let history = History::open(path, filter)?;
-        Ok(Self { path: path.to_owned(), history, watch, sink: None })
+        Ok(Self { path: path.to_owned(), files: open()?, watch, sink: None })
     }
 
-    /// Makes waits end when nobody reads from our stdout any more; a trail that is silent would
-    /// not show it.
+    /// Makes waits end when the reader of our stdout is gone; files that are silent would not show it.
     pub fn end_with_stdout(&mut self) {
         self.sink = Sink::stdout();
     }
 
-    /// The next record. Waits for it, forever or for so long, or until nobody reads from the sink;
-    /// then there is none.
-    pub fn next(&mut self, wait_max: Option<Duration>) -> io::Result<Option<Entry>> {
+    /// The files that are read.
+    pub fn files(&mut self) -> &mut F {
+        &mut self.files
+    }
+
+    /// The next line or record. Waits for it, forever or for so long, or until the reader of the sink is
+    /// gone; then there is none.
+    pub fn next(&mut self, wait_max: Option<Duration>) -> io::Result<Option<F::Item>> {
         let deadline = wait_max.map(|wait| Instant::now() + wait);
         loop {
-            if let Some(entry) = self.history.next() {
-                return entry.map(Some);
+            if let Some(item) = self.files.next_item()? {
+                return Ok(Some(item));
             }
             let left = deadline.map(|deadline| deadline.duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
@@ -54,18 +81,13 @@ impl Follow {
                 return Ok(None);
             }
             renew(&mut self.watch, &self.path);
-            self.history.rescan()?;
+            self.files.rescan()?;
         }
-    }
-
-    /// See [`History::damaged`].
-    pub fn damaged(&self) -> u64 {
-        self.history.damaged()
     }
 }
 
 /// Watches the folder that a file is really in.
-pub(super) fn renew(watch: &mut Watch, path: &Path) {
+fn renew(watch: &mut Watch, path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     watch.renew(folder_of(&path));
 }
@@ -81,10 +103,10 @@ mod tests {
 
     const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
-    fn open(dir: &TempDir, file_bytes_max: u64) -> (Trail, Follow) {
+    fn open(dir: &TempDir, file_bytes_max: u64) -> (Trail, TrailFollower) {
         let path = dir.join("state/audit.jsonl");
         let settings = Settings { path: path.clone(), file_bytes_max, files_kept: 3 };
-        let follow = Follow::open(&path, Filter::default()).unwrap();
+        let follow = TrailFollower::open(&path, Filter::default()).unwrap();
         (Trail::open(settings, |_| {}), follow)
     }
 
@@ -97,7 +119,7 @@ mod tests {
                 trail.announce_blocking(event(n)).unwrap();
             }
         });
-        // Only three rotated files are kept: whoever lags behind that much misses records.
+        // Only three rotated files are kept: a follower that lags behind that much misses records.
         let mut found = Vec::new();
         while found.last() != Some(&299) {
             found.push(number(&follow.next(PATIENCE).unwrap().expect("a record")));

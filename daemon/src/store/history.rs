@@ -1,4 +1,5 @@
-//! Reads the trail back, rotated files included, oldest first, one line in memory at a time.
+//! Reads the trail back, rotated files included, oldest first, one line in memory at a time. Driven by
+//! `afresh history` and the doctor. Never writes.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +9,8 @@ use afresh_core::limits::TRAIL_LINE_BYTES_MAX;
 use afresh_core::time::Stamp;
 use serde_json::Value;
 
-use super::numbered::{Line, NumberedLines};
+use super::follow::FollowedFiles;
+use super::numbered::{FileLine, NumberedLines};
 
 /// Which records are wanted; by default, all.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +27,7 @@ pub struct Filter {
 
 /// A record of the trail. What a record does not have, or has in another form, is none.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// The record as it stands in the file, without the newline.
     pub line: String,
     /// When it was handed in.
@@ -36,7 +38,7 @@ pub struct Entry {
     pub value: Value,
 }
 
-impl Entry {
+impl HistoryEntry {
     fn parse(line: Vec<u8>) -> Option<Self> {
         let line = String::from_utf8(line).ok()?;
         let value: Value = serde_json::from_str(&line).ok()?;
@@ -68,7 +70,7 @@ impl Entry {
 }
 
 impl Filter {
-    fn accepts(&self, entry: &Entry) -> bool {
+    fn accepts(&self, entry: &HistoryEntry) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
@@ -104,25 +106,32 @@ impl History {
     pub fn damaged(&self) -> u64 {
         self.damaged + self.lines.torn() as u64
     }
+}
 
-    /// Looks which files there are now. Each is read on from where its reader is.
-    pub(super) fn rescan(&mut self) -> io::Result<()> {
+impl FollowedFiles for History {
+    type Item = HistoryEntry;
+
+    fn next_item(&mut self) -> io::Result<Option<HistoryEntry>> {
+        self.next().transpose()
+    }
+
+    fn rescan(&mut self) -> io::Result<()> {
         self.lines.rescan()
     }
 }
 
 impl Iterator for History {
-    type Item = io::Result<Entry>;
+    type Item = io::Result<HistoryEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.lines.next_line() {
-                Ok(Some(Line::Whole(line))) => match Entry::parse(line) {
+                Ok(Some(FileLine::Whole(line))) => match HistoryEntry::parse(line) {
                     Some(entry) if self.filter.accepts(&entry) => return Some(Ok(entry)),
                     Some(_) => {}
                     None => self.damaged += 1,
                 },
-                Ok(Some(Line::TooLong)) => self.damaged += 1,
+                Ok(Some(FileLine::TooLong)) => self.damaged += 1,
                 Ok(None) => return None,
                 Err(error) => return Some(Err(error)),
             }
@@ -135,7 +144,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::store::numbered::rotated;
+    use crate::store::rotating::rotated;
     use crate::store::testing::TempDir;
 
     fn line(second: u32, level: &str, service: &str, event: &str) -> String {

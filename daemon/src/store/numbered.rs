@@ -1,47 +1,12 @@
-//! A file and those that it was rotated to: `FILE`, `FILE.1`, `FILE.2`, …; the higher the number, the
-//! older. How they are rotated, and how their lines are read while they are.
+//! Reads the lines of a file and of those that it was rotated to, while they are written and rotated. Driven
+//! by the readers of the trail and of the logs. Never writes; `rotating.rs` does.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::replace::folder_of;
+use super::rotating::{numbers, rotated};
 use crate::os::{FileId, open_to_read};
-
-/// The path of a rotated file.
-pub(super) fn rotated(path: &Path, number: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
-    name.into()
-}
-
-/// Makes room at `path`. Files only ever move to a higher number, the highest first: a reader who
-/// goes from low to high misses none.
-pub(super) fn rotate(path: &Path, files_kept: u32) -> io::Result<()> {
-    // A rotation that was killed left a gap; it ends there.
-    let top = (1..files_kept).find(|number| !rotated(path, *number).exists());
-    for number in (1..top.unwrap_or(files_kept)).rev() {
-        fs::rename(rotated(path, number), rotated(path, number + 1))?;
-    }
-    fs::rename(path, rotated(path, 1))
-}
-
-/// The numbers of the rotated files that exist.
-pub(super) fn numbers(path: &Path) -> io::Result<Vec<u32>> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let entries = match fs::read_dir(folder_of(path)) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e),
-    };
-    let numbers = entries.flatten().filter_map(|entry| {
-        let entry = entry.file_name().into_string().ok()?;
-        let number: u32 = entry.strip_prefix(&name)?.strip_prefix('.')?.parse().ok()?;
-        // More than anyone keeps is somebody else's file.
-        (1..10_000).contains(&number).then_some(number)
-    });
-    Ok(numbers.collect())
-}
 
 /// The lines of such files, oldest first, up to their present end.
 #[derive(Debug)]
@@ -88,7 +53,7 @@ impl NumberedLines {
 
     /// The next line, without its end; none where there is none yet. A file that can't be read is
     /// passed over after the error.
-    pub(super) fn next_line(&mut self) -> io::Result<Option<Line>> {
+    pub(super) fn next_line(&mut self) -> io::Result<Option<FileLine>> {
         while let Some(file) = self.files.get_mut(self.current) {
             match file.next_line(self.line_bytes_max) {
                 Ok(Some(line)) => return Ok(Some(line)),
@@ -159,7 +124,7 @@ pub(super) struct LineReader {
 
 /// A line of a file.
 #[derive(Debug)]
-pub(super) enum Line {
+pub(super) enum FileLine {
     Whole(Vec<u8>),
     TooLong,
 }
@@ -193,7 +158,7 @@ impl LineReader {
         Ok(())
     }
 
-    fn next_line(&mut self, bytes_max: usize) -> io::Result<Option<Line>> {
+    fn next_line(&mut self, bytes_max: usize) -> io::Result<Option<FileLine>> {
         if self.end.is_some_and(|end| self.offset >= end) {
             return Ok(None);
         }
@@ -217,12 +182,12 @@ impl LineReader {
             if newline.is_some() {
                 self.offset += len as u64;
                 let is_whole = line.len() + 1 == len;
-                return Ok(Some(if is_whole { Line::Whole(line) } else { Line::TooLong }));
+                return Ok(Some(if is_whole { FileLine::Whole(line) } else { FileLine::TooLong }));
             }
         }
     }
 
-    /// afresh only cuts what has no end yet, and that was not taken. Somebody else emptied the file.
+    /// afresh only cuts a line that has no end yet, and that was not taken: so another program emptied the file.
     fn rewind_if_cut(&mut self) -> io::Result<()> {
         if self.file.get_ref().metadata()?.len() < self.offset {
             self.go_to(0)?;

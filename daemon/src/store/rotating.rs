@@ -1,14 +1,49 @@
-//! A file that is appended to and never grows without end: when it is full it becomes `FILE.1`, and
-//! what was there before is gone.
+//! Rotates files: `FILE` becomes `FILE.1`, that `FILE.2`, …; the higher the number, the older. Used by the
+//! writers of the trail, of the logs of services and of our own log. Never reads a file's lines.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::replace::folder_of;
 use crate::os::open_to_append;
 
-/// One that is open.
+/// The path of a rotated file.
+pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+/// Makes room at `path`. Files only ever move to a higher number, the highest first: a reader that
+/// goes from low to high misses none.
+pub(super) fn rotate(path: &Path, files_kept: u32) -> io::Result<()> {
+    // A rotation that was killed left a gap; it ends there.
+    let top = (1..files_kept).find(|number| !rotated(path, *number).exists());
+    for number in (1..top.unwrap_or(files_kept)).rev() {
+        fs::rename(rotated(path, number), rotated(path, number + 1))?;
+    }
+    fs::rename(path, rotated(path, 1))
+}
+
+/// The numbers of the rotated files that exist.
+pub(super) fn numbers(path: &Path) -> io::Result<Vec<u32>> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let entries = match fs::read_dir(folder_of(path)) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let numbers = entries.flatten().filter_map(|entry| {
+        let entry = entry.file_name().into_string().ok()?;
+        let number: u32 = entry.strip_prefix(&name)?.strip_prefix('.')?.parse().ok()?;
+        // A higher number is not a rotated file.
+        (1..10_000).contains(&number).then_some(number)
+    });
+    Ok(numbers.collect())
+}
+
+/// A file that is appended to and never grows without end: a full one is rotated, and one is kept.
 #[derive(Debug)]
 pub(crate) struct RotatingFile {
     path: PathBuf,
@@ -39,21 +74,12 @@ impl RotatingFile {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        fs::rename(&self.path, rotated(&self.path))?;
+        rotate(&self.path, 1)?;
         self.file = open_to_append(&self.path)?;
         self.bytes = 0;
         Ok(())
     }
-}
 
-/// What a file becomes when it is full.
-pub(crate) fn rotated(path: &Path) -> PathBuf {
-    let mut older = OsString::from(path);
-    older.push(".1");
-    older.into()
-}
-
-impl RotatingFile {
     /// Appends whole lines. What follows a line that the disk did not take whole begins a new one.
     pub(crate) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         if self.is_torn {

@@ -1,4 +1,5 @@
-//! One log file and those that it was rotated to, for its only writer.
+//! Owns one log file and those that it was rotated to, for its only writer. Driven by `writer.rs`. Never
+//! follows a link.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -9,10 +10,10 @@ use afresh_core::definition::LogLimits;
 use afresh_core::log_line::{LogHead, age_look_interval, file_head, parse_file_head};
 use afresh_core::time::Stamp;
 
-use super::super::numbered::{numbers, rotate, rotated};
-use super::super::replace::folder_of;
-use super::super::workspace::make_state_folder;
 use crate::os::{self, FileKind};
+use crate::store::replace::folder_of;
+use crate::store::rotating::{numbers, rotate, rotated};
+use crate::store::workspace::make_state_folder;
 
 /// A log file, which may be away at times.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct LogFile {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// Held as long as we write: nobody else rotates or cuts.
+    /// Held as long as it is open: no other process rotates or cuts.
     _lock: File,
     /// Where the first line begins, after the line that is the file's own.
     begin: u64,
@@ -81,7 +82,7 @@ impl LogFile {
             match self.append_some(now, &lines[written..]) {
                 (some, Ok(())) => written += some,
                 (some, Err(error)) => {
-                    // Whatever is wrong with it may be right with the next that is opened.
+                    // The next one that is opened may be writable.
                     self.open = None;
                     return (written + some, Err(error));
                 }
@@ -124,7 +125,7 @@ impl LogFile {
 
     /// Makes sure that the file that the path leads to is open, and returns its length.
     fn current(&mut self, now: Stamp) -> Result<u64, WriteLogError> {
-        // Somebody may have removed or moved it.
+        // It may have been removed or moved.
         self.open = self.open.take().filter(|open| os::is_at_path(&open.file, &self.path));
         if let (Some(open), Some(age_max)) = (&mut self.open, self.limits.age_max)
             && now >= open.look_at
@@ -143,7 +144,7 @@ impl LogFile {
         let open = self.open.insert(open);
         let mut len = open.len().map_err(WriteLogError::Append)?;
         if len == 0 {
-            // New, or somebody emptied it.
+            // New, or emptied by another program.
             let number = self.number.map_or(1, |number| number.saturating_add(1));
             let head = file_head(number);
             let (_, result) = open.write(0, head.as_bytes());
@@ -173,7 +174,7 @@ impl LogFile {
         let file = open_regular(&self.path)?;
         let begins = |file: &File| beginning(file).map_err(WriteLogError::Open);
         let (file, begins) = match begins(&file)? {
-            // Somebody's own file: kept as it is, with a number.
+            // Not a log: kept as it is, with a number.
             Begins::Otherwise => {
                 drop(file);
                 self.rotate().map_err(WriteLogError::Open)?;
@@ -200,7 +201,7 @@ impl LogFile {
     /// Takes the right to write, which the system takes back when we end, however we do.
     fn lock(&self) -> Result<File, WriteLogError> {
         let file = open_regular(&super::lock_of(&self.path))?;
-        // Whoever asks if it is taken holds it for a moment.
+        // `is_written` holds it for a moment.
         for _ in 0..20 {
             match file.try_lock() {
                 Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
@@ -255,7 +256,7 @@ impl Open {
             };
             let whole = memchr::memrchr(b'\n', &lines[..written]).map_or(0, |end| end + 1);
             if whole < written {
-                // Where it stays torn, the next who opens it mends it.
+                // A line that stays torn is mended when the file is opened again.
                 os::cut(&self.file, len + whole as u64).ok();
             }
             return (whole, Err(error));

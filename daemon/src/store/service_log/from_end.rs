@@ -1,4 +1,6 @@
-//! The lines of one log from its end, to find where the last of them begin.
+//! Reads the lines of one log from its end, to find where the last of them begin. Driven by [`LogReader`].
+//!
+//! [`LogReader`]: super::read::LogReader
 
 use std::fs::File;
 use std::io;
@@ -6,9 +8,9 @@ use std::io;
 use afresh_core::limits::SERVICE_LOG_READ_BYTES;
 use afresh_core::log_line::LogHead;
 
-use super::super::numbered::{LineReader, NumberedLines};
 use super::read::{BYTES_MAX, Query};
 use crate::os;
+use crate::store::numbered::{LineReader, NumberedLines};
 
 /// The lines of one log, newest first.
 pub(super) struct FromEnd {

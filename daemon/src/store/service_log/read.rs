@@ -1,25 +1,23 @@
 //! Reads logs back: of one service or several by time, the last lines or all of them, and new ones as they
-//! come. One line of each service is in memory at a time, however many are asked for.
+//! come. Driven by `afresh logs`. Holds one line of each service in memory at a time, and never writes.
 //!
 //! Where the last lines are wanted, their beginning is looked for from the end; from there everything is
 //! read in order, so that following goes on where the past ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use afresh_core::control::Stream;
 use afresh_core::limits::LINE_BYTES_MAX;
 use afresh_core::log_line::{LOG_HEAD_BYTES_MAX, LogHead, parse_file_head};
 use afresh_core::time::Stamp;
-use tokio::time::Instant;
 
-use super::super::follow::renew;
-use super::super::numbered::{Line, NumberedLines};
 use super::file::number_of;
 use super::from_end::FromEnd;
 use super::{file_of, services};
-use crate::os::{Sink, Watch};
+use crate::store::follow::{FileFollower, FollowedFiles};
+use crate::store::numbered::{FileLine, NumberedLines};
 
 /// A longer line is none of ours.
 pub(super) const BYTES_MAX: usize = LOG_HEAD_BYTES_MAX + LINE_BYTES_MAX + 1;
@@ -68,11 +66,11 @@ pub struct LogReader {
     is_open: bool,
     query: Query,
     names: Vec<String>,
-    sources: Vec<Source>,
+    sources: Vec<ServiceLines>,
 }
 
 #[derive(Debug)]
-struct Source {
+struct ServiceLines {
     lines: NumberedLines,
     /// The next line.
     next: Option<(LogHead, Vec<u8>)>,
@@ -96,7 +94,7 @@ impl LogReader {
         for name in names.unwrap_or_else(|| services(folder)) {
             reader.add(name)?;
         }
-        // Whoever writes faster than we read would never let us end.
+        // A writer that is faster than this reader would never let it end.
         reader.sources.iter_mut().try_for_each(|source| source.lines.stop_at_present_end())?;
         match reader.query.lines_max {
             Some(lines_max) => reader.skip_to_last(lines_max)?,
@@ -127,29 +125,15 @@ impl LogReader {
         self.sources.iter_mut().map(|source| std::mem::take(&mut source.missed)).sum()
     }
 
-    /// Lines so far that are none of ours: torn, or changed by somebody.
+    /// Lines so far that are not in our form: torn, or edited.
     pub fn damaged(&self) -> u64 {
         self.sources.iter().map(|source| source.damaged).sum()
-    }
-
-    fn rescan(&mut self) -> io::Result<()> {
-        for source in &mut self.sources {
-            source.lines.rescan()?;
-        }
-        if self.is_open {
-            for name in services(&self.folder) {
-                if !self.names.contains(&name) {
-                    self.add(name)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn add(&mut self, name: String) -> io::Result<()> {
         let path = file_of(&self.folder, &name);
         let lines = NumberedLines::open(&path, BYTES_MAX)?;
-        self.sources.push(Source { lines, next: None, number: None, missed: 0, damaged: 0 });
+        self.sources.push(ServiceLines { lines, next: None, number: None, missed: 0, damaged: 0 });
         self.names.push(name);
         Ok(())
     }
@@ -204,13 +188,13 @@ impl LogReader {
     }
 }
 
-impl Source {
+impl ServiceLines {
     /// Looks for the next line that is wanted.
     fn fill(&mut self, query: &Query) -> io::Result<()> {
         while self.next.is_none() {
             let line = match self.lines.next_line()? {
-                Some(Line::Whole(line)) => line,
-                Some(Line::TooLong) => {
+                Some(FileLine::Whole(line)) => line,
+                Some(FileLine::TooLong) => {
                     self.damaged += 1;
                     continue;
                 }
@@ -231,53 +215,38 @@ impl Source {
     }
 }
 
-/// The same lines, and then each new one, across rotation, deletion and the loss of the folder.
-pub struct LogFollower {
-    reader: LogReader,
-    watch: Watch,
-    /// Where the lines are written to, when its end is ours too.
-    sink: Option<Sink>,
-}
+/// The same lines, and then each new one.
+pub type LogFollower = FileFollower<LogReader>;
 
 impl LogFollower {
     /// Opens the logs; see [`LogReader::open`].
     pub fn open(folder: &Path, names: Option<Vec<String>>, query: Query) -> io::Result<Self> {
-        // The watch is set before the files are looked at, so that nothing is missed in between.
-        let mut watch = Watch::new();
-        renew(&mut watch, &folder.join("any"));
-        let mut reader = LogReader::open(folder, names, query)?;
-        reader.sources.iter_mut().for_each(|source| source.lines.go_on());
-        Ok(Self { reader, watch, sink: None })
+        Self::watching(&folder.join("any"), || {
+            let mut reader = LogReader::open(folder, names, query)?;
+            reader.sources.iter_mut().for_each(|source| source.lines.go_on());
+            Ok(reader)
+        })
+    }
+}
+
+impl FollowedFiles for LogReader {
+    type Item = LoggedLine;
+
+    fn next_item(&mut self) -> io::Result<Option<LoggedLine>> {
+        self.next_line()
     }
 
-    /// Makes waits end when nobody reads from our stdout any more.
-    pub fn end_with_stdout(&mut self) {
-        self.sink = Sink::stdout();
-    }
-
-    /// What is read, to ask about it.
-    pub fn reader(&mut self) -> &mut LogReader {
-        &mut self.reader
-    }
-
-    /// The next line. Waits for it, for ever or for so long, or until nobody reads from the sink; then
-    /// there is none.
-    pub fn next_line(&mut self, wait_max: Option<Duration>) -> io::Result<Option<LoggedLine>> {
-        let deadline = wait_max.map(|wait| Instant::now() + wait);
-        loop {
-            if let Some(line) = self.reader.next_line()? {
-                return Ok(Some(line));
-            }
-            let left = deadline.map(|deadline| deadline.duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
-                return Ok(None);
-            }
-            self.watch.wait(left, self.sink.as_ref())?;
-            if self.sink.as_ref().is_some_and(Sink::is_closed) {
-                return Ok(None);
-            }
-            renew(&mut self.watch, &self.reader.folder.join("any"));
-            self.reader.rescan()?;
+    fn rescan(&mut self) -> io::Result<()> {
+        for source in &mut self.sources {
+            source.lines.rescan()?;
         }
+        if self.is_open {
+            for name in services(&self.folder) {
+                if !self.names.contains(&name) {
+                    self.add(name)?;
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -308,11 +308,11 @@ fn followers_miss_nothing_and_repeat_nothing() {
         std::thread::spawn(move || {
             let mut found: Vec<u32> = Vec::new();
             while found.last() != Some(&(LINES - 1)) {
-                let line = follower.next_line(PATIENCE).unwrap().expect("a line");
+                let line = follower.next(PATIENCE).unwrap().expect("a line");
                 found.push(String::from_utf8(line.text).unwrap().parse().unwrap());
             }
-            assert_eq!(follower.reader().take_missed(), 0);
-            assert!(follower.next_line(Some(Duration::ZERO)).unwrap().is_none());
+            assert_eq!(follower.files().take_missed(), 0);
+            assert!(follower.next(Some(Duration::ZERO)).unwrap().is_none());
             found
         })
     };
@@ -333,14 +333,14 @@ fn a_follower_who_lags_is_told_what_is_missing() {
     let log = logs.open(dir.join("logs/web.log"), limits(1_000, 1));
     write(&logs, &log, Stream::Stdout, b"first\n");
     let mut follower = LogFollower::open(&dir.join("logs"), None, last(1)).unwrap();
-    assert_eq!(follower.next_line(PATIENCE).unwrap().unwrap().text, b"first");
+    assert_eq!(follower.next(PATIENCE).unwrap().unwrap().text, b"first");
     write(&logs, &log, Stream::Stdout, &numbered(0..1_000));
     let mut found = Vec::new();
-    while let Some(line) = follower.next_line(Some(Duration::from_millis(50))).unwrap() {
+    while let Some(line) = follower.next(Some(Duration::from_millis(50))).unwrap() {
         found.push(line.text);
     }
     assert_eq!(found.last().unwrap(), b"999");
-    assert!(follower.reader().take_missed() > 10);
+    assert!(follower.files().take_missed() > 10);
 }
 
 #[test]

@@ -15,10 +15,10 @@ use afresh_core::time::Stamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::numbered::rotate;
-use super::super::replace::{folder_of, sync_folder, without_unsupported};
-use super::super::workspace::make_state_folder;
 use crate::os::{self, FileKind};
+use crate::store::replace::{folder_of, sync_folder, without_unsupported};
+use crate::store::rotating::rotate;
+use crate::store::workspace::make_state_folder;
 
 /// The file of the trail, which may be away at times.
 pub(super) struct TrailFile {

@@ -10,7 +10,7 @@ use afresh_core::limits::TRAIL_NOTICE_INTERVAL;
 use afresh_core::time::Stamp;
 use tokio::time::Instant;
 
-use super::super::Notice;
+use crate::store::Notice;
 
 pub(super) struct Losses {
     path: PathBuf,

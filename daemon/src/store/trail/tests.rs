@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 
 use super::*;
-use crate::store::history::{Entry, Filter, History};
+use crate::store::history::{Filter, History, HistoryEntry};
 use crate::store::testing::{TempDir, wait_for};
 
 pub(in crate::store) fn event(n: u64) -> Record {
@@ -27,7 +27,7 @@ pub(in crate::store) fn event(n: u64) -> Record {
     }
 }
 
-pub(in crate::store) fn number(entry: &Entry) -> u64 {
+pub(in crate::store) fn number(entry: &HistoryEntry) -> u64 {
     entry.value["props"]["n"].as_u64().expect("a numbered record")
 }
 
@@ -37,7 +37,7 @@ pub(in crate::store) fn numbers(path: &Path) -> Vec<u64> {
 }
 
 /// All records, each line of which must be whole.
-fn read(path: &Path) -> Vec<Entry> {
+fn read(path: &Path) -> Vec<HistoryEntry> {
     let mut history = History::open(path, Filter::default()).unwrap();
     let entries = history.by_ref().map(|entry| entry.unwrap()).collect();
     assert_eq!(history.damaged(), 0);
@@ -341,7 +341,8 @@ impl Drop for Writing {
 fn writers_and_numbers(path: &Path) -> Vec<(u32, u64)> {
     let entries = read(path);
     let ours = entries.iter().filter(|e| e.event_type() == Some("server_started"));
-    let writer = |e: &Entry| u32::try_from(e.value["props"]["writer"].as_u64().unwrap()).unwrap();
+    let writer =
+        |e: &HistoryEntry| u32::try_from(e.value["props"]["writer"].as_u64().unwrap()).unwrap();
     ours.map(|entry| (writer(entry), number(entry))).collect()
 }
 
