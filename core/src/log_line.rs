@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The text is what the service wrote, byte by byte, without its newline; it need not be UTF-8. A service
-//! can write nothing that looks like a line of ours: whatever follows a newline gets a head of its own.
+//! can write nothing that looks like a line of ours: all that follows a newline gets a head of its own.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::time::Stamp;
 pub const LOG_HEAD_BYTES_MAX: usize = 64;
 
 /// The first line of a file begins like this; the number of the file follows. Files of one service are
-/// counted, so that whoever reads them sees that one is missing.
+/// counted, so that a reader sees that one is missing.
 const FILE_MARK: &str = "# afresh log 1, file ";
 
 /// The first line of the file with this number, with its newline.

@@ -1,4 +1,5 @@
-//! What the loop is given: services, and what is around them.
+//! The definition of a service, and the streams and files around the loop. Made by the faces, read by the
+//! loop.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use crate::error_chain::chain;
 use crate::os::{PipeWriter, is_variable, open_to_read};
 use crate::output::Output;
-use crate::pipe::Form;
+use crate::pipe::OutputForm;
 use crate::process::Command;
 use crate::store::service_log::ServiceLog;
 use crate::store::trail::{self, Trail};
@@ -42,10 +43,10 @@ pub(crate) struct Definition {
     /// It is restarted when its processes hold more memory than this together.
     pub(crate) memory_bytes_max: Option<u64>,
     /// How its output appears in ours.
-    pub(crate) form: Form,
+    pub(crate) form: OutputForm,
     /// When it is ready, and whether it still is well.
     pub(crate) health: Option<HealthCheck>,
-    /// Whether it is ready as soon as it runs; else somebody says so, or nobody knows.
+    /// Whether it is ready as soon as it runs; else a health check says so, or it is not known.
     pub(crate) ready_at_start: bool,
     /// What it must have for itself, checked before each start.
     pub(crate) port: Option<Port>,
@@ -112,7 +113,7 @@ pub(crate) struct Surroundings {
     pub(crate) has_talkers: bool,
     /// Gets the stdin of each new instance, and `None` when it is to be closed.
     pub(crate) stdin: Option<mpsc::Sender<Option<PipeWriter>>>,
-    /// Where nobody feeds it, the stdin of instances stays open, for what is typed to them.
+    /// The stdin of instances stays open, for what is typed to them, where nothing is piped to it.
     pub(crate) holds_stdin: bool,
 }
 

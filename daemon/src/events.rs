@@ -1,5 +1,5 @@
-//! What has happened in this process, as the control API tells it. Bounded, in memory only; whoever adds
-//! to it never waits for whoever reads it.
+//! Owns the last events of this process, for the control API. Bounded, in memory only; a writer never waits
+//! for a reader.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,10 @@ use crate::clock::now;
 
 /// The last events of this process. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Events(Arc<Shared>);
+pub(crate) struct Events(Arc<SharedEvents>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedEvents {
     ring: Mutex<EventRing>,
     /// The number of the newest event.
     newest: watch::Sender<u64>,
@@ -26,7 +26,7 @@ impl Events {
         let millis = (now().unix_seconds() * 1e3) as u64;
         let run = format!("{millis:x}{:x}", std::process::id());
         let newest = watch::Sender::new(0);
-        Self(Arc::new(Shared { ring: Mutex::new(EventRing::new(run)), newest }))
+        Self(Arc::new(SharedEvents { ring: Mutex::new(EventRing::new(run)), newest }))
     }
 
     /// Remembers a record.

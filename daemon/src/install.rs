@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use afresh_core::hook::excerpt;
-use afresh_core::install::{Manager, Step};
+use afresh_core::install::{InstallStep, Manager};
 use afresh_core::limits::{HOOK_COMMAND_BYTES_MAX, INSTALL_COMMAND_WAIT, INSTALL_FILE_BYTES_MAX};
 use afresh_core::service::Exit;
 
@@ -16,10 +16,10 @@ use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, run_briefly};
 use crate::store::replace::{ReplaceFileError, replace_file};
 
-/// Who starts programs with this machine, and where it looks for them.
+/// The manager of programs that start with this machine, and its folder.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// Who.
+    /// The manager.
     pub manager: Manager,
     /// The folder of the user's files for it.
     pub folder: PathBuf,
@@ -60,7 +60,7 @@ pub enum InstallFileError {
 }
 
 impl Home {
-    /// None where afresh knows of nobody who starts programs. `variable` gives those variables that are
+    /// None where there is no manager that afresh knows. `variable` gives those variables that are
     /// absolute paths; `home` is the user's folder.
     pub fn find(home: Option<&Path>, variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<Self> {
         let (manager, user) = os::manager()?;
@@ -102,9 +102,9 @@ pub fn remove_installed(path: &Path) -> Result<(), InstallFileError> {
 /// Runs the commands one after the other, and says what failed; after one that must not fail, the others
 /// are left out.
 pub fn run_steps(
-    steps: &[Step],
+    steps: &[InstallStep],
     env: &[(OsString, OsString)],
-    mut said: impl FnMut(&Step, Result<(), String>),
+    mut said: impl FnMut(&InstallStep, Result<(), String>),
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
@@ -130,7 +130,7 @@ pub fn run_steps(
 
 async fn run_step(
     processes: &mut Processes,
-    step: &Step,
+    step: &InstallStep,
     env: &[(OsString, OsString)],
 ) -> Result<(), String> {
     let argv = step.command.iter().map(OsString::from).collect();

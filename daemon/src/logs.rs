@@ -1,5 +1,5 @@
-//! The last lines of a service: what its instances wrote, and what afresh said about it. Bounded, in
-//! memory only; whoever fills it never waits for whoever reads it.
+//! Owns the last lines of a service: output of its instances, and notes of afresh about it. Filled by the
+//! pumps, read by the control API. Bounded, in memory only; a writer never waits for a reader.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,10 +20,10 @@ use afresh_core::text::cut;
 
 /// The last lines of one service. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Logs(Arc<Shared>);
+pub(crate) struct Logs(Arc<SharedLogs>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLogs {
     ring: Mutex<Ring>,
     /// The number of the newest line.
     newest: watch::Sender<u64>,
@@ -33,15 +33,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Ring {
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<LineBlock>,
     /// What they take.
     bytes: usize,
     newest: u64,
 }
 
-/// Lines that came together. They are taken apart by whoever reads them: most never are.
+/// Lines that came together. They are split when they are read: most never are.
 #[derive(Debug)]
-struct Block {
+struct LineBlock {
     time: Stamp,
     generation: Generation,
     stream: Stream,
@@ -56,7 +56,7 @@ impl Logs {
     pub(crate) fn new(sharers: &Arc<AtomicUsize>) -> Self {
         sharers.fetch_add(1, Ordering::Relaxed);
         let (newest, _) = watch::channel(0);
-        Self(Arc::new(Shared { ring: Mutex::default(), newest, sharers: Arc::clone(sharers) }))
+        Self(Arc::new(SharedLogs { ring: Mutex::default(), newest, sharers: Arc::clone(sharers) }))
     }
 
     /// Remembers a line of ours about the service.
@@ -78,8 +78,8 @@ impl Logs {
         ring.after(number.max(oldest), lines_max)
     }
 
-    /// The last lines that such instances wrote to their stderr, as they are told to whoever waits for
-    /// one: a few, without secrets, and none of them endless.
+    /// The last lines that such instances wrote to their stderr, for the client of a request that
+    /// failed: a few, without secrets, and none of them endless.
     pub(crate) fn last_words(&self, whose: impl Fn(Generation) -> bool) -> Vec<String> {
         let said =
             |line: &LogLine| line.stream == Stream::Stderr && whose(Generation(line.generation));
@@ -100,7 +100,7 @@ impl Logs {
             let mut ring = self.ring();
             let last = ring.newest + 1 + memchr::memchr_iter(b'\n', &lines).count() as u64;
             let lines = newest_of(lines, bytes_max.saturating_sub(LOGS_LINE_COST));
-            ring.push(Block { time: now(), generation, stream, last, lines }, bytes_max);
+            ring.push(LineBlock { time: now(), generation, stream, last, lines }, bytes_max);
             last
         };
         self.0.newest.send_replace(newest);
@@ -113,7 +113,7 @@ impl Logs {
 }
 
 impl Ring {
-    fn push(&mut self, block: Block, bytes_max: usize) {
+    fn push(&mut self, block: LineBlock, bytes_max: usize) {
         self.newest = block.last;
         self.bytes += block.cost();
         self.blocks.push_back(block);
@@ -125,12 +125,12 @@ impl Ring {
 
     fn after(&self, number: u64, lines_max: usize) -> Vec<LogLine> {
         let newer = self.blocks.iter().skip_while(|block| block.last <= number);
-        let lines = newer.flat_map(Block::shown).skip_while(|line| line.number <= number);
+        let lines = newer.flat_map(LineBlock::shown).skip_while(|line| line.number <= number);
         lines.take(lines_max).collect()
     }
 }
 
-impl Block {
+impl LineBlock {
     fn cost(&self) -> usize {
         self.lines.len() + LOGS_LINE_COST
     }
@@ -174,7 +174,7 @@ fn text_of(line: &[u8]) -> String {
 
 /// Puts the lines of one stream of one instance into a log, however their bytes come.
 #[derive(Debug)]
-pub(crate) struct Tee {
+pub(crate) struct MemoryTee {
     logs: Logs,
     generation: Generation,
     stream: Stream,
@@ -182,7 +182,7 @@ pub(crate) struct Tee {
     begun: Vec<u8>,
 }
 
-impl Tee {
+impl MemoryTee {
     pub(crate) fn new(logs: &Logs, generation: Generation, stream: Stream) -> Self {
         Self { logs: logs.clone(), generation, stream, begun: Vec::new() }
     }
@@ -238,7 +238,7 @@ mod tests {
         let text = b"one\r\n\ntwo and more\n\xff\nlast";
         for size in 1..=text.len() {
             let logs = logs();
-            let mut tee = Tee::new(&logs, Generation(3), Stream::Stdout);
+            let mut tee = MemoryTee::new(&logs, Generation(3), Stream::Stdout);
             for chunk in text.chunks(size) {
                 tee.take(chunk);
             }
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_flood_leaves_no_more_than_the_bounds() {
         let logs = logs();
-        let mut tee = Tee::new(&logs, Generation(1), Stream::Stderr);
+        let mut tee = MemoryTee::new(&logs, Generation(1), Stream::Stderr);
         for _ in 0..10 * LOGS_LINES_MAX {
             tee.take(b"\n");
         }
@@ -277,14 +277,14 @@ mod tests {
         }
         let ring = logs.ring();
         assert!(ring.bytes <= LOGS_BYTES_MAX, "{}", ring.bytes);
-        assert_eq!(ring.bytes, ring.blocks.iter().map(Block::cost).sum::<usize>());
+        assert_eq!(ring.bytes, ring.blocks.iter().map(LineBlock::cost).sum::<usize>());
     }
 
     #[test]
     fn many_services_share_the_room() {
         let sharers = Arc::default();
         let all: Vec<Logs> = (0..1_000).map(|_| Logs::new(&sharers)).collect();
-        let mut tee = Tee::new(&all[0], Generation(1), Stream::Stderr);
+        let mut tee = MemoryTee::new(&all[0], Generation(1), Stream::Stderr);
         for _ in 0..1_000 {
             tee.take(b"a line of some length\n");
         }

@@ -1,6 +1,5 @@
-//! Tells systemd, where it has started us, how we are: that we are ready, that we end, that we live.
-//!
-//! The words are those of `sd_notify(3)`. Nothing here waits: a word that finds no place is lost.
+//! Tells systemd the state of this process: ready, stopping, alive. Driven by the loops. Never waits: a
+//! message that finds no room is lost. The messages are those of `sd_notify(3)`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -20,7 +19,7 @@ pub fn without_notify(variables: &mut Vec<(OsString, OsString)>) {
     variables.retain(|(name, _)| !VARIABLES.iter().any(|ours| name == ours));
 }
 
-/// Our end of it. Where nobody listens, all of it does nothing.
+/// The connection to systemd. Without one, all of it does nothing.
 pub(crate) struct Notify {
     socket: Option<NotifySocket>,
     /// How often it has to hear that we live, and when next.
@@ -66,7 +65,7 @@ impl Notify {
         self.say(&format!("STOPPING=1\n{}", status_line(status)));
     }
 
-    /// Resolves when it is time to say that we live; never where nobody wants to hear it. Cancel safe.
+    /// Resolves when it is time to say that we live; never without a watchdog. Cancel safe.
     pub(crate) async fn watchdog_due(&self) {
         match self.watchdog {
             Some((_, at)) => sleep_until(at).await,
@@ -74,7 +73,7 @@ impl Notify {
         }
     }
 
-    /// Says that we live. For the loop alone: when it hangs, nobody must say so.
+    /// Says that we live. For the loop alone: when it hangs, no other thread must say so.
     pub(crate) fn alive(&mut self) {
         if let Some((period, at)) = &mut self.watchdog {
             *at = Instant::now() + *period;
@@ -84,13 +83,13 @@ impl Notify {
 
     fn say(&self, words: &str) {
         if let Some(socket) = &self.socket {
-            // Whoever listens has more to do than to wait for us, and we for them.
+            // A message that does not fit is dropped.
             socket.send(words.as_bytes()).ok();
         }
     }
 }
 
-/// One line, whatever is in it: a second one would be another word of ours.
+/// One line: a second one would be another message.
 fn status_line(status: &str) -> String {
     let short: String = status.chars().take(NOTIFY_STATUS_CHARS_MAX).collect();
     format!("STATUS={}", harmless(&short))

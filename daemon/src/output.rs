@@ -1,5 +1,5 @@
-//! Our stdout and stderr: a thread each, so that a reader who does not read stops neither the loop
-//! nor the other stream, and whole lines in the log, whatever the service prints.
+//! Owns our stdout and stderr: a thread each, so that a reader that does not read stops neither the loop nor
+//! the other stream, and whole lines in the log for any output of a service.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -30,7 +30,7 @@ pub(crate) struct Output {
     places: Arc<Semaphore>,
     /// Log lines that were dropped since the last one that was not.
     dropped: Arc<AtomicU64>,
-    /// Somebody waited in vain for a place, and there has been none since.
+    /// A pump waited in vain for a place, and there has been none since.
     is_stuck: Arc<AtomicBool>,
 }
 
@@ -45,16 +45,16 @@ pub(crate) struct OutputThread {
 enum Chunk {
     /// Bytes of a service, as they came, their place in the queue, and what is done when they are
     /// written.
-    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit>, then: Option<Act> },
+    Bytes { bytes: Vec<u8>, _place: Option<OwnedSemaphorePermit>, then: Option<WriteCallback> },
     /// A line of our own.
     Line(String),
 }
 
-/// Something small.
-pub(crate) type Act = Box<dyn FnOnce() + Send>;
+/// Called when a chunk is written.
+pub(crate) type WriteCallback = Box<dyn FnOnce() + Send>;
 
 impl Chunk {
-    fn take_then(&mut self) -> Option<Act> {
+    fn take_then(&mut self) -> Option<WriteCallback> {
         match self {
             Self::Bytes { then, .. } => then.take(),
             Self::Line(_) => None,
@@ -73,7 +73,7 @@ impl Output {
         let (broken_sender, broken) = oneshot::channel();
         let (done_sender, done) = oneshot::channel::<()>();
         let writer =
-            Writer { stream, complain, broken: Some(broken_sender), lost: 0, told_at: None };
+            StreamThread { stream, complain, broken: Some(broken_sender), lost: 0, told_at: None };
         std::thread::Builder::new().name(name.to_owned()).stack_size(64 * 1024).spawn(
             move || {
                 write_all(writer, queue);
@@ -92,7 +92,7 @@ impl Output {
     }
 
     /// The same; `then` is done as soon as they are written, by the thread that has written them.
-    pub(crate) async fn pass_then(&self, bytes: Vec<u8>, then: Option<Act>) {
+    pub(crate) async fn pass_then(&self, bytes: Vec<u8>, then: Option<WriteCallback>) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         // The thread ends only after its last sender.
         self.chunks.send(Chunk::Bytes { bytes, _place: place, then }).await.ok();
@@ -100,7 +100,12 @@ impl Output {
 
     /// Passes bytes on to a reader who may be slow, but is not waited for when he does not read at all:
     /// then they are counted.
-    pub(crate) async fn offer(&self, bytes: Vec<u8>, then: Option<Act>, missed: &mut u64) {
+    pub(crate) async fn offer(
+        &self,
+        bytes: Vec<u8>,
+        then: Option<WriteCallback>,
+        missed: &mut u64,
+    ) {
         let places = Arc::clone(&self.places);
         let place = match places.clone().try_acquire_owned() {
             Ok(place) => Some(place),
@@ -125,7 +130,7 @@ impl Output {
         WriteByThread { output: self, passing: None }
     }
 
-    /// Writes a line of the log. Never waits: when nobody reads, lines are dropped and counted.
+    /// Writes a line of the log. Never waits: without a reader, lines are dropped and counted.
     pub(crate) fn log(&self, message: &str) {
         let lost = self.dropped.swap(0, Ordering::Relaxed);
         let note = match lost {
@@ -176,7 +181,7 @@ impl AsyncWrite for WriteByThread {
     }
 }
 
-/// A message as one line that obeys nobody's terminal, shows no secret, and ends somewhere.
+/// A message as one line without terminal sequences and secrets, of limited length.
 pub(crate) fn presentable(message: &str) -> String {
     let message = redact_text(message).replace('\n', " | ");
     let kept = head(&message, LOG_LINE_CHARS_MAX);
@@ -184,15 +189,18 @@ pub(crate) fn presentable(message: &str) -> String {
     harmless(kept) + mark
 }
 
-fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::Receiver<Chunk>) {
-    let mut page = Page::default();
+fn write_all<S: Write, C: Fn(&str)>(
+    mut writer: StreamThread<S, C>,
+    mut queue: mpsc::Receiver<Chunk>,
+) {
+    let mut merger = LineMerger::default();
     loop {
-        let (bytes, then) = match next(&mut queue, page.waiting_since) {
+        let (bytes, then) = match next(&mut queue, merger.waiting_since) {
             Some(Some(mut chunk)) => {
                 let then = chunk.take_then();
-                (page.add(chunk), then)
+                (merger.add(chunk), then)
             }
-            Some(None) => (page.give_up_waiting(), None),
+            Some(None) => (merger.give_up_waiting(), None),
             None => break,
         };
         writer.write(&bytes);
@@ -200,12 +208,12 @@ fn write_all<S: Write, C: Fn(&str)>(mut writer: Writer<S, C>, mut queue: mpsc::R
             act();
         }
     }
-    writer.write(&page.give_up_waiting());
+    writer.write(&merger.give_up_waiting());
 }
 
-/// A stream, and what has become of it. The queue is emptied whatever happens, so that nobody
-/// waits for a reader who is gone.
-struct Writer<S, C> {
+/// A stream, and its losses. The queue is emptied in any case, so that no pump waits for a reader that is
+/// gone.
+struct StreamThread<S, C> {
     stream: S,
     complain: C,
     broken: Option<oneshot::Sender<()>>,
@@ -214,13 +222,13 @@ struct Writer<S, C> {
     told_at: Option<Instant>,
 }
 
-impl<S: Write, C: Fn(&str)> Writer<S, C> {
+impl<S: Write, C: Fn(&str)> StreamThread<S, C> {
     fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
                 Ok(written) if written > 0 => bytes = &bytes[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Somebody has set the stream, which we share with them, not to block.
+                // Another process that shares the stream has set it not to block.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(OUTPUT_RETRY_PAUSE);
                 }
@@ -266,7 +274,7 @@ fn next(queue: &mut mpsc::Receiver<Chunk>, since: Option<Instant>) -> Option<Opt
 
 /// Puts lines of our own between the lines of a service, not into them.
 #[derive(Default)]
-struct Page {
+struct LineMerger {
     /// A line of the service has begun and not ended.
     in_line: bool,
     /// Our lines that wait for its end, and since when.
@@ -274,7 +282,7 @@ struct Page {
     waiting_since: Option<Instant>,
 }
 
-impl Page {
+impl LineMerger {
     fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -329,7 +337,7 @@ mod tests {
 
     #[test]
     fn our_lines_stand_between_those_of_the_service() {
-        let mut page = Page::default();
+        let mut merger = LineMerger::default();
         let bytes =
             |text: &str| Chunk::Bytes { bytes: text.as_bytes().to_vec(), _place: None, then: None };
         let line = |text: &str| Chunk::Line(text.to_owned());
@@ -346,9 +354,9 @@ mod tests {
             (line("E\n"), ""),
         ];
         for (chunk, expected) in steps {
-            assert_eq!(String::from_utf8(page.add(chunk)).unwrap(), expected);
+            assert_eq!(String::from_utf8(merger.add(chunk)).unwrap(), expected);
         }
-        assert_eq!(page.give_up_waiting(), b"\nE\n");
-        assert!(page.give_up_waiting().is_empty());
+        assert_eq!(merger.give_up_waiting(), b"\nE\n");
+        assert!(merger.give_up_waiting().is_empty());
     }
 }

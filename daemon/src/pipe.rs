@@ -1,4 +1,5 @@
-//! Bounded byte pumps between our own stdio and an instance's.
+//! Bounded byte pumps between our own stdio and an instance's. Driven by the loop that starts the instance.
+//! Never drops a byte of a raw stream.
 
 use std::io::{self, IsTerminal, Read};
 use std::pin::Pin;
@@ -9,37 +10,37 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::logs::Tee;
+use crate::logs::MemoryTee;
 use crate::os::{PipeReader, PipeWriter, wait_for_stdin};
-use crate::output::{Act, Output};
+use crate::output::{Output, WriteCallback};
 use crate::process::SpoolReader;
 use crate::store::service_log::LogTee;
 use crate::stream::{Pipe, ReadStream};
 
 /// How the bytes of a service appear in our own stream.
 #[derive(Clone, Debug)]
-pub(crate) enum Form {
+pub(crate) enum OutputForm {
     /// Just as they come.
     Raw,
     /// Whole lines, each with this in front: several services share the stream.
     Lines(String),
-    /// The same, as far as somebody reads them: all of them are in the log of the service, and nobody
-    /// waits for a reader.
+    /// The same, as far as they are read: all of them are in the log of the service, and the pump does
+    /// not wait for a reader.
     Offered(String),
     /// Not at all: they are kept in the log of the service.
     Silent,
 }
 
-/// Where the bytes of a stream go besides.
+/// The other receivers of the bytes of a stream.
 #[derive(Debug)]
 pub(crate) struct Taps {
     /// The last lines, in memory.
-    pub(crate) memory: Tee,
+    pub(crate) memory: MemoryTee,
     /// The log on disk.
     pub(crate) log: Option<LogTee>,
 }
 
-/// Where one stream of an instance comes from.
+/// The source of one stream of an instance.
 pub(crate) struct Flow {
     pub(crate) pipe: PipeReader,
     /// What it had printed while no supervisor was there.
@@ -62,7 +63,7 @@ impl Pumps {
     /// Starts them; nothing flows before those of earlier instances are done.
     pub(crate) fn start(
         flows: Vec<(Flow, Output, Taps)>,
-        form: &Form,
+        form: &OutputForm,
         mut earlier: JoinSet<()>,
     ) -> Self {
         let (gone, watch) = watch::channel(false);
@@ -98,7 +99,7 @@ async fn forward(
     Flow { pipe, mut earlier }: Flow,
     output: Output,
     mut taps: Taps,
-    form: Form,
+    form: OutputForm,
     mut gone: watch::Receiver<bool>,
 ) {
     let mut lines = Vec::new();
@@ -120,18 +121,18 @@ async fn forward(
                 if let Some(log) = &mut taps.log {
                     log.take(bytes.clone()).await;
                 }
-                let then = progress.map(|progress| Box::new(|| progress.note()) as Act);
+                let then = progress.map(|progress| Box::new(|| progress.note()) as WriteCallback);
                 let bytes = match &form {
-                    Form::Silent => Vec::new(),
-                    Form::Raw => bytes,
-                    Form::Lines(prefix) | Form::Offered(prefix) => {
+                    OutputForm::Silent => Vec::new(),
+                    OutputForm::Raw => bytes,
+                    OutputForm::Lines(prefix) | OutputForm::Offered(prefix) => {
                         lines.extend_from_slice(&bytes);
                         whole_lines(&mut lines, prefix)
                     }
                 };
                 match &form {
                     _ if bytes.is_empty() && then.is_none() => {}
-                    Form::Offered(prefix) => {
+                    OutputForm::Offered(prefix) => {
                         let bytes = noted(&mut missed, prefix, bytes);
                         output.offer(bytes, then, &mut missed).await;
                     }
@@ -156,13 +157,13 @@ async fn forward(
     }
     lines.push(b'\n');
     match &form {
-        Form::Lines(prefix) => output.pass(whole_lines(&mut lines, prefix)).await,
-        Form::Offered(prefix) => {
+        OutputForm::Lines(prefix) => output.pass(whole_lines(&mut lines, prefix)).await,
+        OutputForm::Offered(prefix) => {
             let bytes = whole_lines(&mut lines, prefix);
             let bytes = noted(&mut missed, prefix, bytes);
             output.offer(bytes, None, &mut missed).await;
         }
-        Form::Raw | Form::Silent => {}
+        OutputForm::Raw | OutputForm::Silent => {}
     }
 }
 

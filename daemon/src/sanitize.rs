@@ -1,4 +1,5 @@
-//! A terminal that is given plain lines: whatever services print there, it does not obey them.
+//! Writes whole lines to a terminal, with escape sequences of services shown as text. Driven by the output
+//! thread. Never changes what goes to a file or a pipe.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,7 +7,7 @@ use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_RETRY_PAUSE};
 use afresh_core::text::tame;
 
 /// A stream of ours. One that is no terminal gets all bytes as they are.
-pub(crate) struct Tamed<S> {
+pub(crate) struct SanitizedStream<S> {
     stream: S,
     is_terminal: bool,
     wants_colours: bool,
@@ -14,14 +15,14 @@ pub(crate) struct Tamed<S> {
     rest: Vec<u8>,
 }
 
-impl<S: Write + IsTerminal> Tamed<S> {
+impl<S: Write + IsTerminal> SanitizedStream<S> {
     pub(crate) fn new(stream: S, wants_colours: bool) -> Self {
         let is_terminal = stream.is_terminal();
         Self { stream, is_terminal, wants_colours, rest: Vec::new() }
     }
 }
 
-impl<S: Write> Write for Tamed<S> {
+impl<S: Write> Write for SanitizedStream<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.is_terminal {
             return self.stream.write(bytes);
@@ -41,8 +42,8 @@ impl<S: Write> Write for Tamed<S> {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => left = &left[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Somebody else has set the terminal not to block. Who tried again would give us the
-                // same bytes twice.
+                // Another process has set the terminal not to block. A caller that tried again would write
+                // the same bytes twice.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(OUTPUT_RETRY_PAUSE);
                 }

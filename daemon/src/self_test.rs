@@ -1,5 +1,5 @@
-//! Shows that the process layer works here: a process that hides a grandchild in a session of its
-//! own is killed, and nothing may be left.
+//! Tests the process layer on this machine: kills a process that hides a grandchild in a session of its own,
+//! and looks for survivors. Driven by the doctor.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command as StdCommand, Stdio};
@@ -84,7 +84,7 @@ pub fn self_test_process() -> io::Result<()> {
         }
         Some("child") => {
             leave_session()?;
-            // Whoever starts it ends at once: it must become somebody else's child.
+            // The parent ends at once, so that the grandchild is reparented.
             drop(again("grandchild")?.spawn()?);
         }
         Some(_) => {

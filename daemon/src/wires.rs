@@ -1,8 +1,8 @@
-//! The pipes of a conversation, read and written in the loop's own thread: a message goes from one
-//! peer to another without waking anybody in between.
+//! Owns the pipes of a conversation, read and written in the loop's own thread: a message goes from one
+//! peer to another without waking another thread. Driven by the MCP fast path.
 //!
-//! Nothing here waits for a peer. What one does not take stands in a line of its own, and while that
-//! is over its bound, whoever causes it is not read from; the bounds are in `limits.rs`.
+//! Nothing here waits for a peer. Lines that a peer does not take are queued, and while such a queue
+//! is over its bound, the peer that fills it is not read from; the bounds are in `limits.rs`.
 //!
 //! A client can be in the same loop, without a pipe: its lines then wait in an outbox for its owner.
 
@@ -285,7 +285,7 @@ impl Instance {
         self.end = Some(end);
         self.last_words = Some(LAST_WORDS_BYTES_MAX);
         self.read = self.wire.lines_read();
-        // No process is there to read it.
+        // There is no reader any more.
         self.wire.break_off();
     }
 
@@ -331,7 +331,7 @@ impl Instance {
             }
         };
         if ended {
-            // Half a line of an instance that is gone is nobody's.
+            // Half a line of an instance that is gone is dropped.
             self.wire.reader = None;
             heard.push_back(match self.is_alive() {
                 true => Heard::News(News::InstanceSilent(generation)),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use afresh_core::install::{Installation, Standing, Step, name_of, standing};
+use afresh_core::install::{InstallStep, Installation, Standing, name_of, standing};
 use afresh_core::text::harmless;
 use afresh_daemon::store::clients::own_path;
 use afresh_daemon::{
@@ -176,14 +176,14 @@ impl Plan {
     }
 }
 
-fn announce(when: &str, steps: &[Step]) {
+fn announce(when: &str, steps: &[InstallStep]) {
     for step in steps {
         output::remark(&format!("{when}: {}", step.command.join(" ")));
     }
 }
 
 /// Runs the commands, and says what fails. Returns whether one did that must not.
-fn run_all(steps: &[Step], environment: &Environment) -> bool {
+fn run_all(steps: &[InstallStep], environment: &Environment) -> bool {
     let mut failed = false;
     run_steps(steps, &environment.variables, |step, outcome| {
         if let Err(why) = outcome {

@@ -1,9 +1,9 @@
-//! How a file of ours is known again, and whether somebody has changed it since.
+//! Marks the files that `afresh install` writes, and tells whether one was edited since.
 
 /// Without two hyphens in a row: a comment in XML may not have them.
 const WORDS: &str = "Written by `afresh install`, which can also undo it. Checksum ";
 
-/// What is at the place of a file that we want to write.
+/// The state of a file that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing.
@@ -14,7 +14,7 @@ pub enum Standing {
     Older,
     /// One of ours, for another folder.
     Elsewhere,
-    /// One of ours that somebody has changed.
+    /// One of ours that was edited.
     Changed,
     /// Not one of ours.
     Foreign,
@@ -46,7 +46,7 @@ pub(super) fn marked(before: &str, after: &str) -> String {
 
 const CHECKSUM_LEN: usize = 16;
 
-/// FNV-1a: tells an edit, and wants to keep out nobody.
+/// FNV-1a: detects an edit, and is no protection.
 fn checksum_of(before: &str, after: &str) -> String {
     let bytes = before.bytes().chain(after.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

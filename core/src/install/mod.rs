@@ -1,4 +1,4 @@
-//! What makes `afresh up` start with the machine: a unit for systemd, or an agent for launchd.
+//! Writes the files that make `afresh up` start with the machine: a unit for systemd, or an agent for launchd.
 //!
 //! Makes texts and judges those that are there; writes nothing and starts nothing.
 
@@ -11,7 +11,7 @@ use std::fmt;
 pub use self::mark::{Standing, standing};
 use crate::limits::INSTALL_NAME_CHARS_MAX;
 
-/// Who starts programs with the machine.
+/// A manager of programs that start with the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manager {
     /// The systemd of the user.
@@ -79,38 +79,38 @@ impl Installation {
 
     /// The commands after its file is written, each with whether it may fail. `user` is the number of
     /// the user, `file` where it was written.
-    pub fn enable(&self, user: u32, file: &str) -> Vec<Step> {
+    pub fn enable(&self, user: u32, file: &str) -> Vec<InstallStep> {
         let label = self.label();
         match self.manager {
             Manager::Systemd => vec![
-                Step::must(&["systemctl", "--user", "daemon-reload"]),
-                Step::must(&["systemctl", "--user", "enable", "--now", &label]),
+                InstallStep::must(&["systemctl", "--user", "daemon-reload"]),
+                InstallStep::must(&["systemctl", "--user", "enable", "--now", &label]),
                 // Without it, the user's systemd starts with the first login, and ends with the last.
-                Step::may(&["loginctl", "enable-linger"]),
+                InstallStep::may(&["loginctl", "enable-linger"]),
             ],
             Manager::Launchd => {
-                vec![Step::must(&["launchctl", "bootstrap", &format!("gui/{user}"), file])]
+                vec![InstallStep::must(&["launchctl", "bootstrap", &format!("gui/{user}"), file])]
             }
         }
     }
 
     /// The commands before its file is removed.
-    pub fn disable(&self, user: u32) -> Vec<Step> {
+    pub fn disable(&self, user: u32) -> Vec<InstallStep> {
         let label = self.label();
         match self.manager {
             Manager::Systemd => {
-                vec![Step::may(&["systemctl", "--user", "disable", "--now", &label])]
+                vec![InstallStep::may(&["systemctl", "--user", "disable", "--now", &label])]
             }
             Manager::Launchd => {
-                vec![Step::may(&["launchctl", "bootout", &format!("gui/{user}/{label}")])]
+                vec![InstallStep::may(&["launchctl", "bootout", &format!("gui/{user}/{label}")])]
             }
         }
     }
 
     /// The commands after its file is removed.
-    pub fn forget(&self) -> Vec<Step> {
+    pub fn forget(&self) -> Vec<InstallStep> {
         match self.manager {
-            Manager::Systemd => vec![Step::may(&["systemctl", "--user", "daemon-reload"])],
+            Manager::Systemd => vec![InstallStep::may(&["systemctl", "--user", "daemon-reload"])],
             Manager::Launchd => Vec::new(),
         }
     }
@@ -118,14 +118,14 @@ impl Installation {
 
 /// A command of the manager's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct InstallStep {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Whether all else is in vain when it fails.
     pub must: bool,
 }
 
-impl Step {
+impl InstallStep {
     fn new(words: &[&str], must: bool) -> Self {
         Self { command: words.iter().map(|word| (*word).to_owned()).collect(), must }
     }

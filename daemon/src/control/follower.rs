@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::client::{ControlError, Target, broken, is_gone, refused, request, strange};
 use super::wire::next_bytes;
-use crate::os::{Asked, Signals, Sink};
+use crate::os::{SignalRequest, Signals, Sink};
 
 /// What is heard of an afresh that is followed.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,7 +190,7 @@ async fn pass_on<T>(
                 Some((at, Ok(it))) => print(at, it).map_err(ControlError::Print)?,
                 Some((_, Err(error))) => return Err(error),
             },
-            asked = signals.next() => if !matches!(asked, Asked::Restart(_)) {
+            asked = signals.next() => if !matches!(asked, SignalRequest::Restart(_)) {
                 return Ok(Parted::Told);
             },
             // Nothing tells us that the reader of what is quiet has gone.

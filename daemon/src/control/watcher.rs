@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout_at};
 
 use super::client::{ControlError, ask};
 use super::follower::{Found, listen, stream};
-use crate::os::{Asked, Signals};
+use crate::os::{SignalRequest, Signals};
 
 /// Why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Watcher {
             loop {
                 tokio::select! {
                     _ = &mut happened => return Woken::Look,
-                    asked = signals.next() => if !matches!(asked, Asked::Restart(_)) {
+                    asked = signals.next() => if !matches!(asked, SignalRequest::Restart(_)) {
                         return Woken::End;
                     },
                 }

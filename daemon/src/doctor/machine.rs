@@ -1,4 +1,4 @@
-//! What the kernel and the session grant.
+//! Checks the limits of the kernel and of the session.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Programs that afresh works with: where they are, and which version.
+//! Checks the programs that afresh works with: their paths and versions.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Where state is kept, and the trail in it.
+//! Checks the state folder, and the trail in it.
 
 use std::fs;
 use std::io;

@@ -19,7 +19,7 @@ use super::links::Links;
 use super::remote::RemoteWord;
 use super::spans::Spans;
 use crate::control::{About, Ask, Control, Reloading, reloaded};
-use crate::os::{Asked, Signals};
+use crate::os::{SignalRequest, Signals};
 use crate::store::trace::Trace;
 use crate::supervise::Supervise;
 
@@ -90,12 +90,12 @@ impl Switchboard {
         }
     }
 
-    async fn asked(&mut self, asked: Asked) {
+    async fn asked(&mut self, asked: SignalRequest) {
         match asked {
-            Asked::Restart(reason) if self.left_at.is_none() => {
+            SignalRequest::Restart(reason) if self.left_at.is_none() => {
                 self.supervise.input(&ServiceInput::Restart { reason: reason.to_owned() }).await;
             }
-            Asked::Stop("SIGHUP") if !self.front.is_single() => {
+            SignalRequest::Stop("SIGHUP") if !self.front.is_single() => {
                 drop(self.read_again("SIGHUP").await);
             }
             _ => self.leave().await,

@@ -9,13 +9,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::connect::addresses;
-use crate::os::{Holder, holder_of};
+use crate::os::{PortHolder, holder_of};
 
 /// Why the service cannot have its port; none where it is free, or nobody can tell.
 pub(crate) async fn port_holder(port: &Port) -> Option<SpawnFailure> {
     let found = timeout(PORT_LOOKUP_WAIT, addresses(&port.host, port.port)).await.ok()?.ok()?;
     let look = spawn_blocking(move || found.into_iter().find_map(holder_of));
-    let Holder { process } = look.await.ok()??;
+    let PortHolder { process } = look.await.ok()??;
     let holder = process.map(|(pid, command)| {
         let command = harmless(&redact_args(&command).join(" "));
         let short: String = command.chars().take(HEALTH_SHOWN_CHARS_MAX).collect();

@@ -1,8 +1,8 @@
-//! Folders that Linux's kernel watches for us.
+//! Owns the inotify watches on folders, on Linux. Driven by `watch/`. Never reads a file.
 //!
 //! [`FolderAlarms`] is what the loop waits on; [`Folders`] says which folders are watched, and may be
-//! used on another thread. Nothing is read while nobody waits: the kernel keeps what happens, and
-//! says when that was too much.
+//! used on another thread. Nothing is read while no loop waits: the kernel queues the events, and
+//! reports an overflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,11 +17,11 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::{Extent, Refusal, Stir};
+use super::{FolderEvent, WatchExtent, WatchRefusal};
 
-struct Queue(Inotify);
+struct InotifyQueue(Inotify);
 
-impl AsRawFd for Queue {
+impl AsRawFd for InotifyQueue {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_fd().as_raw_fd()
     }
@@ -31,7 +31,7 @@ impl AsRawFd for Queue {
 pub(crate) struct Alarm(InotifyEvent);
 
 /// Waits for what happens in the folders.
-pub(crate) struct FolderAlarms(AsyncFd<Arc<Queue>>);
+pub(crate) struct FolderAlarms(AsyncFd<Arc<InotifyQueue>>);
 
 impl FolderAlarms {
     /// What has happened since the last time. Cancel safe.
@@ -48,20 +48,20 @@ impl FolderAlarms {
 
 /// The folders that are watched.
 pub(crate) struct Folders {
-    queue: Arc<Queue>,
+    queue: Arc<InotifyQueue>,
     by_path: BTreeMap<PathBuf, WatchDescriptor>,
     /// One folder can have several paths, by links and mounts.
     by_number: BTreeMap<i32, BTreeSet<PathBuf>>,
 }
 
 /// Begins to watch, with no folder yet. Needs a runtime.
-pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), Refusal> {
+pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), WatchRefusal> {
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(refusal)?;
-    let queue = Arc::new(Queue(inotify));
+    let queue = Arc::new(InotifyQueue(inotify));
     // SAFETY: the queue owns its descriptor, never gives it away, and lives as long as `alarms`.
     #[expect(unsafe_code, reason = "tokio cannot see that the descriptor stays the same")]
     let alarms = unsafe { AsyncFd::register_with_interest(queue.clone(), Interest::READABLE) };
-    let alarms = alarms.map_err(|error| Refusal::Failed(error.into()))?;
+    let alarms = alarms.map_err(|error| WatchRefusal::Failed(error.into()))?;
     let folders = Folders { queue, by_path: BTreeMap::new(), by_number: BTreeMap::new() };
     Ok((FolderAlarms(alarms), folders))
 }
@@ -78,15 +78,15 @@ impl Folders {
     }
 
     /// Watches a folder. One that is watched already is watched for more.
-    pub(crate) fn add(&mut self, folder: &Path, extent: Extent) -> Result<(), Refusal> {
+    pub(crate) fn add(&mut self, folder: &Path, extent: WatchExtent) -> Result<(), WatchRefusal> {
         let itself = AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR
             | AddWatchFlags::from_bits_retain(IN_MASK_ADD | IN_EXCL_UNLINK);
         let flags = match extent {
-            Extent::Itself => itself,
+            WatchExtent::Itself => itself,
             // Neither the rights nor the times of a file are asked for: only what is in it counts.
-            Extent::Entries => {
+            WatchExtent::Entries => {
                 itself
                     | AddWatchFlags::IN_CREATE
                     | AddWatchFlags::IN_DELETE
@@ -117,9 +117,9 @@ impl Folders {
     }
 
     /// What an alarm means.
-    pub(crate) fn hear(&mut self, Alarm(event): Alarm) -> Vec<Stir> {
+    pub(crate) fn hear(&mut self, Alarm(event): Alarm) -> Vec<FolderEvent> {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
-            return vec![Stir::Lost];
+            return vec![FolderEvent::Lost];
         }
         let number = event.wd.as_raw();
         if event.mask.contains(AddWatchFlags::IN_IGNORED) {
@@ -129,16 +129,18 @@ impl Folders {
                     self.by_path.remove(path);
                 }
             }
-            return paths.into_iter().map(Stir::Folder).collect();
+            return paths.into_iter().map(FolderEvent::Folder).collect();
         }
         // Otherwise it is of one that we have left.
         let paths = self.by_number.get(&number).into_iter().flatten();
         let is_folder = event.mask.contains(AddWatchFlags::IN_ISDIR);
-        let stir = |folder: &PathBuf| match &event.name {
-            Some(name) => Stir::Entry { folder: folder.clone(), name: name.clone(), is_folder },
-            None => Stir::Folder(folder.clone()),
+        let event = |folder: &PathBuf| match &event.name {
+            Some(name) => {
+                FolderEvent::Entry { folder: folder.clone(), name: name.clone(), is_folder }
+            }
+            None => FolderEvent::Folder(folder.clone()),
         };
-        paths.map(stir).collect()
+        paths.map(event).collect()
     }
 
     fn leave(&mut self, number: WatchDescriptor, path: &Path) {
@@ -152,23 +154,23 @@ impl Folders {
     }
 }
 
-fn refusal(errno: Errno) -> Refusal {
+fn refusal(errno: Errno) -> WatchRefusal {
     let raise = |name: &str, number: u64| {
         format!(
             "run `sudo sysctl fs.inotify.{name}={number}`, and put it into `/etc/sysctl.d/` to keep it"
         )
     };
     match errno {
-        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => Refusal::Gone,
-        Errno::ENOSPC => Refusal::Limit {
+        Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP => WatchRefusal::Gone,
+        Errno::ENOSPC => WatchRefusal::Limit {
             what: "this user may watch no more folders",
             hint: raise("max_user_watches", raised("max_user_watches", WATCHES_MIN)),
         },
-        Errno::EMFILE => Refusal::Limit {
+        Errno::EMFILE => WatchRefusal::Limit {
             what: "this user may have no more watchers",
             hint: raise("max_user_instances", raised("max_user_instances", WATCHERS_MIN)),
         },
-        errno => Refusal::Failed(errno.into()),
+        errno => WatchRefusal::Failed(errno.into()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a shell with job control and a terminal do to who is on it: Ctrl+Z, `fg`, `bg`, another size, its end.
+//! Job control and the terminal: Ctrl+Z, `fg`, `bg`, another size, its end. Driven by the screens. Never
+//! reads more than was typed.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -40,12 +41,12 @@ impl Jobs {
     }
 }
 
-/// Stops this process as the kernel would on Ctrl+Z, until somebody lets it go on. Where nobody could, nothing
+/// Stops this process as the kernel would on Ctrl+Z, until a shell continues it. Where no shell could, nothing
 /// is stopped.
 pub fn suspend(stopped: Stopped) -> io::Result<()> {
     let ours = set(SigHandler::SigIgn)?;
     if stopped == Stopped::Everyone {
-        // Whoever started us and waits for us in the same job stops too; we are not meant yet.
+        // A parent that waits for us in the same job stops too; we are not meant yet.
         kill(Pid::from_raw(0), Signal::SIGTSTP).ok();
     }
     set(SigHandler::SigDfl)?;
@@ -69,10 +70,10 @@ fn restore(action: &SigAction) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the terminal that is our stdin is ours: in the background, whoever changes its modes is stopped.
+/// Whether the terminal that is our stdin is ours: in the background, a process that changes its modes is stopped.
 pub fn is_in_front() -> bool {
     let stdin = io::stdin();
-    // Where it is no terminal that has jobs, nobody takes it from us.
+    // A terminal without jobs is always ours.
     stdin.is_terminal() && tcgetpgrp(&stdin).map_or(true, |front| front == getpgrp())
 }
 

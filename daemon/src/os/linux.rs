@@ -1,4 +1,5 @@
-//! What Linux's kernel tells.
+//! Answers of Linux's kernel: changed files, limits, listeners, unread bytes. `polling.rs` has the same
+//! functions for other systems.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +15,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use nix::sys::resource::Resource;
 
 use super::system::limit;
-use super::{Limit, PipeWriter, Sink, WatchLimits};
+use super::{PipeWriter, ProcessLimit, Sink, WatchLimits};
 
 /// Lets the kernel say that something changed in a folder.
 pub(crate) struct Watch {
@@ -74,7 +75,7 @@ impl Watch {
 }
 
 /// How many processes this user may have; `None` where there is no such limit.
-pub(crate) fn processes_limit() -> Option<io::Result<Limit>> {
+pub(crate) fn processes_limit() -> Option<io::Result<ProcessLimit>> {
     Some(limit(Resource::RLIMIT_NPROC))
 }
 
@@ -129,7 +130,7 @@ fn listening_inode(line: &str, port: u16) -> Option<&str> {
     (listens && u16::from_str_radix(its_port, 16) == Ok(port)).then(|| fields.get(9).copied())?
 }
 
-/// Bytes in a pipe that nobody has read.
+/// Unread bytes in a pipe.
 pub(crate) fn unread(pipe: &impl AsFd) -> Option<usize> {
     let mut bytes: nix::libc::c_int = 0;
     // SAFETY: the descriptor is open, and the kernel writes one integer.
@@ -139,7 +140,7 @@ pub(crate) fn unread(pipe: &impl AsFd) -> Option<usize> {
     (asked == 0).then(|| usize::try_from(bytes).ok()).flatten()
 }
 
-/// The reading end of a pipe, to ask how much is in it; nobody may read from it.
+/// The reading end of a pipe, to ask how much is in it; it is never read from.
 pub(crate) fn far_end(pipe: &PipeWriter) -> Option<File> {
     let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
     File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path).ok()

@@ -1,4 +1,4 @@
-//! What differs between operating systems, apart from processes: the same functions for each.
+//! The operating systems, apart from processes: the same functions for each.
 //!
 //! `unix.rs` is for Linux and macOS, `windows.rs` for Windows. What only Linux's kernel tells is in
 //! `linux.rs`, `inotify.rs` and `ports.rs`; `polling.rs`, `no_folders.rs` and `no_ports.rs` do without. `streams.rs` has our own
@@ -76,9 +76,9 @@ pub(crate) use self::system::{
 };
 pub use self::system::{HOME_VARIABLE, detach, is_variable, leave_session, program_in};
 
-/// What the system asks of a supervisor.
+/// A signal to a supervisor, by its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalRequest {
     /// To stop in order, and end; with the name of what asked. Many send several at once: a shell
     /// and the kernel when a terminal closes, `timeout` to a process and its group.
     Stop(&'static str),
@@ -89,7 +89,7 @@ pub(crate) enum Asked {
     Restart(&'static str),
 }
 
-/// What job control and the terminal do to us.
+/// An event of job control or the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
     /// We are to stop.
@@ -100,7 +100,7 @@ pub enum Job {
     Resized,
 }
 
-/// What came from whoever types.
+/// What was typed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Keys {
     /// What the terminal sends for it.
@@ -113,18 +113,18 @@ pub enum Keys {
     Gone,
 }
 
-/// Who is stopped.
+/// The processes that a suspension stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopped {
-    /// Only we, as by a signal.
+    /// Only this process, as by a signal.
     We,
     /// All of the job that we belong to, as by a key.
     Everyone,
 }
 
-/// Somebody who listens on a port.
+/// The listener on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub(crate) struct PortHolder {
     /// Its process and its command line, where the system tells us.
     pub(crate) process: Option<(u32, Vec<String>)>,
 }
@@ -140,7 +140,7 @@ pub(crate) enum FileKind {
 
 /// A limit of this process; `None` is any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub(crate) struct ProcessLimit {
     /// The one that holds.
     pub(crate) now: Option<u64>,
     /// What it may be raised to.
@@ -156,8 +156,8 @@ pub(crate) struct WatchLimits {
 
 /// What to be told about a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// Whatever happens to what is in it, and to the folder itself.
+pub(crate) enum WatchExtent {
+    /// Changes of its entries, and of the folder itself.
     Entries,
     /// That it is moved or removed.
     Itself,
@@ -166,19 +166,19 @@ pub(crate) enum Extent {
 /// Something happened in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is watched"))]
-pub(crate) enum Stir {
+pub(crate) enum FolderEvent {
     /// To what has this name in it.
     Entry { folder: PathBuf, name: OsString, is_folder: bool },
     /// To the folder itself: it is gone, or somewhere else.
     Folder(PathBuf),
-    /// Too much happened: nobody knows what.
+    /// Too much happened: events were lost.
     Lost,
 }
 
 /// Why a folder is not watched.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is watched"))]
-pub(crate) enum Refusal {
+pub(crate) enum WatchRefusal {
     /// It is not there, or is no folder.
     Gone,
     /// The system grants no more; with what to do about it.

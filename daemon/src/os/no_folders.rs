@@ -1,11 +1,11 @@
-//! The same functions as `inotify.rs`, where the kernel is not asked: nothing is watched, and whoever
-//! wants to know looks every so often.
+//! The same functions as `inotify.rs`, where the kernel is not asked: nothing is watched, and files are
+//! polled.
 
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 
-use super::{Extent, Refusal, Stir};
+use super::{FolderEvent, WatchExtent, WatchRefusal};
 
 /// There are none.
 pub(crate) struct Alarm(Infallible);
@@ -23,8 +23,8 @@ impl FolderAlarms {
 pub(crate) struct Folders(Infallible);
 
 /// Nothing is watched here.
-pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), Refusal> {
-    Err(Refusal::Unsupported)
+pub(crate) fn watch_folders() -> Result<(FolderAlarms, Folders), WatchRefusal> {
+    Err(WatchRefusal::Unsupported)
 }
 
 impl Folders {
@@ -36,7 +36,7 @@ impl Folders {
         match self.0 {}
     }
 
-    pub(crate) fn add(&mut self, _folder: &Path, _extent: Extent) -> Result<(), Refusal> {
+    pub(crate) fn add(&mut self, _folder: &Path, _extent: WatchExtent) -> Result<(), WatchRefusal> {
         match self.0 {}
     }
 
@@ -44,7 +44,7 @@ impl Folders {
         match self.0 {}
     }
 
-    pub(crate) fn hear(&mut self, alarm: Alarm) -> Vec<Stir> {
+    pub(crate) fn hear(&mut self, alarm: Alarm) -> Vec<FolderEvent> {
         match alarm.0 {}
     }
 }

@@ -1,4 +1,4 @@
-//! A system without job control: nobody is ever taken from the terminal.
+//! The same functions as `job.rs`, for a system without job control.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Jobs {
     }
 }
 
-/// Nobody could let us go on.
+/// No shell could continue us.
 pub fn suspend(_stopped: Stopped) -> io::Result<()> {
     Ok(())
 }
@@ -34,7 +34,7 @@ pub fn is_in_front() -> bool {
 
 /// Waits until something happened on the console, however long that takes: nothing there is undecided.
 pub fn next_keys(_wait_max: Option<Duration>) -> Keys {
-    // SAFETY: the handle is that of our stdin, and nobody closes it.
+    // SAFETY: the handle is that of our stdin, and stays open.
     #[expect(unsafe_code, reason = "the standard library cannot wait without reading")]
     let waited = unsafe { WaitForSingleObject(GetStdHandle(STD_INPUT_HANDLE), INFINITE) };
     if waited == WAIT_OBJECT_0 { Keys::Console } else { Keys::Gone }

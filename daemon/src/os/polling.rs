@@ -9,7 +9,7 @@ use afresh_core::limits::FOLLOW_POLL_INTERVAL;
 
 #[cfg(unix)]
 use super::PipeWriter;
-use super::{Limit, Sink, WatchLimits};
+use super::{ProcessLimit, Sink, WatchLimits};
 
 /// Waits for the next time to look.
 pub(crate) struct Watch;
@@ -28,8 +28,8 @@ impl Watch {
     }
 }
 
-/// Nobody hits a limit of processes first here.
-pub(crate) fn processes_limit() -> Option<io::Result<Limit>> {
+/// The limit of processes is not looked at here.
+pub(crate) fn processes_limit() -> Option<io::Result<ProcessLimit>> {
     None
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
     None
 }
 
-/// Bytes in a pipe that nobody has read: not told by its writing end here.
+/// Unread bytes in a pipe: not told by its writing end here.
 #[cfg(unix)]
 pub(crate) fn unread<P>(_pipe: &P) -> Option<usize> {
     None
@@ -50,12 +50,12 @@ pub(crate) fn far_end(_pipe: &PipeWriter) -> Option<std::fs::File> {
     None
 }
 
-/// Nobody tells without rights of its own.
+/// The system does not tell without special rights.
 pub(crate) fn listener_of(_port: u16) -> Option<(u32, String)> {
     None
 }
 
-/// Nobody tells what another process was started with.
+/// The environment of another process is not readable here.
 pub(crate) fn processes_with(_name: &str, _value: &str) -> Vec<u32> {
     Vec::new()
 }

@@ -1,18 +1,18 @@
-//! Who listens on a port, as Linux's kernel tells.
+//! Finds the process that listens on a port, in Linux's `/proc`. Called before a start and by the doctor.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-use super::Holder;
+use super::PortHolder;
 
 /// Whether holders of ports are told by process.
 #[cfg(test)]
 pub(crate) const TELLS_HOLDERS: bool = true;
 
-/// Who listens where a service wants to; none where nobody does.
-pub(crate) fn holder_of(wanted: SocketAddr) -> Option<Holder> {
+/// The process that listens where a service wants to; none where the port is free.
+pub(crate) fn holder_of(wanted: SocketAddr) -> Option<PortHolder> {
     if can_bind(wanted) {
         return None;
     }
@@ -22,7 +22,7 @@ pub(crate) fn holder_of(wanted: SocketAddr) -> Option<Holder> {
         let mut listeners = text.lines().skip(1).filter_map(listener);
         listeners.find(|(local, _)| hinders(*local, wanted)).map(|(_, inode)| inode.to_owned())
     })?;
-    Some(Holder { process: process_with(&format!("socket:[{inode}]")) })
+    Some(PortHolder { process: process_with(&format!("socket:[{inode}]")) })
 }
 
 /// Whether the address can be had as a server would have it, which does not mind what is left of

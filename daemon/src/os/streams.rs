@@ -1,6 +1,6 @@
 //! Our own stdin and stdout without a thread, where the system lets us wait for them.
 //!
-//! The open file behind them is shared with whoever started us, and so are its flags: none is ever
+//! The open file behind them is shared with the parent process, and so are its flags: none is ever
 //! changed. A pipe is opened once more, for ourselves; a socket is told with each call not to block.
 
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) fn own_stdin() -> Option<StreamReader> {
     pipes::open_to_read(stdin.as_fd())
 }
 
-/// Our stdout, and the moment when nobody reads it any more; `None` where only a thread can wait
+/// Our stdout, and the moment when its reader is gone; `None` where only a thread can wait
 /// for it.
 pub(crate) fn own_stdout() -> Option<(StreamWriter, Completion)> {
     let stdout = io::stdout();
@@ -48,7 +48,7 @@ async fn abandoned(stream: AsyncFd<OwnedFd>, interest: Interest) {
         }
         ready.clear_ready();
     }
-    // Nothing can be seen: who writes will learn it.
+    // Nothing can be seen: the next write will fail.
     std::future::pending().await
 }
 
@@ -164,7 +164,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // It is shared: whoever holds it last ends it.
+        // It is shared: it ends with its last holder.
         Poll::Ready(Ok(()))
     }
 }
@@ -246,7 +246,7 @@ pub(crate) fn settle_memory() {
     #[cfg(target_os = "linux")]
     for (start, length) in own_code() {
         // SAFETY: the range is mapped from our own executable, private, and cannot be written: no page
-        // of it differs from the file. Whoever runs there waits for the page to come back.
+        // of it differs from the file. Code that runs there waits for the page to come back.
         #[expect(unsafe_code, reason = "the kernel takes an address")]
         let _dropped = unsafe {
             nix::libc::madvise(start as *mut nix::libc::c_void, length, nix::libc::MADV_DONTNEED)

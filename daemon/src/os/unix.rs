@@ -1,4 +1,4 @@
-//! Linux and macOS.
+//! Files, signals, streams and limits on Linux and macOS. `windows.rs` has the same functions.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -22,7 +22,7 @@ use nix::unistd::{AccessFlags, Uid, access, setsid};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Asked, FileKind, Limit};
+use super::{FileKind, ProcessLimit, SignalRequest};
 
 /// The variable that names the user's folder.
 pub const HOME_VARIABLE: &str = "HOME";
@@ -66,13 +66,13 @@ impl Signals {
         })
     }
 
-    /// The next wish. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Asked {
+    /// The next one. Cancel safe.
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
-            () = heard(self.hangup.as_mut()) => Asked::Stop("SIGHUP"),
-            _ = self.user.recv() => Asked::Restart("SIGUSR1"),
+            _ = self.interrupt.recv() => SignalRequest::Interrupt,
+            _ = self.terminate.recv() => SignalRequest::Stop("SIGTERM"),
+            () = heard(self.hangup.as_mut()) => SignalRequest::Stop("SIGHUP"),
+            _ = self.user.recv() => SignalRequest::Restart("SIGUSR1"),
         }
     }
 }
@@ -97,17 +97,17 @@ pub(crate) fn stderr() -> io::Result<File> {
 /// Waits until there is something to read on our stdin, be it its end.
 pub(crate) fn wait_for_stdin() {
     let stdin = io::stdin();
-    // Whatever fails here, the next read says it better.
+    // An error shows in the next read.
     poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).ok();
 }
 
 /// Writes what fits now, and waits for nothing.
 pub(crate) fn write_now(pipe: &PipeWriter, bytes: &[u8]) -> io::Result<usize> {
-    // Whoever made it a pipe of ours has made it one that does not block.
+    // Pipes of instances do not block.
     Ok(nix::unistd::write(pipe, bytes)?)
 }
 
-/// Our stdout, to see whether somebody reads from it.
+/// Our stdout, to see whether its reader is gone.
 pub(crate) struct Sink(OwnedFd);
 
 impl Sink {
@@ -116,7 +116,7 @@ impl Sink {
         io::stdout().as_fd().try_clone_to_owned().ok().map(Self)
     }
 
-    /// Whether nobody reads any more: the kernel says so without being asked for an event.
+    /// Whether the reader is gone: the kernel says so without being asked for an event.
     pub(crate) fn is_closed(&self) -> bool {
         let mut polled = [PollFd::new(self.as_fd(), PollFlags::empty())];
         poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -129,7 +129,7 @@ impl AsFd for Sink {
     }
 }
 
-/// A file, whatever its name: its device and number there.
+/// A file independent of its name: its device and number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId(u64, u64);
 
@@ -182,7 +182,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes, for secrets.
 pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
@@ -267,14 +267,14 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 /// How many files may be open at once; `None` where there is no such limit.
-pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+pub(crate) fn open_files_limit() -> Option<io::Result<ProcessLimit>> {
     Some(limit(Resource::RLIMIT_NOFILE))
 }
 
-pub(super) fn limit(resource: Resource) -> io::Result<Limit> {
+pub(super) fn limit(resource: Resource) -> io::Result<ProcessLimit> {
     let (now, at_most) = getrlimit(resource)?;
     let finite = |limit: u64| Some(limit).filter(|limit| *limit != RLIM_INFINITY);
-    Ok(Limit { now: finite(now), at_most: finite(at_most) })
+    Ok(ProcessLimit { now: finite(now), at_most: finite(at_most) })
 }
 
 /// The name of this machine.

@@ -25,8 +25,8 @@ pub(crate) struct SocketListener {
 }
 
 impl SocketListener {
-    /// Makes it, for this user alone. It has its name only when it listens: whoever cannot connect to
-    /// a name may remove it.
+    /// Makes it, for this user alone. It has its name only when it listens: a client that cannot
+    /// connect to a name may remove it.
     pub(crate) fn bind(path: &Path, unnamed: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(unnamed)?;
         let named = fs::set_permissions(unnamed, fs::Permissions::from_mode(0o600))
@@ -46,7 +46,7 @@ impl SocketListener {
 
 impl Drop for SocketListener {
     fn drop(&mut self) {
-        // Somebody may have removed it already.
+        // It may be removed already.
         fs::remove_file(&self.path).ok();
     }
 }

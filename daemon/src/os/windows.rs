@@ -30,7 +30,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 };
 use windows_sys::Win32::System::Threading::CREATE_NEW_PROCESS_GROUP;
 
-use super::{Asked, FileKind, Limit};
+use super::{FileKind, ProcessLimit, SignalRequest};
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The variable that names the user's folder.
@@ -47,7 +47,7 @@ pub(crate) type PipeReader = NamedPipeServer;
 /// Our end of a pipe that an instance reads from.
 pub(crate) type PipeWriter = NamedPipeServer;
 
-/// Leaves a pipe alone for a while. Nobody is woken up here who does not read.
+/// Leaves a pipe alone for a while. The system wakes only readers here.
 pub(crate) async fn leave_alone(pipe: PipeReader, time: Duration) -> io::Result<PipeReader> {
     tokio::time::sleep(time).await;
     Ok(pipe)
@@ -72,12 +72,12 @@ impl Signals {
     }
 
     /// The next wish. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.interrupt_hard.recv() => Asked::Stop("the console"),
-            _ = self.close.recv() => Asked::Stop("the console"),
-            _ = self.shutdown.recv() => Asked::Stop("the console"),
+            _ = self.interrupt.recv() => SignalRequest::Interrupt,
+            _ = self.interrupt_hard.recv() => SignalRequest::Stop("the console"),
+            _ = self.close.recv() => SignalRequest::Stop("the console"),
+            _ = self.shutdown.recv() => SignalRequest::Stop("the console"),
         }
     }
 }
@@ -115,7 +115,7 @@ pub(crate) fn write_now(pipe: &PipeWriter, bytes: &[u8]) -> io::Result<usize> {
     pipe.try_write(bytes)
 }
 
-/// Our stdout. Who writes to a pipe learns only by writing that nobody reads.
+/// Our stdout. Only a write shows that the reader of a pipe is gone.
 pub(crate) struct Sink;
 
 impl Sink {
@@ -128,7 +128,7 @@ impl Sink {
     }
 }
 
-/// A file, whatever its name: its volume and number there.
+/// A file independent of its name: its volume and number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId(u32, u64);
 
@@ -176,7 +176,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Bytes that nobody can guess.
+/// Random bytes, for secrets.
 pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let count = u32::try_from(N).map_err(io::Error::other)?;
@@ -197,7 +197,7 @@ pub(crate) fn cut(file: &File, len: u64) -> io::Result<()> {
     if handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the handle was just made, and nobody else has it.
+    // SAFETY: the handle was just made, and is owned here.
     unsafe { File::from_raw_handle(handle) }.set_len(len)
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) 
     Ok(())
 }
 
-/// The file system keeps a journal of its names; nobody has to ask for it.
+/// The file system keeps a journal of its names by itself.
 pub(crate) fn sync_folder(_folder: &Path) -> io::Result<()> {
     Ok(())
 }
@@ -276,7 +276,7 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
 }
 
 /// There is no such limit.
-pub(crate) fn open_files_limit() -> Option<io::Result<Limit>> {
+pub(crate) fn open_files_limit() -> Option<io::Result<ProcessLimit>> {
     None
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
-/// Who starts programs with the machine: nobody that we know of yet.
+/// The manager of programs that start with the machine: none is supported yet.
 pub(crate) fn manager() -> Option<(Manager, u32)> {
     None
 }

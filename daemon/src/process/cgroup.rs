@@ -1,4 +1,4 @@
-//! A cgroup for each guardian, where the kernel and our rights allow one: `cgroup.kill` ends a
+//! Owns a cgroup for each guardian, where the kernel and our rights allow one: `cgroup.kill` ends a
 //! guardian and its whole tree at one stroke, fork bombs included.
 //!
 //! On top of the subreapers, never instead of them: most places have no cgroup that we may write.
@@ -38,7 +38,7 @@ impl Cgroup {
 
     /// Ends what supervisors that were killed together with all around them have left here.
     ///
-    /// Only those of our own PID namespace: in another one their numbers mean somebody else. And
+    /// Only those of our own PID namespace: in another one their numbers mean other processes. And
     /// none of a supervisor that lives: its guardians may have lost their warden, not their work. Nor
     /// one with a guardian in it: its supervisor is another one by now, or it is about to go.
     pub(crate) fn clean(&self) {

@@ -1,5 +1,5 @@
-//! What only Linux has: subreapers, death signals, signal descriptors, the list of children in
-//! `/proc`, and cgroups. `macos.rs` has the same functions.
+//! Linux's part of the process layer: subreapers, death signals, signal descriptors, the list of children
+//! in `/proc`, and cgroups. `macos.rs` has the same functions.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use nix::unistd::{ForkResult, Pid, SysconfVar, fork, getpid, getppid, pipe2, sys
 
 pub(super) use super::cgroup::Cgroup;
 pub(super) use super::spawn::start;
-use super::usage::Usage;
+use super::usage::TreeUsage;
 
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -45,7 +45,7 @@ pub(crate) fn own_cgroup() -> Option<(PathBuf, bool)> {
     Some((own.path().to_owned(), own.child(std::process::id(), u64::MAX).is_some()))
 }
 
-/// A pipe that nobody inherits by accident: reading end, writing end.
+/// A pipe that no child inherits by accident: reading end, writing end.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe2(OFlag::O_CLOEXEC)?)
 }
@@ -64,7 +64,7 @@ pub(super) fn short_path(folder: &fs::File, name: &str) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())))
 }
 
-/// Closes everything but stdin, stdout and stderr: whatever we were started with by accident.
+/// Closes every descriptor but stdin, stdout and stderr: others were inherited by accident.
 pub(super) fn close_inherited() {
     // SAFETY: called first thing in the warden, which owns no descriptor above these yet.
     #[expect(unsafe_code, reason = "closes descriptors by number")]
@@ -100,8 +100,8 @@ pub(super) fn die_with(parent: Pid) -> io::Result<()> {
     Ok(())
 }
 
-/// Wakes the calling process, should somebody have stopped it, when its parent dies: a guardian
-/// that sleeps guards nobody.
+/// Continues the calling process, if it is stopped, when its parent dies: a stopped guardian guards
+/// nothing.
 pub(super) fn wake_when_parent_dies() {
     // Without it, only a supervisor that dies while its warden is stopped leaves something.
     prctl::set_pdeathsig(Signal::SIGCONT).ok();
@@ -206,7 +206,7 @@ pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
 ///
 /// Memory is what is resident. Pages that processes share are counted for each of them: to find out
 /// their parts, the kernel would walk through all of their memory.
-pub(super) fn usage(pid: Pid) -> Option<Usage> {
+pub(super) fn usage(pid: Pid) -> Option<TreeUsage> {
     if !can_list() {
         return None;
     }
@@ -215,7 +215,7 @@ pub(super) fn usage(pid: Pid) -> Option<Usage> {
 
 /// Every process that can be seen: itself, its parent, and what it uses. One walk, however many are looked
 /// for; none where it would show others.
-pub(super) fn table() -> Option<Vec<(Pid, Pid, Usage)>> {
+pub(super) fn table() -> Option<Vec<(Pid, Pid, TreeUsage)>> {
     let all = can_list().then(|| fs::read_dir("/proc")).and_then(Result::ok)?;
     let row = |name: &str| {
         let pid = name.parse::<i32>().ok()?;
@@ -226,7 +226,7 @@ pub(super) fn table() -> Option<Vec<(Pid, Pid, Usage)>> {
     Some(all.flatten().filter_map(|entry| row(entry.file_name().to_str()?)).collect())
 }
 
-fn parse_usage(stat: &str) -> Option<Usage> {
+fn parse_usage(stat: &str) -> Option<TreeUsage> {
     let (_, after) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_whitespace().collect();
     // Counted from the state, which is the third field of proc_pid_stat(5): utime, stime, and the
@@ -238,7 +238,7 @@ fn parse_usage(stat: &str) -> Option<Usage> {
     let per_second = sysconf_or(SysconfVar::CLK_TCK, 100);
     let cpu_time = Duration::from_millis(ticks.saturating_mul(1_000) / per_second);
     let memory_bytes = number(21)?.saturating_mul(sysconf_or(SysconfVar::PAGE_SIZE, 4_096));
-    Some(Usage { memory_bytes, cpu_time })
+    Some(TreeUsage { memory_bytes, cpu_time })
 }
 
 fn sysconf_or(variable: SysconfVar, usual: u64) -> u64 {

@@ -22,7 +22,7 @@ use nix::sys::socket::{MsgFlags, getsockopt};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use super::frames::Launch;
-use super::usage::Usage;
+use super::usage::TreeUsage;
 use crate::os::dispositions;
 
 /// How descriptors are received; there is no flag to close them on exec here.
@@ -45,7 +45,7 @@ pub(crate) fn own_cgroup() -> Option<(PathBuf, bool)> {
     None
 }
 
-/// A pipe that nobody inherits by accident: reading end, writing end.
+/// A pipe that no child inherits by accident: reading end, writing end.
 pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = nix::unistd::pipe()?;
     for end in [&read, &write] {
@@ -70,7 +70,7 @@ pub(super) fn short_path(_folder: &File, _name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Closes everything but stdin, stdout and stderr: whatever we were started with by accident.
+/// Closes every descriptor but stdin, stdout and stderr: others were inherited by accident.
 pub(super) fn close_inherited() {
     for number in 3..1024 {
         // SAFETY: called first thing in the warden, which owns no descriptor above these yet.
@@ -220,13 +220,13 @@ pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
 }
 
 /// Every process that can be seen. Here each is asked for its children, which costs no walk.
-pub(super) fn table() -> Option<Vec<(Pid, Pid, Usage)>> {
+pub(super) fn table() -> Option<Vec<(Pid, Pid, TreeUsage)>> {
     None
 }
 
 /// What one process uses; none where it is gone, or is another user's.
 #[expect(deprecated, reason = "a crate for one call is one too many")]
-pub(super) fn usage(pid: Pid) -> Option<Usage> {
+pub(super) fn usage(pid: Pid) -> Option<TreeUsage> {
     // SAFETY: all zero is a valid value of this plain struct.
     #[expect(unsafe_code, reason = "libc gives no other way to make one")]
     let mut found: nix::libc::proc_taskinfo = unsafe { std::mem::zeroed() };
@@ -245,5 +245,5 @@ pub(super) fn usage(pid: Pid) -> Option<Usage> {
     let units = u128::from(found.pti_total_user) + u128::from(found.pti_total_system);
     let nanos = units * u128::from(scale.numer) / u128::from(scale.denom);
     let cpu_time = Duration::from_nanos(u64::try_from(nanos).ok()?);
-    Some(Usage { memory_bytes: found.pti_resident_size, cpu_time })
+    Some(TreeUsage { memory_bytes: found.pti_resident_size, cpu_time })
 }

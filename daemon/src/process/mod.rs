@@ -9,10 +9,10 @@
 //!      │ fork                      │       │
 //!   guardian (one an instance) ─ subreaper │  reports the end when the whole tree is gone
 //!      │ fork, exec, parent-death signal
-//!   the service's process, its children, and whatever they start, setsid or not
+//!   the service's process, its children, and all that they start, setsid or not
 //! ```
 //!
-//! Whoever of the three is killed, those above see it at once (a socket closes, a child ends),
+//! If one of the three is killed, those above see it at once (a socket closes, a child ends),
 //! and those below end what they guard. Only when all three are killed in the same instant can a
 //! grandchild stay behind.
 //!
@@ -20,9 +20,9 @@
 //! nothing:
 //!
 //! ```text
-//!   supervisor, killed     the next supervisor ── visits ──▶ warden, which listens in the workspace
+//!   supervisor, killed     the next supervisor ── connects ──▶ warden, which listens in the workspace
 //!                              │                               │ a line to each guardian
-//!                              └── a new socket, the pipes, ◀── guardian, which takes the output
+//!                              └── a new socket, the pipes, ◀── guardian, which spools the output
 //!                                  the output, the end          and remembers the end meanwhile
 //! ```
 //!
@@ -129,7 +129,7 @@ pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 /// When the output of an instance is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputEnd {
-    /// When nobody has it open any more.
+    /// When no process has it open any more.
     WhenClosed,
     /// Not before the end of the instance was told, though it may close it itself.
     WithTheInstance,
@@ -138,7 +138,7 @@ pub(crate) enum OutputEnd {
 /// The hidden subcommand that runs the warden.
 pub(crate) const WARDEN_COMMAND: &str = "__warden";
 
-/// What a service runs.
+/// The command of a service.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
     /// The program and its arguments; no shell is involved.
@@ -156,7 +156,7 @@ impl Command {
         named.next_back().map(|(_, value)| value.to_string_lossy().into_owned())
     }
 
-    /// The command as people may see it: without what looks like a secret.
+    /// The command as users may see it: without what looks like a secret.
     pub(crate) fn shown(&self) -> String {
         let argv: Vec<String> =
             self.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -164,7 +164,7 @@ impl Command {
     }
 }
 
-/// What the process layer tells.
+/// The reports of the process layer.
 #[derive(Debug)]
 pub(crate) enum Report {
     /// The instance runs.
@@ -174,7 +174,7 @@ pub(crate) enum Report {
     SpawnFailed { service: ServiceId, generation: Generation, failure: SpawnFailure },
     /// It is gone, with its whole tree.
     Exited { service: ServiceId, generation: Generation, exit: Exit, remains: Remains },
-    /// Something that people should know.
+    /// A notice for the user.
     #[cfg_attr(windows, expect(dead_code, reason = "there is no warden to tell of"))]
     Notice(String),
 }

@@ -1,5 +1,5 @@
-//! The same functions as `handover_in.rs` and `handover_out.rs`, for Windows: a job ends with the one who made it, so
-//! that nothing outlives its supervisor.
+//! The same functions as `handover_in.rs` and `handover_out.rs`, for Windows: a job ends with the process
+//! that made it, so that nothing outlives its supervisor.
 
 use std::io;
 use std::path::Path;
@@ -75,7 +75,7 @@ impl SpoolProgress {
     }
 }
 
-/// Nobody outlives its supervisor here.
+/// No warden outlives its supervisor here.
 pub(crate) fn abandoned_warden(_folder: &Path) -> Option<AbandonedWarden> {
     None
 }

@@ -46,7 +46,7 @@ pub(super) fn start(launch: &Launch, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
     if launch.argv.is_empty() {
         return Err(Errno::ENOENT.into());
     }
-    let mut birth = Birth {
+    let mut setup = ChildSetup {
         argv: &argv,
         env: &env,
         cwd: cwd.as_ref(),
@@ -61,19 +61,19 @@ pub(super) fn start(launch: &Launch, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
     #[expect(unsafe_code, reason = "a bare system call, and a global of libc")]
-    // SAFETY: with CLONE_VFORK we stand still until the child has left our memory, so `birth` and
-    // the stack outlive its use of them, and with one thread nobody else sees `environ` change.
+    // SAFETY: with CLONE_VFORK we stand still until the child has left our memory, so `setup` and
+    // the stack outlive its use of them, and with one thread no other code sees `environ` change.
     let pid = unsafe {
         let before = environ;
-        let pid = libc::clone(be_born, top.cast(), flags, (&raw mut birth).cast());
+        let pid = libc::clone(run_child, top.cast(), flags, (&raw mut setup).cast());
         environ = before;
         pid
     };
     let pid = Pid::from_raw(Errno::result(pid)?);
-    match birth.failure {
+    match setup.failure {
         None => Ok(pid),
         Some(failure) => {
-            // It never was more than our shadow: nobody else is to hear of its end.
+            // It never ran its program: its end is not reported.
             waitpid(pid, None).ok();
             Err(failure.into())
         }
@@ -81,7 +81,7 @@ pub(super) fn start(launch: &Launch, stdio: [OwnedFd; 3]) -> io::Result<Pid> {
 }
 
 /// All that the child needs to know, in memory that is ours.
-struct Birth<'a> {
+struct ChildSetup<'a> {
     argv: &'a Strings,
     env: &'a Strings,
     cwd: Option<&'a CString>,
@@ -93,12 +93,12 @@ struct Birth<'a> {
     failure: Option<Errno>,
 }
 
-extern "C" fn be_born(birth: *mut c_void) -> c_int {
+extern "C" fn run_child(setup: *mut c_void) -> c_int {
     #[expect(unsafe_code, reason = "the argument of a C function is a bare pointer")]
-    // SAFETY: `start` passes a `Birth` and does not touch it before we are done.
-    let birth = unsafe { &mut *birth.cast::<Birth<'_>>() };
-    let Err(failure) = birth.become_program();
-    birth.failure = Some(failure);
+    // SAFETY: `start` passes a `ChildSetup` and does not touch it before we are done.
+    let setup = unsafe { &mut *setup.cast::<ChildSetup<'_>>() };
+    let Err(failure) = setup.become_program();
+    setup.failure = Some(failure);
     #[expect(unsafe_code, reason = "`exit` would run our own handlers")]
     // SAFETY: ends the calling process, and leaves the memory that it shares as it is.
     unsafe {
@@ -106,7 +106,7 @@ extern "C" fn be_born(birth: *mut c_void) -> c_int {
     }
 }
 
-impl Birth<'_> {
+impl ChildSetup<'_> {
     /// Returns only when it fails.
     fn become_program(&self) -> Result<std::convert::Infallible, Errno> {
         for (target, source) in (0..).zip(self.stdio) {
@@ -172,7 +172,7 @@ mod tests {
     use crate::process::os;
     use crate::store::TempDir;
 
-    /// The tests have many threads, and a birth wants one: each is had in a process of its own.
+    /// The tests have many threads, and a setup wants one: each is had in a process of its own.
     fn born(launch: &Launch) -> (String, Result<i32, i32>) {
         let (mut output, theirs) = os::pipe().unwrap();
         let errors = os::pipe().unwrap();
@@ -242,7 +242,7 @@ mod tests {
         let (text, result) = born(&launch(&["sh", "-c", script]));
         let standard = |line: &str| {
             let hex = line.split_whitespace().nth(1).unwrap();
-            // Beyond 31 are the real-time signals; some belong to libc, which lets nobody set them.
+            // Beyond 31 are the real-time signals; some belong to libc, which does not let them be set.
             u64::from_str_radix(hex, 16).unwrap() & 0x7fff_ffff
         };
         assert_eq!(text.lines().map(standard).collect::<Vec<_>>(), [0, 0]);

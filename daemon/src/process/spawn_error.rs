@@ -1,4 +1,4 @@
-//! Why a process could not be started, in words that help.
+//! Explains why a process could not be started, with a hint. Called after a failed start. Only looks at files.
 
 use std::fs;
 use std::io;

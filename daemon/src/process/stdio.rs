@@ -1,4 +1,4 @@
-//! The pipes of an instance.
+//! Owns the supervisor's ends of the pipes of an instance. Made for each start.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,5 @@
-//! How much memory and processor time a process and all its descendants use.
+//! Sums the memory and processor time of a process and all its descendants. Asked by memory limits, the
+//! watch on hung servers and `status`. Keeps nothing between two calls.
 //!
 //! The sum is one of a moment that passes while it is taken: a process that ends meanwhile counts or
 //! not.
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 /// What processes use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct TreeUsage {
     /// Memory that is resident. What several processes share is counted for each of them, so
     /// this can be more than they hold together.
     pub(crate) memory_bytes: u64,
@@ -16,7 +17,7 @@ pub(crate) struct Usage {
     pub(crate) cpu_time: Duration,
 }
 
-impl Usage {
+impl TreeUsage {
     fn add(&mut self, other: Self) {
         self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
         self.cpu_time = self.cpu_time.saturating_add(other.cpu_time);
@@ -37,9 +38,9 @@ pub(crate) fn cpu_time_of_tree(pid: u32) -> Option<Duration> {
 
 /// What each of these processes and its descendants use. All of them together cost one walk through the
 /// table of processes.
-pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<Usage>> {
+pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<TreeUsage>> {
     // A single tree is found faster by its own threads.
-    let table = if roots.len() > 1 { Table::read() } else { None };
+    let table = if roots.len() > 1 { ProcessTable::read() } else { None };
     let of = |root: &u32| match &table {
         Some(table) => table.sum(*root),
         None => usage_of_tree(*root),
@@ -49,12 +50,12 @@ pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<Usage>> {
 
 /// All processes of one moment.
 #[derive(Default)]
-struct Table {
-    used: BTreeMap<u32, Usage>,
+struct ProcessTable {
+    used: BTreeMap<u32, TreeUsage>,
     children: BTreeMap<u32, Vec<u32>>,
 }
 
-impl Table {
+impl ProcessTable {
     #[cfg(unix)]
     fn read() -> Option<Self> {
         let mut table = Self::default();
@@ -71,7 +72,7 @@ impl Table {
         None
     }
 
-    fn sum(&self, root: u32) -> Option<Usage> {
+    fn sum(&self, root: u32) -> Option<TreeUsage> {
         let mut sum = *self.used.get(&root)?;
         let mut seen = BTreeSet::from([root]);
         let mut next = vec![root];
@@ -89,7 +90,7 @@ impl Table {
 }
 
 /// What this process itself uses, without its descendants; none where the system does not tell.
-pub(crate) fn own_usage() -> Option<Usage> {
+pub(crate) fn own_usage() -> Option<TreeUsage> {
     #[cfg(unix)]
     return super::os::usage(nix::unistd::getpid());
     #[cfg(windows)]
@@ -100,7 +101,7 @@ pub(crate) fn own_usage() -> Option<Usage> {
 use super::windows::usage_of_tree;
 
 #[cfg(unix)]
-fn usage_of_tree(pid: u32) -> Option<Usage> {
+fn usage_of_tree(pid: u32) -> Option<TreeUsage> {
     let root = nix::unistd::Pid::from_raw(i32::try_from(pid).ok().filter(|pid| *pid > 0)?);
     let mut sum = super::os::usage(root)?;
     for pid in super::tree::below(vec![root]).into_iter().skip(1) {
@@ -141,7 +142,7 @@ mod tests {
     fn the_work_of_grandchildren_counts() {
         let tree = Tree::of("(sh -c 'while :; do :; done' & wait) & wait");
         let pid = tree.0.id();
-        let own = || super::super::os::usage(nix::unistd::Pid::from_raw(pid.cast_signed()));
+        let own = || crate::process::os::usage(nix::unistd::Pid::from_raw(pid.cast_signed()));
         wait_for("work in the tree", || cpu_time_of_tree(pid) > Some(Duration::from_millis(200)));
         assert!(own().unwrap().cpu_time < Duration::from_millis(100), "the leader itself waits");
         assert!(memory_of_tree(pid).unwrap() > own().unwrap().memory_bytes);
@@ -166,8 +167,9 @@ mod tests {
 
     #[test]
     fn numbers_that_were_given_anew_make_no_circle() {
-        let used = [1, 2].map(|pid| (pid, Usage { memory_bytes: 10, cpu_time: Duration::ZERO }));
-        let table = Table {
+        let used =
+            [1, 2].map(|pid| (pid, TreeUsage { memory_bytes: 10, cpu_time: Duration::ZERO }));
+        let table = ProcessTable {
             used: BTreeMap::from(used),
             children: BTreeMap::from([(1, vec![2, 3]), (2, vec![1])]),
         };
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_uses_nothing() {
+    fn a_process_that_is_gone_uses_nothing() {
         let mut tree = Tree::of("exit 0");
         tree.0.wait().unwrap();
         for pid in [tree.0.id(), 0, u32::MAX] {

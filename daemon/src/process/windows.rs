@@ -1,6 +1,6 @@
 //! The process layer on Windows: a job object for each instance. Compiles; not run yet.
 //!
-//! There is no warden and no guardian. A job holds whatever its processes start, none of them can
+//! There is no warden and no guardian. A job holds all that its processes start, none of them can
 //! leave it, and the system ends all of them when the last handle of the job is closed, be it
 //! because afresh was killed. `host.rs` has the same functions for the other systems.
 
@@ -40,7 +40,7 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::spawn_error::explain;
-use super::usage::Usage;
+use super::usage::TreeUsage;
 use super::{Command, OutputEnd, Remains, Report};
 
 /// What keeps processes from outliving us, in words.
@@ -70,21 +70,21 @@ pub(crate) struct Stdio {
 
 /// All processes that afresh has started.
 pub(crate) struct Processes {
-    instances: BTreeMap<(ServiceId, Generation), Instance>,
+    instances: BTreeMap<(ServiceId, Generation), RunningInstance>,
     /// One for each instance: waits for its end.
-    tasks: JoinSet<Ended>,
+    tasks: JoinSet<EndedInstance>,
     ready: VecDeque<Report>,
 }
 
-struct Instance {
+struct RunningInstance {
     leader: u32,
-    job: Arc<Job>,
+    job: Arc<JobObject>,
     /// We did it: the exit code is not its own.
     killed: bool,
     task: AbortHandle,
 }
 
-struct Ended {
+struct EndedInstance {
     service: ServiceId,
     generation: Generation,
     code: Option<i32>,
@@ -109,7 +109,7 @@ impl Processes {
             launch(command).map_err(|error| explain(command, &error))?;
         let job = Arc::new(job);
         let task = self.tasks.spawn(guard(service, generation, child, leader, job.clone()));
-        let instance = Instance { leader, job, killed: false, task };
+        let instance = RunningInstance { leader, job, killed: false, task };
         self.instances.insert((service, generation), instance);
         self.ready.push_back(Report::Spawned { service, generation, pid: leader });
         Ok(ours)
@@ -140,7 +140,7 @@ impl Processes {
     /// Gives up on what a kill has not ended: its end is told, with the names of the living.
     pub(crate) fn abandon(&mut self, service: ServiceId, generation: Generation) {
         let instance = self.instances.remove(&(service, generation));
-        if let Some(Instance { job, task, .. }) = instance {
+        if let Some(RunningInstance { job, task, .. }) = instance {
             task.abort();
             job.kill();
             let remains = Remains { leftovers: 0, survivors: named(job.processes()) };
@@ -170,10 +170,10 @@ impl Processes {
         self.tasks.shutdown().await;
     }
 
-    fn hear(&mut self, ended: Ended) {
-        let Ended { service, generation, code, remains } = ended;
+    fn hear(&mut self, ended: EndedInstance) {
+        let EndedInstance { service, generation, code, remains } = ended;
         let instance = self.instances.remove(&(service, generation));
-        let Some(Instance { killed, .. }) = instance else { return };
+        let Some(RunningInstance { killed, .. }) = instance else { return };
         let exit = match code {
             Some(KILLED) if killed => Exit::Signal(SIGKILL),
             Some(STATUS_CONTROL_C_EXIT) => Exit::Signal(SIGINT),
@@ -190,8 +190,8 @@ async fn guard(
     generation: Generation,
     mut child: Child,
     leader: u32,
-    job: Arc<Job>,
-) -> Ended {
+    job: Arc<JobObject>,
+) -> EndedInstance {
     let code = child.wait().await.ok().and_then(|status| status.code());
     // The leader may be listed a moment longer.
     let others = || job.processes().into_iter().filter(|pid| *pid != leader);
@@ -202,7 +202,7 @@ async fn guard(
         sleep(SWEEP_PAUSE).await;
     }
     let remains = Remains { leftovers, survivors: named(others()) };
-    Ended { service, generation, code, remains }
+    EndedInstance { service, generation, code, remains }
 }
 
 fn named(survivors: impl IntoIterator<Item = u32>) -> Vec<(u32, String)> {
@@ -211,8 +211,8 @@ fn named(survivors: impl IntoIterator<Item = u32>) -> Vec<(u32, String)> {
 
 /// Starts a command in a job of its own: held until it is in there, so that none of its children
 /// can be born outside.
-fn launch(command: &Command) -> io::Result<(Stdio, Child, u32, Job)> {
-    let job = Job::new()?;
+fn launch(command: &Command) -> io::Result<(Stdio, Child, u32, JobObject)> {
+    let job = JobObject::new()?;
     let (stdin, their_stdin) = pipe(OpenOptions::new().read(true))?;
     let (stdout, their_stdout) = pipe(OpenOptions::new().write(true))?;
     let (stderr, their_stderr) = pipe(OpenOptions::new().write(true))?;
@@ -234,7 +234,7 @@ fn launch(command: &Command) -> io::Result<(Stdio, Child, u32, Job)> {
 
 /// Lets a process run that was started suspended, and so has one thread.
 fn resume(pid: u32) -> io::Result<()> {
-    // SAFETY: takes numbers; the handle that comes back is nobody else's.
+    // SAFETY: takes numbers; the handle that comes back is owned by this function.
     let threads = unsafe { owned(CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0)) }?;
     let size = size_of::<THREADENTRY32>() as u32;
     let mut entry = THREADENTRY32 { dwSize: size, ..THREADENTRY32::default() };
@@ -247,7 +247,7 @@ fn resume(pid: u32) -> io::Result<()> {
     if !found {
         return Err(io::ErrorKind::NotFound.into());
     }
-    // SAFETY: takes numbers; the handle that comes back is nobody else's.
+    // SAFETY: takes numbers; the handle that comes back is owned by this function.
     let thread = unsafe { owned(OpenThread(THREAD_SUSPEND_RESUME, 0, entry.th32ThreadID)) }?;
     // SAFETY: the thread's handle is open, with the right to do this.
     match unsafe { ResumeThread(thread.as_raw_handle()) } {
@@ -257,11 +257,11 @@ fn resume(pid: u32) -> io::Result<()> {
 }
 
 /// Holds all processes of an instance; closing it ends them.
-struct Job(OwnedHandle);
+struct JobObject(OwnedHandle);
 
-impl Job {
+impl JobObject {
     fn new() -> io::Result<Self> {
-        // SAFETY: it has neither attributes nor a name; the handle is nobody else's.
+        // SAFETY: it has neither attributes nor a name; the handle is owned by this function.
         let job = Self(unsafe { owned(CreateJobObjectW(null(), null())) }?);
         let mut limits = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
         limits.BasicLimitInformation.LimitFlags = JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
@@ -307,7 +307,7 @@ fn pipe(options: &OpenOptions) -> io::Result<(NamedPipeServer, File)> {
     let random = RandomState::new().build_hasher().finish();
     let name = format!(r"\\.\pipe\afresh-{}-{random:016x}", std::process::id());
     let ours = ServerOptions::new().first_pipe_instance(true).max_instances(1).create(&name)?;
-    // Whoever else opens it first makes this fail: nothing is said to strangers.
+    // If another process opens it first, this fails: nothing is written to a stranger.
     Ok((ours, options.open(&name)?))
 }
 
@@ -326,27 +326,27 @@ pub(crate) fn ignore_in_supervisor() -> io::Result<()> {
     Ok(())
 }
 
-/// Nobody starts a warden here.
+/// There is no warden here.
 pub(crate) fn run_warden() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Kills one process by its id.
 pub(crate) fn kill_one(pid: u32) -> io::Result<()> {
-    // SAFETY: takes numbers; the handle that comes back is nobody else's.
+    // SAFETY: takes numbers; the handle that comes back is owned by this function.
     let process = unsafe { owned(OpenProcess(PROCESS_TERMINATE, 0, pid)) }?;
     // SAFETY: the handle is open, with the right to do this.
     done(unsafe { TerminateProcess(process.as_raw_handle(), KILLED.cast_unsigned()) })
 }
 
-/// Nobody can be asked there.
+/// A process cannot be asked to end there.
 pub(crate) fn terminate_one(pid: u32) -> io::Result<()> {
     kill_one(pid)
 }
 
 /// Whether a process runs.
 pub(crate) fn is_alive(pid: u32) -> bool {
-    // SAFETY: takes numbers; the handle that comes back is nobody else's.
+    // SAFETY: takes numbers; the handle that comes back is owned by this function.
     let process = unsafe { owned(OpenProcess(PROCESS_SYNCHRONIZE, 0, pid)) };
     // SAFETY: the handle is open, with the right to do this.
     process.is_ok_and(|it| unsafe { WaitForSingleObject(it.as_raw_handle(), 0) } == WAIT_TIMEOUT)
@@ -354,11 +354,11 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 /// What a process and its descendants use. Not found out yet: the job of an instance knows it, and a
 /// process id does not lead there.
-pub(crate) fn usage_of_tree(_pid: u32) -> Option<Usage> {
+pub(crate) fn usage_of_tree(_pid: u32) -> Option<TreeUsage> {
     None
 }
 
-/// The caller makes sure that the handle is nobody else's, or none.
+/// The caller owns the handle, or it is none.
 unsafe fn owned(handle: RawHandle) -> io::Result<OwnedHandle> {
     if handle.is_null() || handle == INVALID_HANDLE_VALUE {
         return Err(io::Error::last_os_error());

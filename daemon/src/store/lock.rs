@@ -1,5 +1,5 @@
-//! One `afresh up` and one `afresh run` a workspace: whoever holds the lock of it in the state folder. The
-//! kernel gives it back when that process ends, however it ends.
+//! Owns the locks in the state folder: one `afresh up` and one `afresh run` a workspace. The kernel releases
+//! a lock when its process ends or is killed. Never waits for long.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -9,7 +9,7 @@ use afresh_core::limits::{DOWN_LOOK_INTERVAL, LOCK_TRIES_MAX};
 
 use crate::os::create_private;
 
-/// What there is only one of in a workspace, or in the folder of git.
+/// A process of which there is only one in a workspace, or in the folder of git.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sole {
     /// The daemon of its services.
@@ -69,11 +69,11 @@ fn taken(sole: Sole, pid: Option<u32>) -> String {
 }
 
 impl Lock {
-    /// Takes a lock of a state folder, if nobody has it.
+    /// Takes a lock of a state folder, if it is free.
     pub fn take(state: &Path, sole: Sole) -> Result<Self, LockError> {
         let path = state.join(sole.file());
         let failed = |source| LockError::File { path: path.clone(), source };
-        // Nobody else may even look at it: a lock can be taken by whoever can read the file.
+        // Private: any process that can read the file could take the lock.
         match create_private(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
@@ -87,7 +87,7 @@ impl Lock {
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                // Whoever only looks holds it for a moment too.
+                // `holder` takes it for a moment, too.
                 Err(TryLockError::WouldBlock) if tries < LOCK_TRIES_MAX => {
                     tries += 1;
                     std::thread::park_timeout(DOWN_LOOK_INTERVAL);
@@ -123,7 +123,7 @@ pub fn git_folder(folder: &Path) -> Option<PathBuf> {
     Some(tree.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
-/// The process that holds the lock of a state folder; none where nobody does. 0 where it is not told.
+/// The process that holds the lock of a state folder; none where it is free. 0 where it is not told.
 pub fn up_holder(state: &Path) -> Option<u32> {
     let mut file = File::open(state.join(Sole::Up.file())).ok()?;
     // One that we get is given back when the file is closed.

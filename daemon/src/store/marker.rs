@@ -1,4 +1,4 @@
-//! The restart marker on disk: overwritten by each restart, never deleted, never half written (R5).
+//! Owns the restart marker on disk: overwritten by each restart, never deleted, never half written (R5).
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub(crate) async fn write_apart(path: PathBuf, mark: Marker) -> Result<(), Write
     let (sender, written) = oneshot::channel();
     let (path_there, mark_there) = (path.clone(), mark.clone());
     let thread = std::thread::Builder::new().name("marker".to_owned()).spawn(move || {
-        // Nobody waits any more when the disk took too long.
+        // The caller is gone when the disk took too long.
         sender.send(write(&path_there, &mark_there)).ok();
     });
     match thread {

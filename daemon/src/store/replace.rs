@@ -1,4 +1,4 @@
-//! Replaces a small file at once: readers, and a machine that dies, find the old or the new one.
+//! Replaces a small file atomically: readers, and a machine that dies, find the old or the new one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! `--trace FILE`: all traffic of a conversation as JSON lines, for whoever looks for a fault in a
-//! client or a server. A thread of its own writes them; the conversation never waits for it.
+//! Owns the file of `--trace FILE`: all traffic of a conversation as JSON lines, to find a fault in a client
+//! or a server. A thread of its own writes them; the conversation never waits for it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::rotating::{OpenFileError, RotatingFile};
 use crate::clock::now;
 
-/// Where a message came from, or went to.
+/// The peer of a message, and its direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     FromClient,
@@ -29,7 +29,7 @@ pub(crate) enum Way {
 /// An open trace.
 #[derive(Debug)]
 pub(crate) struct Trace {
-    sender: mpsc::SyncSender<Entry>,
+    sender: mpsc::SyncSender<TraceEntry>,
     queued: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
     start: Instant,
@@ -40,7 +40,7 @@ pub(crate) struct Trace {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TraceEntry {
     time: Stamp,
     /// Since the trace began, in microseconds.
     micros: u64,
@@ -67,7 +67,7 @@ impl Trace {
             .name("trace".to_owned())
             .spawn(move || {
                 write(file, &entries, &taken, complain);
-                // Nobody waits for it where there was no time.
+                // The receiver is gone where there was no time.
                 written.send(()).ok();
             })
             .ok();
@@ -108,7 +108,7 @@ impl Trace {
             self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let entry = Entry {
+        let entry = TraceEntry {
             time: now(),
             micros: u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX),
             way,
@@ -127,7 +127,7 @@ impl Trace {
 
 fn write(
     mut file: RotatingFile,
-    entries: &mpsc::Receiver<Entry>,
+    entries: &mpsc::Receiver<TraceEntry>,
     queued: &AtomicUsize,
     complain: impl Fn(&str),
 ) {
@@ -145,7 +145,7 @@ fn write(
     }
 }
 
-fn render(entry: &Entry) -> Value {
+fn render(entry: &TraceEntry) -> Value {
     let (way, generation) = match entry.way {
         Way::FromClient => ("from client", None),
         Way::ToClient => ("to client", None),

@@ -1,4 +1,4 @@
-//! Where state is kept: in the project's `.afresh/`, or in the user's state folder outside of one.
+//! Finds and prepares the state folder: the project's `.afresh/`, or the user's outside of one.
 //!
 //! Reads no environment: the caller passes it in.
 
@@ -19,11 +19,11 @@ use crate::os;
 pub struct Workspace {
     root: Option<PathBuf>,
     /// The first one that can be used is; there is always one.
-    places: Vec<Place>,
+    places: Vec<StateFolder>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct StateFolder {
     kind: Kind,
     path: PathBuf,
 }
@@ -59,7 +59,7 @@ pub enum PrepareWorkspaceError {
         #[source]
         source: io::Error,
     },
-    /// Somebody else made it, or can write to it.
+    /// Another user made it, or can write to it.
     #[error("state folder `{path}` is not this user's alone; remove it or set XDG_STATE_HOME")]
     NotOurs {
         /// The folder.
@@ -102,7 +102,7 @@ impl Workspace {
         let places =
             [(Kind::Project, project), (Kind::User, user), (Kind::Temporary, Some(temporary))]
                 .into_iter()
-                .filter_map(|(kind, path)| path.map(|path| Place { kind, path }))
+                .filter_map(|(kind, path)| path.map(|path| StateFolder { kind, path }))
                 .collect();
         Self { root: root.map(Path::to_owned), places }
     }
@@ -150,10 +150,10 @@ impl Workspace {
         }))
     }
 
-    /// Looks where [`prepare`](Self::prepare) would put the state, and creates nothing. Whoever only
-    /// reads goes there afterwards; where no place can be used, nothing changes.
+    /// Looks where [`prepare`](Self::prepare) would put the state, and creates nothing. A command that
+    /// only reads goes there afterwards; where no place can be used, nothing changes.
     pub fn locate(&mut self) {
-        if let Some(usable) = self.places.iter().position(Place::is_usable) {
+        if let Some(usable) = self.places.iter().position(StateFolder::is_usable) {
             self.places.drain(..usable);
         }
     }
@@ -195,7 +195,7 @@ fn folder_name(root: &Path) -> String {
     format!("{}-{hash:016x}", name.trim_start_matches('.'))
 }
 
-impl Place {
+impl StateFolder {
     /// Whether it can be written, or made.
     fn is_usable(&self) -> bool {
         let above = self.path.ancestors().find(|path| path.exists());
@@ -235,7 +235,7 @@ impl Place {
     }
 }
 
-/// Makes a folder for state again, should somebody have removed it while we run.
+/// Makes a folder for state again, if it was removed meanwhile.
 pub(super) fn make_state_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     if folder.file_name().is_some_and(|name| name == ".afresh") {
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn a_temporary_folder_must_be_ours_alone() {
         let dir = TempDir::new();
-        let place = Place { kind: Kind::Temporary, path: dir.join("afresh-1") };
+        let place = StateFolder { kind: Kind::Temporary, path: dir.join("afresh-1") };
         place.prepare().unwrap();
         fs::set_permissions(&place.path, PermissionsExt::from_mode(0o777)).unwrap();
         assert!(matches!(place.prepare(), Err(PrepareWorkspaceError::NotOurs { .. })));

@@ -19,7 +19,7 @@ use super::{Lines, Up};
 use crate::clock::seed;
 use crate::control::{Before, Reloading, reloaded};
 use crate::definition::{Definition, Variables};
-use crate::pipe::Form;
+use crate::pipe::OutputForm;
 use crate::process::{AdoptedInstance, Command};
 use crate::store::service_log::{ServiceLogs, file_of};
 use crate::supervise::{LifecycleRequest, Supervise};
@@ -107,7 +107,11 @@ impl ConfiguredServices {
             policy: self.defaults.clone(),
             stop_signal: StopSignal::default(),
             memory_bytes_max: None,
-            form: if self.is_silent { Form::Silent } else { Form::Lines(format!("{name} | ")) },
+            form: if self.is_silent {
+                OutputForm::Silent
+            } else {
+                OutputForm::Lines(format!("{name} | "))
+            },
             health: None,
             ready_at_start: false,
             port: None,
@@ -299,7 +303,7 @@ impl ConfiguredServices {
             policy: policy.clone(),
             stop_signal: *stop_signal,
             memory_bytes_max: *memory_bytes_max,
-            form: if self.is_silent { Form::Silent } else { Form::Offered(prefix) },
+            form: if self.is_silent { OutputForm::Silent } else { OutputForm::Offered(prefix) },
             health: health.clone(),
             ready_at_start: health.is_none(),
             port: port.clone(),

@@ -1,4 +1,4 @@
-//! One watched file: what it is like, and what is in it.
+//! Reads one watched file: its metadata, and a checksum of its content.
 
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hasher};
@@ -18,7 +18,7 @@ const TIME_GRAIN: Duration = Duration::from_secs(2);
 
 /// Whether a file is read even though its length and time are as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum FileReading {
     Always,
     IfNew,
 }
@@ -28,7 +28,7 @@ pub(super) fn look_at(
     real: &Path,
     shown: &Path,
     prints: &Prints,
-    reading: Reading,
+    reading: FileReading,
     cancelled: &AtomicBool,
 ) -> Option<Found> {
     let own = fs::symlink_metadata(real).ok()?;
@@ -49,12 +49,12 @@ fn of_file(
     shown: &Path,
     metadata: &Metadata,
     prints: &Prints,
-    reading: Reading,
+    reading: FileReading,
     cancelled: &AtomicBool,
 ) -> Option<Found> {
     let (bytes, modified) = (metadata.len(), metadata.modified().ok());
     let stamp = modified.and_then(stamp);
-    if reading == Reading::IfNew
+    if reading == FileReading::IfNew
         && let Some(known) = prints.unchanged(shown, bytes, stamp)
     {
         return Some(known);

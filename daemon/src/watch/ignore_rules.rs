@@ -1,6 +1,6 @@
-//! What a project ignores: `.ignore`, `.gitignore`, `.git/info/exclude` and the user's own list.
+//! Reads the rules of what a project ignores: `.ignore`, `.gitignore`, `.git/info/exclude` and the user's own list.
 //!
-//! The files may be anybody's: they are read up to a bound, and a line that cannot be understood is
+//! The files are not trusted: they are read up to a bound, and a line that cannot be understood is
 //! passed over, as git does.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Watches files for changes of what is in them.
+//! Watches files for changes of their content. Driven by the loop of a service. Never restarts anything.
 //!
 //! Costs nothing while nothing happens: the kernel tells of touches, `core::watch` decides when to
 //! look, and a look runs on a thread that ends with it. Where the kernel cannot tell, all files are
@@ -23,9 +23,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use self::file::stamp;
-use self::notice::Notice;
-use self::scan::{Looker, Outcome};
-use crate::os::{Alarm, FolderAlarms, Folders, Refusal, watch_folders};
+use self::notice::WatchNotice;
+use self::scan::{ScanOutcome, Scanner};
+use crate::os::{Alarm, FolderAlarms, Folders, WatchRefusal, watch_folders};
 
 /// Why a path cannot be watched.
 #[derive(Debug, thiserror::Error)]
@@ -47,18 +47,18 @@ pub(crate) struct Watch {
     start: Instant,
     /// None where the kernel watches nothing for us.
     alarms: Option<FolderAlarms>,
-    look: Look,
+    look: ScanState,
     /// When to look without having been told.
     poll_at: Option<Instant>,
     cancelled: Arc<AtomicBool>,
-    said: Vec<Notice>,
+    said: Vec<WatchNotice>,
     say: Box<dyn Fn(&str) + Send>,
 }
 
-/// The one who looks is here, or away to look.
-enum Look {
-    Idle(Box<Looker>),
-    Running(JoinHandle<(Box<Looker>, Outcome)>),
+/// The scanner, or the thread that it is on.
+enum ScanState {
+    Idle(Box<Scanner>),
+    Running(JoinHandle<(Box<Scanner>, ScanOutcome)>),
     /// It has come to grief, and that was said.
     Lost,
 }
@@ -76,7 +76,7 @@ impl Watch {
     }
 
     fn start_with(
-        watched: Result<(FolderAlarms, Folders), Refusal>,
+        watched: Result<(FolderAlarms, Folders), WatchRefusal>,
         paths: &[PathBuf],
         base: &Path,
         debounce: Duration,
@@ -89,18 +89,18 @@ impl Watch {
             Ok((alarms, folders)) => (Some(alarms), Some(folders), None),
             Err(refusal) => (None, None, Some(refusal)),
         };
-        let looker = Looker::new(named, base.to_owned(), folders, began);
+        let scanner = Scanner::new(named, base.to_owned(), folders, began);
         let mut watch = Self {
             machine: Watcher::new(debounce),
             start: Instant::now(),
             alarms,
-            cancelled: looker.cancelled.clone(),
-            look: Look::Idle(Box::new(looker)),
+            cancelled: scanner.cancelled.clone(),
+            look: ScanState::Idle(Box::new(scanner)),
             poll_at: None,
             said: Vec::new(),
             say: Box::new(say),
         };
-        watch.tell(refusal.iter().map(|refusal| Notice::refused(base, refusal)).collect());
+        watch.tell(refusal.iter().map(|refusal| WatchNotice::refused(base, refusal)).collect());
         // The first look finds nothing to tell, but for what is written while it lasts.
         watch.handle(Input::Due);
         Ok(watch)
@@ -119,13 +119,13 @@ impl Watch {
 
     /// What happens next. Cancel safe: nothing is taken before it is certain to be returned.
     async fn next(&mut self) -> Input {
-        if let Look::Running(look) = &mut self.look {
+        if let ScanState::Running(look) = &mut self.look {
             // What happens meanwhile waits in the kernel.
             let joined = look.await;
             return self.looked(joined.ok());
         }
         let wakeup = self.machine.next_wakeup().map(|at| self.start + at.since_start());
-        let alarms = self.alarms.as_ref().filter(|_| matches!(self.look, Look::Idle(_)));
+        let alarms = self.alarms.as_ref().filter(|_| matches!(self.look, ScanState::Idle(_)));
         let heard = tokio::select! {
             heard = heard(alarms) => heard,
             () = until(wakeup) => return Input::Wakeup,
@@ -134,16 +134,16 @@ impl Watch {
                 return Input::Due;
             }
         };
-        let Look::Idle(looker) = &mut self.look else { return Input::Wakeup };
-        let Some(folders) = &mut looker.folders else { return Input::Wakeup };
+        let ScanState::Idle(scanner) = &mut self.look else { return Input::Wakeup };
+        let Some(folders) = &mut scanner.folders else { return Input::Wakeup };
         let Ok(heard) = heard else {
-            // Nobody tells any more: all is looked at every so often.
-            (self.alarms, looker.folders) = (None, None);
+            // The kernel reports nothing any more: all files are polled.
+            (self.alarms, scanner.folders) = (None, None);
             return Input::Lost;
         };
-        let stirs: Vec<_> = heard.into_iter().flat_map(|alarm| folders.hear(alarm)).collect();
+        let events: Vec<_> = heard.into_iter().flat_map(|alarm| folders.hear(alarm)).collect();
         let touched: Option<Vec<Vec<PathBuf>>> =
-            stirs.into_iter().map(|stir| looker.touched(stir)).collect();
+            events.into_iter().map(|event| scanner.touched(event)).collect();
         touched.map_or(Input::Lost, |paths| Input::Touched(paths.concat()))
     }
 
@@ -160,20 +160,23 @@ impl Watch {
     }
 
     fn begin(&mut self, scope: Scope) {
-        let Look::Idle(mut looker) = std::mem::replace(&mut self.look, Look::Lost) else { return };
-        self.look = Look::Running(tokio::task::spawn_blocking(move || {
-            let outcome = looker.look(&scope);
-            (looker, outcome)
+        let ScanState::Idle(mut scanner) = std::mem::replace(&mut self.look, ScanState::Lost)
+        else {
+            return;
+        };
+        self.look = ScanState::Running(tokio::task::spawn_blocking(move || {
+            let outcome = scanner.look(&scope);
+            (scanner, outcome)
         }));
     }
 
-    fn looked(&mut self, done: Option<(Box<Looker>, Outcome)>) -> Input {
-        let Some((looker, outcome)) = done else {
-            self.look = Look::Lost;
+    fn looked(&mut self, done: Option<(Box<Scanner>, ScanOutcome)>) -> Input {
+        let Some((scanner, outcome)) = done else {
+            self.look = ScanState::Lost;
             (self.say)("files are not watched any more: looking at them failed; restart afresh");
             return Input::Looked { changed: Vec::new() };
         };
-        self.look = Look::Idle(looker);
+        self.look = ScanState::Idle(scanner);
         if outcome.must_poll {
             self.poll_at = Some(Instant::now() + WATCH_POLL_INTERVAL);
         }
@@ -182,7 +185,7 @@ impl Watch {
     }
 
     /// Says each kind of notice once.
-    fn tell(&mut self, notices: Vec<Notice>) {
+    fn tell(&mut self, notices: Vec<WatchNotice>) {
         for notice in notices {
             if !self.said.iter().any(|said| said.is_like(&notice)) {
                 let text = notice.text();

@@ -1,4 +1,4 @@
-//! What people are told, once, when not all can be watched.
+//! The notices to the user when not all can be watched. Each is given once.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use afresh_core::limits::{
 use afresh_core::text::harmless;
 use afresh_core::time::show_duration;
 
-use crate::os::Refusal;
+use crate::os::WatchRefusal;
 
 /// Something is not watched, or not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Notice {
+pub(super) enum WatchNotice {
     TooManyFiles,
     TooManyFolders,
     TooDeep,
@@ -20,18 +20,18 @@ pub(super) enum Notice {
     Refused(String),
 }
 
-impl Notice {
-    pub(super) fn refused(folder: &Path, refusal: &Refusal) -> Self {
+impl WatchNotice {
+    pub(super) fn refused(folder: &Path, refusal: &WatchRefusal) -> Self {
         Self::Refused(match refusal {
-            Refusal::Limit { what, hint } => format!("{what}: {hint}"),
-            Refusal::Failed(error) => {
+            WatchRefusal::Limit { what, hint } => format!("{what}: {hint}"),
+            WatchRefusal::Failed(error) => {
                 format!("`{}` cannot be watched: {error}", harmless(&folder.to_string_lossy()))
             }
-            Refusal::Gone | Refusal::Unsupported => return Self::Refused(String::new()),
+            WatchRefusal::Gone | WatchRefusal::Unsupported => return Self::Refused(String::new()),
         })
     }
 
-    /// Whether two are the same for whoever is told: one folder that is refused stands for all.
+    /// Whether two are the same for the user: one folder that is refused stands for all.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }

@@ -1,4 +1,4 @@
-//! The way to a path that is watched: through which folders and links it leads, and where it ends.
+//! Resolves a watched path: the folders and links that it leads through, and its end.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,5 @@
-//! A look at all that is watched, or at a part of it: which files there are, and which have changed.
+//! Scans all that is watched, or a part of it: which files there are, and which have changed. Driven by
+//! [`Watch`](super::Watch).
 //!
 //! Blocks, so it runs on a thread of its own and owns what it needs meanwhile. A folder is watched
 //! before it is read: what is written into it later is told by the kernel, what was there is found.
@@ -14,21 +15,21 @@ use afresh_core::limits::{WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX};
 use afresh_core::time::Stamp;
 use afresh_core::watch::{Prints, Scope, is_noise, is_rules_file};
 
-use super::file::{Reading, look_at};
+use super::file::{FileReading, look_at};
 use super::ignore_rules::Rules;
-use super::notice::Notice;
+use super::notice::WatchNotice;
 use super::path_resolution::Route;
-use crate::os::{Extent, Folders, Refusal, Stir};
+use crate::os::{FolderEvent, Folders, WatchExtent, WatchRefusal};
 
 /// Everything that is known of what is watched.
-pub(super) struct Looker {
-    roots: Vec<Root>,
+pub(super) struct Scanner {
+    roots: Vec<WatchedRoot>,
     /// The folder that we work in, without links.
     base: PathBuf,
     /// None where the kernel watches nothing for us.
     pub(super) folders: Option<Folders>,
     /// Folders in the trees that are watched, by their real paths.
-    trees: BTreeMap<PathBuf, Tree>,
+    trees: BTreeMap<PathBuf, WatchedTree>,
     /// Names outside of the trees that matter.
     signs: BTreeSet<(PathBuf, OsString)>,
     /// Folders that the ways to the trees lead through.
@@ -42,25 +43,25 @@ pub(super) struct Looker {
 }
 
 /// One path that was named to be watched.
-struct Root {
+struct WatchedRoot {
     named: PathBuf,
     /// Where it led to when it was last looked at.
     end: Option<PathBuf>,
 }
 
 #[derive(Clone)]
-struct Tree {
+struct WatchedTree {
     /// The path by which people know it.
     shown: PathBuf,
     depth: usize,
     rules: Arc<Rules>,
 }
 
-/// What a look has found.
+/// The result of a scan.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ScanOutcome {
     pub(super) changed: Vec<PathBuf>,
-    pub(super) notices: Vec<Notice>,
+    pub(super) notices: Vec<WatchNotice>,
     /// Something is not watched by the kernel: it has to be looked at again and again.
     pub(super) must_poll: bool,
     seen: BTreeSet<PathBuf>,
@@ -68,16 +69,16 @@ pub(super) struct Outcome {
     unread: Vec<PathBuf>,
 }
 
-impl Outcome {
+impl ScanOutcome {
     /// Keeps one notice of each kind: there can be one for each folder.
-    fn note(&mut self, notice: Notice) {
+    fn note(&mut self, notice: WatchNotice) {
         if !self.notices.iter().any(|noted| noted.is_like(&notice)) {
             self.notices.push(notice);
         }
     }
 }
 
-impl Looker {
+impl Scanner {
     pub(super) fn new(
         paths: Vec<PathBuf>,
         base: PathBuf,
@@ -85,7 +86,7 @@ impl Looker {
         began: Option<Stamp>,
     ) -> Self {
         Self {
-            roots: paths.into_iter().map(|named| Root { named, end: None }).collect(),
+            roots: paths.into_iter().map(|named| WatchedRoot { named, end: None }).collect(),
             base: base.canonicalize().unwrap_or(base),
             folders,
             trees: BTreeMap::new(),
@@ -99,14 +100,14 @@ impl Looker {
     }
 
     /// What the kernel says, as paths that may have changed; none is everything.
-    pub(super) fn touched(&self, stir: Stir) -> Option<Vec<PathBuf>> {
-        match stir {
-            Stir::Lost => None,
-            // Whatever is named below it may be somewhere else now.
-            Stir::Folder(folder) if self.ways.contains(&folder) => None,
-            Stir::Folder(folder) if self.trees.contains_key(&folder) => Some(vec![folder]),
-            Stir::Folder(_) => Some(vec![]),
-            Stir::Entry { folder, name, is_folder } => {
+    pub(super) fn touched(&self, event: FolderEvent) -> Option<Vec<PathBuf>> {
+        match event {
+            FolderEvent::Lost => None,
+            // The paths below it may lead elsewhere now.
+            FolderEvent::Folder(folder) if self.ways.contains(&folder) => None,
+            FolderEvent::Folder(folder) if self.trees.contains_key(&folder) => Some(vec![folder]),
+            FolderEvent::Folder(_) => Some(vec![]),
+            FolderEvent::Entry { folder, name, is_folder } => {
                 let path = folder.join(&name);
                 if self.signs.contains(&(folder.clone(), name.clone())) {
                     return Some(vec![path]);
@@ -124,8 +125,8 @@ impl Looker {
     }
 
     /// Looks, and learns what is there now.
-    pub(super) fn look(&mut self, scope: &Scope) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(super) fn look(&mut self, scope: &Scope) -> ScanOutcome {
+        let mut outcome = ScanOutcome::default();
         match scope {
             Scope::Everything => self.look_at_everything(&mut outcome),
             Scope::Paths(paths) => {
@@ -152,7 +153,7 @@ impl Looker {
         outcome
     }
 
-    fn look_at_everything(&mut self, outcome: &mut Outcome) {
+    fn look_at_everything(&mut self, outcome: &mut ScanOutcome) {
         self.must_poll = false;
         self.trees.clear();
         self.signs.clear();
@@ -171,10 +172,10 @@ impl Looker {
         for (end, named) in found {
             if end.is_dir() {
                 let rules = Rules::of_named(&end, &self.base);
-                let tree = Tree { shown: named.clone(), depth: 0, rules };
-                self.walk(&end, tree, Reading::IfNew, outcome);
+                let tree = WatchedTree { shown: named.clone(), depth: 0, rules };
+                self.walk(&end, tree, FileReading::IfNew, outcome);
             } else {
-                self.look_at_file(&end, &named, Reading::IfNew, outcome);
+                self.look_at_file(&end, &named, FileReading::IfNew, outcome);
             }
             self.forget_unseen(&named, &end, outcome);
         }
@@ -185,13 +186,13 @@ impl Looker {
     }
 
     /// Follows the way to a path, and has it watched: again, while it changes meanwhile.
-    fn follow(&mut self, named: &Path, outcome: &mut Outcome) -> Option<PathBuf> {
+    fn follow(&mut self, named: &Path, outcome: &mut ScanOutcome) -> Option<PathBuf> {
         const TRIES_MAX: usize = 10;
         let mut route = Route::to(named);
         for _ in 0..TRIES_MAX {
             for folder in &route.folders {
                 let decides = route.signs.iter().any(|(place, _)| place == folder);
-                let extent = if decides { Extent::Entries } else { Extent::Itself };
+                let extent = if decides { WatchExtent::Entries } else { WatchExtent::Itself };
                 self.watch(folder, extent, outcome);
                 self.ways.insert(folder.clone());
             }
@@ -206,7 +207,7 @@ impl Looker {
         route.end
     }
 
-    fn look_at_one(&mut self, path: &Path, outcome: &mut Outcome) {
+    fn look_at_one(&mut self, path: &Path, outcome: &mut ScanOutcome) {
         if let Some(tree) = path.parent().and_then(|folder| self.trees.get(folder)).cloned() {
             let Some(name) = path.file_name() else { return };
             let shown = tree.shown.join(name);
@@ -216,11 +217,11 @@ impl Looker {
             }
             if is_folder {
                 let rules = Rules::of_child(&tree.rules, path);
-                let tree = Tree { shown: shown.clone(), depth: tree.depth + 1, rules };
-                self.walk(path, tree, Reading::Always, outcome);
+                let tree = WatchedTree { shown: shown.clone(), depth: tree.depth + 1, rules };
+                self.walk(path, tree, FileReading::Always, outcome);
             } else {
                 self.leave(path);
-                self.look_at_file(path, &shown, Reading::Always, outcome);
+                self.look_at_file(path, &shown, FileReading::Always, outcome);
             }
             self.forget_unseen(&shown, path, outcome);
             return;
@@ -228,23 +229,29 @@ impl Looker {
         // A file that was named itself; a way that changed was followed before.
         let root = self.roots.iter().find(|root| root.end.as_deref() == Some(path));
         if let Some(named) = root.filter(|_| path.is_file()).map(|root| root.named.clone()) {
-            self.look_at_file(path, &named, Reading::Always, outcome);
+            self.look_at_file(path, &named, FileReading::Always, outcome);
         }
     }
 
-    fn walk(&mut self, folder: &Path, tree: Tree, reading: Reading, outcome: &mut Outcome) {
+    fn walk(
+        &mut self,
+        folder: &Path,
+        tree: WatchedTree,
+        reading: FileReading,
+        outcome: &mut ScanOutcome,
+    ) {
         if self.cancelled.load(Ordering::Relaxed) {
             return;
         }
         // It was named itself, or by another name.
-        if reading == Reading::IfNew && self.trees.contains_key(folder) {
+        if reading == FileReading::IfNew && self.trees.contains_key(folder) {
             return;
         }
         if tree.depth > WATCH_DEPTH_MAX {
-            outcome.note(Notice::TooDeep);
+            outcome.note(WatchNotice::TooDeep);
             return;
         }
-        self.watch(folder, Extent::Entries, outcome);
+        self.watch(folder, WatchExtent::Entries, outcome);
         self.trees.insert(folder.to_owned(), tree.clone());
         let Ok(entries) = fs::read_dir(folder) else {
             outcome.unread.push(tree.shown);
@@ -259,30 +266,35 @@ impl Looker {
             let shown = tree.shown.join(&name);
             if kind.is_dir() {
                 let rules = Rules::of_child(&tree.rules, &path);
-                self.walk(&path, Tree { shown, depth: tree.depth + 1, rules }, reading, outcome);
+                self.walk(
+                    &path,
+                    WatchedTree { shown, depth: tree.depth + 1, rules },
+                    reading,
+                    outcome,
+                );
             } else if !is_rules_file(&name) {
                 self.look_at_file(&path, &shown, reading, outcome);
             }
         }
     }
 
-    fn watch(&mut self, folder: &Path, extent: Extent, outcome: &mut Outcome) {
+    fn watch(&mut self, folder: &Path, extent: WatchExtent, outcome: &mut ScanOutcome) {
         let Some(folders) = &mut self.folders else {
             self.must_poll = true;
             return;
         };
         if folders.count() >= WATCH_FOLDERS_MAX && !folders.has(folder) {
             self.must_poll = true;
-            outcome.note(Notice::TooManyFolders);
+            outcome.note(WatchNotice::TooManyFolders);
             return;
         }
         match folders.add(folder, extent) {
-            Ok(()) | Err(Refusal::Gone) => {}
+            Ok(()) | Err(WatchRefusal::Gone) => {}
             // It says only when a folder above is moved; not every folder may be read.
-            Err(Refusal::Failed(_)) if extent == Extent::Itself => {}
+            Err(WatchRefusal::Failed(_)) if extent == WatchExtent::Itself => {}
             Err(refusal) => {
                 self.must_poll = true;
-                outcome.note(Notice::refused(folder, &refusal));
+                outcome.note(WatchNotice::refused(folder, &refusal));
             }
         }
     }
@@ -299,7 +311,13 @@ impl Looker {
         }
     }
 
-    fn look_at_file(&mut self, real: &Path, shown: &Path, reading: Reading, outcome: &mut Outcome) {
+    fn look_at_file(
+        &mut self,
+        real: &Path,
+        shown: &Path,
+        reading: FileReading,
+        outcome: &mut ScanOutcome,
+    ) {
         if self.cancelled.load(Ordering::Relaxed) {
             return;
         }
@@ -307,7 +325,7 @@ impl Looker {
             return;
         };
         if self.prints.len() >= WATCH_FILES_MAX && !self.prints.has(shown) {
-            outcome.note(Notice::TooManyFiles);
+            outcome.note(WatchNotice::TooManyFiles);
             return;
         }
         let is_change = match self.began {
@@ -323,7 +341,7 @@ impl Looker {
 
     /// Forgets the files that were known at a path and are not there any more. One that is there, and
     /// is ignored now, has not changed.
-    fn forget_unseen(&mut self, shown: &Path, real: &Path, outcome: &mut Outcome) {
+    fn forget_unseen(&mut self, shown: &Path, real: &Path, outcome: &mut ScanOutcome) {
         if self.cancelled.load(Ordering::Relaxed) {
             return;
         }

@@ -51,7 +51,11 @@ impl Project {
         fs::rename(beside, self.path(path)).unwrap();
     }
 
-    fn start(&self, watched: Result<(FolderAlarms, Folders), Refusal>, paths: &[&str]) -> Watch {
+    fn start(
+        &self,
+        watched: Result<(FolderAlarms, Folders), WatchRefusal>,
+        paths: &[&str],
+    ) -> Watch {
         let said = self.said.clone();
         let say = move |text: &str| said.lock().unwrap().push(text.to_owned());
         let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
@@ -84,7 +88,7 @@ impl Project {
 
 /// Waits until the look that is under way is over.
 async fn settle(watch: &mut Watch) {
-    while matches!(watch.look, Look::Running(_)) {
+    while matches!(watch.look, ScanState::Running(_)) {
         let input = timeout(DEADLINE, watch.next()).await.expect("a look ends");
         assert_eq!(watch.handle(input), [] as [PathBuf; 0]);
     }
@@ -380,7 +384,7 @@ async fn what_changes_while_the_first_look_lasts_is_told() {
 async fn where_the_kernel_watches_nothing_files_are_looked_at() {
     let project = Project::new();
     let hint = "run `sudo sysctl`".to_owned();
-    let refusal = Refusal::Limit { what: "no more", hint };
+    let refusal = WatchRefusal::Limit { what: "no more", hint };
     let mut watch = project.start(Err(refusal), &["src"]);
     settle(&mut watch).await;
     project.write("src/server.py", "2");

@@ -1,4 +1,4 @@
-//! The memory of the wires: what waits for a peer, and what is used again.
+//! Owns the memory of the wires: lines that wait for a peer, and buffers that are used again.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ impl Buffers {
 
 /// Lines that a peer has not taken yet.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct WriteQueue {
     parts: VecDeque<Vec<u8>>,
     /// How much of the first part is taken.
     taken: usize,
@@ -49,7 +49,7 @@ pub(super) struct Waiting {
     joined: Vec<u8>,
 }
 
-impl Waiting {
+impl WriteQueue {
     pub(super) fn push(&mut self, mut line: Vec<u8>) {
         self.bytes += line.len() + 1;
         match self.parts.back_mut() {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn short_lines_are_joined_and_long_ones_are_moved() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WriteQueue::default();
         let mut long = Vec::with_capacity(JOINED_BYTES_MAX + 1);
         long.resize(JOINED_BYTES_MAX, b'x');
         let place = long.as_ptr();

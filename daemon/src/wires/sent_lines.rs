@@ -1,4 +1,4 @@
-//! Which lines a peer has been sent, and how many of them it has read.
+//! Counts the lines that a peer was sent, and how many of them it has read.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,14 @@ use afresh_core::limits::PIPE_BYTES_MAX;
 
 /// Which lines have been sent, by where they end.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct SentLines {
     lines: u64,
     bytes: u64,
     /// Where each line ends that may be unread, the oldest first.
     ends: VecDeque<u64>,
 }
 
-impl Sent {
+impl SentLines {
     pub(super) fn push(&mut self, bytes: usize, waiting: usize) {
         self.lines += 1;
         self.bytes += bytes as u64;
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_when_their_last_byte_is() {
-        let mut sent = Sent::default();
+        let mut sent = SentLines::default();
         for _ in 0..3 {
             sent.push(10, 0);
         }

@@ -1,4 +1,4 @@
-//! The pipes of one peer.
+//! Owns the pipes of one peer: bounded reads, and writes that never wait. Driven by [`Wires`](super::Wires).
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -8,8 +8,8 @@ use afresh_core::limits::{LONG_LINE_BYTES, TALK_CHUNK_BYTES};
 use afresh_core::mcp::frame::{Frame, Lines};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
-use super::memory::{Buffers, Waiting};
-use super::sent_lines::Sent;
+use super::memory::{Buffers, WriteQueue};
+use super::sent_lines::SentLines;
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The pipes of one peer.
@@ -22,10 +22,10 @@ pub(super) struct Wire {
     /// When the peer is seen not to take anything any more; goes with the writer, as it holds the same
     /// pipe.
     closed: Option<Completion>,
-    pub(super) waiting: Waiting,
+    pub(super) waiting: WriteQueue,
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
-    sent: Sent,
+    sent: SentLines,
     /// What is left of the writer after its end.
     far_end: Option<Box<dyn Pipe + Send>>,
     /// What was in the pipe when the peer was found not to read it any more.
@@ -44,9 +44,9 @@ impl Wire {
             lines: Lines::default(),
             writer: Some(writer),
             closed: None,
-            waiting: Waiting::default(),
+            waiting: WriteQueue::default(),
             is_ending: false,
-            sent: Sent::default(),
+            sent: SentLines::default(),
             far_end: None,
             unread: None,
             lost: 0,
@@ -119,7 +119,7 @@ impl Wire {
             self.unread = writer.unread();
         }
         self.lost += self.waiting.bytes;
-        self.waiting = Waiting::default();
+        self.waiting = WriteQueue::default();
     }
 
     pub(super) fn is_broken(&self) -> bool {

@@ -20,13 +20,13 @@ use crate::store::workspace::make_state_folder;
 pub(super) struct LogFile {
     path: PathBuf,
     limits: LogLimits,
-    open: Option<Open>,
+    open: Option<OpenLogFile>,
     /// The number of the newest file, where it is known.
     number: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenLogFile {
     file: File,
     /// Held as long as it is open: no other process rotates or cuts.
     _lock: File,
@@ -167,7 +167,7 @@ impl LogFile {
         Ok(len)
     }
 
-    fn open(&mut self, now: Stamp) -> Result<Open, WriteLogError> {
+    fn open(&mut self, now: Stamp) -> Result<OpenLogFile, WriteLogError> {
         make_folder(folder_of(&self.path))?;
         let lock = self.lock()?;
         self.sweep();
@@ -175,25 +175,26 @@ impl LogFile {
         let begins = |file: &File| beginning(file).map_err(WriteLogError::Open);
         let (file, begins) = match begins(&file)? {
             // Not a log: kept as it is, with a number.
-            Begins::Otherwise => {
+            FileStart::Otherwise => {
                 drop(file);
                 self.rotate().map_err(WriteLogError::Open)?;
-                (open_regular(&self.path)?, Begins::Not)
+                (open_regular(&self.path)?, FileStart::Not)
             }
             known => (file, known),
         };
         let (begin, first) = match begins {
-            Begins::As { number, begin, first } => {
+            FileStart::As { number, begin, first } => {
                 self.number = Some(number);
                 (begin, first)
             }
-            Begins::Not | Begins::Otherwise => (0, None),
+            FileStart::Not | FileStart::Otherwise => (0, None),
         };
         if self.number.is_none() {
             let older = os::open_to_read(&rotated(&self.path, 1)).ok();
             self.number = older.as_ref().and_then(number_of);
         }
-        let mut open = Open { file, _lock: lock, begin, first, look_at: now, is_torn: false };
+        let mut open =
+            OpenLogFile { file, _lock: lock, begin, first, look_at: now, is_torn: false };
         open.is_torn = open.ends_torn().map_err(WriteLogError::Open)?;
         Ok(open)
     }
@@ -235,7 +236,7 @@ impl LogFile {
     }
 }
 
-impl Open {
+impl OpenLogFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -275,7 +276,7 @@ impl Open {
 }
 
 /// How a file begins.
-enum Begins {
+enum FileStart {
     /// It is empty.
     Not,
     As {
@@ -286,25 +287,25 @@ enum Begins {
     Otherwise,
 }
 
-fn beginning(file: &File) -> io::Result<Begins> {
+fn beginning(file: &File) -> io::Result<FileStart> {
     let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     let mut bytes = [0; 256];
     let bytes = &mut bytes[..len.min(256)];
     os::read_exact_at(file, bytes, 0)?;
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let Some(first_line) = lines.next().filter(|line| !line.is_empty()) else {
-        return Ok(if bytes.is_empty() { Begins::Not } else { Begins::Otherwise });
+        return Ok(if bytes.is_empty() { FileStart::Not } else { FileStart::Otherwise });
     };
-    let Some(number) = parse_file_head(first_line) else { return Ok(Begins::Otherwise) };
+    let Some(number) = parse_file_head(first_line) else { return Ok(FileStart::Otherwise) };
     let first = lines.next().and_then(LogHead::parse).map(|(head, _)| head.time);
-    Ok(Begins::As { number, begin: first_line.len() as u64 + 1, first })
+    Ok(FileStart::As { number, begin: first_line.len() as u64 + 1, first })
 }
 
 /// The number of a file of a log.
 pub(super) fn number_of(file: &File) -> Option<u64> {
     match beginning(file).ok()? {
-        Begins::As { number, .. } => Some(number),
-        Begins::Not | Begins::Otherwise => None,
+        FileStart::As { number, .. } => Some(number),
+        FileStart::Not | FileStart::Otherwise => None,
     }
 }
 

@@ -11,8 +11,8 @@
 //! once, tried again, and when the file works again the count is written into it where the lines are
 //! missing. Nothing is synced: what was written survives us, but not the machine.
 //!
-//! A file is rotated between two lines, never in one. Whoever reads goes from the oldest to the newest,
-//! and knows files by their number on the disk, not by their name: see [`read`].
+//! A file is rotated between two lines, never in one. Readers go from the oldest to the newest,
+//! and know files by their number on the disk, not by their name: see [`read`].
 
 mod file;
 mod from_end;
@@ -41,47 +41,47 @@ use tokio::time::timeout;
 
 use self::file::LogFile;
 pub(crate) use self::tee::LogTee;
-use self::writer::{State, Writer};
+use self::writer::{LogWriter, TargetState};
 use crate::clock::now;
 
 /// The writer of all logs of one afresh. Its thread ends when this and every log and tee are dropped.
 #[derive(Debug)]
 pub(crate) struct ServiceLogs {
-    queue: Arc<Queue>,
-    /// Those that somebody writes to, by their path.
-    targets: Mutex<BTreeMap<PathBuf, Weak<Target>>>,
+    queue: Arc<LogQueue>,
+    /// Those that are in use, by their path.
+    targets: Mutex<BTreeMap<PathBuf, Weak<LogTarget>>>,
 }
 
 /// The log of one service. Clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceLog {
-    queue: Arc<Queue>,
-    target: Arc<Target>,
+    queue: Arc<LogQueue>,
+    target: Arc<LogTarget>,
 }
 
 #[derive(Debug)]
-struct Queue {
-    jobs: mpsc::Sender<Job>,
+struct LogQueue {
+    jobs: mpsc::Sender<LogJob>,
     /// Room for bytes of services.
     room: Arc<Semaphore>,
     /// Room for lines of our own, which a flood does not crowd out.
     own_room: Arc<Semaphore>,
-    /// Somebody waited for room in vain, and there has been none since.
+    /// A pump waited for room in vain, and there has been none since.
     is_stuck: AtomicBool,
 }
 
 #[derive(Debug)]
-enum Job {
-    Write(Block),
+enum LogJob {
+    Write(LogBlock),
     /// To say when all before it is written.
     Tell(oneshot::Sender<()>),
 }
 
 /// Where a block goes.
 #[derive(Debug)]
-struct Target {
+struct LogTarget {
     /// Only the writer looks at it.
-    state: Mutex<State>,
+    state: Mutex<TargetState>,
     limits: Mutex<LogLimits>,
     /// Lines of our own that found no room.
     own_lost: AtomicU64,
@@ -89,8 +89,8 @@ struct Target {
 
 /// Lines on their way to the disk.
 #[derive(Debug)]
-struct Block {
-    target: Arc<Target>,
+struct LogBlock {
+    target: Arc<LogTarget>,
     head: LogHead,
     /// With a newline between two of them.
     lines: Option<Vec<u8>>,
@@ -105,12 +105,12 @@ impl ServiceLogs {
         let jobs_max = SERVICE_LOG_QUEUE_BYTES_MAX / LOGS_LINE_COST + SERVICE_LOG_OWN_LINES_MAX;
         // One more for who waits.
         let (sender, jobs) = mpsc::channel(jobs_max + 1);
-        let writer = Writer::new(jobs, Box::new(notify));
+        let writer = LogWriter::new(jobs, Box::new(notify));
         std::thread::Builder::new()
             .name("afresh-logs".to_owned())
             .stack_size(128 * 1024)
             .spawn(move || writer.run())?;
-        let queue = Queue {
+        let queue = LogQueue {
             jobs: sender,
             room: Arc::new(Semaphore::new(SERVICE_LOG_QUEUE_BYTES_MAX)),
             own_room: Arc::new(Semaphore::new(SERVICE_LOG_OWN_LINES_MAX)),
@@ -127,9 +127,9 @@ impl ServiceLogs {
         targets.retain(|_, target| target.strong_count() > 0);
         let known = targets.get(&path).and_then(Weak::upgrade);
         let target = known.unwrap_or_else(|| {
-            let state = Mutex::new(State::new(LogFile::new(path.clone())));
+            let state = Mutex::new(TargetState::new(LogFile::new(path.clone())));
             let limits = Mutex::new(limits);
-            Arc::new(Target { state, limits, own_lost: AtomicU64::new(0) })
+            Arc::new(LogTarget { state, limits, own_lost: AtomicU64::new(0) })
         });
         *locked(&target.limits) = limits;
         targets.insert(path, Arc::downgrade(&target));
@@ -141,7 +141,7 @@ impl ServiceLogs {
         let (sender, told) = oneshot::channel();
         let flushed = async {
             // Both fail only without a thread.
-            self.queue.jobs.send(Job::Tell(sender)).await.ok();
+            self.queue.jobs.send(LogJob::Tell(sender)).await.ok();
             told.await.ok();
         };
         timeout(SERVICE_LOG_FLUSH_MAX, flushed).await.is_ok()
@@ -172,9 +172,9 @@ impl ServiceLog {
         room: Option<OwnedSemaphorePermit>,
     ) {
         let target = Arc::clone(&self.target);
-        // There is a place for whoever has room; without a thread, nobody reads.
-        let block = Block { target, head, lines, lost, _room: room };
-        self.queue.jobs.try_send(Job::Write(block)).ok();
+        // A block with room always fits; without a thread, it is dropped.
+        let block = LogBlock { target, head, lines, lost, _room: room };
+        self.queue.jobs.try_send(LogJob::Write(block)).ok();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts the lines of one stream of one instance into the log of its service, however their bytes come.
+//! Splits the bytes of one stream of one instance into lines for the log of its service. Driven by a pump.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

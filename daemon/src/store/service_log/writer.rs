@@ -1,4 +1,5 @@
-//! The thread that owns the files: takes what is queued, writes it, and says what it could not.
+//! The thread that owns the log files: takes what is queued, writes it, and reports losses. Driven by its
+//! queue. Never blocks a pump.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,24 +14,24 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::file::LogFile;
-use super::{Block, Job, Target, locked};
+use super::{LogBlock, LogJob, LogTarget, locked};
 use crate::clock::now;
 use crate::error_chain::chain;
 
-pub(super) struct Writer {
-    jobs: mpsc::Receiver<Job>,
+pub(super) struct LogWriter {
+    jobs: mpsc::Receiver<LogJob>,
     notify: Box<dyn Fn(&str) + Send>,
     /// Lines of one log that are to be written next.
     page: Vec<u8>,
     /// Whose they are, and which instance wrote the last of them.
-    target: Option<(Arc<Target>, u64)>,
+    target: Option<(Arc<LogTarget>, u64)>,
     /// Logs that lack lines which they do not speak of yet.
-    troubled: Vec<Arc<Target>>,
+    troubled: Vec<Arc<LogTarget>>,
 }
 
 /// The file of a log, and what has become of it.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct TargetState {
     file: LogFile,
     /// Lines that are missing since the last note.
     lost: u64,
@@ -43,7 +44,7 @@ pub(super) struct State {
     is_told: bool,
 }
 
-impl State {
+impl TargetState {
     pub(super) fn new(file: LogFile) -> Self {
         Self { file, lost: 0, why: String::new(), retry_at: None, told_at: None, is_told: false }
     }
@@ -93,8 +94,8 @@ impl State {
     }
 }
 
-impl Writer {
-    pub(super) fn new(jobs: mpsc::Receiver<Job>, notify: Box<dyn Fn(&str) + Send>) -> Self {
+impl LogWriter {
+    pub(super) fn new(jobs: mpsc::Receiver<LogJob>, notify: Box<dyn Fn(&str) + Send>) -> Self {
         Self { jobs, notify, page: Vec::new(), target: None, troubled: Vec::new() }
     }
 
@@ -114,13 +115,13 @@ impl Writer {
         self.settle();
     }
 
-    fn perform(&mut self, job: Job) {
+    fn perform(&mut self, job: LogJob) {
         match job {
-            Job::Write(block) => self.take(block),
-            Job::Tell(waiting) => {
+            LogJob::Write(block) => self.take(block),
+            LogJob::Tell(waiting) => {
                 self.flush();
                 self.settle();
-                // Whoever waited may have given up.
+                // The caller may have given up.
                 waiting.send(()).ok();
             }
         }
@@ -140,8 +141,8 @@ impl Writer {
         });
     }
 
-    fn take(&mut self, block: Block) {
-        let Block { target, head, lines, lost, .. } = block;
+    fn take(&mut self, block: LogBlock) {
+        let LogBlock { target, head, lines, lost, .. } = block;
         let is_same = self.target.as_ref().is_some_and(|(last, _)| Arc::ptr_eq(last, &target));
         if !is_same || lost > 0 {
             self.flush();

@@ -1,7 +1,7 @@
-//! The trail's file, shared with other processes: locked appends, repair, rotation, sync.
+//! Owns the trail's file, which other processes share: locked appends, repair, rotation, sync.
 //!
 //! Every append holds an exclusive lock on the file and checks that its path still leads to it, so
-//! that no two processes rotate, and nobody appends to a file that was removed. The lock is not held
+//! that no two processes rotate, and none appends to a file that was removed. The lock is not held
 //! during a sync: it is free again after microseconds.
 
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ pub(super) struct TrailFile {
     path: PathBuf,
     bytes_max: u64,
     files_kept: u32,
-    open: Option<Open>,
+    open: Option<OpenTrailFile>,
     /// Files that were written to and rotated since the last sync.
     unsynced: Vec<File>,
     /// The record of a repair that is still to be written.
@@ -34,7 +34,7 @@ pub(super) struct TrailFile {
     pub(super) rotate_error: Option<io::Error>,
 }
 
-struct Open {
+struct OpenTrailFile {
     file: File,
     /// The path without symbolic links: rotated files stand beside the file itself.
     real: PathBuf,
@@ -74,7 +74,7 @@ pub enum WriteTrailError {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Lock {
+enum LockState {
     Held,
     /// Its holder is stopped, or the file system has no locks. Nothing may be cut or rotated.
     Unavailable,
@@ -105,7 +105,7 @@ impl TrailFile {
             let result = self.lock_current().and_then(|lock| {
                 let result = self.append_locked(lock, stamp, &lines[written..], &mut written);
                 if let Some(open) = &self.open
-                    && lock == Lock::Held
+                    && lock == LockState::Held
                 {
                     // Closing the file frees the lock too.
                     open.file.unlock().ok();
@@ -138,13 +138,13 @@ impl TrailFile {
     }
 
     /// Opens the file that the path leads to now, and locks it.
-    fn lock_current(&mut self) -> Result<Lock, WriteTrailError> {
+    fn lock_current(&mut self) -> Result<LockState, WriteTrailError> {
         let deadline = Instant::now() + TRAIL_LOCK_WAIT;
-        // Nobody rotates that often while we look.
+        // Other processes do not rotate that often.
         for _ in 0..1000 {
             let open = match self.open.take() {
                 Some(open) => open,
-                None => Open::new(&self.path)?,
+                None => OpenTrailFile::new(&self.path)?,
             };
             let lock = lock_until(&open.file, deadline);
             if os::is_at_path(&open.file, &self.path) {
@@ -157,7 +157,7 @@ impl TrailFile {
     }
 
     /// Lets go of a file that is no longer the current one.
-    fn retire(&mut self, open: Open) {
+    fn retire(&mut self, open: OpenTrailFile) {
         if open.is_written {
             open.file.unlock().ok();
             self.unsynced.push(open.file);
@@ -166,7 +166,7 @@ impl TrailFile {
 
     fn append_locked(
         &mut self,
-        lock: Lock,
+        lock: LockState,
         stamp: Stamp,
         lines: &[String],
         written: &mut usize,
@@ -174,7 +174,7 @@ impl TrailFile {
         let Some(open) = self.open.as_mut() else {
             return Ok(());
         };
-        let may_cut = lock == Lock::Held && open.is_regular;
+        let may_cut = lock == LockState::Held && open.is_regular;
         if may_cut {
             if let Some(line) = open.repair(stamp).map_err(WriteTrailError::Append)? {
                 self.repaired = Some(line);
@@ -205,7 +205,7 @@ impl TrailFile {
     }
 }
 
-/// Whether a file is empty or begins with a record: anything else is somebody's own, and a link in
+/// Whether a file is empty or begins with a record: anything else is not ours, and a link in
 /// a project that was merely cloned may lead to it.
 fn begins_as_trail(file: &File) -> io::Result<bool> {
     const BEGINNING: &[u8] = br#"{"timestamp":""#;
@@ -216,7 +216,7 @@ fn begins_as_trail(file: &File) -> io::Result<bool> {
     Ok(BEGINNING.starts_with(start))
 }
 
-impl Open {
+impl OpenTrailFile {
     fn new(path: &Path) -> Result<Self, WriteTrailError> {
         let folder = folder_of(path);
         make_state_folder(folder)
@@ -233,7 +233,7 @@ impl Open {
         })?;
         let is_regular = match os::file_kind(&file).map_err(WriteTrailError::Open)? {
             FileKind::Regular => true,
-            // Whoever links the trail to `/dev/null` wants it so.
+            // A link to `/dev/null` is meant so.
             FileKind::CharacterDevice => false,
             FileKind::Fifo => return Err(WriteTrailError::NotAFile("a FIFO")),
             FileKind::Other => return Err(WriteTrailError::NotAFile("a socket or a block device")),
@@ -353,17 +353,17 @@ impl Open {
     }
 }
 
-fn lock_until(file: &File, deadline: Instant) -> Lock {
+fn lock_until(file: &File, deadline: Instant) -> LockState {
     let mut pause = Duration::from_micros(200);
     loop {
         match file.try_lock() {
-            Ok(()) => return Lock::Held,
+            Ok(()) => return LockState::Held,
             Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => {
                 // The kernel has no lock with a time limit.
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(5));
             }
-            Err(_) => return Lock::Unavailable,
+            Err(_) => return LockState::Unavailable,
         }
     }
 }

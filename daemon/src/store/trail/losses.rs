@@ -1,4 +1,5 @@
-//! Counts the records that could not be written, and says so: at once, and then not too often.
+//! Counts the records that could not be written, and reports them: at once, and then not too often. Driven by
+//! the writer.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,11 +16,11 @@ use crate::store::Notice;
 pub(super) struct Losses {
     path: PathBuf,
     notify: Box<dyn Fn(Notice) + Send + Sync>,
-    state: Mutex<State>,
+    state: Mutex<LossCount>,
 }
 
 #[derive(Default)]
-struct State {
+struct LossCount {
     /// Lost since the last record of losses.
     count: u64,
     /// How many of them were told.
@@ -30,7 +31,7 @@ struct State {
     unrotated_told_at: Option<Instant>,
 }
 
-impl State {
+impl LossCount {
     fn untold_for(&self, now: Instant) -> Option<Duration> {
         let due = self.told_at.map_or(now, |at| at + TRAIL_NOTICE_INTERVAL);
         (self.count > self.told).then(|| due.duration_since(now))
@@ -127,7 +128,7 @@ impl Losses {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, LossCount> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! A [`Trail`] is a handle; a thread owns the file. Records are stamped as they are handed in and
 //! wait in a bounded queue. The thread takes what has queued up, appends each record with one
-//! `write` under the file's lock, and syncs once. Nobody ever waits for the disk unless by
+//! `write` under the file's lock, and syncs once. A caller never waits for the disk unless by
 //! [`Trail::announce`], and then not for long. What can't be written is counted, told, and put on
 //! record when the file works again.
 
@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use self::file::TrailFile;
 pub use self::file::WriteTrailError;
 use self::losses::Losses;
-use self::writer::{Job, Writer};
+use self::writer::{TrailJob, TrailWriter};
 use super::Notice;
 use crate::clock::now;
 
@@ -59,23 +59,23 @@ impl Settings {
 /// A handle to the trail; clones write to the same one.
 #[derive(Clone)]
 pub struct Trail {
-    shared: Arc<Shared>,
+    shared: Arc<TrailState>,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct TrailState {
+    queue: Mutex<TrailQueue>,
     losses: Arc<Losses>,
     done: Mutex<Receiver<()>>,
 }
 
-struct Queue {
+struct TrailQueue {
     /// None after the trail was closed.
-    jobs: Option<SyncSender<Job>>,
+    jobs: Option<SyncSender<TrailJob>>,
     /// The clock may be set back; the stamps of a trail are not.
     last_stamp: Stamp,
 }
 
-type Answer = Box<dyn FnOnce(Result<(), AnnounceError>) + Send>;
+type Acknowledgement = Box<dyn FnOnce(Result<(), AnnounceError>) + Send>;
 
 /// Why an announced record is not known to be on disk.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -113,7 +113,7 @@ impl Trail {
         let losses = Arc::new(Losses::new(path.clone(), Box::new(notify)));
         let (sender, jobs) = mpsc::sync_channel(TRAIL_QUEUE_LEN_MAX);
         let (done_sender, done) = mpsc::sync_channel(1);
-        let writer = Writer {
+        let writer = TrailWriter {
             file: TrailFile::new(path, file_bytes_max, files_kept),
             losses: losses.clone(),
             jobs,
@@ -124,8 +124,8 @@ impl Trail {
             .name("afresh-trail".to_owned())
             .spawn(move || writer.run())
             .ok();
-        let queue = Queue { jobs: Some(sender), last_stamp: Stamp::default() };
-        let shared = Shared { queue: queue.into(), losses, done: done.into() };
+        let queue = TrailQueue { jobs: Some(sender), last_stamp: Stamp::default() };
+        let shared = TrailState { queue: queue.into(), losses, done: done.into() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -141,7 +141,7 @@ impl Trail {
         record: Record,
     ) -> impl Future<Output = Result<(), AnnounceError>> + Send + use<> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever announced may be gone.
+        // The caller may be gone.
         self.push(record, Some(Box::new(|result| drop(sender.send(result)))));
         let deadline = Instant::now() + TRAIL_SYNC_WAIT;
         async move {
@@ -176,12 +176,12 @@ impl Trail {
         }
     }
 
-    fn push(&self, record: Record, answer: Option<Answer>) {
+    fn push(&self, record: Record, answer: Option<Acknowledgement>) {
         let mut queue = self.queue();
         // Stamped and queued under one lock, so that the stamps are in order.
         let stamp = now().max(queue.last_stamp);
         queue.last_stamp = stamp;
-        let job = Job { record, stamp, answer };
+        let job = TrailJob { record, stamp, answer };
         let (job, error) = match &queue.jobs {
             None => (job, AnnounceError::Closed),
             Some(jobs) => match jobs.try_send(job) {
@@ -197,7 +197,7 @@ impl Trail {
         }
     }
 
-    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+    fn queue(&self) -> std::sync::MutexGuard<'_, TrailQueue> {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

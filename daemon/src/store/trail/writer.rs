@@ -1,4 +1,5 @@
-//! The thread that owns the trail's file: takes what is queued, writes it, syncs once, and answers.
+//! The thread that owns the trail's file: takes what is queued, writes it, syncs once, and acknowledges.
+//! Driven by its queue.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -9,26 +10,26 @@ use afresh_core::time::Stamp;
 
 use super::file::TrailFile;
 use super::losses::Losses;
-use super::{AnnounceError, Answer};
+use super::{Acknowledgement, AnnounceError};
 use crate::clock::now;
 use crate::error_chain::chain;
 
 /// A record on its way to disk.
-pub(super) struct Job {
+pub(super) struct TrailJob {
     pub(super) record: Record,
     pub(super) stamp: Stamp,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<Acknowledgement>,
 }
 
-pub(super) struct Writer {
+pub(super) struct TrailWriter {
     pub(super) file: TrailFile,
     pub(super) losses: Arc<Losses>,
-    pub(super) jobs: Receiver<Job>,
-    /// Dropped at the end, which tells whoever closes the trail.
+    pub(super) jobs: Receiver<TrailJob>,
+    /// Dropped at the end, which tells [`Trail::close`](super::Trail::close).
     pub(super) _done: SyncSender<()>,
 }
 
-impl Writer {
+impl TrailWriter {
     /// Writes until the last sender is gone.
     pub(super) fn run(mut self) {
         loop {
@@ -51,7 +52,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: Vec<Job>) {
+    fn write(&mut self, batch: Vec<TrailJob>) {
         // A record of the trail's own goes first; its stamp must not be later than what follows.
         let stamp = batch.first().map_or_else(now, |job| job.stamp);
         let lost = self.losses.record();
