@@ -262,3 +262,75 @@ impl Guardians {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use afresh_core::service::Exit;
+
+    use super::*;
+    use crate::process::frames::{ProcessEnd, TreeEnd};
+
+    const SERVICE: ServiceId = ServiceId(7);
+
+    fn ended(generation: u64) -> GuardianReport {
+        let leader = ProcessEnd::Code(3);
+        GuardianReport::Ended {
+            generation,
+            end: TreeEnd { leader, leftovers: 0, survivors: vec![] },
+        }
+    }
+
+    fn start(guardians: &mut Guardians, sockets: &mut SocketTasks, generation: u64) -> GuardianKey {
+        let (key, _socket) = guardians.add(SERVICE, None, sockets).unwrap();
+        let instance = (Generation(generation), Command::default());
+        guardians.launch(key, instance, &GuardianOrder::Kill, Vec::new());
+        key
+    }
+
+    #[tokio::test]
+    async fn one_idle_guardian_is_kept_for_the_next_start() {
+        let (mut guardians, mut sockets) = (Guardians::default(), SocketTasks::new());
+        let first = start(&mut guardians, &mut sockets, 1);
+        let second = start(&mut guardians, &mut sockets, 2);
+        assert_eq!(guardians.idle(SERVICE, None), None);
+        for (key, generation) in [(first, 1), (second, 2)] {
+            let report = guardians.handle(key, ended(generation));
+            let Some(Report::Exited { generation: of, exit, .. }) = report else {
+                panic!("{report:?}");
+            };
+            assert_eq!((of, exit), (Generation(generation), Exit::Code(3)));
+        }
+        assert_eq!(guardians.by_key.len(), IDLE_GUARDIANS_MAX);
+        assert_eq!(guardians.idle(SERVICE, None), Some(first));
+        let other_warden = Some(Pid::from_raw(1));
+        assert_eq!(guardians.idle(SERVICE, other_warden), None);
+        assert!(guardians.by_key.is_empty(), "the warden that forked it is gone");
+    }
+
+    #[tokio::test]
+    async fn a_retained_end_is_remembered_until_the_loop_has_dealt_with_it() {
+        let (mut guardians, mut sockets) = (Guardians::default(), SocketTasks::new());
+        guardians.configure(true, 5);
+        let key = start(&mut guardians, &mut sockets, 1);
+        assert_eq!(key.1, 5);
+        let report = guardians.handle(key, ended(1)).unwrap();
+        assert_eq!(guardians.idle(SERVICE, None), None, "its end is not reported yet");
+        guardians.hand_out(&report);
+        assert_eq!(guardians.handed_out, [key]);
+        guardians.acknowledge();
+        assert_eq!(guardians.idle(SERVICE, None), Some(key));
+    }
+
+    #[tokio::test]
+    async fn a_fork_that_fails_fails_the_start_that_waits_for_it() {
+        let (mut guardians, mut sockets) = (Guardians::default(), SocketTasks::new());
+        let key = start(&mut guardians, &mut sockets, 4);
+        let report = guardians.fork_failed(key.1, nix::libc::EAGAIN);
+        let Some(Report::SpawnFailed { generation, failure, .. }) = report else {
+            panic!("{report:?}");
+        };
+        assert_eq!(generation, Generation(4));
+        assert!(failure.message.contains("too many processes"), "{}", failure.message);
+        assert!(guardians.remove(key).is_none());
+    }
+}

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::handover_protocol::{VisitorRequest, WardenConnection, millis};
 use super::os::short_path;
-use super::{AbandonedWarden, PlaceError};
+use super::{AbandonedWarden, HandoverFolderError};
 use crate::os::{make_private, not_ours_alone};
 
 /// The name of the socket in the folder.
@@ -37,8 +37,8 @@ pub(crate) struct FolderLock(pub(super) File);
 
 impl HandoverFolder {
     /// Makes the folder, for this user alone, where it is not there yet.
-    pub(crate) fn open(folder: &Path) -> Result<Self, PlaceError> {
-        let failed = |source| PlaceError::Folder { path: folder.to_owned(), source };
+    pub(crate) fn open(folder: &Path) -> Result<Self, HandoverFolderError> {
+        let failed = |source| HandoverFolderError::Folder { path: folder.to_owned(), source };
         let mut builder = DirBuilder::new();
         make_private(&mut builder);
         match builder.create(folder) {
@@ -54,7 +54,7 @@ impl HandoverFolder {
             () => not_ours_alone(&metadata),
         };
         match wrong {
-            Some(what) => Err(PlaceError::NotOurs { path: folder.to_owned(), what }),
+            Some(what) => Err(HandoverFolderError::NotOurs { path: folder.to_owned(), what }),
             // The warden has another working folder.
             None => Ok(Self { path: fs::canonicalize(folder).map_err(failed)? }),
         }
@@ -69,9 +69,9 @@ impl HandoverFolder {
     }
 
     /// Takes the lock; none where a warden or guardian of an earlier supervisor still holds it.
-    fn try_lock(&self) -> Result<Option<FolderLock>, PlaceError> {
+    fn try_lock(&self) -> Result<Option<FolderLock>, HandoverFolderError> {
         let path = self.path.join(LOCK);
-        let failed = |source| PlaceError::Lock { path: path.clone(), source };
+        let failed = |source| HandoverFolderError::Lock { path: path.clone(), source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.custom_flags(nix::libc::O_NOFOLLOW).open(&path).map_err(failed)?;
@@ -103,14 +103,14 @@ impl HandoverFolder {
 pub(super) async fn wait_until_free(
     folder: &HandoverFolder,
     patience: Duration,
-) -> Result<FolderLock, PlaceError> {
+) -> Result<FolderLock, HandoverFolderError> {
     let deadline = Instant::now() + patience;
     loop {
         if let Some(lock) = folder.try_lock()? {
             return Ok(lock);
         }
         if deadline <= Instant::now() {
-            return Err(PlaceError::StillThere { path: folder.path.clone() });
+            return Err(HandoverFolderError::StillThere { path: folder.path.clone() });
         }
         sleep(SWEEP_PAUSE).await;
     }
@@ -120,7 +120,7 @@ pub(super) async fn wait_until_free(
 pub(super) async fn end_kept(
     folder: &HandoverFolder,
     grace: Duration,
-) -> Result<FolderLock, PlaceError> {
+) -> Result<FolderLock, HandoverFolderError> {
     if let Ok(Some(warden)) = WardenConnection::open(&folder.path) {
         // A request that does not arrive is covered by the wait for the lock.
         warden.request(VisitorRequest::End { grace_ms: millis(grace) }).ok();
@@ -153,7 +153,7 @@ mod tests {
         let inherited = lock.0.try_clone().unwrap();
         drop(lock);
         let refused = wait_until_free(&folder, soon).await;
-        assert!(matches!(refused, Err(PlaceError::StillThere { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(HandoverFolderError::StillThere { .. })), "{refused:?}");
         drop(inherited);
         wait_until_free(&folder, soon).await.unwrap();
         assert!(abandoned_warden(folder.path()).is_none());
@@ -168,7 +168,7 @@ mod tests {
         std::os::unix::fs::symlink(&folder, &link).unwrap();
         for path in [&folder, &link] {
             let refused = HandoverFolder::open(path);
-            assert!(matches!(refused, Err(PlaceError::NotOurs { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(HandoverFolderError::NotOurs { .. })), "{refused:?}");
         }
     }
 

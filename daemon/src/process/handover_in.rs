@@ -118,7 +118,8 @@ pub(super) async fn adopt(
 ) -> Result<Option<(Processes, Vec<AdoptedInstance>)>, AdoptError> {
     let deadline = Instant::now() + ADOPTION_WAIT;
     loop {
-        let Some(warden) = WardenConnection::open(folder.path()).map_err(AdoptError::Visit)? else {
+        let Some(warden) = WardenConnection::open(folder.path()).map_err(AdoptError::Connection)?
+        else {
             return Ok(None);
         };
         let greeting = &warden.greeting;
@@ -127,7 +128,7 @@ pub(super) async fn adopt(
             return Err(AdoptError::Version { version, warden: greeting.warden });
         }
         if !greeting.busy {
-            return take_over(warden, folder, on_death).map_err(AdoptError::Visit);
+            return take_over(warden, folder, on_death).map_err(AdoptError::Connection);
         }
         if deadline <= Instant::now() {
             return Err(AdoptError::Busy { warden: greeting.warden });

@@ -122,3 +122,52 @@ impl Handover {
         fs::remove_file(self.folder.socket()).ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::process::handover_folder::wait_until_free;
+    use crate::process::stdio::pipes;
+    use crate::store::testing::TempDir;
+
+    const SERVICE: ServiceId = ServiceId(7);
+
+    async fn begin(dir: &TempDir, on_death: OnSupervisorDeath) -> Handover {
+        let folder = HandoverFolder::open(&dir.join("run")).unwrap();
+        let lock = wait_until_free(&folder, Duration::ZERO).await.unwrap();
+        Handover::begin(&folder, lock, on_death).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_instances_whose_state_changes_are_told() {
+        let dir = TempDir::new();
+        let mut handover = begin(&dir, OnSupervisorDeath::Keep).await;
+        let [one, two] = [Generation(1), Generation(2)];
+        assert_eq!(handover.set_current(SERVICE, Some(one)), [(one, true)]);
+        assert_eq!(handover.set_current(SERVICE, Some(one)), []);
+        assert_eq!(handover.set_current(SERVICE, Some(two)), [(one, false), (two, true)]);
+        assert_eq!(handover.set_current(SERVICE, None), [(two, false)]);
+    }
+
+    #[tokio::test]
+    async fn an_instance_is_retained_with_its_name_and_pipes_where_it_outlives_us() {
+        let dir = TempDir::new();
+        let (stdio, _theirs) = pipes().unwrap();
+        {
+            let handover = begin(&dir, OnSupervisorDeath::Kill).await;
+            let (identity, held) = handover.retained(SERVICE, Generation(1), &stdio).unwrap();
+            assert_eq!((identity, held.len()), (None, 0));
+            assert!(handover.keep_order().unwrap().is_none());
+        }
+        let mut handover = begin(&dir, OnSupervisorDeath::Keep).await;
+        handover.introduce(SERVICE, "web");
+        handover.hold_stdin();
+        handover.set_current(SERVICE, Some(Generation(1)));
+        let (identity, held) = handover.retained(SERVICE, Generation(1), &stdio).unwrap();
+        let expected = InstanceIdentity { service: "web".to_owned(), current: true, stdin: true };
+        assert_eq!((identity, held.len()), (Some(expected), 3));
+        assert!(handover.keep_order().unwrap().is_some());
+    }
+}

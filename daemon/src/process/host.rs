@@ -26,7 +26,7 @@ use super::spawn_error::explain;
 use super::stdio::{Stdio, pipes};
 use super::sweep::Sweep;
 use super::warden_link::WardenLink;
-use super::{AdoptError, Command, OutputEnd, PlaceError, Report, os};
+use super::{AdoptError, Command, HandoverFolderError, OutputEnd, Report, os};
 
 /// Why the process layer could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,7 @@ pub(crate) enum StartError {
     },
     /// It is not known what the supervisor before has left.
     #[error("cannot make sure that no service runs twice")]
-    Place(#[source] PlaceError),
+    Handover(#[source] HandoverFolderError),
     /// What it has left cannot be taken over.
     #[error("cannot go on with the services that run")]
     Adopt(#[source] AdoptError),
@@ -91,7 +91,7 @@ impl Processes {
         folder: &Path,
         on_death: OnSupervisorDeath,
     ) -> Result<Entered, StartError> {
-        let folder = HandoverFolder::open(folder).map_err(StartError::Place)?;
+        let folder = HandoverFolder::open(folder).map_err(StartError::Handover)?;
         let mut notices = Vec::new();
         match adopt(&folder, on_death).await {
             Ok(Some((processes, instances))) => {
@@ -100,11 +100,12 @@ impl Processes {
             Ok(None) => {}
             Err(error @ AdoptError::Version { .. }) => {
                 notices.push(format!("{error}: ending them"));
-                end_kept(&folder, PREDECESSOR_GRACE).await.map_err(StartError::Place)?;
+                end_kept(&folder, PREDECESSOR_GRACE).await.map_err(StartError::Handover)?;
             }
             Err(error) => return Err(StartError::Adopt(error)),
         }
-        let lock = wait_until_free(&folder, PREDECESSOR_WAIT).await.map_err(StartError::Place)?;
+        let lock =
+            wait_until_free(&folder, PREDECESSOR_WAIT).await.map_err(StartError::Handover)?;
         let mut processes = Self::without_warden()?;
         let handover = Handover::begin(&folder, lock, on_death)?;
         processes.guardians.configure(handover.retains(), 0);

@@ -191,7 +191,7 @@ pub(crate) struct Remains {
 /// Why it cannot be known what a supervisor before this one has left.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(windows, expect(dead_code, reason = "nothing is looked for there"))]
-pub(crate) enum PlaceError {
+pub(crate) enum HandoverFolderError {
     /// The folder cannot be made.
     #[error("cannot use the folder `{}`", path.display())]
     Folder {
@@ -235,7 +235,7 @@ pub(crate) enum PlaceError {
 pub(crate) enum AdoptError {
     /// The warden does not answer as it should.
     #[error("cannot take over the services of the afresh before this one")]
-    Visit(#[source] io::Error),
+    Connection(#[source] io::Error),
     /// It is of a version whose warden speaks differently.
     #[error(
         "the services that run are of afresh {version} (warden {warden}), which this one cannot take over"

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::replace::folder_of;
-use crate::os::open_to_append;
+use crate::os::{open_to_append, read_exact_at};
 
 /// The path of a rotated file.
 pub(crate) fn rotated(path: &Path, number: u32) -> PathBuf {
@@ -41,6 +41,16 @@ pub(super) fn numbers(path: &Path) -> io::Result<Vec<u32>> {
         (1..10_000).contains(&number).then_some(number)
     });
     Ok(numbers.collect())
+}
+
+/// Whether the last line of a file has no end.
+pub(super) fn ends_torn(file: &File) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    let len = file.metadata()?.len();
+    if len > 0 {
+        read_exact_at(file, &mut last, len - 1)?;
+    }
+    Ok(last != *b"\n")
 }
 
 /// A file that is appended to and never grows without end: a full one is rotated, and one is kept.

@@ -12,7 +12,7 @@ use afresh_core::time::Stamp;
 
 use crate::os::{self, FileKind};
 use crate::store::replace::folder_of;
-use crate::store::rotating::{numbers, rotate, rotated};
+use crate::store::rotating::{ends_torn, numbers, rotate, rotated};
 use crate::store::workspace::make_state_folder;
 
 /// A log file, which may be away at times.
@@ -195,7 +195,7 @@ impl LogFile {
         }
         let mut open =
             OpenLogFile { file, _lock: lock, begin, first, look_at: now, is_torn: false };
-        open.is_torn = open.ends_torn().map_err(WriteLogError::Open)?;
+        open.is_torn = ends_torn(&open.file).map_err(WriteLogError::Open)?;
         Ok(open)
     }
 
@@ -264,18 +264,9 @@ impl OpenLogFile {
         }
         (written, Ok(()))
     }
-
-    fn ends_torn(&self) -> io::Result<bool> {
-        let mut last = [b'\n'];
-        let len = self.len()?;
-        if len > 0 {
-            os::read_exact_at(&self.file, &mut last, len - 1)?;
-        }
-        Ok(last != *b"\n")
-    }
 }
 
-/// How a file begins.
+/// The beginning of a file.
 enum FileStart {
     /// It is empty.
     Not,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::os::{self, FileKind};
 use crate::store::replace::{folder_of, sync_folder, without_unsupported};
-use crate::store::rotating::rotate;
+use crate::store::rotating::{ends_torn, rotate};
 use crate::store::workspace::make_state_folder;
 
 /// The file of the trail, which may be away at times.
@@ -267,7 +267,7 @@ impl OpenTrailFile {
     fn append_line(&mut self, line: &str, may_cut: bool) -> io::Result<()> {
         let before = self.len()?;
         // Without the lock a torn line can't be cut off, but ours need not be joined to it.
-        let is_torn = !may_cut && self.is_regular && self.is_torn(before)?;
+        let is_torn = !may_cut && self.is_regular && ends_torn(&self.file)?;
         let line = if is_torn { &format!("\n{line}") } else { line };
         let mut rest = line.as_bytes();
         self.is_written = true;
@@ -293,19 +293,11 @@ impl OpenTrailFile {
         Ok(())
     }
 
-    fn is_torn(&self, len: u64) -> io::Result<bool> {
-        let mut last = [b'\n'];
-        if len > 0 {
-            os::read_exact_at(&self.file, &mut last, len - 1)?;
-        }
-        Ok(last != *b"\n")
-    }
-
     /// Cuts off a last line without an end, which a dead writer left, and returns the record that
     /// says so. A record that only lacks its newline gets it.
     fn repair(&mut self, stamp: Stamp) -> io::Result<Option<String>> {
         let len = self.len()?;
-        if !self.is_torn(len)? {
+        if !ends_torn(&self.file)? {
             return Ok(None);
         }
         let start = self.last_line_start(len)?;
