@@ -21,7 +21,7 @@ use crate::definition::{Definition, Surroundings, Variables};
 use crate::hooks::HookSetup;
 use crate::os;
 use crate::output::{Output, OutputThread};
-use crate::pipe::{Form, feed, read_stdin};
+use crate::pipe::{OutputForm, feed, read_stdin};
 use crate::process::{Command, MECHANISM, Processes};
 use crate::runtime::Runtime;
 use crate::startup::{self, SetupError};
@@ -129,11 +129,11 @@ pub(crate) fn surroundings(
 fn definition(keep: &Keep, copy: u32, logs: Option<&Arc<ServiceLogs>>) -> Definition {
     let mut command = keep.command.clone();
     let (name, form) = match keep.copies {
-        1 => (keep.name.clone(), Form::Raw),
+        1 => (keep.name.clone(), OutputForm::Raw),
         _ => {
             command.env.push(("AFRESH_COPY".into(), copy.to_string().into()));
             let name = format!("{}-{copy}", keep.name);
-            let form = Form::Lines(format!("{} | ", harmless(&name).replace('\n', " ")));
+            let form = OutputForm::Lines(format!("{} | ", harmless(&name).replace('\n', " ")));
             (name, form)
         }
     };

@@ -34,7 +34,7 @@ mod watch;
 mod wires;
 
 pub use self::clock::monotonic;
-pub use self::doctor::{Check, Examined, Verdict, examine};
+pub use self::doctor::{Check, CheckVerdict, Examined, examine};
 pub use self::gateway::{Gateway, ReloadGateway, gateway};
 pub use self::hooks::{HookSetup, TryHookError, try_hook};
 pub use self::install::{

@@ -43,7 +43,7 @@ use crate::definition::{Definition, Surroundings, Variables};
 use crate::keep::{self, Keep};
 use crate::os;
 use crate::output::Output;
-use crate::pipe::{Form, read_stdin_in_thread};
+use crate::pipe::{OutputForm, read_stdin_in_thread};
 use crate::process::Processes;
 use crate::runtime::Runtime;
 use crate::startup::{self, SetupError, StdioStartup};
@@ -152,7 +152,7 @@ fn supervised(
             policy: keep.policy.clone(),
             stop_signal: StopSignal::default(),
             memory_bytes_max,
-            form: Form::Lines(format!("[{}] ", keep.name)),
+            form: OutputForm::Lines(format!("[{}] ", keep.name)),
             // The conversation says when it is ready, and whether it hangs.
             health: None,
             ready_at_start: false,

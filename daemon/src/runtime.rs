@@ -2,7 +2,7 @@
 //! the loops of `keep`, `up` and `mcp`. Never decides what a signal or a request leads to.
 
 use crate::control::{Ask, Control};
-use crate::os::{Asked, Signals};
+use crate::os::{SignalRequest, Signals};
 use crate::supervise::{Supervise, Wakeup};
 
 /// The common part of all loops.
@@ -16,7 +16,7 @@ pub(crate) struct Runtime {
 pub(crate) enum RuntimeInput {
     Supervise(Wakeup),
     Control(Ask),
-    Signal(Asked),
+    Signal(SignalRequest),
 }
 
 impl Runtime {

@@ -33,7 +33,7 @@ use crate::os;
 use crate::output::{Output, OutputThread};
 use crate::process::{Entered, MECHANISM, Processes};
 use crate::runtime::Runtime;
-use crate::sanitize::Tamed;
+use crate::sanitize::SanitizedStream;
 use crate::startup::{self, SetupError};
 use crate::store::history::History;
 use crate::store::lock::{Lock, LockError, Sole};
@@ -218,7 +218,9 @@ impl Streams {
             });
         }
         let tamed = |stream: io::Result<File>| {
-            stream.map(|stream| Tamed::new(stream, wants_colours)).map_err(SetupError::Output)
+            stream
+                .map(|stream| SanitizedStream::new(stream, wants_colours))
+                .map_err(SetupError::Output)
         };
         let (stderr, stderr_thread) =
             Output::start("stderr", tamed(os::stderr())?, |_| {}).map_err(SetupError::Output)?;

@@ -22,19 +22,19 @@ use afresh_core::mcp::frame::Frame;
 use tokio::io::AsyncWrite;
 
 use self::memory::{Buffers, Outbox};
-use self::wire::Wire;
+use self::wire::PeerWire;
 use crate::os::{PipeReader, PipeWriter};
 use crate::stream::{StreamReader, StreamWriter};
 
-/// What came over the wires.
-pub(crate) enum Heard {
+/// A line or an event of a peer.
+pub(crate) enum WireInput {
     Client(Frame),
     Instance(Generation, Frame),
-    News(News),
+    Event(WireEvent),
 }
 
-/// What is to be known of the peers besides what they say.
-pub(crate) enum News {
+/// A change of a peer.
+pub(crate) enum WireEvent {
     /// The client says nothing more, or cannot be told anything any more.
     ClientGone,
     /// An instance that lives has closed its output, and all of it was told.
@@ -68,17 +68,17 @@ pub(crate) struct InstanceEnd {
 /// All pipes of one conversation.
 pub(crate) struct Wires {
     /// None where the client has no pipe.
-    client: Option<Wire>,
+    client: Option<PeerWire>,
     /// What waits for such a client.
     outbox: Outbox,
     /// There are few: the one that serves, one that comes, some that go.
-    instances: Vec<Instance>,
+    instances: Vec<InstanceWire>,
     buffers: Buffers,
 }
 
-struct Instance {
+struct InstanceWire {
     generation: Generation,
-    wire: Wire,
+    wire: PeerWire,
     /// It is known to run: nothing of it is told before that.
     has_begun: bool,
     /// It does not take anything any more, and that was told.
@@ -94,7 +94,7 @@ struct Instance {
 impl Wires {
     /// The client's wire, and none yet of an instance.
     pub(crate) fn new(input: StreamReader, output: StreamWriter) -> Self {
-        Self { client: Some(Wire::new(input, output)), ..Self::without_client() }
+        Self { client: Some(PeerWire::new(input, output)), ..Self::without_client() }
     }
 
     /// For a client that has no pipe: what it is told is taken from the outbox, and it is never gone.
@@ -121,16 +121,16 @@ impl Wires {
 
     /// Whether there is room for more of the client's.
     pub(crate) fn have_room(&self) -> bool {
-        let has_room = |instance: &Instance| instance.wire.waiting.bytes < TALK_BYTES_MAX;
+        let has_room = |instance: &InstanceWire| instance.wire.waiting.bytes < TALK_BYTES_MAX;
         self.instances.iter().all(has_room) && self.client_waiting() < CLIENT_BYTES_MAX
     }
 
     /// The pipes of an instance that is being started.
     pub(crate) fn welcome(&mut self, pipes: InstancePipes) {
         let InstancePipes { generation, stdin, stdout } = pipes;
-        let mut wire = Wire::new(Box::new(stdout), Box::new(stdin));
+        let mut wire = PeerWire::new(Box::new(stdout), Box::new(stdin));
         wire.watch();
-        self.instances.push(Instance {
+        self.instances.push(InstanceWire {
             generation,
             wire,
             has_begun: false,
@@ -215,13 +215,13 @@ impl Wires {
     pub(crate) fn poll_heard(
         &mut self,
         context: &mut Context<'_>,
-        heard: &mut VecDeque<Heard>,
+        heard: &mut VecDeque<WireInput>,
     ) -> Poll<()> {
         if let Some(client) = &mut self.client {
             let was_broken = client.is_broken();
             client.write(context, &mut self.buffers);
             if client.is_broken() && !was_broken {
-                heard.push_back(Heard::News(News::ClientGone));
+                heard.push_back(WireInput::Event(WireEvent::ClientGone));
             }
         }
         for instance in &mut self.instances {
@@ -230,12 +230,12 @@ impl Wires {
         let mut was_read = !heard.is_empty();
         let have_room = self.have_room();
         if let Some(client) = self.client.as_mut().filter(|_| have_room) {
-            let give = |frame| heard.push_back(Heard::Client(frame));
+            let give = |frame| heard.push_back(WireInput::Client(frame));
             match client.read(context, &mut self.buffers, give) {
                 Poll::Pending => {}
                 Poll::Ready(0) => {
                     was_read = true;
-                    heard.push_back(Heard::News(News::ClientGone));
+                    heard.push_back(WireInput::Event(WireEvent::ClientGone));
                 }
                 Poll::Ready(_) => was_read = true,
             }
@@ -276,7 +276,7 @@ impl Wires {
     }
 }
 
-impl Instance {
+impl InstanceWire {
     fn is_alive(&self) -> bool {
         self.last_words.is_none()
     }
@@ -290,9 +290,13 @@ impl Instance {
     }
 
     /// The news of its end.
-    fn gone(&mut self) -> Heard {
+    fn gone(&mut self) -> WireInput {
         let end = self.end.take().unwrap_or_default();
-        Heard::News(News::InstanceGone { generation: self.generation, read: self.read, end })
+        WireInput::Event(WireEvent::InstanceGone {
+            generation: self.generation,
+            read: self.read,
+            end,
+        })
     }
 
     /// Returns whether there was something, be it the end.
@@ -300,13 +304,13 @@ impl Instance {
         &mut self,
         context: &mut Context<'_>,
         buffers: &mut Buffers,
-        heard: &mut VecDeque<Heard>,
+        heard: &mut VecDeque<WireInput>,
     ) -> bool {
         if !self.has_begun && self.last_words.is_none() {
             return false;
         }
         let generation = self.generation;
-        let give = |frame| heard.push_back(Heard::Instance(generation, frame));
+        let give = |frame| heard.push_back(WireInput::Instance(generation, frame));
         let ended = match (self.wire.read(context, buffers, give), &mut self.last_words) {
             (Poll::Ready(length), Some(left)) => {
                 *left = left.saturating_sub(length);
@@ -325,7 +329,7 @@ impl Instance {
                 let is_deaf = !self.is_deaf && self.wire.is_deaf();
                 if is_deaf {
                     self.is_deaf = true;
-                    heard.push_back(Heard::News(News::InstanceDeaf(generation)));
+                    heard.push_back(WireInput::Event(WireEvent::InstanceDeaf(generation)));
                 }
                 return is_deaf;
             }
@@ -334,7 +338,7 @@ impl Instance {
             // Half a line of an instance that is gone is dropped.
             self.wire.reader = None;
             heard.push_back(match self.is_alive() {
-                true => Heard::News(News::InstanceSilent(generation)),
+                true => WireInput::Event(WireEvent::InstanceSilent(generation)),
                 false => self.gone(),
             });
         }

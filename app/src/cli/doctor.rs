@@ -2,7 +2,7 @@
 
 use afresh_core::config::{self, TrailSettings};
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Check, Examined, Verdict, examine};
+use afresh_daemon::{Check, CheckVerdict, Examined, examine};
 use clap::Args;
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         let of_it = checks.iter().filter(|check| check.verdict == verdict);
         of_it.count()
     };
-    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
+    let (problems, warnings) = (count(CheckVerdict::Problem), count(CheckVerdict::Warning));
     let text = if arguments.json {
         let all: Vec<serde_json::Value> = checks.iter().map(to_json).collect();
         let result = json!({"problems": problems, "warnings": warnings, "checks": all});
@@ -95,9 +95,9 @@ fn to_json(check: &Check) -> serde_json::Value {
 fn show(check: &Check, paint: Paint) -> String {
     let word = format!("{:7}", check.verdict.name());
     let word = match check.verdict {
-        Verdict::Ok => paint.green(&word),
-        Verdict::Warning => paint.yellow(&word),
-        Verdict::Problem => paint.red(&word),
+        CheckVerdict::Ok => paint.green(&word),
+        CheckVerdict::Warning => paint.yellow(&word),
+        CheckVerdict::Problem => paint.red(&word),
     };
     let name = paint.bold(&format!("{:14}", check.name));
     let found = afresh_core::text::harmless(&check.found);

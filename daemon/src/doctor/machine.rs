@@ -134,17 +134,17 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::doctor::Verdict;
+    use crate::doctor::CheckVerdict;
 
     #[test]
     fn small_limits_are_named_in_the_hint() {
         let check = |watches, watchers| watcher_of((Some(watches), 8_192), (Some(watchers), 128));
-        assert_eq!(check(8_192, 128).verdict, Verdict::Ok);
+        assert_eq!(check(8_192, 128).verdict, CheckVerdict::Ok);
         let hint = check(8_191, 128).hint.unwrap();
         assert!(hint.contains("`sudo sysctl fs.inotify.max_user_watches=8192`"), "{hint}");
         let hint = check(1, 1).hint.unwrap();
         assert!(hint.contains("max_user_watches=8192 fs.inotify.max_user_instances=128"), "{hint}");
-        assert_eq!(watcher_of((None, 1), (Some(1), 1)).verdict, Verdict::Warning);
+        assert_eq!(watcher_of((None, 1), (Some(1), 1)).verdict, CheckVerdict::Warning);
     }
 
     #[test]
@@ -152,14 +152,14 @@ mod tests {
         let dir = crate::store::TempDir::new();
         let folder = dir.join("run");
         let verdict = |folder: &Path| runtime_folder(None, Some(folder)).verdict;
-        assert_eq!(runtime_folder(None, None).verdict, Verdict::Ok);
-        assert_eq!(runtime_folder(Some(Path::new("/nowhere")), None).verdict, Verdict::Ok);
-        assert_eq!(verdict(&folder), Verdict::Warning);
-        assert_eq!(verdict(Path::new("relative")), Verdict::Warning);
+        assert_eq!(runtime_folder(None, None).verdict, CheckVerdict::Ok);
+        assert_eq!(runtime_folder(Some(Path::new("/nowhere")), None).verdict, CheckVerdict::Ok);
+        assert_eq!(verdict(&folder), CheckVerdict::Warning);
+        assert_eq!(verdict(Path::new("relative")), CheckVerdict::Warning);
         std::fs::create_dir(&folder).unwrap();
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
-        assert_eq!(verdict(&folder), Verdict::Warning);
+        assert_eq!(verdict(&folder), CheckVerdict::Warning);
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
-        assert_eq!(verdict(&folder), Verdict::Ok);
+        assert_eq!(verdict(&folder), CheckVerdict::Ok);
     }
 }

@@ -22,7 +22,7 @@ pub struct Check {
     /// What it is about.
     pub name: &'static str,
     /// Whether it is as it should be.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// What was found.
     pub found: String,
     /// What to do about it.
@@ -31,7 +31,7 @@ pub struct Check {
 
 /// Whether something is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// Nothing to do.
     Ok,
     /// It works, but not as well as it could.
@@ -40,7 +40,7 @@ pub enum Verdict {
     Problem,
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,17 +54,17 @@ impl Verdict {
 impl Check {
     /// Nothing to do.
     pub fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, verdict: Verdict::Ok, found: found.into(), hint: None }
+        Self { name, verdict: CheckVerdict::Ok, found: found.into(), hint: None }
     }
 
     /// It could be better.
     pub fn warning(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Warning, hint: Some(hint.into()), ..Self::ok(name, found) }
+        Self { verdict: CheckVerdict::Warning, hint: Some(hint.into()), ..Self::ok(name, found) }
     }
 
     /// It does not work.
     pub fn problem(name: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Problem, ..Self::warning(name, found, hint) }
+        Self { verdict: CheckVerdict::Problem, ..Self::warning(name, found, hint) }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::mcp::{Stdout, own_stdin, stdout};
 use crate::output::Output;
 use crate::startup::SetupError;
 use crate::stream::Completion;
-use crate::wires::{Heard, News, Wires};
+use crate::wires::{WireEvent, WireInput, Wires};
 
 /// The client at our stdin.
 const ONLY: ClientId = ClientId(1);
@@ -58,7 +58,7 @@ pub(super) enum Front {
 /// A client at our stdin and stdout.
 pub(super) struct Stdio {
     wires: Wires,
-    heard: VecDeque<Heard>,
+    heard: VecDeque<WireInput>,
     /// When nobody reads our stdout any more.
     abandoned: Completion,
     done: oneshot::Receiver<()>,
@@ -189,13 +189,13 @@ impl Stdio {
                 while let Some(heard) = self.heard.pop_front() {
                     let word = match heard {
                         _ if self.is_over => continue,
-                        Heard::Client(Frame::Line(line)) => Word::Said { client: ONLY, line },
-                        Heard::Client(Frame::TooLong { beginning, ending, .. }) => {
+                        WireInput::Client(Frame::Line(line)) => Word::Said { client: ONLY, line },
+                        WireInput::Client(Frame::TooLong { beginning, ending, .. }) => {
                             Word::SaidTooMuch { client: ONLY, beginning, ending }
                         }
-                        Heard::News(News::ClientGone) => Word::Over,
+                        WireInput::Event(WireEvent::ClientGone) => Word::Over,
                         // There are no instances on these wires.
-                        Heard::Instance(..) | Heard::News(_) => continue,
+                        WireInput::Instance(..) | WireInput::Event(_) => continue,
                     };
                     return Poll::Ready(word);
                 }

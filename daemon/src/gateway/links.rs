@@ -23,7 +23,7 @@ use crate::clock::seed;
 use crate::control::About;
 use crate::definition::{Definition, Variables};
 use crate::mcp::{FastPath, RestartTriggers, Server, Servers};
-use crate::pipe::Form;
+use crate::pipe::OutputForm;
 use crate::process::Command;
 use crate::store::trace::Trace;
 use crate::supervise::Supervise;
@@ -158,7 +158,7 @@ impl Links {
             },
             stop_signal: StopSignal::default(),
             memory_bytes_max: stdio.health.memory_bytes_max,
-            form: Form::Lines(format!("[{name}] ")),
+            form: OutputForm::Lines(format!("[{name}] ")),
             health: None,
             ready_at_start: false,
             port: None,

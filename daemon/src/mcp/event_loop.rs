@@ -7,7 +7,7 @@ use super::poll::{PipePoll, Polled};
 use super::restart_triggers::Trigger;
 use super::server::{Server, ServerDriver};
 use crate::driver::Driver;
-use crate::os::Asked;
+use crate::os::SignalRequest;
 use crate::runtime::{Runtime, RuntimeInput};
 use crate::store::trace::Trace;
 use crate::stream::Completion;
@@ -65,7 +65,7 @@ impl EventLoop {
 
     async fn react(&mut self, other: Other) {
         match other {
-            Other::Runtime(RuntimeInput::Signal(Asked::Restart(reason))) => {
+            Other::Runtime(RuntimeInput::Signal(SignalRequest::Restart(reason))) => {
                 let reason = reason.to_owned();
                 self.driver().tell_service(ServiceInput::Restart { reason }).await;
             }

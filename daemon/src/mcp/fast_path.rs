@@ -12,8 +12,8 @@ use afresh_core::mcp::{Conversation, Effect, Input};
 use afresh_core::time::Time;
 use tokio::time::Instant;
 
-use crate::store::trace::{Trace, Way};
-use crate::wires::{Heard, News, Wires};
+use crate::store::trace::{MessageDirection, Trace};
+use crate::wires::{WireEvent, WireInput, Wires};
 
 /// The conversation, and the pipes that it is held over.
 pub(crate) struct FastPath {
@@ -24,7 +24,7 @@ pub(crate) struct FastPath {
     /// The client was told something.
     pub(super) has_answered: bool,
     /// What came over the wires and has not been looked at yet.
-    heard: VecDeque<Heard>,
+    heard: VecDeque<WireInput>,
     /// What is still to be done for the last of it.
     effects: std::vec::IntoIter<Effect>,
     /// How often the pipes were served since everything else was looked at.
@@ -35,7 +35,7 @@ pub(crate) struct FastPath {
 
 /// What only the loop can deal with.
 pub(crate) enum Interruption {
-    News(News),
+    News(WireEvent),
     Effect(Effect),
     /// The client was told something for the first time.
     FirstAnswer,
@@ -93,9 +93,9 @@ impl FastPath {
                 }
             }
             let input = match self.heard.pop_front()? {
-                Heard::Client(frame) => self.said_by_client(frame),
-                Heard::Instance(generation, frame) => self.said_by_server(generation, frame),
-                Heard::News(news) => return Some(Interruption::News(news)),
+                WireInput::Client(frame) => self.said_by_client(frame),
+                WireInput::Instance(generation, frame) => self.said_by_server(generation, frame),
+                WireInput::Event(news) => return Some(Interruption::News(news)),
             };
             self.effects = self.handle(input).into_iter();
         }
@@ -103,7 +103,7 @@ impl FastPath {
 
     /// Takes a line of a client's that has no pipe; it is passed on when the lane is polled.
     pub(super) fn say(&mut self, line: Vec<u8>) {
-        self.heard.push_back(Heard::Client(Frame::Line(line)));
+        self.heard.push_back(WireInput::Client(Frame::Line(line)));
     }
 
     pub(super) fn handle(&mut self, input: Input) -> Vec<Effect> {
@@ -112,23 +112,23 @@ impl FastPath {
 
     pub(super) fn tell_client(&mut self, line: Vec<u8>) {
         self.has_answered = true;
-        self.trace(Way::ToClient, &line);
+        self.trace(MessageDirection::ToClient, &line);
         self.wires.tell_client(line);
     }
 
     pub(super) fn tell_server(&mut self, generation: Generation, line: Vec<u8>) {
-        self.trace(Way::ToServer(generation), &line);
+        self.trace(MessageDirection::ToServer(generation), &line);
         self.wires.tell_instance(generation, line);
     }
 
     fn said_by_client(&self, frame: Frame) -> Input {
         match frame {
             Frame::Line(line) => {
-                self.trace(Way::FromClient, &line);
+                self.trace(MessageDirection::FromClient, &line);
                 Input::Client(line)
             }
             Frame::TooLong { beginning, ending, .. } => {
-                self.trace(Way::FromClient, &beginning);
+                self.trace(MessageDirection::FromClient, &beginning);
                 Input::ClientTooLong { beginning, ending }
             }
         }
@@ -137,17 +137,17 @@ impl FastPath {
     fn said_by_server(&self, generation: Generation, frame: Frame) -> Input {
         match frame {
             Frame::Line(line) => {
-                self.trace(Way::FromServer(generation), &line);
+                self.trace(MessageDirection::FromServer(generation), &line);
                 Input::Server { generation, line }
             }
             Frame::TooLong { beginning, .. } => {
-                self.trace(Way::FromServer(generation), &beginning);
+                self.trace(MessageDirection::FromServer(generation), &beginning);
                 Input::ServerTooLong { generation, beginning }
             }
         }
     }
 
-    fn trace(&self, way: Way, line: &[u8]) {
+    fn trace(&self, way: MessageDirection, line: &[u8]) {
         if let Some(trace) = &self.trace {
             trace.note(way, line);
         }

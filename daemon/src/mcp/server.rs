@@ -19,7 +19,7 @@ use crate::clock::now;
 use crate::control::About;
 use crate::driver::Driver;
 use crate::supervise::Supervise;
-use crate::wires::News;
+use crate::wires::WireEvent;
 
 /// The state of one server.
 pub(crate) struct Server {
@@ -157,17 +157,19 @@ impl ServerDriver<'_> {
         }
     }
 
-    async fn hear(&mut self, news: News) {
+    async fn hear(&mut self, news: WireEvent) {
         match news {
-            News::ClientGone if self.server.leaving => {}
-            News::ClientGone => self.leave().await,
-            News::InstanceSilent(generation) => {
+            WireEvent::ClientGone if self.server.leaving => {}
+            WireEvent::ClientGone => self.leave().await,
+            WireEvent::InstanceSilent(generation) => {
                 self.closed_a_pipe(generation, CLOSED_STDOUT_MAX, "it closed its stdout").await;
             }
-            News::InstanceDeaf(generation) => {
+            WireEvent::InstanceDeaf(generation) => {
                 self.closed_a_pipe(generation, CLOSED_STDIN_MAX, "it closed its stdin").await;
             }
-            News::InstanceGone { generation, read, end } => self.gone(generation, read, end).await,
+            WireEvent::InstanceGone { generation, read, end } => {
+                self.gone(generation, read, end).await
+            }
         }
     }
 

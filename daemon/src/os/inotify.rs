@@ -28,18 +28,18 @@ impl AsRawFd for InotifyQueue {
 }
 
 /// What the kernel says about a folder; [`Folders::hear`] understands it.
-pub(crate) struct Alarm(InotifyEvent);
+pub(crate) struct FolderAlarm(InotifyEvent);
 
 /// Waits for what happens in the folders.
 pub(crate) struct FolderAlarms(AsyncFd<Arc<InotifyQueue>>);
 
 impl FolderAlarms {
     /// What has happened since the last time. Cancel safe.
-    pub(crate) async fn next(&self) -> io::Result<Vec<Alarm>> {
+    pub(crate) async fn next(&self) -> io::Result<Vec<FolderAlarm>> {
         loop {
             let mut ready = self.0.readable().await?;
             match ready.try_io(|queue| Ok(queue.get_ref().0.read_events()?)) {
-                Ok(events) => return Ok(events?.into_iter().map(Alarm).collect()),
+                Ok(events) => return Ok(events?.into_iter().map(FolderAlarm).collect()),
                 Err(_would_block) => {}
             }
         }
@@ -117,7 +117,7 @@ impl Folders {
     }
 
     /// What an alarm means.
-    pub(crate) fn hear(&mut self, Alarm(event): Alarm) -> Vec<FolderEvent> {
+    pub(crate) fn hear(&mut self, FolderAlarm(event): FolderAlarm) -> Vec<FolderEvent> {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             return vec![FolderEvent::Lost];
         }

@@ -18,13 +18,13 @@ use super::system::limit;
 use super::{PipeWriter, ProcessLimit, Sink, WatchLimits};
 
 /// Lets the kernel say that something changed in a folder.
-pub(crate) struct Watch {
+pub(crate) struct FileWatch {
     /// None when the user has used up what the kernel grants.
     inotify: Option<Inotify>,
     watched: Vec<WatchDescriptor>,
 }
 
-impl Watch {
+impl FileWatch {
     pub(crate) fn new() -> Self {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
         Self { inotify, watched: Vec::new() }

@@ -54,10 +54,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-pub(crate) use self::folders::{Alarm, FolderAlarms, Folders, watch_folders};
+pub(crate) use self::folders::{FolderAlarm, FolderAlarms, Folders, watch_folders};
 pub(crate) use self::job::Jobs;
 pub use self::job::{is_in_front, next_keys, suspend};
-pub(crate) use self::kernel::{Watch, listener_of, processes_limit, processes_with, watch_limits};
+pub(crate) use self::kernel::{
+    FileWatch, listener_of, processes_limit, processes_with, watch_limits,
+};
 #[cfg(unix)]
 pub(crate) use self::kernel::{far_end, unread};
 #[cfg(test)]

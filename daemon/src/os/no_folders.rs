@@ -8,13 +8,13 @@ use std::path::Path;
 use super::{FolderEvent, WatchExtent, WatchRefusal};
 
 /// There are none.
-pub(crate) struct Alarm(Infallible);
+pub(crate) struct FolderAlarm(Infallible);
 
 /// Waits for ever.
 pub(crate) struct FolderAlarms(Infallible);
 
 impl FolderAlarms {
-    pub(crate) async fn next(&self) -> io::Result<Vec<Alarm>> {
+    pub(crate) async fn next(&self) -> io::Result<Vec<FolderAlarm>> {
         match self.0 {}
     }
 }
@@ -44,7 +44,7 @@ impl Folders {
         match self.0 {}
     }
 
-    pub(crate) fn hear(&mut self, alarm: Alarm) -> Vec<FolderEvent> {
+    pub(crate) fn hear(&mut self, alarm: FolderAlarm) -> Vec<FolderEvent> {
         match alarm.0 {}
     }
 }

@@ -12,9 +12,9 @@ use super::PipeWriter;
 use super::{ProcessLimit, Sink, WatchLimits};
 
 /// Waits for the next time to look.
-pub(crate) struct Watch;
+pub(crate) struct FileWatch;
 
-impl Watch {
+impl FileWatch {
     pub(crate) fn new() -> Self {
         Self
     }

@@ -84,24 +84,24 @@ impl HandoverListener {
 impl Warden {
     /// The supervisor is gone.
     pub(super) fn begin_alone(&mut self) {
-        if let Some(keeping) = &mut self.keeping {
-            keeping.alone_since = Instant::now();
+        if let Some(handover) = &mut self.handover {
+            handover.alone_since = Instant::now();
         }
     }
 
     /// Accepts a visitor, and handles the request of the present one.
     pub(super) fn receive_visitors(&mut self, arrived: bool, sent: bool) {
         let greeting = self.greeting();
-        let Some(keeping) = &mut self.keeping else { return };
+        let Some(handover) = &mut self.handover else { return };
         if arrived {
             // An error only concerns the visitor.
-            keeping.greet(greeting).ok();
+            handover.greet(greeting).ok();
         }
-        if sent && let Some(mut visitor) = keeping.visitor.take() {
+        if sent && let Some(mut visitor) = handover.visitor.take() {
             let reader = &mut visitor.line.reader;
             let stays = reader.receive(visitor.line.socket.as_fd()).unwrap_or(false);
             match reader.next() {
-                Ok(None) if stays => keeping.visitor = Some(visitor),
+                Ok(None) if stays => handover.visitor = Some(visitor),
                 Ok(Some(VisitorRequest::Adopt { protocol: PROTOCOL })) => self.admit(visitor),
                 Ok(Some(VisitorRequest::End { grace_ms })) => {
                     self.end(Duration::from_millis(grace_ms))
@@ -110,13 +110,13 @@ impl Warden {
                 Ok(_) | Err(_) => {}
             }
         }
-        if let Some(keeping) = &mut self.keeping {
-            keeping.visitor.take_if(|visitor| visitor.until <= Instant::now());
+        if let Some(handover) = &mut self.handover {
+            handover.visitor.take_if(|visitor| visitor.until <= Instant::now());
         }
     }
 
     fn greeting(&self) -> Greeting {
-        let living = self.guardians.values().filter(|guarded| !guarded.gone);
+        let living = self.guardians.values().filter(|child| !child.gone);
         Greeting {
             protocol: PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -131,22 +131,22 @@ impl Warden {
     fn admit(&mut self, visitor: Visitor) {
         self.supervisor_pid = visitor.pid;
         let to = visitor.line.socket.as_fd();
-        for (number, guarded) in self.guardians.iter().filter(|(_, guarded)| !guarded.gone) {
-            let Some(post) = &guarded.post else { continue };
+        for (number, child) in self.guardians.iter().filter(|(_, child)| !child.gone) {
+            let Some(channel) = &child.channel else { continue };
             // One that was stopped would let the new supervisor wait.
-            kill(guarded.pid, Signal::SIGCONT).ok();
+            kill(child.pid, Signal::SIGCONT).ok();
             let Ok((theirs, ours)) = UnixStream::pair() else { continue };
             let connect = GuardianInvitation::Connect.to_bytes();
             // A guardian that does not receive it is buried by the supervisor, which gets no report from it.
-            send_with(post.as_fd(), &connect, &[theirs.as_fd()]).ok();
+            send_with(channel.as_fd(), &connect, &[theirs.as_fd()]).ok();
             let report = WardenReport::Guardian { guardian: *number }.to_bytes();
             send_with(to, &report, &[ours.as_fd()]).ok();
         }
         let given = WardenReport::Given { next_guardian: self.next_guardian }.to_bytes();
-        if let Some(keeping) = &self.keeping {
+        if let Some(handover) = &self.handover {
             // Our stdout is the lock.
             let stdout = io::stdout();
-            send_with(to, &given, &[stdout.as_fd(), keeping.listener.as_fd()]).ok();
+            send_with(to, &given, &[stdout.as_fd(), handover.listener.as_fd()]).ok();
         }
         // A supervisor reads.
         let socket = visitor.line.socket.try_clone().map(UnixStream::from);
@@ -157,8 +157,8 @@ impl Warden {
     /// Ends all that is kept.
     fn end(&mut self, grace: Duration) {
         let end = GuardianInvitation::End { grace_ms: millis(grace) }.to_bytes();
-        for post in self.guardians.values().filter_map(|guarded| guarded.post.as_ref()) {
-            send_all(post.as_fd(), &end).ok();
+        for channel in self.guardians.values().filter_map(|child| child.channel.as_ref()) {
+            send_all(channel.as_fd(), &end).ok();
         }
         self.leave_by = Some(Instant::now() + grace + ORPHANED_GRACE + ORPHANED_GRACE);
     }

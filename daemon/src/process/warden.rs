@@ -53,20 +53,20 @@ pub(crate) fn run() -> io::Result<()> {
         strays_since: None,
         leave_by: None,
         parent_cgroup,
-        keeping: None,
+        handover: None,
     };
     loop {
         match warden.turn()? {
             LoopStep::Next => {}
             LoopStep::Done => {
-                warden.keeping.iter().for_each(HandoverListener::close);
+                warden.handover.iter().for_each(HandoverListener::close);
                 return Ok(());
             }
             LoopStep::Child(socket, keeper) => {
                 // All our sockets must close with the warden, not with its guardians; their cgroups
                 // are the warden's to remove.
                 let others = std::mem::take(&mut warden.guardians).into_values();
-                others.for_each(|guarded| std::mem::forget(guarded.cgroup));
+                others.for_each(|child| std::mem::forget(child.cgroup));
                 drop(warden);
                 return guard(socket, keeper);
             }
@@ -95,7 +95,7 @@ pub(super) struct Warden {
     pub(super) leave_by: Option<Instant>,
     parent_cgroup: Option<Cgroup>,
     /// Where the warden outlives the supervisor.
-    pub(super) keeping: Option<HandoverListener>,
+    pub(super) handover: Option<HandoverListener>,
 }
 
 /// A socket, and what has arrived on it.
@@ -108,7 +108,7 @@ pub(super) struct ForkedGuardian {
     pub(super) pid: Pid,
     pub(super) gone: bool,
     /// Tells it of the next supervisor.
-    pub(super) post: Option<UnixStream>,
+    pub(super) channel: Option<UnixStream>,
     /// The supervisor waits for the report that all is gone.
     bury: bool,
     cgroup: Option<Cgroup>,
@@ -119,7 +119,8 @@ impl Warden {
     fn turn(&mut self) -> io::Result<LoopStep> {
         let present = self.supervisor.as_ref().filter(|_| self.leave_by.is_none());
         let socket = present.map(|line| line.socket.as_fd());
-        let [arrived, visitor] = self.keeping.as_ref().map_or([None; 2], HandoverListener::sources);
+        let [arrived, visitor] =
+            self.handover.as_ref().map_or([None; 2], HandoverListener::sources);
         let ready = wait(&self.watch, [socket, arrived, visitor], self.patience())?;
         if ready[0]
             && let Some((socket, keeper)) = self.listen()?
@@ -129,7 +130,7 @@ impl Warden {
         self.receive_visitors(ready[1], ready[2]);
         self.watch.clear();
         if self.leave_by.is_some_and(|at| at <= Instant::now()) {
-            self.guardians.values().filter(|guarded| !guarded.gone).for_each(ForkedGuardian::kill);
+            self.guardians.values().filter(|child| !child.gone).for_each(ForkedGuardian::kill);
         }
         let remaining = self.reap();
         self.sweep(remaining)?;
@@ -139,7 +140,7 @@ impl Warden {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let visit = self.keeping.as_ref().and_then(HandoverListener::visit_ends_at);
+        let visit = self.handover.as_ref().and_then(HandoverListener::visit_ends_at);
         let until = self.leave_by.into_iter().chain(visit).min();
         match (self.strays_since, until) {
             (Some(_), _) => Some(SWEEP_PAUSE),
@@ -153,12 +154,12 @@ impl Warden {
         let Some(line) = &mut self.supervisor else { return Ok(None) };
         if !line.reader.receive(line.socket.as_fd()).unwrap_or(false) {
             // Each guardian has noticed by itself, unless it was stopped or hangs.
-            for guarded in self.guardians.values().filter(|guarded| !guarded.gone) {
-                kill(guarded.pid, Signal::SIGCONT).ok();
+            for child in self.guardians.values().filter(|child| !child.gone) {
+                kill(child.pid, Signal::SIGCONT).ok();
             }
             self.supervisor = None;
             self.begin_alone();
-            if self.keeping.is_none() {
+            if self.handover.is_none() {
                 self.leave_by = Some(Instant::now() + ORPHANED_GRACE + ORPHANED_GRACE);
             }
             return Ok(None);
@@ -167,11 +168,11 @@ impl Warden {
             match order {
                 WardenOrder::Keep { socket, folder } => {
                     let listener = self.supervisor.as_mut().and_then(|line| line.reader.next_fd());
-                    self.keeping =
+                    self.handover =
                         listener.map(|listener| HandoverListener::new(listener, socket, folder));
                 }
                 WardenOrder::Leave => {
-                    self.keeping.take().iter().for_each(HandoverListener::close);
+                    self.handover.take().iter().for_each(HandoverListener::close);
                 }
                 WardenOrder::Fork { guardian } => {
                     if let Some(sockets) = self.fork(guardian)? {
@@ -179,9 +180,9 @@ impl Warden {
                     }
                 }
                 WardenOrder::Bury { guardian } => match self.guardians.get_mut(&guardian) {
-                    Some(guarded) => {
-                        guarded.bury = true;
-                        guarded.kill();
+                    Some(child) => {
+                        child.bury = true;
+                        child.kill();
                     }
                     None => {
                         self.report(&WardenReport::Buried { guardian, survivors: Vec::new() })?
@@ -205,17 +206,17 @@ impl Warden {
             return Ok(None);
         };
         // Without a line between us it is one that does not outlive the supervisor.
-        let pair = self.keeping.as_ref().and_then(|keeping| {
-            let (post, theirs) = UnixStream::pair().ok()?;
-            Some((post, WardenSocket::new(theirs.into(), keeping.folder.clone())))
+        let pair = self.handover.as_ref().and_then(|handover| {
+            let (channel, theirs) = UnixStream::pair().ok()?;
+            Some((channel, WardenSocket::new(theirs.into(), handover.folder.clone())))
         });
-        let (post, keeper) = pair.unzip();
+        let (channel, keeper) = pair.unzip();
         let parent = self.parent_cgroup.as_ref();
         let cgroup = parent.and_then(|parent| parent.child(self.supervisor_pid, guardian));
         match os::fork_into(cgroup.as_ref()) {
             Ok(Some(pid)) => {
-                let guarded = ForkedGuardian { pid, gone: false, post, bury: false, cgroup };
-                self.guardians.insert(guardian, guarded);
+                let child = ForkedGuardian { pid, gone: false, channel, bury: false, cgroup };
+                self.guardians.insert(guardian, child);
             }
             Ok(None) => {
                 // Removed by the warden, which holds the same.
@@ -233,16 +234,16 @@ impl Warden {
     fn reap(&mut self) -> Remaining {
         let guardians = &mut self.guardians;
         let remaining = tree::reap(|pid, change| {
-            let Some(guarded) = guardians.values_mut().find(|guarded| guarded.pid == pid) else {
+            let Some(child) = guardians.values_mut().find(|child| child.pid == pid) else {
                 return;
             };
             match change {
-                Change::Ended(_) => guarded.gone = true,
+                Change::Ended(_) => child.gone = true,
                 // A guardian that is stopped guards nothing.
                 Change::Stopped => drop(kill(pid, Signal::SIGCONT)),
             }
         });
-        if self.guardians.values().any(|guarded| guarded.gone) {
+        if self.guardians.values().any(|child| child.gone) {
             self.strays_since.get_or_insert_with(Instant::now);
         }
         remaining
@@ -254,7 +255,7 @@ impl Warden {
             return Ok(());
         };
         let living: Vec<Pid> =
-            self.guardians.values().filter(|g| !g.gone).map(|guarded| guarded.pid).collect();
+            self.guardians.values().filter(|g| !g.gone).map(|child| child.pid).collect();
         let strays = match remaining {
             Remaining::None => 0,
             Remaining::Some => tree::signal_all(Signal::SIGKILL, &living),
@@ -265,13 +266,13 @@ impl Warden {
         }
         let survivors = if strays > 0 { tree::survivors(&living) } else { Vec::new() };
         self.strays_since = None;
-        let gone = self.guardians.iter().filter(|(_, guarded)| guarded.gone);
+        let gone = self.guardians.iter().filter(|(_, child)| child.gone);
         for guardian in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
-            let Some(guarded) = self.guardians.remove(&guardian) else {
+            let Some(child) = self.guardians.remove(&guardian) else {
                 continue;
             };
-            drop(guarded.cgroup);
-            if guarded.bury {
+            drop(child.cgroup);
+            if child.bury {
                 let survivors = survivors.clone();
                 self.report(&WardenReport::Buried { guardian, survivors })?;
             }

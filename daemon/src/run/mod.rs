@@ -92,7 +92,7 @@ enum Happened {
     Asked(Asked),
     Ask(Ask),
     Notice(String),
-    Signal(os::Asked),
+    Signal(os::SignalRequest),
     Job(os::Job),
     Wakeup,
 }
@@ -164,7 +164,9 @@ impl Driver {
                         hear(job);
                     }
                 }
-                Happened::Signal(os::Asked::Restart(_)) => self.give(Input::Asked(Asked::Restart)),
+                Happened::Signal(os::SignalRequest::Restart(_)) => {
+                    self.give(Input::Asked(Asked::Restart))
+                }
                 // Where a screen is drawn, Ctrl+C is a key.
                 Happened::Asked(Asked::Stop) | Happened::Signal(_) => {
                     interrupts += 1;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::history::{Filter, History};
 use super::replace::folder_of;
-use crate::os::{Sink, Watch};
+use crate::os::{FileWatch, Sink};
 
 /// Files that are read up to their present end, and further after a new look at them.
 pub trait FollowedFiles {
@@ -31,7 +31,7 @@ pub struct FileFollower<F> {
     /// One of the files.
     path: PathBuf,
     files: F,
-    watch: Watch,
+    watch: FileWatch,
     /// The stream that the lines are written to, when its end is the end of waits too.
     sink: Option<Sink>,
 }
@@ -49,7 +49,7 @@ impl TrailFollower {
 impl<F: FollowedFiles> FileFollower<F> {
     /// Watches the folder of `path`, and opens the files.
     pub(super) fn watching(path: &Path, open: impl FnOnce() -> io::Result<F>) -> io::Result<Self> {
-        let mut watch = Watch::new();
+        let mut watch = FileWatch::new();
         renew(&mut watch, path);
         Ok(Self { path: path.to_owned(), files: open()?, watch, sink: None })
     }
@@ -87,7 +87,7 @@ impl<F: FollowedFiles> FileFollower<F> {
 }
 
 /// Watches the folder that a file is really in.
-fn renew(watch: &mut Watch, path: &Path) {
+fn renew(watch: &mut FileWatch, path: &Path) {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     watch.renew(folder_of(&path));
 }

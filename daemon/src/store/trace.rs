@@ -19,7 +19,7 @@ use crate::clock::now;
 
 /// The peer of a message, and its direction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Way {
+pub(crate) enum MessageDirection {
     FromClient,
     ToClient,
     FromServer(Generation),
@@ -44,7 +44,7 @@ struct TraceEntry {
     time: Stamp,
     /// Since the trace began, in microseconds.
     micros: u64,
-    way: Way,
+    way: MessageDirection,
     server: Option<Arc<str>>,
     line: Vec<u8>,
     bytes: usize,
@@ -102,7 +102,7 @@ impl Trace {
     }
 
     /// Records a message. Never waits: what the disk does not take in time is left out, and counted.
-    pub(crate) fn note(&self, way: Way, line: &[u8]) {
+    pub(crate) fn note(&self, way: MessageDirection, line: &[u8]) {
         let kept = &line[..line.len().min(TRACE_MESSAGE_BYTES_MAX)];
         if self.queued.load(Ordering::Relaxed) + kept.len() > TRACE_QUEUE_BYTES_MAX {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -147,10 +147,10 @@ fn write(
 
 fn render(entry: &TraceEntry) -> Value {
     let (way, generation) = match entry.way {
-        Way::FromClient => ("from client", None),
-        Way::ToClient => ("to client", None),
-        Way::FromServer(generation) => ("from server", Some(generation)),
-        Way::ToServer(generation) => ("to server", Some(generation)),
+        MessageDirection::FromClient => ("from client", None),
+        MessageDirection::ToClient => ("to client", None),
+        MessageDirection::FromServer(generation) => ("from server", Some(generation)),
+        MessageDirection::ToServer(generation) => ("to server", Some(generation)),
     };
     let mut value = json!({"time": entry.time.to_string(), "micros": entry.micros, "way": way});
     if let Some(server) = &entry.server {
@@ -183,9 +183,9 @@ mod tests {
         let folder = TempDir::new();
         let path = folder.join("trace.jsonl");
         let trace = Trace::open(&path, |_| {}).expect("it opens");
-        trace.note(Way::FromClient, br#"{"id":1,"params":{"api_key":"hush"}}"#);
-        trace.note(Way::FromServer(Generation(2)), b"password=hush and junk");
-        trace.note(Way::ToClient, &vec![b'x'; TRACE_MESSAGE_BYTES_MAX + 1]);
+        trace.note(MessageDirection::FromClient, br#"{"id":1,"params":{"api_key":"hush"}}"#);
+        trace.note(MessageDirection::FromServer(Generation(2)), b"password=hush and junk");
+        trace.note(MessageDirection::ToClient, &vec![b'x'; TRACE_MESSAGE_BYTES_MAX + 1]);
         let read = || std::fs::read_to_string(&path).unwrap_or_default();
         wait_for("three lines", || read().matches('\n').count() == 3);
         let text = read();

@@ -15,7 +15,7 @@ use afresh_core::time::Stamp;
 
 use crate::clock::now;
 use crate::definition::Definition;
-use crate::logs::{Logs, Tee};
+use crate::logs::{Logs, MemoryTee};
 use crate::output::presentable;
 use crate::pipe::Taps;
 
@@ -107,7 +107,7 @@ impl Services {
         let SupervisedService { definition, history } = self.all.get_mut(&id)?;
         history.ordered = generation;
         Some([Stream::Stdout, Stream::Stderr].map(|stream| Taps {
-            memory: Tee::new(&history.logs, generation, stream),
+            memory: MemoryTee::new(&history.logs, generation, stream),
             log: definition.log.as_ref().map(|log| log.tee(generation, stream)),
         }))
     }

@@ -19,7 +19,7 @@ use super::{Reload, Reloaded};
 use crate::control::{About, Ask, Reloading};
 use crate::hooks::HookSetup;
 use crate::notify::Notify;
-use crate::os::{Asked, Signals};
+use crate::os::{SignalRequest, Signals};
 use crate::runtime::{Runtime, RuntimeInput};
 use crate::store::service_log::ServiceLogs;
 use crate::supervise::Supervise;
@@ -167,24 +167,28 @@ impl ServiceLoop {
 
     /// Acts on a signal. Only a user who presses Ctrl+C again, after a moment, is in a hurry: programs
     /// may send several signals for one stop.
-    async fn follow_signal(&mut self, signal: Asked) {
+    async fn follow_signal(&mut self, signal: SignalRequest) {
         let has_terminal = self.configuration.as_ref().is_none_or(|its| its.has_terminal);
         match (signal, self.stopping_since) {
-            (Asked::Stop("SIGHUP"), _) if !has_terminal => drop(self.reload("SIGHUP").await),
-            (Asked::Restart(_), Some(_)) => self.runtime.supervise.log(match self.configuration {
-                Some(_) => "nothing is begun any more: afresh is stopping",
-                None => "no restart: afresh is stopping",
-            }),
-            (Asked::Restart(reason), None) => {
+            (SignalRequest::Stop("SIGHUP"), _) if !has_terminal => {
+                drop(self.reload("SIGHUP").await)
+            }
+            (SignalRequest::Restart(_), Some(_)) => {
+                self.runtime.supervise.log(match self.configuration {
+                    Some(_) => "nothing is begun any more: afresh is stopping",
+                    None => "no restart: afresh is stopping",
+                })
+            }
+            (SignalRequest::Restart(reason), None) => {
                 let reason = reason.to_owned();
                 self.runtime.supervise.input(&Input::Restart { reason }).await;
             }
-            (Asked::Stop(name), None) => self.stop(name).await,
-            (Asked::Interrupt, None) => self.stop("interrupted").await,
-            (Asked::Interrupt, Some(since)) if since.elapsed() > HURRY_GAP => {
+            (SignalRequest::Stop(name), None) => self.stop(name).await,
+            (SignalRequest::Interrupt, None) => self.stop("interrupted").await,
+            (SignalRequest::Interrupt, Some(since)) if since.elapsed() > HURRY_GAP => {
                 self.runtime.supervise.hurry_up().await;
             }
-            (Asked::Interrupt | Asked::Stop(_), Some(_)) => {}
+            (SignalRequest::Interrupt | SignalRequest::Stop(_), Some(_)) => {}
         }
     }
 
@@ -319,7 +323,7 @@ async fn wait_for_readers(flushed: impl Future<Output = ()>, signals: &mut Signa
         tokio::select! {
             () = &mut flushed => return,
             // A restart is no stop, and there is nothing left to restart.
-            asked = signals.next() => waits = matches!(asked, Asked::Restart(_)),
+            asked = signals.next() => waits = matches!(asked, SignalRequest::Restart(_)),
         }
     }
     timeout(OUTPUT_FLUSH_MAX, flushed).await.ok();

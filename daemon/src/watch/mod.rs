@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use self::file::stamp;
 use self::notice::WatchNotice;
 use self::scan::{ScanOutcome, Scanner};
-use crate::os::{Alarm, FolderAlarms, Folders, WatchRefusal, watch_folders};
+use crate::os::{FolderAlarm, FolderAlarms, Folders, WatchRefusal, watch_folders};
 
 /// Why a path cannot be watched.
 #[derive(Debug, thiserror::Error)]
@@ -218,7 +218,7 @@ fn named_path(path: &Path, base: &Path) -> Result<PathBuf, WatchError> {
     }
 }
 
-async fn heard(alarms: Option<&FolderAlarms>) -> io::Result<Vec<Alarm>> {
+async fn heard(alarms: Option<&FolderAlarms>) -> io::Result<Vec<FolderAlarm>> {
     match alarms {
         Some(alarms) => alarms.next().await,
         None => std::future::pending().await,

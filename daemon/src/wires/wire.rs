@@ -13,7 +13,7 @@ use super::sent_lines::SentLines;
 use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 
 /// The pipes of one peer.
-pub(super) struct Wire {
+pub(super) struct PeerWire {
     /// None after its end.
     pub(super) reader: Option<StreamReader>,
     pub(super) lines: Lines,
@@ -37,7 +37,7 @@ pub(super) struct Wire {
     is_wide_out: bool,
 }
 
-impl Wire {
+impl PeerWire {
     pub(super) fn new(reader: StreamReader, writer: StreamWriter) -> Self {
         Self {
             reader: Some(reader),

@@ -18,7 +18,7 @@ use crate::mcp::fast_path::FastPath;
 use crate::mcp::restart_triggers::RestartTriggers;
 use crate::store::workspace::Workspace;
 use crate::wires::InstancePipes;
-use crate::wires::{InstanceEnd, News, Wires};
+use crate::wires::{InstanceEnd, WireEvent, Wires};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const GENERATION: Generation = Generation(1);
@@ -258,7 +258,8 @@ async fn moments_come_and_the_ends_of_instances_are_heard_of() {
     drop(peers);
     let (whose, came) = timeout(DEADLINE, servers.next()).await.expect("its end is heard of");
     assert_eq!(whose, ends);
-    let ServerPoll::Interruption(Interruption::News(News::InstanceGone { end, .. })) = came else {
+    let ServerPoll::Interruption(Interruption::News(WireEvent::InstanceGone { end, .. })) = came
+    else {
         panic!("its end is no other news")
     };
     assert_eq!(end.how, "exited with code 3");
