@@ -8,6 +8,7 @@ pub mod adopt;
 pub mod agent;
 pub mod audit;
 pub mod backoff;
+pub mod client_files;
 pub mod config;
 pub mod control;
 pub mod definition;

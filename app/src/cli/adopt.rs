@@ -9,7 +9,7 @@ use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{
-    ClientFile, ClientText, ReadClientFileError, Whose, own_command,
+    ClientFile, ClientText, ReadClientFileError, Scope, own_command,
 };
 use clap::{Args, Parser};
 
@@ -193,7 +193,7 @@ fn look(
     let variable = |name: &str| environment.folder(name);
     let found = ClientFile::find(&environment.cwd, workspace.root(), home.as_deref(), &variable);
     let (user, project): (Vec<ClientFile>, Vec<ClientFile>) =
-        found.into_iter().partition(|file| file.whose == Whose::User);
+        found.into_iter().partition(|file| file.scope == Scope::User);
     let all = |files: Vec<ClientFile>| files.into_iter().map(see).collect::<Vec<Seen>>();
     match (arguments.user, arguments.list) {
         (true, _) => (without_other(all(user)), Vec::new()),

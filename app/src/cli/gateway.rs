@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::config::{Config, Outside};
 use afresh_core::gateway::backend::Backend;
-use afresh_core::gateway::import::{self, CANDIDATES, Context, Import};
+use afresh_core::gateway::import::{self, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::span::Destination;
 use afresh_daemon::store::workspace::Workspace;
@@ -167,7 +167,7 @@ fn found(
     context: &Context<'_>,
 ) -> Result<Import, CommandError> {
     let mut files = Vec::new();
-    for name in CANDIDATES {
+    for name in afresh_core::client_files::import_candidates() {
         let path = root.join(name);
         if let Some(bytes) = read_config(&path)? {
             files.push((environment.shown(&path), bytes));

@@ -6,6 +6,7 @@
 //! and line ends stay. Nothing is remembered anywhere: the text after adopting says all that undoing
 //! needs, and undoing gives the same bytes again.
 
+pub mod agent_servers;
 pub(crate) mod client_entry;
 mod client_json;
 mod client_toml;
@@ -20,8 +21,6 @@ use std::ops::Range;
 pub use self::diff::{Line, Mark};
 pub use self::server::{Server, State};
 pub(crate) use self::server::{Start, Word};
-pub(crate) use self::value::{Written, read_value};
-pub(crate) use self::wrap::label;
 pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;

@@ -6,24 +6,15 @@ use serde_json::{Map, Value};
 use toml_edit::{Document, Item, Value as Toml};
 
 use super::{checked_text, error_at, jsonc};
+use crate::client_files::FileSyntax;
 use crate::report::{ConfigError, ErrorKind};
 use crate::text::harmless;
-
-/// How a configuration is written, as strictly as its client reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    /// JSON, and nothing else.
-    Json,
-    /// JSON with comments and trailing commas.
-    Jsonc,
-    Toml,
-}
 
 /// Reads a configuration; one without anything in it is an empty object.
 pub(crate) fn read_value(
     path: &str,
     bytes: &[u8],
-    written: Written,
+    syntax: FileSyntax,
     hint: &str,
 ) -> Result<Value, Box<ConfigError>> {
     let text = checked_text(path, bytes, hint)?;
@@ -31,27 +22,27 @@ pub(crate) fn read_value(
         let excerpt_of = Some((text, span));
         Box::new(error_at(path, ErrorKind::Syntax, message, excerpt_of, hint.to_owned()))
     };
-    match written {
-        Written::Toml => match Document::parse(text) {
+    match syntax {
+        FileSyntax::Toml => match Document::parse(text) {
             Ok(document) => Ok(of_item(document.as_item())),
             Err(wrong) => {
                 let message = harmless(wrong.message()).replace('\n', "; ");
                 Err(error(message, wrong.span().unwrap_or(0..0)))
             }
         },
-        Written::Json | Written::Jsonc => {
+        FileSyntax::Json | FileSyntax::Jsonc => {
             let root = jsonc::root(text)
                 .map_err(|wrong| error(wrong.message.to_owned(), wrong.at..wrong.at + 1))?;
             let Some(root) = root else { return Ok(Value::Object(Map::new())) };
-            match written {
-                Written::Json => serde_json::from_str(text).map_err(|_| {
+            match syntax {
+                FileSyntax::Json => serde_json::from_str(text).map_err(|_| {
                     error(
                         "this is JSON with comments or commas that its reader does not take"
                             .to_owned(),
                         0..0,
                     )
                 }),
-                Written::Jsonc | Written::Toml => Ok(of_json(text, &root)),
+                FileSyntax::Jsonc | FileSyntax::Toml => Ok(of_json(text, &root)),
             }
         }
     }

@@ -9,6 +9,7 @@
 mod line_fields;
 mod outcome;
 mod outgoing;
+mod servers;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -20,7 +21,9 @@ use std::time::Duration;
 use self::line_fields::Line;
 use self::outcome::Known;
 use self::usage::Meter;
-use super::{Effect, Failure, Heard, Input, Permission, Session, Setup, Start, Told, TurnEnd};
+use super::{
+    Effect, Failure, Heard, Input, Permission, Profile, Session, Setup, Start, Told, TurnEnd,
+};
 use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_ID_CHARS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX,
     CLAUDE_ANSWER_WAIT,
@@ -29,6 +32,23 @@ use crate::mcp::json;
 use crate::service::Exit;
 use crate::text::{cut, cut_bytes};
 use crate::time::Stamp;
+
+pub(super) const PROFILE: Profile = Profile {
+    name: "claude",
+    tells_cost: true,
+    settings_variable: None,
+    session: |setup, _| Box::new(Claude::new(setup)),
+    is_delta,
+    servers: servers::RULES,
+};
+
+/// The begin and the end of a block, too.
+fn is_delta(bytes: &[u8]) -> bool {
+    let event = bytes.strip_prefix(br#"{"type":"stream_event","event":{"type":""#);
+    event.is_some_and(|event| {
+        event.starts_with(b"content_block_") || event.starts_with(b"message_stop")
+    })
+}
 
 /// The machine of one session of Claude Code.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ mod item;
 mod line_fields;
 mod notifications;
 mod outgoing;
+mod servers;
 mod usage;
 
 #[cfg(test)]
@@ -28,11 +29,28 @@ use serde_json::{Value, json};
 use self::failure::{Error, Limits};
 use self::line_fields::Object;
 use self::usage::Usage;
-use super::{Effect, Heard, Input, Session, Setup, Speaks, Start, Told, TurnEnd};
+use super::{Effect, Heard, Input, Profile, Session, Setup, Speaks, Start, Told, TurnEnd};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_REQUESTS_MAX};
 use crate::service::Exit;
 use crate::text::cut_bytes;
 use crate::time::Stamp;
+
+pub(super) const PROFILE: Profile = Profile {
+    name: "codex",
+    tells_cost: false,
+    settings_variable: None,
+    session: |setup, _| Box::new(Codex::new(setup)),
+    is_delta,
+    servers: servers::RULES,
+};
+
+/// `item/agentMessage/delta`, `item/reasoning/textDelta`, `item/commandExecution/outputDelta`.
+fn is_delta(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(br#"{"method":"item/"#).is_some_and(|rest| {
+        let end = rest.iter().take(64).position(|byte| *byte == b'"');
+        end.is_some_and(|end| rest[..end].ends_with(b"elta"))
+    })
+}
 
 /// The machine of one session of Codex.
 #[derive(Debug)]

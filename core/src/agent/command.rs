@@ -4,7 +4,7 @@
 //! interrupt it is to end its process: this machine only remembers that it was wanted. Nobody knows its window.
 
 use super::{
-    AgentKind, Context, Effect, Failure, Heard, Input, Session, Setup, Speaks, Spent, Start, Told,
+    Context, Effect, Failure, Heard, Input, Profile, Session, Setup, Speaks, Spent, Start, Told,
     TurnEnd,
 };
 use crate::limits::{AGENT_GUESS_STEP, AGENT_TEXT_CHARS_MAX};
@@ -14,7 +14,16 @@ use crate::time::Stamp;
 /// What stands for the prompt in an argument.
 const PROMPT: &str = "{prompt}";
 
-/// A session of [`AgentKind::Command`].
+pub(super) const PROFILE: Profile = Profile {
+    name: "command",
+    tells_cost: false,
+    settings_variable: None,
+    session: |setup, _| Box::new(Command::new(setup)),
+    is_delta: |_| false,
+    servers: super::servers::NO_SERVERS,
+};
+
+/// A session of a command.
 #[derive(Debug)]
 pub struct Command {
     setup: Setup,
@@ -26,9 +35,6 @@ pub struct Command {
 }
 
 impl Command {
-    /// Which agent this is.
-    pub const KIND: AgentKind = AgentKind::Command;
-
     /// A session that has not been started.
     pub fn new(setup: Setup) -> Self {
         let chars = length(&setup.prompt);

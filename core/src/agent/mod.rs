@@ -10,7 +10,6 @@ mod command;
 mod opencode;
 mod redacted;
 pub mod servers;
-mod text_chunks;
 mod timestamp;
 
 use std::time::Duration;
@@ -22,48 +21,90 @@ pub use self::codex::Codex;
 pub use self::command::Command;
 pub use self::opencode::Opencode;
 
+use self::servers::{ConfigFile, ProjectContext, ServerRules};
 use crate::limits::{AGENT_END_WAIT, AGENT_SERVER_END_WAIT};
 use crate::service::Exit;
 use crate::time::Stamp;
 
-/// Which agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AgentKind {
-    /// Claude Code, over its stream-json control channel.
-    Claude,
-    /// Codex, over `codex app-server`.
-    Codex,
-    /// opencode, over `opencode serve`.
-    Opencode,
-    /// Any command that takes a prompt: its use of the context is a guess.
-    Command,
+/// Declares the agents, in the order in which they are looked for: one line for the module of each.
+macro_rules! agents {
+    ($($kind:ident => $module:ident, $doc:literal;)+) => {
+        /// An agent that afresh can drive.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum AgentKind {
+            $(#[doc = $doc] $kind,)+
+        }
+
+        impl AgentKind {
+            /// All of them, in the order in which they are looked for.
+            pub const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
+
+            const fn profile(self) -> &'static Profile {
+                match self {
+                    $(Self::$kind => &$module::PROFILE,)+
+                }
+            }
+        }
+    };
+}
+
+agents! {
+    Claude => claude, "Claude Code, over its stream-json control channel.";
+    Codex => codex, "Codex, over `codex app-server`.";
+    Opencode => opencode, "opencode, over `opencode serve`.";
+    Command => command, "Any command that takes a prompt: its use of the context is a guess.";
+}
+
+/// Everything that differs between agents outside of their sessions; the module of each agent has one.
+struct Profile {
+    /// Its name on the command line.
+    name: &'static str,
+    /// Whether it says what it costs.
+    tells_cost: bool,
+    /// The variable whose settings ours are laid over.
+    settings_variable: Option<&'static str>,
+    /// Makes the machine of a session; the second is a password that no other program knows.
+    session: fn(Setup, String) -> Box<dyn Session + Send>,
+    /// Whether a line or an event is nothing but a piece of a text.
+    is_delta: fn(&[u8]) -> bool,
+    servers: ServerRules,
 }
 
 impl AgentKind {
-    /// The variable whose settings ours are laid over.
-    pub const fn settings_variable(self) -> Option<&'static str> {
-        match self {
-            Self::Opencode => Some(opencode::SETTINGS),
-            Self::Claude | Self::Codex | Self::Command => None,
-        }
-    }
-
-    /// All of them, in the order in which they are looked for.
-    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Opencode, Self::Command];
-
-    /// How it is called on the command line.
+    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Opencode => "opencode",
-            Self::Command => "command",
-        }
+        self.profile().name
     }
 
     /// Whether it says what it costs.
     pub const fn tells_cost(self) -> bool {
-        matches!(self, Self::Claude | Self::Opencode)
+        self.profile().tells_cost
+    }
+
+    /// The variable whose settings ours are laid over.
+    pub const fn settings_variable(self) -> Option<&'static str> {
+        self.profile().settings_variable
+    }
+
+    /// The machine of a session that is to be started. A server of its own asks for the secret.
+    pub fn session(self, setup: Setup, secret: String) -> Box<dyn Session + Send> {
+        (self.profile().session)(setup, secret)
+    }
+
+    /// Whether a line or an event is nothing but a piece of a text: they come by the hundred while its model
+    /// speaks, and again whole when it has spoken. Looks only at the beginning: a piece that is written in another
+    /// way is read like any other line, which takes longer.
+    pub fn is_delta(self, bytes: &[u8]) -> bool {
+        (self.profile().is_delta)(bytes)
+    }
+
+    /// The files that it would read to find its own MCP servers, the weakest first.
+    pub fn config_files(self, context: &ProjectContext<'_>) -> Vec<ConfigFile> {
+        self.server_rules().config_files(context)
+    }
+
+    pub(crate) const fn server_rules(self) -> &'static ServerRules {
+        &self.profile().servers
     }
 }
 
@@ -405,5 +446,29 @@ mod tests {
         let server = Speaks::Http { port: 1, authorization: None };
         assert!(server.end_wait() < Speaks::Lines.end_wait());
         assert_eq!(Speaks::Output.end_wait(), Duration::ZERO);
+    }
+
+    #[test]
+    fn deltas_are_known_by_their_beginning() {
+        let claude = r#"{"type":"stream_event","event":{"type":"content_block_delta","index":0}}"#;
+        let codex = r#"{"method":"item/commandExecution/outputDelta","params":{}}"#;
+        let opencode = r#"{"type":"message.part.delta","properties":{}}"#;
+        let whole = [
+            r#"{"type":"stream_event","event":{"type":"message_delta","usage":{"output_tokens":77}}}"#,
+            r#"{"type":"assistant","message":{"content_block_delta":1}}"#,
+            r#"{"method":"item/completed","params":{"item":"delta"}}"#,
+            r#"{"type":"message.part.updated","properties":{}}"#,
+            r#"{"method":"item/delta"#,
+            "",
+        ];
+        for kind in AgentKind::ALL {
+            let is_delta = |line: &str| kind.is_delta(line.as_bytes());
+            assert_eq!(is_delta(claude), kind == AgentKind::Claude);
+            assert_eq!(is_delta(codex), kind == AgentKind::Codex);
+            assert_eq!(is_delta(opencode), kind == AgentKind::Opencode);
+            let with_id = opencode.replacen('{', r#"{"id":"evt_1","#, 1);
+            assert_eq!(is_delta(&with_id), kind == AgentKind::Opencode);
+            assert!(!whole.into_iter().any(is_delta), "{kind:?}");
+        }
     }
 }

@@ -254,7 +254,7 @@ async fn follow(
         };
         let said = stream.push(&bytes).into_iter().map(|event| match event.is_too_long {
             true => Said::TooLong(AGENT_LINE_BYTES_MAX),
-            false if kind.is_piece(&event.data) => Said::Piece,
+            false if kind.is_delta(&event.data) => Said::Piece,
             false => Said::Event(event.data),
         });
         let said: Vec<Said> = said.collect();

@@ -95,7 +95,7 @@ impl Lines {
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (whole, more) = (&rest[..end], &rest[end + 1..]);
             rest = more;
-            let is_piece = |line| self.kind.is_some_and(|kind| kind.is_piece(line));
+            let is_piece = |line| self.kind.is_some_and(|kind| kind.is_delta(line));
             // Most are pieces that stand in one chunk: no copy is made of them.
             if self.line.is_empty() && self.skipped == 0 && is_piece(whole) {
                 if !matches!(said.last(), Some(Said::Piece)) {
@@ -119,7 +119,7 @@ impl Lines {
         let line = std::mem::take(&mut self.line);
         match (std::mem::take(&mut self.skipped), self.kind) {
             (0, None) => Said::Log(line),
-            (0, Some(kind)) if kind.is_piece(&line) => Said::Piece,
+            (0, Some(kind)) if kind.is_delta(&line) => Said::Piece,
             (0, Some(_)) => Said::Line(line),
             (more, _) => Said::TooLong(more + line.len()),
         }

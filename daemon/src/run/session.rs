@@ -4,9 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
 
-use afresh_core::agent::{
-    AgentKind, Claude, Codex, Command as AnyCommand, Heard, Opencode, Session, Setup, Told,
-};
+use afresh_core::agent::{Heard, Session, Setup, Told};
 use afresh_core::definition::StopSignal;
 use afresh_core::id::Generation;
 use afresh_core::limits::{AGENT_TERM_WAIT, KILL_PATIENCE};
@@ -55,7 +53,7 @@ impl Driver {
             file: self.run.servers_file.to_string_lossy().into_owned(),
             settings,
         };
-        let machine = machine_of(self.run.agent, setup);
+        let machine = self.run.agent.session(setup, uuid());
         let start = machine.start();
         if let Some(content) = &start.file
             && let Err(error) = self.write_servers_file(content)
@@ -212,15 +210,6 @@ impl Driver {
             let path = self.run.logs.join(format!("session-{}.jsonl", attempt.0));
             SessionLog::append(&path, Arc::clone(&self.secrets)).ended(stamp(), *cause, detail);
         }
-    }
-}
-
-fn machine_of(kind: AgentKind, setup: Setup) -> Box<dyn Session + Send> {
-    match kind {
-        AgentKind::Claude => Box::new(Claude::new(setup)),
-        AgentKind::Codex => Box::new(Codex::new(setup)),
-        AgentKind::Opencode => Box::new(Opencode::new(setup).with_secret(uuid())),
-        AgentKind::Command => Box::new(AnyCommand::new(setup)),
     }
 }
 

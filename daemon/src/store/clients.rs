@@ -1,12 +1,14 @@
-//! The configurations of MCP clients: where they are, and how one is read and replaced.
+//! Reads and replaces the configuration files of MCP clients. Driven by `afresh adopt` and `afresh run`. Never
+//! interprets their content.
 //!
-//! Knows nothing of what is in them. They are the user's: a file keeps its rights and its owner, a
-//! link stays a link, and what has changed since it was read is left alone.
+//! They are the user's: a file keeps its rights and its owner, a link stays a link, and a file that has changed since
+//! it was read is left alone.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use afresh_core::client_files::{self, UserFolders};
 use afresh_core::limits::ADOPT_FILE_BYTES_MAX;
 
 use super::replace::{ReplaceFileError, replace_file_like};
@@ -15,39 +17,26 @@ use crate::os;
 /// A file in which a client keeps its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientFile {
-    /// Who reads it.
+    /// The client that reads it.
     pub client: &'static str,
-    /// Whose it is.
-    pub whose: Whose,
+    /// Its owner.
+    pub scope: Scope,
     /// Where it is.
     pub path: PathBuf,
     /// The folder that it may not lead out of.
     within: Option<PathBuf>,
 }
 
-/// Whose a configuration is.
+/// The owner of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// The project's, for everybody who works on it.
+pub enum Scope {
+    /// The project's, for all who work on it.
     Project,
     /// The person's, for all projects.
     User,
     /// The one that was named.
     Named,
 }
-
-/// In each folder of a project.
-const PROJECT_FILES: [(&str, &str); 9] = [
-    ("VS Code", ".vscode/mcp.json"),
-    ("VS Code", ".vscode/settings.json"),
-    ("Claude Code", ".mcp.json"),
-    ("Cursor", ".cursor/mcp.json"),
-    ("Codex", ".codex/config.toml"),
-    ("opencode", "opencode.json"),
-    ("opencode", "opencode.jsonc"),
-    ("opencode", ".opencode/opencode.json"),
-    ("opencode", ".opencode/opencode.jsonc"),
-];
 
 /// Why a configuration could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -86,13 +75,13 @@ pub enum ReadClientFileError {
 /// Why a configuration could not be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteClientFileError {
-    /// Somebody says that it should not be.
+    /// Its permissions say that it should not be.
     #[error("`{path}` is read-only")]
     ReadOnly {
         /// Where it is.
         path: PathBuf,
     },
-    /// Somebody else was faster.
+    /// Another program has changed it.
     #[error("`{path}` was changed meanwhile, and is left as it is; run the command again")]
     Changed {
         /// Where it is.
@@ -110,9 +99,9 @@ pub enum WriteClientFileError {
 }
 
 impl ClientFile {
-    /// A file that somebody named.
+    /// A file that the user named.
     pub fn named(path: PathBuf) -> Self {
-        Self { client: "", whose: Whose::Named, path, within: None }
+        Self { client: "", scope: Scope::Named, path, within: None }
     }
 
     /// The files that exist: the project's, from `cwd` up to its root, then the user's.
@@ -124,21 +113,33 @@ impl ClientFile {
         home: Option<&Path>,
         variable: &dyn Fn(&str) -> Option<PathBuf>,
     ) -> Vec<Self> {
-        let user: Vec<Self> = home.map(|home| of_user(home, variable)).unwrap_or_default();
+        let settings = home.map(|home| os::settings_folder(home, variable));
+        let folders = UserFolders { home, settings: settings.as_deref(), variable };
+        let users = |(file, path): (&'static client_files::ClientFile, PathBuf)| Self {
+            client: file.client,
+            scope: Scope::User,
+            path,
+            within: None,
+        };
+        // Without a folder of the user, a variable alone makes none of the files the user's.
+        let user: Vec<Self> = match home {
+            Some(_) => client_files::user_files(&folders).into_iter().map(users).collect(),
+            None => Vec::new(),
+        };
         let root = root.unwrap_or(cwd);
         let folders = cwd.ancestors().take_while(|folder| folder.starts_with(root));
         let project = folders.flat_map(|folder| {
-            PROJECT_FILES.map(|(client, path)| Self {
-                client,
-                whose: Whose::Project,
-                path: folder.join(path),
+            client_files::project_files().map(move |file| Self {
+                client: file.client,
+                scope: Scope::Project,
+                path: folder.join(file.path),
                 within: Some(root.to_owned()),
             })
         });
         let is_users = |file: &Self| user.iter().any(|other| other.path == file.path);
         let mut found: Vec<Self> = project.filter(|file| !is_users(file)).collect();
         found.extend(user);
-        // What can't be told is told when it is read.
+        // A file whose existence is unknown fails when it is read.
         found.retain(|file| file.path.try_exists().unwrap_or(true));
         found
     }
@@ -164,26 +165,6 @@ impl ClientFile {
         let bytes = read_bytes(&target).map_err(failed)?;
         Ok(ClientText { path: target, bytes, metadata })
     }
-}
-
-fn of_user(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> Vec<ClientFile> {
-    let settings = os::settings_folder(home, variable);
-    let or_home = |name: &str, usual: &str| variable(name).unwrap_or_else(|| home.join(usual));
-    let opencode = or_home("XDG_CONFIG_HOME", ".config").join("opencode");
-    let files = [
-        ("Claude Code", or_home("CLAUDE_CONFIG_DIR", "").join(".claude.json")),
-        ("Claude Desktop", settings.join("Claude/claude_desktop_config.json")),
-        ("Cursor", home.join(".cursor/mcp.json")),
-        ("VS Code", settings.join("Code/User/mcp.json")),
-        ("VS Code", settings.join("Code/User/settings.json")),
-        ("VS Code Insiders", settings.join("Code - Insiders/User/mcp.json")),
-        ("Codex", or_home("CODEX_HOME", ".codex").join("config.toml")),
-        ("opencode", opencode.join("opencode.json")),
-        ("opencode", opencode.join("opencode.jsonc")),
-        ("Copilot", or_home("COPILOT_HOME", ".copilot").join("mcp-config.json")),
-    ];
-    let file = |(client, path)| ClientFile { client, whose: Whose::User, path, within: None };
-    files.into_iter().map(file).collect()
 }
 
 /// A configuration as it was read.
@@ -276,15 +257,15 @@ mod tests {
             put(dir.join(path));
         }
         let variable = |name: &str| (name == "CODEX_HOME").then(|| home.join("codex"));
-        let find = |cwd: &str, root: Option<&str>| -> Vec<(Whose, PathBuf)> {
+        let find = |cwd: &str, root: Option<&str>| -> Vec<(Scope, PathBuf)> {
             let root = root.map(|root| home.join(root));
             let all = ClientFile::find(&home.join(cwd), root.as_deref(), Some(&home), &variable);
             let from_home = |path: &Path| path.strip_prefix(&home).unwrap().to_owned();
-            all.iter().map(|file| (file.whose, from_home(&file.path))).collect()
+            all.iter().map(|file| (file.scope, from_home(&file.path))).collect()
         };
-        let users = [(Whose::User, ".cursor/mcp.json"), (Whose::User, "codex/config.toml")];
-        let wanted = |project: &[&str]| -> Vec<(Whose, PathBuf)> {
-            let project = project.iter().map(|path| (Whose::Project, *path));
+        let users = [(Scope::User, ".cursor/mcp.json"), (Scope::User, "codex/config.toml")];
+        let wanted = |project: &[&str]| -> Vec<(Scope, PathBuf)> {
+            let project = project.iter().map(|path| (Scope::Project, *path));
             project.chain(users).map(|(whose, path)| (whose, path.into())).collect()
         };
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use afresh_core::adopt::{Mark, Server, State, Wrapper};
 use afresh_core::text::harmless;
-use afresh_daemon::store::clients::Whose;
+use afresh_daemon::store::clients::Scope;
 use serde_json::{Value, json};
 
 use super::{Arguments, Plan, Seen};
@@ -22,7 +22,7 @@ pub(super) fn list(arguments: &Arguments, seen: &[Seen]) -> Result<Exit, Command
             let Ok(plan) = outcome else { continue };
             let client = match file.client {
                 "" => String::new(),
-                client => paint.dim(&format!("  {client}, {}", whose(file.whose))),
+                client => paint.dim(&format!("  {client}, {}", whose(file.scope))),
             };
             text.push_str(&format!("{}{client}\n", paint.bold(&harmless(path))));
             let width = plan.servers.iter().map(|server| harmless(&server.name).chars().count());
@@ -39,11 +39,11 @@ pub(super) fn list(arguments: &Arguments, seen: &[Seen]) -> Result<Exit, Command
     Ok(failed.map_or(Exit::Success, |error| error.exit))
 }
 
-fn whose(whose: Whose) -> &'static str {
+fn whose(whose: Scope) -> &'static str {
     match whose {
-        Whose::Project => "project",
-        Whose::User => "user",
-        Whose::Named => "named",
+        Scope::Project => "project",
+        Scope::User => "user",
+        Scope::Named => "named",
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn conclude(
         output::remark("nothing was changed: `--yes` makes these changes");
     }
     let shared = read().any(|(seen, plan)| {
-        seen.file.whose == Whose::Project && !plan.touched.is_empty() && !arguments.undo
+        seen.file.scope == Scope::Project && !plan.touched.is_empty() && !arguments.undo
     });
     if shared && wrapper.program.contains(['/', '\\']) && arguments.afresh.is_none() {
         output::remark(&format!(
@@ -174,7 +174,7 @@ pub(super) fn json(seen: &[Seen], changed: bool) -> Result<(), CommandError> {
 fn file_to_json(seen: &Seen, changed: bool) -> Value {
     let Seen { file, path, outcome } = seen;
     let client = Some(file.client).filter(|client| !client.is_empty());
-    let mut all = json!({"path": path, "client": client, "whose": whose(file.whose)});
+    let mut all = json!({"path": path, "client": client, "whose": whose(file.scope)});
     match outcome {
         Ok(plan) => {
             let line =

@@ -1,7 +1,7 @@
 //! What a run would do, and how.
 
+use afresh_core::adopt::agent_servers::{AgentServers, SupervisedServer};
 use afresh_core::agent::AgentKind;
-use afresh_core::agent::servers::{Found, Supervised};
 use afresh_core::audit::redact::redact_args;
 use afresh_core::config::{Config, Shown};
 use afresh_core::run::plan::{Phase, Plan};
@@ -18,7 +18,7 @@ pub(super) fn show(
     kind: AgentKind,
     program: &[String],
     config: &Config,
-    found: &Found,
+    found: &AgentServers,
     json: bool,
 ) -> Result<Exit, CommandError> {
     let settings: Vec<Shown> = config.shown().filter(|shown| shown.section == "run").collect();
@@ -30,7 +30,7 @@ pub(super) fn show(
             let gates: Vec<&str> = phase.gates.iter().map(|gate| gate.command.as_str()).collect();
             json!({"name": phase.name, "gates": gates})
         };
-        let server = |it: &Supervised| json!({"name": it.server.name, "from": it.from});
+        let server = |it: &SupervisedServer| json!({"name": it.server.name, "from": it.from});
         let all = json!({
             "title": plan.title,
             "agent": kind.name(),

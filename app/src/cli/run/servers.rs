@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use afresh_core::adopt::agent_servers::{AgentServers, ServerQuery, find};
 use afresh_core::agent::AgentKind;
-use afresh_core::agent::servers::{
-    Found, Layer, Place, Text, Wanted, find, repository_of_worktree, sources,
-};
+use afresh_core::agent::servers::{ConfigText, Layer, ProjectContext, repository_of_worktree};
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{ClientFile, ReadClientFileError, own_path};
@@ -49,11 +48,11 @@ impl OwnServers {
     }
 
     /// Reads the agent's files as they are now.
-    pub(super) fn find(&self) -> Found {
+    pub(super) fn find(&self) -> AgentServers {
         if !self.wanted {
-            return Found::default();
+            return AgentServers::default();
         }
-        let place = Place {
+        let context = ProjectContext {
             folder: &self.environment.cwd,
             repository: self.repository.as_deref(),
             project: self.project.as_deref(),
@@ -62,21 +61,21 @@ impl OwnServers {
             is_set: &|name| self.environment.variable(name).is_some_and(|value| !value.is_empty()),
         };
         let mut texts = Vec::new();
-        for source in sources(self.kind, &place) {
+        for source in self.kind.config_files(&context) {
             let path = self.environment.shown(&source.path);
             match ClientFile::named(source.path).read() {
-                Ok(text) => texts.push(Text { layer: source.layer, path, bytes: text.bytes }),
+                Ok(text) => texts.push(ConfigText { layer: source.layer, path, bytes: text.bytes }),
                 Err(ReadClientFileError::Missing { .. }) => {}
                 // What cannot be read can have turned a server off.
-                Err(_) if source.layer != Layer::ClaudeProject => {
+                Err(_) if source.layer != Layer::Additions => {
                     let note = Some(format!("`{}` cannot be read", harmless(&path)));
-                    return Found { note, ..Found::default() };
+                    return AgentServers { note, ..AgentServers::default() };
                 }
                 Err(_) => {}
             }
         }
         let (agent, program) = (self.kind, self.program.as_slice());
-        find(&Wanted { agent, program, place: &place, afresh: &self.afresh }, &texts)
+        find(&ServerQuery { agent, program, context: &context, afresh: &self.afresh }, &texts)
     }
 }
 
@@ -91,7 +90,7 @@ fn project(repository: &Path) -> PathBuf {
 }
 
 /// Says what is wrong with the files; the run goes on.
-pub(super) fn warn(found: &Found) {
+pub(super) fn warn(found: &AgentServers) {
     for mistake in &found.mistakes {
         output::warn(&mistake.to_string().replacen("error:", "warning:", 1));
     }
@@ -101,7 +100,7 @@ pub(super) fn warn(found: &Found) {
 }
 
 /// Says which servers there are.
-pub(super) fn tell(found: &Found) {
+pub(super) fn tell(found: &AgentServers) {
     let names: Vec<String> = found.servers.iter().map(|it| harmless(&it.server.name)).collect();
     let (servers, are) = match names.len() {
         0 => return,

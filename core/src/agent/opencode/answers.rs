@@ -1,14 +1,12 @@
-//! What the answers of opencode's server mean.
-
-use std::collections::BTreeMap;
+//! Reads the answers of opencode's server. Driven by [`Opencode`]. Never sends an answer twice.
 
 use serde_json::{Value, json};
 
-use super::super::{Effect, RequestId};
-use super::requests::Asked;
-use super::usage::count;
+use super::requests::Purpose;
+use super::usage::model_windows;
 use super::{Effects, Opencode, Phase, launch, strange};
-use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_LOOKS_MAX, AGENT_MODELS_MAX, AGENT_SETTLE_WAIT};
+use crate::agent::{Effect, RequestId};
+use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_LOOKS_MAX, AGENT_SETTLE_WAIT};
 use crate::text::cut_to_line;
 
 impl Opencode {
@@ -19,7 +17,7 @@ impl Opencode {
         answer: Result<(u16, &[u8]), &str>,
         effects: &mut Effects,
     ) {
-        let Some(asked) = self.requests.remove(&request) else { return };
+        let Some(purpose) = self.requests.take(request) else { return };
         let answer = match answer {
             Ok((status, body)) if (200..300).contains(&status) => {
                 // The answer to a prompt is empty. What is no JSON is a page for people.
@@ -28,18 +26,21 @@ impl Opencode {
             Ok((status, body)) => Err(format!("it answered {status}: {}", said(body))),
             Err(why) => Err(why.to_owned()),
         };
-        match asked {
-            Asked::Health => self.health(&answer.unwrap_or(Value::Null), effects),
-            Asked::Windows => self.learn_windows(&answer.unwrap_or(Value::Null), effects),
-            Asked::Session => self.opened(answer, effects),
-            Asked::Prompt => {
+        match purpose {
+            Purpose::Health => self.health(&answer.unwrap_or(Value::Null), effects),
+            Purpose::Windows => {
+                self.windows = Some(model_windows(&answer.unwrap_or(Value::Null)));
+                self.maybe_ready(effects);
+            }
+            Purpose::Session => self.opened(answer, effects),
+            Purpose::Prompt => {
                 if let Err(why) = answer {
                     // Whether it was heard is not known: it must not work for nobody.
                     self.abort(effects);
                     self.fail_turn(format!("it did not take the prompt: {why}"), effects);
                 }
             }
-            Asked::Steer => {
+            Purpose::Steer => {
                 if let Err(why) = answer {
                     effects.push(strange(&format!("it did not take a word: {why}")));
                     if let Some(turn) = &mut self.turn {
@@ -48,7 +49,7 @@ impl Opencode {
                     self.maybe_end(effects);
                 }
             }
-            Asked::Abort => {
+            Purpose::Abort => {
                 if let Err(why) = answer {
                     effects.push(strange(&format!("it did not take an interrupt: {why}")));
                     // It is said where it was interrupted after all.
@@ -57,20 +58,22 @@ impl Opencode {
                     }
                 }
             }
-            Asked::Reply => {
+            Purpose::Reply => {
                 if answer.is_err() {
                     self.look_later(effects);
                 }
             }
-            Asked::Messages | Asked::Used | Asked::Subagents | Asked::Status => match answer {
-                Ok(answer) => self.read(asked, &answer, effects),
-                Err(_) => self.look_later(effects),
-            },
-            Asked::Permissions | Asked::Questions => {
+            Purpose::Messages | Purpose::Used | Purpose::Subagents | Purpose::Status => {
+                match answer {
+                    Ok(answer) => self.read(purpose, &answer, effects),
+                    Err(_) => self.look_later(effects),
+                }
+            }
+            Purpose::Permissions | Purpose::Questions => {
                 let waiting = answer.unwrap_or(Value::Null);
                 for request in waiting.as_array().into_iter().flatten() {
-                    match asked {
-                        Asked::Permissions => self.decide(request, effects),
+                    match purpose {
+                        Purpose::Permissions => self.decide(request, effects),
                         _ => self.refuse(request, effects),
                     }
                 }
@@ -86,29 +89,10 @@ impl Opencode {
         }
         self.phase = Phase::Opening { since };
         self.listen(0, effects);
-        self.get(Asked::Windows, "/config/providers", effects);
+        effects.push(self.requests.get(Purpose::Windows, "/config/providers"));
         let body = launch::session(&self.setup);
-        self.post(Asked::Session, "/session".to_owned(), &body, effects);
+        effects.push(self.requests.post(Purpose::Session, "/session".to_owned(), &body));
         self.woken(effects);
-    }
-
-    fn learn_windows(&mut self, answer: &Value, effects: &mut Effects) {
-        let mut windows = BTreeMap::new();
-        for provider in answer["providers"].as_array().into_iter().flatten() {
-            let Some(name) = provider["id"].as_str() else { continue };
-            for (model, about) in provider["models"].as_object().into_iter().flatten() {
-                let window = count(&about["limit"]["context"]).filter(|&tokens| tokens > 0);
-                let name = format!("{name}/{model}");
-                if windows.len() < AGENT_MODELS_MAX
-                    && name.len() <= AGENT_DETAIL_CHARS_MAX
-                    && let Some(window) = window
-                {
-                    windows.insert(name, window);
-                }
-            }
-        }
-        self.windows = Some(windows);
-        self.maybe_ready(effects);
     }
 
     fn opened(&mut self, answer: Result<Value, String>, effects: &mut Effects) {
@@ -130,10 +114,10 @@ impl Opencode {
     }
 
     /// Takes in what the server has, as if its events had been heard.
-    fn read(&mut self, asked: Asked, answer: &Value, effects: &mut Effects) {
+    fn read(&mut self, purpose: Purpose, answer: &Value, effects: &mut Effects) {
         let Some(session) = self.session.clone() else { return };
-        match asked {
-            Asked::Messages => {
+        match purpose {
+            Purpose::Messages => {
                 for message in answer.as_array().into_iter().flatten() {
                     self.message(&message["info"], effects);
                     for part in message["parts"].as_array().into_iter().flatten() {
@@ -141,14 +125,16 @@ impl Opencode {
                     }
                 }
                 // Only now: what these say includes the messages.
-                self.get(Asked::Used, &format!("/session/{session}"), effects);
-                self.get(Asked::Subagents, &format!("/session/{session}/children"), effects);
-                self.get(Asked::Permissions, "/permission", effects);
-                self.get(Asked::Questions, "/question", effects);
-                self.get(Asked::Status, "/session/status", effects);
+                effects.push(self.requests.get(Purpose::Used, &format!("/session/{session}")));
+                effects.push(
+                    self.requests.get(Purpose::Subagents, &format!("/session/{session}/children")),
+                );
+                effects.push(self.requests.get(Purpose::Permissions, "/permission"));
+                effects.push(self.requests.get(Purpose::Questions, "/question"));
+                effects.push(self.requests.get(Purpose::Status, "/session/status"));
             }
-            Asked::Used => self.session_info(answer, effects),
-            Asked::Subagents => {
+            Purpose::Used => self.session_info(answer, effects),
+            Purpose::Subagents => {
                 for info in answer.as_array().into_iter().flatten() {
                     self.session_info(info, effects);
                 }
@@ -164,7 +150,8 @@ impl Opencode {
     /// The session is idle, and its messages were read before: there is nothing that the turn could wait for, unless
     /// something that was sent has not come to it yet.
     fn found_idle(&mut self, effects: &mut Effects) {
-        let sending = self.is_open(Asked::Prompt) || self.is_open(Asked::Steer);
+        let sending =
+            self.requests.is_open(Purpose::Prompt) || self.requests.is_open(Purpose::Steer);
         let Some(turn) = &mut self.turn else { return };
         turn.idle = true;
         turn.looks = turn.looks.saturating_add(1);
@@ -189,13 +176,17 @@ impl Opencode {
                 "message": "This is not allowed here, and there is nobody to ask. Go on without it.",
             }),
         };
-        self.post(Asked::Reply, format!("/permission/{id}/reply"), &body, effects);
+        effects.push(self.requests.post(Purpose::Reply, format!("/permission/{id}/reply"), &body));
     }
 
     /// Refuses a question of the agent: nobody is there to answer.
     pub(super) fn refuse(&mut self, request: &Value, effects: &mut Effects) {
         if let Some(id) = request["id"].as_str().filter(|id| is_name(id)) {
-            self.post(Asked::Reply, format!("/question/{id}/reject"), &json!({}), effects);
+            effects.push(self.requests.post(
+                Purpose::Reply,
+                format!("/question/{id}/reject"),
+                &json!({}),
+            ));
         }
     }
 }

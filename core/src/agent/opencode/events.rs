@@ -1,24 +1,18 @@
-//! What the events of opencode's server mean.
+//! Reads the events of opencode's server. Driven by [`Opencode`]. Never keeps an event.
 //!
-//! Sessions of subagents are told apart: what they use is counted, what they ask is answered, and what they say is
-//! theirs. Events that are not known are passed over.
+//! Of the sessions of subagents, their use is counted and their questions are answered; their texts are dropped, as
+//! are unknown events.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::{Context, Effect, Failure, Heard};
 use super::usage::{context_after, count};
 use super::{Effects, Opencode, moment, strange};
-use crate::limits::{
-    AGENT_DETAIL_CHARS_MAX, AGENT_OVERFLOWS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX,
-};
+use crate::agent::{Context, Effect, Failure, Heard};
+use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_OVERFLOWS_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::text::{cut, cut_to_line};
 use crate::time::Stamp;
-
-/// What says on what a tool is used, the best first.
-const DETAILS: [&str; 9] =
-    ["command", "filePath", "path", "pattern", "url", "query", "description", "name", "prompt"];
 
 impl Opencode {
     pub(super) fn event(&mut self, data: &[u8], effects: &mut Effects) {
@@ -65,11 +59,7 @@ impl Opencode {
             self.ledger.admit(id);
         }
         self.ledger.raise(id, info);
-        self.tell_spent(effects);
-    }
-
-    fn tell_spent(&mut self, effects: &mut Effects) {
-        effects.extend(self.ledger.news().map(|spent| Effect::Heard(Heard::Spent(spent))));
+        effects.extend(self.ledger.news());
     }
 
     /// Takes in what a session does.
@@ -175,9 +165,9 @@ impl Opencode {
         let of_summary =
             self.summary.is_some() && part["messageID"].as_str() == self.summary.as_deref();
         match part["type"].as_str() {
-            Some("step-finish") if self.ledger.knows(session) && self.seen.is_new(id) => {
+            Some("step-finish") if self.ledger.knows(session) && self.parts.is_new(id) => {
                 self.ledger.add(session, part);
-                self.tell_spent(effects);
+                effects.extend(self.ledger.news());
                 // What it takes to sum up a context is not in the context.
                 if self.is_ours(session) && !of_summary {
                     self.stepped(part, effects);
@@ -189,7 +179,7 @@ impl Opencode {
                 let of_model = part["synthetic"] != Value::Bool(true);
                 let complete = of_model && !part["time"]["end"].is_null();
                 let text = part["text"].as_str().unwrap_or_default().trim();
-                if complete && !text.is_empty() && self.seen.is_new(id) {
+                if complete && !text.is_empty() && self.parts.is_new(id) {
                     let text = cut(text, AGENT_TEXT_CHARS_MAX);
                     if let Some(turn) = &mut self.turn {
                         turn.text.clone_from(&text);
@@ -197,7 +187,7 @@ impl Opencode {
                     effects.push(Effect::Heard(Heard::Text(text)));
                 }
             }
-            Some("tool") if self.is_ours(session) => self.tool(id, part, effects),
+            Some("tool") if self.is_ours(session) => self.parts.tool(id, part, effects),
             _ => {}
         }
     }
@@ -214,31 +204,6 @@ impl Opencode {
         let context = Context { used, window, compacts_at: None, exact: true };
         self.context = Some(context);
         effects.push(Effect::Heard(Heard::Context(context)));
-    }
-
-    fn tool(&mut self, id: &str, part: &Value, effects: &mut Effects) {
-        let state = &part["state"];
-        let succeeded = match state["status"].as_str() {
-            Some("running") => None,
-            Some("completed") => Some(true),
-            Some("error") => Some(false),
-            // Its input is not complete.
-            _ => return,
-        };
-        if self.seen.is_new(id) {
-            if self.tools.len() >= AGENT_TOOLS_MAX {
-                self.tools.pop_first();
-            }
-            self.tools.insert(id.to_owned());
-            let name = line(&part["tool"]);
-            let began = Heard::ToolBegan { id: id.to_owned(), name, detail: detail(state) };
-            effects.push(Effect::Heard(began));
-        }
-        if let Some(succeeded) = succeeded
-            && self.tools.remove(id)
-        {
-            effects.push(Effect::Heard(Heard::ToolEnded { id: id.to_owned(), succeeded }));
-        }
     }
 }
 
@@ -267,19 +232,6 @@ fn retry_after(headers: &Value, now: Stamp) -> Option<Stamp> {
     Some(Stamp::since_unix_epoch(Duration::from_secs(since.saturating_add(seconds))))
 }
 
-/// On what a tool is used, for people.
-fn detail(state: &Value) -> String {
-    let input = &state["input"];
-    let known = DETAILS.iter().find_map(|&key| input[key].as_str());
-    match known.or_else(|| state["title"].as_str()) {
-        Some(text) => cut_to_line(text, AGENT_DETAIL_CHARS_MAX),
-        None if input.as_object().is_some_and(|input| !input.is_empty()) => {
-            cut_to_line(&input.to_string(), AGENT_DETAIL_CHARS_MAX)
-        }
-        None => String::new(),
-    }
-}
-
-fn line(value: &Value) -> String {
+pub(super) fn line(value: &Value) -> String {
     cut_to_line(value.as_str().unwrap_or_default(), AGENT_DETAIL_CHARS_MAX)
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::{Permission, Server, Setup, Speaks, Start};
+use crate::agent::{Permission, Server, Setup, Speaks, Start};
 
 /// The variable with settings that come after all files.
-pub(in super::super) const SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
+pub(super) const SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
 
 /// The name in the `authorization` header; a fixed one, so that a variable of the user does not change it.
 const USER: &str = "afresh";

@@ -12,24 +12,25 @@
 mod answers;
 mod events;
 mod launch;
+mod parts;
 mod requests;
+mod servers;
 #[cfg(test)]
 mod tests;
 mod turn_end;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
 
-pub(super) use self::launch::SETTINGS;
-use self::requests::Asked;
+use self::parts::MessageParts;
+use self::requests::{Purpose, Requests};
 use self::turn_end::Turn;
-use self::usage::{Ledger, Seen};
+use self::usage::Ledger;
 use super::{
-    AgentKind, Context, Effect, Failure, Heard, Input, RequestId, Session, Setup, Start, Told,
-    TurnEnd,
+    Context, Effect, Failure, Heard, Input, Profile, Session, Setup, Start, Told, TurnEnd,
 };
 use crate::backoff::ExponentialWait;
 use crate::limits::{
@@ -39,7 +40,16 @@ use crate::limits::{
 use crate::text::cut;
 use crate::time::Stamp;
 
-/// A session of [`AgentKind::Opencode`].
+pub(super) const PROFILE: Profile = Profile {
+    name: "opencode",
+    tells_cost: true,
+    settings_variable: Some(launch::SETTINGS),
+    session: |setup, secret| Box::new(Opencode::new(setup).with_secret(secret)),
+    is_delta: |bytes| after_id(bytes).starts_with(br#""type":"message.part.delta""#),
+    servers: servers::RULES,
+};
+
+/// A session of opencode.
 #[derive(Debug)]
 pub struct Opencode {
     setup: Setup,
@@ -47,8 +57,7 @@ pub struct Opencode {
     now: Stamp,
     phase: Phase,
     stream: Stream,
-    requests: BTreeMap<RequestId, Asked>,
-    requests_made: u64,
+    requests: Requests,
     /// The id of our session, once there is one.
     session: Option<String>,
     /// What was to be said before the session was there.
@@ -61,10 +70,7 @@ pub struct Opencode {
     model: Option<String>,
     context: Option<Context>,
     ledger: Ledger,
-    /// Parts of messages that were dealt with.
-    seen: Seen,
-    /// Tools that run, by the ids of their parts.
-    tools: BTreeSet<String>,
+    parts: MessageParts,
     /// The newest message of the user. Ids grow with time.
     newest_asked: String,
     /// The message in which opencode puts its context together.
@@ -101,9 +107,6 @@ enum Stream {
 type Effects = Vec<Effect>;
 
 impl Opencode {
-    /// Which agent this is.
-    pub const KIND: AgentKind = AgentKind::Opencode;
-
     /// A session that has not been started. Its server wants the id of the setup as its password, unless it gets
     /// [another](Self::with_secret).
     pub fn new(setup: Setup) -> Self {
@@ -114,8 +117,7 @@ impl Opencode {
             now: Stamp::default(),
             phase: Phase::Waiting,
             stream: Stream::Silent,
-            requests: BTreeMap::new(),
-            requests_made: 0,
+            requests: Requests::default(),
             session: None,
             early: None,
             turn: None,
@@ -123,8 +125,7 @@ impl Opencode {
             windows: None,
             context: None,
             ledger: Ledger::default(),
-            seen: Seen::default(),
-            tools: BTreeSet::new(),
+            parts: MessageParts::default(),
             newest_asked: String::new(),
             summary: None,
             retry: None,
@@ -147,9 +148,11 @@ impl Opencode {
     /// Asks whether the server is there, unless it was asked just now and thinks about it.
     fn poll(&mut self, since: Stamp, asked: Option<Stamp>, effects: &mut Effects) {
         let waits = |asked: &Stamp| self.now.since(*asked) < AGENT_HEALTH_WAIT;
-        let asked =
-            asked.filter(waits).filter(|_| self.is_open(Asked::Health)).unwrap_or_else(|| {
-                self.get(Asked::Health, "/global/health", effects);
+        let asked = asked
+            .filter(waits)
+            .filter(|_| self.requests.is_open(Purpose::Health))
+            .unwrap_or_else(|| {
+                effects.push(self.requests.get(Purpose::Health, "/global/health"));
                 self.now
             });
         self.phase = Phase::Polling { since, asked };
@@ -205,17 +208,17 @@ impl Opencode {
         };
         let path = format!("/session/{session}/prompt_async");
         let body = launch::message(&self.setup, text);
-        let asked = match &mut self.turn {
+        let purpose = match &mut self.turn {
             Some(turn) => {
                 turn.unseen = turn.unseen.saturating_add(1);
-                Asked::Steer
+                Purpose::Steer
             }
             None => {
                 self.turn = Some(Turn::new());
-                Asked::Prompt
+                Purpose::Prompt
             }
         };
-        self.post(asked, path, &body, effects);
+        effects.push(self.requests.post(purpose, path, &body));
     }
 
     fn interrupt(&mut self, effects: &mut Effects) {
@@ -228,7 +231,7 @@ impl Opencode {
     fn abort(&mut self, effects: &mut Effects) {
         if let Some(session) = &self.session {
             let path = format!("/session/{session}/abort");
-            self.post(Asked::Abort, path, &json!({}), effects);
+            effects.push(self.requests.post(Purpose::Abort, path, &json!({})));
         }
     }
 
@@ -266,9 +269,9 @@ impl Opencode {
             return;
         };
         self.unsure = false;
-        if !self.is_open(Asked::Messages) {
+        if !self.requests.is_open(Purpose::Messages) {
             let path = format!("/session/{session}/message?limit={AGENT_REREAD_MESSAGES_MAX}");
-            self.get(Asked::Messages, &path, effects);
+            effects.push(self.requests.get(Purpose::Messages, &path));
         }
     }
 
@@ -303,10 +306,7 @@ impl Opencode {
 
     fn end_turn(&mut self, effects: &mut Effects) {
         let Some(turn) = self.turn.take() else { return };
-        // Of a tool that was cut off, nothing more is heard.
-        for id in std::mem::take(&mut self.tools) {
-            effects.push(Effect::Heard(Heard::ToolEnded { id, succeeded: false }));
-        }
+        effects.extend(self.parts.end_tools());
         effects.push(Effect::Heard(Heard::TurnEnded(turn.end())));
     }
 
@@ -335,7 +335,7 @@ impl Opencode {
             Phase::Ready => self.fail_turn(how, effects),
         }
         self.phase = Phase::Over;
-        self.requests.clear();
+        self.requests.forget_all();
     }
 }
 
@@ -374,4 +374,12 @@ fn strange(text: &str) -> Effect {
 /// A moment that JavaScript gave, in milliseconds.
 fn moment(millis: u64) -> Stamp {
     Stamp::since_unix_epoch(Duration::from_millis(millis))
+}
+
+/// The rest of an event after its id, which some versions write first.
+fn after_id(bytes: &[u8]) -> &[u8] {
+    let inside = bytes.strip_prefix(b"{").unwrap_or_default();
+    let Some(id) = inside.strip_prefix(br#""id":""#) else { return inside };
+    let end = id.iter().take(64).position(|byte| *byte == b'"');
+    end.and_then(|end| id[end..].strip_prefix(br#"","#)).unwrap_or_default()
 }

@@ -1,59 +1,100 @@
-//! Requests to opencode's server, and what they were for.
+//! Owns the requests to opencode's server that have no answer yet. Driven by [`super::Opencode`]. Never reads an
+//! answer.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::{Effect, RequestId};
-use super::{Effects, Opencode};
+use crate::agent::{Effect, RequestId};
 use crate::limits::AGENT_REQUESTS_MAX;
 
-/// What a request was for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Purpose {
     Health,
     Windows,
     Session,
     Prompt,
     Steer,
     Abort,
-    /// Yes or no to something that opencode asked.
+    /// Yes or no to a question of opencode.
     Reply,
     /// The newest messages, then what the session and its subagents have used, and whether it works.
     Messages,
     Used,
     Subagents,
     Status,
-    /// What opencode waits for us to say.
+    /// The questions that opencode waits for an answer to.
     Permissions,
     Questions,
 }
 
-impl Opencode {
-    pub(super) fn is_open(&self, asked: Asked) -> bool {
-        self.requests.values().any(|open| *open == asked)
+/// Requests without an answer; of too many the oldest is forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    open: BTreeMap<RequestId, Purpose>,
+    made: u64,
+}
+
+impl Requests {
+    pub(super) fn is_open(&self, purpose: Purpose) -> bool {
+        self.open.values().any(|open| *open == purpose)
     }
 
-    pub(super) fn get(&mut self, asked: Asked, path: &str, effects: &mut Effects) {
-        self.request(asked, "GET", path.to_owned(), Vec::new(), effects);
+    pub(super) fn get(&mut self, purpose: Purpose, path: &str) -> Effect {
+        self.request(purpose, "GET", path.to_owned(), Vec::new())
     }
 
-    pub(super) fn post(&mut self, asked: Asked, path: String, body: &Value, effects: &mut Effects) {
-        self.request(asked, "POST", path, body.to_string().into_bytes(), effects);
+    pub(super) fn post(&mut self, purpose: Purpose, path: String, body: &Value) -> Effect {
+        self.request(purpose, "POST", path, body.to_string().into_bytes())
+    }
+
+    /// Takes the request that an answer is to.
+    pub(super) fn take(&mut self, request: RequestId) -> Option<Purpose> {
+        self.open.remove(&request)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        self.open.clear();
     }
 
     fn request(
         &mut self,
-        asked: Asked,
+        purpose: Purpose,
         method: &'static str,
         path: String,
         body: Vec<u8>,
-        effects: &mut Effects,
-    ) {
-        let request = RequestId(self.requests_made);
-        self.requests_made += 1;
-        if self.requests.len() >= AGENT_REQUESTS_MAX {
-            self.requests.pop_first();
+    ) -> Effect {
+        let request = RequestId(self.made);
+        self.made += 1;
+        if self.open.len() >= AGENT_REQUESTS_MAX {
+            self.open.pop_first();
         }
-        self.requests.insert(request, asked);
-        effects.push(Effect::Request { request, method, path, body });
+        self.open.insert(request, purpose);
+        Effect::Request { request, method, path, body }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_requests_the_oldest_is_forgotten() {
+        let mut requests = Requests::default();
+        requests.get(Purpose::Health, "/");
+        for _ in 0..AGENT_REQUESTS_MAX {
+            requests.get(Purpose::Status, "/");
+        }
+        assert!(!requests.is_open(Purpose::Health) && requests.is_open(Purpose::Status));
+        assert_eq!(requests.take(RequestId(0)), None);
+        assert_eq!(requests.take(RequestId(1)), Some(Purpose::Status));
+        requests.forget_all();
+        assert!(!requests.is_open(Purpose::Status));
     }
 }

@@ -9,8 +9,8 @@ mod opening;
 
 use serde_json::Value;
 
-use super::super::{Permission, Server, Speaks};
 use super::*;
+use crate::agent::{Permission, RequestId, Server, Speaks};
 use crate::service::Exit;
 
 const WINDOWS: &str = r#"{"providers":[

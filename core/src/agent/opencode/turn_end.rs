@@ -4,7 +4,7 @@
 //! really ended: the second may come when the next prompt is on its way. So a turn is over when the session is idle
 //! **and** the newest message of the user has an answer that is complete.
 
-use super::super::{Failure, TurnEnd};
+use crate::agent::{Failure, TurnEnd};
 
 /// A turn that runs.
 #[derive(Debug, Default)]

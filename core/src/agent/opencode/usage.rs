@@ -1,11 +1,12 @@
-//! What the sessions of opencode have used, subagents included.
+//! Owns what the sessions of opencode have used, subagents included, and the windows of its models. Driven by
+//! [`super::Opencode`] with values of its server. Never guesses a price.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::Spent;
-use crate::limits::{AGENT_CALLS_MAX, AGENT_SUBAGENTS_MAX};
+use crate::agent::{Effect, Heard, Spent};
+use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_MODELS_MAX, AGENT_SUBAGENTS_MAX};
 
 /// Less than any call costs: sums of floating point numbers differ by their order.
 const SAME_DOLLARS: f64 = 1e-9;
@@ -14,7 +15,7 @@ const SAME_DOLLARS: f64 = 1e-9;
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     sessions: BTreeMap<String, Spent>,
-    told: Option<Spent>,
+    reported: Option<Spent>,
 }
 
 impl Ledger {
@@ -55,40 +56,35 @@ impl Ledger {
         };
     }
 
-    /// The sum of all, where it is another than was told before.
-    pub(super) fn news(&mut self) -> Option<Spent> {
+    /// Reports the sum of all, where it is another than was reported before.
+    pub(super) fn news(&mut self) -> Option<Effect> {
         let total = self.sessions.values().copied().fold(Spent::default(), Spent::plus);
-        let first = self.told.is_none() && total.input == 0 && total.output == 0;
-        if first || self.told == Some(total) {
+        let first = self.reported.is_none() && total.input == 0 && total.output == 0;
+        if first || self.reported == Some(total) {
             return None;
         }
-        self.told = Some(total);
-        Some(total)
+        self.reported = Some(total);
+        Some(Effect::Heard(Heard::Spent(total)))
     }
 }
 
-/// Ids that were seen; the oldest is forgotten.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    ids: BTreeSet<String>,
-    order: VecDeque<String>,
-}
-
-impl Seen {
-    /// Whether this id is new. It is not, from then on.
-    pub(super) fn is_new(&mut self, id: &str) -> bool {
-        if self.ids.contains(id) {
-            return false;
+/// The windows of the models, by `provider/model`, out of the list of providers.
+pub(super) fn model_windows(answer: &Value) -> BTreeMap<String, u64> {
+    let mut windows = BTreeMap::new();
+    for provider in answer["providers"].as_array().into_iter().flatten() {
+        let Some(name) = provider["id"].as_str() else { continue };
+        for (model, about) in provider["models"].as_object().into_iter().flatten() {
+            let window = count(&about["limit"]["context"]).filter(|&tokens| tokens > 0);
+            let name = format!("{name}/{model}");
+            if windows.len() < AGENT_MODELS_MAX
+                && name.len() <= AGENT_DETAIL_CHARS_MAX
+                && let Some(window) = window
+            {
+                windows.insert(name, window);
+            }
         }
-        if self.order.len() >= AGENT_CALLS_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.ids.remove(&oldest);
-        }
-        self.ids.insert(id.to_owned());
-        self.order.push_back(id.to_owned());
-        true
     }
+    windows
 }
 
 /// How many tokens were in the context after a step.

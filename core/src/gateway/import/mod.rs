@@ -22,10 +22,6 @@ use crate::limits::{CONFIG_ERRORS_MAX, NAME_CHARS_MAX, SERVER_IN_FLIGHT_MAX, SER
 use crate::report::{ConfigError, ErrorKind};
 use crate::text::harmless;
 
-/// The files that are looked for in the workspace, in this order, where no other is named.
-pub const CANDIDATES: [&str; 5] =
-    [".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", "opencode.json", ".codex/config.toml"];
-
 /// What an import needs besides the file.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
@@ -72,7 +68,7 @@ pub fn read(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
 }
 
 /// The first of these files that gives a server, with its path; none where there is none. They are
-/// [`CANDIDATES`] as far as they are there, with what is in them. One that cannot be read is an error.
+/// [`import_candidates`](crate::client_files::import_candidates) as far as they are there, with what is in them. One that cannot be read is an error.
 pub fn find<'a>(
     files: &'a [(String, Vec<u8>)],
     context: &Context<'_>,

@@ -130,8 +130,9 @@ fn what_is_remembered_has_a_bound() {
     let windows: serde_json::Map<String, Value> =
         (0..20_000).map(|number| (number.to_string(), json!({"limit": {"context": 1}}))).collect();
     let mut effects = Vec::new();
-    let request = RequestId(u64::MAX);
-    pair.session.requests.insert(request, Asked::Windows);
+    let Effect::Request { request, .. } = pair.session.requests.get(Purpose::Windows, "/") else {
+        panic!("no request");
+    };
     let body = json!({"providers": [{"id": "p", "models": windows}]}).to_string();
     pair.session.answer(request, Ok((200, body.as_bytes())), &mut effects);
     let bound = AGENT_SUBAGENTS_MAX
@@ -141,6 +142,6 @@ fn what_is_remembered_has_a_bound() {
         + crate::limits::AGENT_MODELS_MAX;
     let held = format!("{:?}", pair.session);
     assert!(held.len() < bound * 200, "{} bytes", held.len());
-    assert!(pair.session.tools.len() <= AGENT_TOOLS_MAX);
+    assert!(pair.session.parts.running_tools() <= AGENT_TOOLS_MAX);
     assert!(pair.session.requests.len() <= AGENT_REQUESTS_MAX);
 }

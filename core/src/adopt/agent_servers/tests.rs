@@ -1,15 +1,16 @@
 //! Recorded files of the three agents, and what each would start from them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
+use crate::agent::servers::repository_of_worktree;
 
 const FOLDER: &str = "/home/me/repo/sub";
 
 /// What is found of these files, in a folder of `/home/me/repo`, a worktree of `/home/me/main`.
-fn found(agent: AgentKind, program: &[&str], files: &[(&str, &str)]) -> Found {
+fn found(agent: AgentKind, program: &[&str], files: &[(&str, &str)]) -> AgentServers {
     with_variables(agent, program, files, &[])
 }
 
@@ -18,9 +19,9 @@ fn with_variables(
     program: &[&str],
     files: &[(&str, &str)],
     variables: &[(&str, &str)],
-) -> Found {
+) -> AgentServers {
     let value = |name: &str| variables.iter().find(|(this, _)| *this == name);
-    let place = Place {
+    let place = ProjectContext {
         folder: Path::new(FOLDER),
         repository: Some(Path::new("/home/me/repo")),
         project: Some(Path::new("/home/me/main")),
@@ -29,21 +30,21 @@ fn with_variables(
         is_set: &|name| value(name).is_some(),
     };
     let mut texts = Vec::new();
-    for source in sources(agent, &place) {
+    for source in agent.config_files(&place) {
         let path = source.path.to_str().unwrap().to_owned();
         if let Some((_, text)) = files.iter().find(|(name, _)| *name == path) {
-            texts.push(Text { layer: source.layer, path, bytes: text.as_bytes().to_vec() });
+            texts.push(ConfigText { layer: source.layer, path, bytes: text.as_bytes().to_vec() });
         }
     }
     assert_eq!(texts.len(), files.len(), "each of the files is looked for");
     let program: Vec<String> = program.iter().map(|word| (*word).to_owned()).collect();
-    find(&Wanted { agent, program: &program, place: &place, afresh: "/bin/afresh" }, &texts)
+    find(&ServerQuery { agent, program: &program, context: &place, afresh: "/bin/afresh" }, &texts)
 }
 
 /// The servers as `NAME: COMMAND`, the command without what is in front of it.
-fn commands(found: &Found) -> Vec<String> {
+fn commands(found: &AgentServers) -> Vec<String> {
     assert!(found.note.is_none() && found.mistakes.is_empty(), "{found:?}");
-    let command = |it: &Supervised| {
+    let command = |it: &SupervisedServer| {
         let name = &it.server.name;
         let (ours, own) = it.server.command.split_at(5);
         assert_eq!(ours, ["/bin/afresh", "mcp", "--name", name, "--"]);
@@ -285,7 +286,7 @@ fn flags_that_decide_which_servers_there_are_decide() {
     let project = ("/home/me/.codex/config.toml", "project_root_markers = []");
     assert!(found(AgentKind::Codex, &["codex"], &[project]).note.is_some());
     assert!(found(AgentKind::Command, &["sh", "-c"], &[]).note.is_none());
-    let place = Place {
+    let place = ProjectContext {
         folder: Path::new(FOLDER),
         repository: None,
         project: None,
@@ -293,12 +294,12 @@ fn flags_that_decide_which_servers_there_are_decide() {
         variable: &|_| None,
         is_set: &|name| name == "OPENCODE_DISABLE_PROJECT_CONFIG",
     };
-    assert_eq!(sources(AgentKind::Opencode, &place), []);
+    assert_eq!(AgentKind::Opencode.config_files(&place), []);
     // At home, the user's settings are those of the folder.
     let home = Path::new(FOLDER);
-    let place = Place { home: Some(home), is_set: &|_| false, ..place };
+    let place = ProjectContext { home: Some(home), is_set: &|_| false, ..place };
     for agent in AgentKind::ALL {
-        let all = sources(agent, &place);
+        let all = agent.config_files(&place);
         let is_twice = |path: &PathBuf| all.iter().filter(|it| it.path == *path).count() > 1;
         assert!(!all.iter().any(|source| is_twice(&source.path)), "{all:?}");
     }
