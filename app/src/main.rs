@@ -5,9 +5,11 @@ mod environment;
 mod error;
 mod output;
 mod plan_file;
+mod row;
 mod running;
 mod screen;
 mod service_commands;
+mod status_table;
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! A terminal with lines that scroll by, and below them how all services are.
+//! Owns the terminal of `afresh up`: lines that scroll by, and the states of all services below them. Driven by the
+//! writers of lines and by the snapshots of the supervisor. Never waits for a terminal that is paused.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -6,108 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afresh_core::control::{ServiceStatus, State};
 use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_FLUSH_MAX};
-use afresh_core::text::{cells, cut_to_cells};
+use afresh_core::text::cut_to_cells;
 
-use crate::cli::status;
 use crate::output::Paint;
+use crate::row::{Row, redraw, terminal_size};
+use crate::status_table;
 
-/// A line that is drawn, and of which it is known how wide it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Row {
-    /// As it is printed.
-    pub(crate) text: String,
-    /// Its parts, without and with their colours.
-    parts: Vec<(String, String)>,
-}
-
-impl Row {
-    /// One without colours.
-    pub(crate) fn plain(text: &str) -> Self {
-        let mut row = Self::default();
-        row.push(text, str::to_owned);
-        row
-    }
-
-    /// Goes on with a text that is harmless.
-    pub(crate) fn push(&mut self, text: &str, paint: impl FnOnce(&str) -> String) {
-        if text.is_empty() {
-            return;
-        }
-        let painted = paint(text);
-        self.text.push_str(&painted);
-        self.parts.push((text.to_owned(), painted));
-    }
-
-    /// How many cells it takes.
-    pub(crate) fn cells(&self) -> usize {
-        self.parts.iter().map(|(text, _)| cells(text)).sum()
-    }
-
-    /// The same, so short that it takes no more than so many cells.
-    fn cut(self, columns: usize) -> Self {
-        if self.cells() <= columns {
-            return self;
-        }
-        let mut row = Self::default();
-        for (text, painted) in self.parts {
-            let room = columns.saturating_sub(row.cells());
-            if cells(&text) <= room {
-                row.push(&text, |_| painted);
-            } else {
-                // Its colours are those around the text.
-                let cut = cut_to_cells(&text, room);
-                row.push(&cut, |cut| painted.replacen(&text, cut, 1));
-                break;
-            }
-        }
-        row
-    }
-}
-
-/// So many of these lines as fit, none wider than the terminal.
-pub(crate) fn cut(mut lines: Vec<Row>, (columns, rows): (usize, usize)) -> Vec<Row> {
-    let rows_max = rows.saturating_sub(1).max(1);
-    if lines.len() > rows_max {
-        let left_out = lines.len() - (rows_max - 1);
-        lines.truncate(rows_max - 1);
-        lines.push(Row::plain(&format!("and {left_out} lines more")));
-    }
-    lines.into_iter().map(|line| line.cut(columns)).collect()
-}
-
-/// What puts lines and a block below them in the place of the block before.
-///
-/// A terminal that has become narrower since has broken the lines of that block into several.
-pub(crate) fn redraw(
-    lines: &str,
-    before: &[Row],
-    block: &[Row],
-    (columns, _): (usize, usize),
-) -> String {
-    let broken = |row: &Row| row.cells().div_ceil(columns.max(1)).max(1);
-    let erased: usize = before.iter().map(broken).sum();
-    let mut all = String::new();
-    if erased > 0 {
-        // Up to the first line of the block, and everything from there on away.
-        all.push_str(&format!("\u{1b}[{erased}F\u{1b}[J"));
-    }
-    all.push_str(lines);
-    for row in block {
-        all.push_str(&row.text);
-        all.push('\n');
-    }
-    all
-}
-
-/// Columns and rows.
-pub(crate) fn terminal_size() -> (usize, usize) {
-    let size = terminal_size::terminal_size();
-    let size = size.map(|(columns, rows)| (columns.0.into(), rows.0.into()));
-    // A terminal that nobody has told its size says that it has none.
-    size.filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or((80, 24))
-}
-
-/// The terminal that is our stdout, shared by those who write lines and those who show states.
+/// The terminal that is our stdout, shared by the writers of lines and of states.
 #[derive(Clone)]
 pub(crate) struct Screen {
     inner: Arc<Mutex<Inner>>,
@@ -170,7 +76,7 @@ impl Screen {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is drawn is no worse for somebody's panic.
+    // What is drawn is no worse for the panic of a thread.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -205,7 +111,7 @@ impl Inner {
     }
 }
 
-/// Lines of services as they may be drawn: whatever a service prints, it is not obeyed, but for its colours.
+/// Lines of services as they may be drawn: of the control sequences that a service prints, only colours are kept.
 fn tame(bytes: &[u8], paint: Paint) -> String {
     afresh_core::text::tame(bytes, paint == Paint::Colours)
 }
@@ -227,7 +133,7 @@ fn block(statuses: &[ServiceStatus], (columns, rows): (usize, usize), paint: Pai
     let mut rule = Row::default();
     rule.push(&"─".repeat(columns.min(72)), dim);
     let mut lines = vec![rule];
-    lines.extend(status::lines_of(&shown, columns, paint));
+    lines.extend(status_table::lines_of(&shown, columns, paint));
     let left_out = statuses.len() - shown.len();
     if left_out > 0 {
         let mut more = Row::default();
@@ -241,46 +147,9 @@ fn block(statuses: &[ServiceStatus], (columns, rows): (usize, usize), paint: Pai
 const ROWS_MIN: usize = 6;
 
 #[cfg(test)]
-pub(crate) mod testing {
-    use afresh_core::control::{Face, Restarts};
-
-    use super::*;
-
-    /// A service of which little is known.
-    pub(crate) fn service(name: &str, state: State) -> ServiceStatus {
-        ServiceStatus {
-            name: name.to_owned(),
-            group: None,
-            face: Face::Up,
-            state,
-            says_ready: false,
-            pid: None,
-            supervisor_pid: 1,
-            generation: 1,
-            started_at: None,
-            uptime_ms: None,
-            restarts: Restarts::default(),
-            candidate_pid: None,
-            spare_pid: None,
-            waits_for: Vec::new(),
-            depends_on: Vec::new(),
-            swap_failed: None,
-            last_exit: None,
-            health: None,
-            usage: None,
-            run: None,
-            workspace: None,
-            command: String::new(),
-            mechanism: String::new(),
-            version: String::new(),
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
-    use super::testing::service;
     use super::*;
+    use crate::status_table::testing::service;
 
     fn texts(rows: &[Row]) -> Vec<&str> {
         rows.iter().map(|row| row.text.as_str()).collect()
@@ -326,25 +195,6 @@ mod tests {
         assert_eq!(shown[4].text, "and 97 more: `afresh status`");
         assert_eq!(block(&all, (80, 5), Paint::Plain), [], "there is no room for it");
         assert_eq!(block(&[], (80, 24), Paint::Plain), []);
-    }
-
-    #[test]
-    fn a_block_that_a_narrower_terminal_has_broken_goes_away_whole() {
-        let before = [Row::plain("0123456789"), Row::plain(""), Row::plain("漢字")];
-        let after = [Row::plain("new")];
-        assert_eq!(redraw("line\n", &before, &after, (80, 24)), "\u{1b}[3F\u{1b}[Jline\nnew\n");
-        assert_eq!(redraw("", &before, &[], (4, 24)), "\u{1b}[5F\u{1b}[J");
-        assert_eq!(redraw("", &[], &after, (4, 24)), "new\n");
-    }
-
-    #[test]
-    fn lines_are_cut_with_their_colours() {
-        let mut row = Row::default();
-        row.push("name ", str::to_owned);
-        row.push("running", |text| Paint::Colours.green(text));
-        let rows = vec![row.clone(), row.clone(), row];
-        let cut = cut(rows, (8, 3));
-        assert_eq!(texts(&cut), ["name \u{1b}[32mru…\u{1b}[0m", "and 2 l…"]);
     }
 
     #[test]

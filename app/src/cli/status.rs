@@ -1,6 +1,5 @@
 //! `afresh status`.
 
-mod table;
 mod watch;
 
 use std::time::Duration;
@@ -11,14 +10,12 @@ use afresh_core::time::{parse_duration, show_duration};
 use afresh_daemon::control::Reached;
 use clap::Args;
 
-pub(crate) use self::table::lines_of;
-use self::table::{Load, average, memory, percent, rounded, table};
-
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
+use crate::row::{Row, terminal_size};
 use crate::running::{Running, Scope};
-use crate::screen::{Row, terminal_size};
+use crate::status_table::{Load, average, memory, percent, rounded, table};
 
 /// Show what runs: state, process, restarts
 #[derive(Debug, Args)]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use afresh_core::control::ServiceStatus;
 use afresh_daemon::control::{Reached, Watcher, Woken};
 
-use super::table::average;
 use super::{Arguments, rows};
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
+use crate::row::{Row, cut, redraw, terminal_size};
 use crate::running::{Running, Scope, failed};
-use crate::screen::{Row, cut, redraw, terminal_size};
+use crate::status_table::average;
 
 pub(super) fn run(
     arguments: &Arguments,
@@ -115,7 +115,7 @@ mod tests {
     use afresh_core::control::{State, UsageStatus};
 
     use super::*;
-    use crate::screen::testing::service;
+    use crate::status_table::testing::service;
 
     fn at(pid: u32, uptime_ms: u64, cpu_ms: u64) -> Reached {
         let mut status = service("web", State::Running);

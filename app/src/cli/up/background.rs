@@ -10,11 +10,11 @@ use afresh_daemon::monotonic;
 use afresh_daemon::store::workspace::Workspace;
 
 use super::Arguments;
-use crate::cli::status;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 use crate::running::harmless_lines;
+use crate::status_table;
 
 /// Starts the background, and tells how the services are until all of them are settled.
 pub(super) fn start(
@@ -58,7 +58,8 @@ pub(super) fn start(
         }
     };
     let all = last.unwrap_or_default();
-    let lines = status::lines_of(&all.iter().collect::<Vec<_>>(), usize::MAX, Paint::stdout());
+    let lines =
+        status_table::lines_of(&all.iter().collect::<Vec<_>>(), usize::MAX, Paint::stdout());
     let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
     output::print(&format!("{}\n", lines.join("\n")))?;
     if !is_settled {

@@ -7,10 +7,10 @@ use afresh_core::text::{cells, cut_to_cells, harmless};
 use afresh_core::time::show_duration;
 
 use crate::output::Paint;
-use crate::screen::Row;
+use crate::row::Row;
 
 /// How much of a processor a service uses, in percent; none where it is not known.
-pub(super) type Load<'a> = &'a dyn Fn(&ServiceStatus) -> Option<f64>;
+pub(crate) type Load<'a> = &'a dyn Fn(&ServiceStatus) -> Option<f64>;
 
 const HEADER: [&str; 10] = [
     "NAME",
@@ -29,7 +29,7 @@ const HEADER: [&str; 10] = [
 const NONE: &str = "-";
 
 /// A table, and below it why services are not well. Columns that would be empty are left out.
-pub(super) fn table(
+pub(crate) fn table(
     statuses: &[&ServiceStatus],
     with_workspace: bool,
     load: Load<'_>,
@@ -103,16 +103,16 @@ fn health_of(health: &HealthStatus) -> Option<String> {
 }
 
 /// The processor time since the start of the process, by its age.
-pub(super) fn average(status: &ServiceStatus) -> Option<f64> {
+pub(crate) fn average(status: &ServiceStatus) -> Option<f64> {
     let (usage, uptime_ms) = (status.usage?, status.uptime_ms?);
     Some(usage.cpu_ms as f64 * 100.0 / uptime_ms.max(1) as f64)
 }
 
-pub(super) fn percent(load: f64) -> String {
+pub(crate) fn percent(load: f64) -> String {
     if load < 9.95 { format!("{load:.1} %") } else { format!("{load:.0} %") }
 }
 
-pub(super) fn memory(bytes: u64) -> String {
+pub(crate) fn memory(bytes: u64) -> String {
     let mut number = bytes as f64;
     let mut units = ["B", "KiB", "MiB", "GiB", "TiB"].into_iter();
     let mut unit = units.next().unwrap_or_default();
@@ -186,7 +186,7 @@ fn state_of(status: &ServiceStatus) -> String {
 }
 
 /// Nobody looks at tenths of a second of something that has run for a minute.
-pub(super) fn rounded(millis: u64) -> Duration {
+pub(crate) fn rounded(millis: u64) -> Duration {
     if millis < 1_000 { Duration::from_millis(millis) } else { Duration::from_secs(millis / 1_000) }
 }
 
@@ -205,11 +205,48 @@ fn colour(state: &State, text: &str, paint: Paint) -> String {
 }
 
 #[cfg(test)]
+pub(crate) mod testing {
+    use afresh_core::control::{Face, Restarts};
+
+    use super::*;
+
+    /// A service of which little is known.
+    pub(crate) fn service(name: &str, state: State) -> ServiceStatus {
+        ServiceStatus {
+            name: name.to_owned(),
+            group: None,
+            face: Face::Up,
+            state,
+            says_ready: false,
+            pid: None,
+            supervisor_pid: 1,
+            generation: 1,
+            started_at: None,
+            uptime_ms: None,
+            restarts: Restarts::default(),
+            candidate_pid: None,
+            spare_pid: None,
+            waits_for: Vec::new(),
+            depends_on: Vec::new(),
+            swap_failed: None,
+            last_exit: None,
+            health: None,
+            usage: None,
+            run: None,
+            workspace: None,
+            command: String::new(),
+            mechanism: String::new(),
+            version: String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use afresh_core::control::{LastExit, UsageStatus};
 
+    use super::testing::service;
     use super::*;
-    use crate::screen::testing::service;
 
     fn shown(statuses: &[ServiceStatus], with_workspace: bool) -> Vec<String> {
         let all: Vec<&ServiceStatus> = statuses.iter().collect();
