@@ -41,7 +41,7 @@ use crate::output;
                   afresh adopt --with=--max-restarts --with=0\n  \
                   afresh adopt --undo                 takes it back"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct AdoptArgs {
     /// Change just these; any file with `mcpServers`, `servers`, `mcp` or `mcp_servers` in it
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -101,7 +101,7 @@ struct Plan {
     diff: Vec<Line>,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let program = program(arguments, environment)?;
     check_flags(&arguments.with)?;
     let wrapper = Wrapper { program: &program, with: &arguments.with };
@@ -137,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
 }
 
 /// How afresh is called in the files.
-fn program(arguments: &Arguments, environment: &Environment) -> Result<String, CommandError> {
+fn program(arguments: &AdoptArgs, environment: &Environment) -> Result<String, CommandError> {
     let program = match &arguments.afresh {
         Some(program) => program.clone(),
         // It is not written.
@@ -175,7 +175,7 @@ fn check_flags(flags: &[String]) -> Result<(), CommandError> {
 
 /// Reads the files that are meant, and the user's where these are not.
 fn look(
-    arguments: &Arguments,
+    arguments: &AdoptArgs,
     environment: &Environment,
     wrapper: &Wrapper<'_>,
 ) -> (Vec<Seen>, Vec<Seen>) {
@@ -227,7 +227,7 @@ fn once_each(all: Vec<Seen>) -> Vec<Seen> {
 
 fn plan(
     file: &ClientFile,
-    arguments: &Arguments,
+    arguments: &AdoptArgs,
     environment: &Environment,
     wrapper: &Wrapper<'_>,
 ) -> Result<Plan, CommandError> {
@@ -260,7 +260,7 @@ impl Seen {
     }
 }
 
-fn nothing_found(arguments: &Arguments, others: &[Seen]) -> CommandError {
+fn nothing_found(arguments: &AdoptArgs, others: &[Seen]) -> CommandError {
     let place = if arguments.user { "yours" } else { "this project" };
     let error = CommandError::new(
         Exit::NotFound,
@@ -273,7 +273,7 @@ fn nothing_found(arguments: &Arguments, others: &[Seen]) -> CommandError {
     error.hint("name the file, if there is one: `afresh adopt FILE`")
 }
 
-fn check_names(arguments: &Arguments, seen: &[Seen]) -> Result<(), CommandError> {
+fn check_names(arguments: &AdoptArgs, seen: &[Seen]) -> Result<(), CommandError> {
     let servers = || seen.iter().filter_map(Seen::plan).flat_map(|plan| &plan.servers);
     for name in &arguments.only {
         if servers().any(|server| server.name == *name) {
@@ -289,12 +289,12 @@ fn check_names(arguments: &Arguments, seen: &[Seen]) -> Result<(), CommandError>
     Ok(())
 }
 
-fn asked(arguments: &Arguments) -> bool {
+fn asked(arguments: &AdoptArgs) -> bool {
     !arguments.json && output::ask("make these changes?")
 }
 
 /// Makes the changes; what cannot be changed is an error afterwards.
-fn make(arguments: &Arguments, seen: &mut [Seen]) {
+fn make(arguments: &AdoptArgs, seen: &mut [Seen]) {
     for seen in seen {
         let Some(plan) = seen.plan().filter(|plan| !plan.touched.is_empty()) else {
             continue;

@@ -26,7 +26,7 @@ use crate::running::{Running, Scope, failed};
                   afresh attach web                   until Ctrl+C\n  \
                   echo reload | afresh attach web -n 0"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct AttachArgs {
     /// The service: its name, as `afresh status` shows it
     #[arg(value_name = "NAME")]
     name: String,
@@ -50,13 +50,14 @@ enum News {
     Ended(Result<Parted, ControlError>),
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let running = Running::find(environment, Scope::of(arguments.all))?;
     let reached = one(&running, &arguments.name)?;
     let (target, name) = (reached.target(), harmless(&reached.status.name));
     let page = control::logs(&target, Some(arguments.lines)).map_err(failed)?;
     let follower = Follower::new().map_err(failed)?;
-    let mut printer = Printer { lines: Lines::new(), paint: Paint::stdout(), last: page.newest };
+    let mut printer =
+        AttachPrinter { lines: Lines::new(), paint: Paint::stdout(), last: page.newest };
     let is_typed = io::stdin().is_terminal();
     if is_typed {
         output::remark(&format!(
@@ -143,14 +144,14 @@ fn pass_typed(target: &Target, news: &SyncSender<News>) {
     }
 }
 
-struct Printer {
+struct AttachPrinter {
     lines: Lines,
     paint: Paint,
     /// The number of the last line.
     last: u64,
 }
 
-impl Printer {
+impl AttachPrinter {
     /// The service's own lines are printed as they are; ours are said beside them.
     fn print(&mut self, line: &LogLine) -> io::Result<()> {
         let text = harmless_but_colours(&line.text, self.paint == Paint::Colours);

@@ -16,7 +16,7 @@ use crate::output;
     afresh completions zsh > ~/.zfunc/_afresh\n  \
     afresh completions fish > ~/.config/fish/completions/afresh.fish\n\n\
     In bash, zsh and fish also the names of the services that run are completed.")]
-pub(crate) struct Arguments {
+pub(crate) struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 /// The commands that take names of services.
 const COMMANDS: [&str; 7] = ["status", "start", "stop", "restart", "logs", "attach", "events"];
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &CompletionsArgs) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "afresh", &mut script);
     let script = String::from_utf8_lossy(&script);

@@ -24,7 +24,7 @@ use crate::output::{self, Paint};
                   afresh config check ci/afresh.toml    just this file\n  \
                   afresh config schema > schema.json    completion and checks in an editor"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -59,7 +59,7 @@ enum Command {
     },
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ConfigArgs, environment: &Environment) -> Result<Exit, CommandError> {
     match &arguments.command {
         Command::Check { file, json } => return check(file.as_deref(), *json, environment),
         Command::Show { json, changed } => show(*json, *changed, environment)?,

@@ -21,13 +21,13 @@ use crate::output::{self, Paint};
                   afresh doctor\n  \
                   afresh doctor --json | jq '.checks[] | select(.verdict != \"ok\")'"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &DoctorArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let (config, trail) = check_config(environment, &workspace);
     let mut checks = examine(&Examined {

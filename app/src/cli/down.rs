@@ -26,13 +26,13 @@ use crate::running::{Running, Scope, failed, services};
                   afresh down\n  \
                   afresh down --reason 'the machine is going to sleep'"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct DownArgs {
     /// Why, for the log
     #[arg(long, value_name = "TEXT", default_value = "asked by `afresh down`", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     reason: String,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let mut workspace = environment.workspace();
     workspace.locate();
     let Some(daemon) = super::up::daemon(environment)? else {

@@ -30,7 +30,7 @@ use crate::running::{Running, Scope, failed};
                   afresh events --since 10m           the last ten minutes\n  \
                   afresh events --since 41 --json     after event 41, for programs"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct EventsArgs {
     /// Only these services; all of the workspace without
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -67,7 +67,7 @@ fn parse_from(text: &str) -> Result<From, String> {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let running = Running::find(environment, Scope::of(arguments.all))?;
     let chosen = match arguments.names.is_empty() {
         true => running.services.iter().collect(),
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     }
     let (sockets, names): (Vec<PathBuf>, Vec<_>) = sockets.into_iter().unzip();
     let mut printer =
-        Printer { lines: Lines::new(), paint: Paint::stdout(), json: arguments.json, names };
+        EventPrinter { lines: Lines::new(), paint: Paint::stdout(), json: arguments.json, names };
     let mut past: Vec<(usize, ToldEvent)> = Vec::new();
     let mut from: Vec<(PathBuf, Position)> = Vec::new();
     for (at, socket) in sockets.into_iter().enumerate() {
@@ -123,7 +123,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     Ok(Exit::Success)
 }
 
-impl Arguments {
+impl EventsArgs {
     /// What one afresh remembers, of what is wanted.
     fn page(&self, socket: &std::path::Path) -> Result<EventPage, CommandError> {
         let number = match self.since {
@@ -155,7 +155,7 @@ fn tell_gap(gap: Gap) {
     }
 }
 
-struct Printer {
+struct EventPrinter {
     lines: Lines,
     paint: Paint,
     json: bool,
@@ -163,7 +163,7 @@ struct Printer {
     names: Vec<Vec<String>>,
 }
 
-impl Printer {
+impl EventPrinter {
     fn wants(&self, at: usize, event: &ToldEvent) -> bool {
         let names = &self.names[at];
         let is_named = |name: &str| names.iter().any(|wanted| wanted == name);

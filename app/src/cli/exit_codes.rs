@@ -8,13 +8,13 @@ use crate::output;
 
 /// Print what each exit code means
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ExitCodesArgs {
     /// An array of objects
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ExitCodesArgs) -> Result<Exit, CommandError> {
     if arguments.json {
         let rows: Vec<serde_json::Value> = EXIT_CODES
             .iter()

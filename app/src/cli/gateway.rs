@@ -33,7 +33,7 @@ use crate::output;
                   afresh gateway --list                       which servers that would be\n\n\
                   In mcp.json: \"command\": \"afresh\", \"args\": [\"gateway\"]"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct GatewayArgs {
     /// Take the servers from this file of a client, as it is: mcpServers, servers or mcp in JSON, or
     /// mcp_servers in TOML
     #[arg(long, value_name = "FILE")]
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     log_file: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
     let from = arguments.from.map(|path| environment.cwd.join(path));

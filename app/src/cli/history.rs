@@ -29,7 +29,7 @@ use crate::output::{self, Lines, Paint};
                   afresh history --service web -f                follow one service\n  \
                   afresh history --json | jq .props.event_type   for programs"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct HistoryArgs {
     /// Only what is not older: a time such as 90s, 1h or 7d, or a stamp such as
     /// 2026-11-15T08:42:00Z
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
@@ -88,7 +88,10 @@ impl Since {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(
+    arguments: &HistoryArgs,
+    environment: &Environment,
+) -> Result<Exit, CommandError> {
     let path = trail(environment)?;
     if !path.exists() {
         let path = environment.shown(&path);
@@ -101,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         CommandError::new(Exit::Unavailable, format!("cannot read the trail `{path}`: {error}"))
             .hint("run `afresh doctor`")
     };
-    let mut printer = Printer {
+    let mut printer = HistoryPrinter {
         lines: Lines::new(),
         paint: Paint::stdout(),
         json: arguments.json,
@@ -146,7 +149,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     Ok(Exit::Success)
 }
 
-impl Arguments {
+impl HistoryArgs {
     fn filter(&self) -> Filter {
         Filter {
             since: self.since.map(Since::stamp),
@@ -243,7 +246,7 @@ fn tell_damaged(lines: u64) {
 }
 
 /// Writes records to stdout.
-struct Printer {
+struct HistoryPrinter {
     lines: Lines,
     paint: Paint,
     json: bool,
@@ -251,7 +254,7 @@ struct Printer {
     service_width: usize,
 }
 
-impl Printer {
+impl HistoryPrinter {
     fn print(&mut self, entry: &HistoryEntry) -> io::Result<()> {
         if self.json {
             return self.lines.write(&entry.line);

@@ -24,7 +24,7 @@ use crate::output;
                   webhook = \"https://hooks.slack.com/services/…\"\n  \
                   on = [\"crash_loop\", \"gave_up\", \"recovered\"]"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct HooksArgs {
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -39,7 +39,7 @@ enum What {
     },
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &HooksArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let hooks = environment.config(&workspace, &[])?.hooks;
     match &arguments.what {

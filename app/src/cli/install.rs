@@ -30,7 +30,7 @@ use crate::output;
                   afresh install --print    only shows the file\n  \
                   afresh install --undo     takes it back"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct InstallArgs {
     /// Remove what was installed
     #[arg(long)]
     undo: bool,
@@ -61,7 +61,10 @@ struct Plan {
     standing: Standing,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(
+    arguments: &InstallArgs,
+    environment: &Environment,
+) -> Result<Exit, CommandError> {
     let plan = plan(arguments, environment)?;
     if arguments.print {
         output::print(&plan.text)?;
@@ -73,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     }
 }
 
-fn plan(arguments: &Arguments, environment: &Environment) -> Result<Plan, CommandError> {
+fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<Plan, CommandError> {
     let home = environment.folder(HOME_VARIABLE);
     let home = Home::find(home.as_deref(), &|name| environment.folder(name)).ok_or_else(|| {
         CommandError::new(Exit::Unavailable, "afresh knows nobody who starts programs here")
@@ -106,7 +109,7 @@ fn plan(arguments: &Arguments, environment: &Environment) -> Result<Plan, Comman
 impl Plan {
     fn install(
         &self,
-        arguments: &Arguments,
+        arguments: &InstallArgs,
         environment: &Environment,
     ) -> Result<Exit, CommandError> {
         let file = self.file.display().to_string();
@@ -136,7 +139,11 @@ impl Plan {
         Ok(if failed { Exit::Failed } else { Exit::Success })
     }
 
-    fn undo(&self, arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+    fn undo(
+        &self,
+        arguments: &InstallArgs,
+        environment: &Environment,
+    ) -> Result<Exit, CommandError> {
         let file = self.file.display().to_string();
         if self.standing == Standing::Free {
             output::remark(&format!("`{file}` is not there; nothing to do"));
@@ -160,7 +167,7 @@ impl Plan {
     }
 
     /// Whether the file that is there may be touched.
-    fn check(&self, arguments: &Arguments) -> Result<(), CommandError> {
+    fn check(&self, arguments: &InstallArgs) -> Result<(), CommandError> {
         let problem = match self.standing {
             Standing::Free | Standing::Same | Standing::Older => return Ok(()),
             _ if arguments.force => return Ok(()),

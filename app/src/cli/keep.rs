@@ -33,7 +33,7 @@ use crate::error::{CommandError, Exit};
                   afresh keep --copies 4 --name worker -- ./worker   (each finds its number in AFRESH_COPY)\n\n\
                   What is under Restarts can also be set in `afresh.toml` or by a variable: see `afresh config show`."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct KeepArgs {
     #[command(flatten)]
     command: CommandFlags,
 
@@ -223,7 +223,7 @@ impl PolicyFlags {
     }
 }
 
-pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &arguments.policy.flags())?;
     let keep = Keep {

@@ -12,7 +12,7 @@ use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Target};
 use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine, Query};
 use clap::{Args, ValueEnum};
 
-use self::print::{Printer, Shown};
+use self::print::{LogPrinter, Shown};
 use self::sources::Sources;
 use crate::cli::history::{Since, parse_since};
 use crate::environment::Environment;
@@ -38,7 +38,7 @@ use crate::running::failed;
                   afresh logs web -f --grep error\n  \
                   afresh logs --json | jq .text       for programs"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct LogsArgs {
     /// The services: their names, as `afresh status` shows them
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -83,9 +83,9 @@ enum StreamName {
     Afresh,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let sources = Sources::find(environment, &arguments.names, arguments.all)?;
-    let mut printer = Printer::new(sources.labels(), arguments.json);
+    let mut printer = LogPrinter::new(sources.labels(), arguments.json);
     let (mut remembered, newest) = past(arguments, &sources)?;
     let names = Some(sources.on_disk.clone());
     let cannot_read = |error: std::io::Error| {
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     go_on(arguments, sources, newest, follower, printer)
 }
 
-impl Arguments {
+impl LogsArgs {
     fn query(&self) -> Query {
         let selects = self.since.is_some() || self.grep.is_some();
         let usual = match (self.follow, selects) {
@@ -145,7 +145,11 @@ impl Arguments {
     }
 
     /// Prints the last of them by time.
-    fn print_last(&self, mut lines: Vec<Shown>, printer: &mut Printer) -> Result<(), CommandError> {
+    fn print_last(
+        &self,
+        mut lines: Vec<Shown>,
+        printer: &mut LogPrinter,
+    ) -> Result<(), CommandError> {
         // Stable, so the lines of one service stay as they came.
         lines.sort_by(|one, other| one.time.cmp(&other.time));
         let lines_max = self.query().lines_max.unwrap_or(usize::MAX);
@@ -157,7 +161,7 @@ impl Arguments {
 }
 
 /// What is remembered of the services that have no log on disk, and the number of the last line of each.
-fn past(arguments: &Arguments, sources: &Sources) -> Result<(Vec<Shown>, Vec<u64>), CommandError> {
+fn past(arguments: &LogsArgs, sources: &Sources) -> Result<(Vec<Shown>, Vec<u64>), CommandError> {
     let (mut lines, mut newest) = (Vec::new(), Vec::new());
     let query = arguments.query();
     for (at, (target, _)) in sources.remembered.iter().enumerate() {
@@ -178,11 +182,11 @@ enum News {
 
 /// Prints new lines, from disk and from those who remember them, until it is told to end.
 fn go_on(
-    arguments: &Arguments,
+    arguments: &LogsArgs,
     sources: Sources,
     newest: Vec<u64>,
     follower: LogFollower,
-    mut printer: Printer,
+    mut printer: LogPrinter,
 ) -> Result<Exit, CommandError> {
     let (sender, news) = sync_channel(64);
     let has_files = sources.remembered.is_empty() || !sources.on_disk.is_empty();

@@ -13,13 +13,13 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     afresh man | man -l -                           read it\n  \
     afresh man --into ~/.local/share/man/man1       install the pages of all commands")]
-pub(crate) struct Arguments {
+pub(crate) struct ManArgs {
     /// Write `afresh.1` and one page for each command into this folder
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ManArgs) -> Result<Exit, CommandError> {
     let Some(folder) = &arguments.into else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page)?;

@@ -28,7 +28,7 @@ use crate::error::{CommandError, Exit};
                   afresh mcp --watch src --spare -- npx -y @modelcontextprotocol/server-everything\n\n\
                   In mcp.json: \"command\": \"afresh\", \"args\": [\"mcp\", \"--\", \"python\", \"-m\", \"my_server\"]"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct McpArgs {
     #[command(flatten)]
     command: CommandFlags,
 
@@ -127,7 +127,7 @@ impl SwapFlags {
     }
 }
 
-pub(crate) fn run(arguments: Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let flags: Vec<Flag<'_>> =
         arguments.policy.flags().into_iter().chain(arguments.swap.flags()).collect();

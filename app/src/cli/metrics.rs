@@ -21,13 +21,16 @@ use crate::running::{Running, Scope, failed, workspace};
                   afresh metrics --all                of this machine\n  \
                   afresh metrics | grep restarts      how often, and why"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct MetricsArgs {
     /// Those of all workspaces
     #[arg(short, long)]
     all: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(
+    arguments: &MetricsArgs,
+    environment: &Environment,
+) -> Result<Exit, CommandError> {
     let mut daemons = control::daemons(&environment.runtime_folders()).map_err(failed)?;
     let here = workspace(environment);
     daemons.retain(|daemon| arguments.all || daemon.version.workspace == here);

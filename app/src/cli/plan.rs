@@ -28,7 +28,7 @@ use crate::plan_file::{self, ReadPlan};
                   afresh plan check                is PLAN.md right, and what will be done when?\n  \
                   afresh plan check docs/next.md   another plan"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct PlanArgs {
     #[command(subcommand)]
     command: Command,
 }
@@ -52,7 +52,7 @@ enum Command {
     },
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &PlanArgs, environment: &Environment) -> Result<Exit, CommandError> {
     match &arguments.command {
         Command::Check { file, json } => check(file, *json, environment),
         Command::New { file } => new(file, environment),

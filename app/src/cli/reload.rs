@@ -23,7 +23,7 @@ use crate::running::{failed, harmless_lines};
                   afresh reload\n  \
                   afresh reload --no-wait             and go on at once"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct ReloadArgs {
     /// Why, for the log
     #[arg(long, value_name = "TEXT", default_value = "asked by `afresh reload`", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     reason: String,
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     no_wait: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ReloadArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let daemons = super::up::daemons(environment, &[Face::Up, Face::Gateway])?;
     if daemons.is_empty() {
         let mut workspace = environment.workspace();

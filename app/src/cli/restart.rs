@@ -23,7 +23,7 @@ use crate::service_commands::Wish;
                   afresh restart web worker           several of them\n  \
                   afresh restart web --no-wait        and go on at once"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct RestartArgs {
     /// The services: their names, as `afresh status` shows them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -41,8 +41,11 @@ pub(crate) struct Arguments {
     all: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
-    let Arguments { names, reason, no_wait, all } = arguments;
+pub(crate) fn run(
+    arguments: &RestartArgs,
+    environment: &Environment,
+) -> Result<Exit, CommandError> {
+    let RestartArgs { names, reason, no_wait, all } = arguments;
     Wish { what: Change::Restart, names, reason, waits: !no_wait, scope: Scope::of(*all) }
         .carry_out(environment)
 }

@@ -55,7 +55,7 @@ use crate::plan_file;
                   What is under Settings can also be set in `[run]` of `afresh.toml` or by a variable: see \
                   `afresh config show`."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct RunArgs {
     /// The plan
     #[arg(value_name = "PLAN", default_value = PLAN, value_hint = ValueHint::FilePath)]
     plan: PathBuf,
@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
 /// The plan, where none is named.
 const PLAN: &str = "PLAN.md";
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let read = plan_file::read(&arguments.plan, environment)?;
     let sound = read.result.map_err(|errors| plan_file::plan_error(&errors))?;
     for warning in &sound.warnings {

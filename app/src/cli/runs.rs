@@ -20,7 +20,7 @@ use crate::output::{self, Lines, Paint};
                   afresh runs show           what happened in the last one\n  \
                   afresh runs show 3 --json  all that is known of run 3, for programs"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct RunsArgs {
     #[command(subcommand)]
     command: Option<Command>,
 
@@ -46,7 +46,7 @@ enum Command {
     },
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &RunsArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let mut workspace = environment.workspace();
     workspace.locate();
     let runs = match Runs::path_in(workspace.state()).exists() {
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     }
 }
 
-fn list(runs: Option<&Runs>, arguments: &Arguments) -> Result<Exit, CommandError> {
+fn list(runs: Option<&Runs>, arguments: &RunsArgs) -> Result<Exit, CommandError> {
     let rows =
         runs.map_or(Ok(Vec::new()), |runs| runs.list(arguments.limit)).map_err(runs_error)?;
     if arguments.json {

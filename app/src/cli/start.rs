@@ -19,7 +19,7 @@ use crate::service_commands::Wish;
                   afresh start web\n  \
                   afresh start web worker --reason 'back from lunch'"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct StartArgs {
     /// The services: their names, as `afresh status` shows them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     all: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
-    let Arguments { names, reason, no_wait, all } = arguments;
+pub(crate) fn run(arguments: &StartArgs, environment: &Environment) -> Result<Exit, CommandError> {
+    let StartArgs { names, reason, no_wait, all } = arguments;
     Wish { what: Change::Start, names, reason, waits: !no_wait, scope: Scope::of(*all) }
         .carry_out(environment)
 }

@@ -34,7 +34,7 @@ use crate::status_table::{Load, average, memory, percent, rounded, table};
                   afresh status --watch               again and again, until Ctrl+C\n  \
                   afresh status --json | jq '.[].pid' for programs"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct StatusArgs {
     /// Only the services of this name, in full
     #[arg(value_name = "NAME")]
     name: Option<String>,
@@ -76,7 +76,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 /// A look costs a question to every afresh.
 const WATCH_SECONDS_MIN: Duration = Duration::from_millis(100);
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &StatusArgs, environment: &Environment) -> Result<Exit, CommandError> {
     if let Some(interval) = arguments.watch {
         return watch::run(arguments, environment, interval);
     }
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
 
 /// The services as they were asked for: as a table, or in full.
 fn rows(
-    arguments: &Arguments,
+    arguments: &StatusArgs,
     chosen: &[&Reached],
     load: Load<'_>,
     columns: usize,

@@ -19,7 +19,7 @@ use crate::service_commands::Wish;
                   afresh stop web\n  \
                   afresh stop web worker --reason 'the port is needed'"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct StopArgs {
     /// The services: their names, as `afresh status` shows them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -37,8 +37,8 @@ pub(crate) struct Arguments {
     all: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Exit, CommandError> {
-    let Arguments { names, reason, no_wait, all } = arguments;
+pub(crate) fn run(arguments: &StopArgs, environment: &Environment) -> Result<Exit, CommandError> {
+    let StopArgs { names, reason, no_wait, all } = arguments;
     Wish { what: Change::Stop, names, reason, waits: !no_wait, scope: Scope::of(*all) }
         .carry_out(environment)
 }

@@ -43,7 +43,7 @@ use crate::screen::Screen;
                   health.http = \"http://127.0.0.1:3000/health\"\n  \
                   [opencode]                 keeps `opencode serve` alive"
 )]
-pub(crate) struct Arguments {
+pub(crate) struct UpArgs {
     /// Only these services, and what they depend on [default: all with autostart]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     in_background: bool,
 }
 
-pub(crate) fn run(arguments: Arguments, environment: Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: UpArgs, environment: Environment) -> Result<Exit, CommandError> {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
     if config.services.is_empty() {

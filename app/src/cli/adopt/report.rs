@@ -5,11 +5,11 @@ use afresh_core::text::harmless;
 use afresh_daemon::store::clients::Scope;
 use serde_json::{Value, json};
 
-use super::{Arguments, Plan, Seen};
+use super::{AdoptArgs, Plan, Seen};
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 
-pub(super) fn list(arguments: &Arguments, seen: &[Seen]) -> Result<Exit, CommandError> {
+pub(super) fn list(arguments: &AdoptArgs, seen: &[Seen]) -> Result<Exit, CommandError> {
     if arguments.json {
         json(seen, false)?;
     } else {
@@ -96,7 +96,7 @@ pub(super) fn errors(seen: &[Seen]) {
 
 /// What has become of it, for people.
 pub(super) fn conclude(
-    arguments: &Arguments,
+    arguments: &AdoptArgs,
     wrapper: &Wrapper<'_>,
     seen: &[Seen],
     due: bool,
@@ -143,7 +143,7 @@ pub(super) fn conclude(
 }
 
 /// Says which of the user's own files could be changed too.
-pub(super) fn mention(arguments: &Arguments, others: &[Seen]) {
+pub(super) fn mention(arguments: &AdoptArgs, others: &[Seen]) {
     let (before, undo) = match arguments.undo {
         true => (State::Adopted, " --undo"),
         false => (State::Plain, ""),

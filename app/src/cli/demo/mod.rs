@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::client::{Caller, Tally};
-pub(crate) use self::server::{ServeArguments, serve};
+pub(crate) use self::server::{DemoServerArgs, serve};
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 
@@ -25,7 +25,7 @@ use crate::output::{self, Paint};
 /// given code that does not start, and is killed with SIGKILL. At the end all calls are counted.
 /// Takes some seconds, needs nothing and leaves nothing behind.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DemoArgs {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -67,7 +67,7 @@ const ACTS: [Act; 4] = [
     },
 ];
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &DemoArgs) -> Result<Exit, CommandError> {
     let screen = Screen::new(!arguments.json);
     screen.act("one client, one connection, ten calls a second; each dot is an answer");
     let mut stage = Stage::build(screen.clone())?;
@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
 }
 
 fn summarise(
-    arguments: &Arguments,
+    arguments: &DemoArgs,
     screen: &Screen,
     outcomes: &[(&str, Duration)],
     tally: &Tally,

@@ -11,13 +11,13 @@ use crate::error::{CommandError, Exit};
 
 /// What the server is started with.
 #[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
+pub(crate) struct DemoServerArgs {
     /// The file with its code: `v1`, `v2` or anything else
     code: PathBuf,
 }
 
 /// Speaks MCP on stdin and stdout until the client is gone.
-pub(crate) fn serve(arguments: &ServeArguments) -> Result<Exit, CommandError> {
+pub(crate) fn serve(arguments: &DemoServerArgs) -> Result<Exit, CommandError> {
     let failed = |error: std::io::Error| CommandError::new(Exit::Failed, error);
     let code = std::fs::read_to_string(&arguments.code).unwrap_or_else(|_| "v1".to_owned());
     let names: &[&str] = match code.as_str() {

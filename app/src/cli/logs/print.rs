@@ -12,7 +12,7 @@ use crate::output::{self, Lines, Paint};
 /// A line, wherever it was.
 pub(super) struct Shown {
     pub(super) time: String,
-    whose: Whose,
+    source: LogSource,
     number: Option<u64>,
     generation: u64,
     stream: Stream,
@@ -23,7 +23,7 @@ pub(super) struct Shown {
 
 /// A service: a place among those on disk, or among the others.
 #[derive(Clone, Copy)]
-enum Whose {
+enum LogSource {
     OnDisk(usize),
     Remembered(usize),
 }
@@ -31,8 +31,8 @@ enum Whose {
 impl Shown {
     pub(super) fn remembered(at: usize, line: LogLine) -> Self {
         let LogLine { number, time, generation, stream, text } = line;
-        let (whose, number, continues) = (Whose::Remembered(at), Some(number), false);
-        Self { time, whose, number, generation, stream, continues, text }
+        let (source, number, continues) = (LogSource::Remembered(at), Some(number), false);
+        Self { time, source, number, generation, stream, continues, text }
     }
 
     pub(super) fn is_wanted(&self, query: &Query) -> bool {
@@ -47,7 +47,7 @@ impl From<LoggedLine> for Shown {
         let text = line.text.strip_suffix(b"\r").unwrap_or(&line.text);
         Self {
             time: line.head.time.to_string(),
-            whose: Whose::OnDisk(line.service),
+            source: LogSource::OnDisk(line.service),
             number: None,
             generation: line.head.generation,
             stream: line.head.stream,
@@ -58,7 +58,7 @@ impl From<LoggedLine> for Shown {
 }
 
 /// Writes lines to stdout.
-pub(super) struct Printer {
+pub(super) struct LogPrinter {
     lines: Lines,
     paint: Paint,
     json: bool,
@@ -68,7 +68,7 @@ pub(super) struct Printer {
     width: usize,
 }
 
-impl Printer {
+impl LogPrinter {
     pub(super) fn new((on_disk, remembered): (Vec<String>, Vec<String>), json: bool) -> Self {
         let mut printer = Self {
             lines: Lines::new(),
@@ -99,9 +99,9 @@ impl Printer {
     }
 
     pub(super) fn print(&mut self, line: &Shown) -> io::Result<()> {
-        let (at, name) = match line.whose {
-            Whose::OnDisk(at) => (at, self.on_disk.get(at)),
-            Whose::Remembered(at) => (self.on_disk.len() + at, self.remembered.get(at)),
+        let (at, name) = match line.source {
+            LogSource::OnDisk(at) => (at, self.on_disk.get(at)),
+            LogSource::Remembered(at) => (self.on_disk.len() + at, self.remembered.get(at)),
         };
         let name = name.map_or("", String::as_str);
         if self.json {

@@ -7,12 +7,12 @@ use afresh_core::audit::redact::redact_args;
 use afresh_core::run::{Finish, Past, Record};
 use afresh_daemon::store::runs::{RunRow, Runs};
 
-use super::{Arguments, PLAN, now};
+use super::{PLAN, RunArgs, now};
 use crate::cli::runs::runs_error;
 use crate::error::{CommandError, Exit};
 use crate::output;
 
-impl Arguments {
+impl RunArgs {
     /// The command that goes on with this run, for a shell: the plan by the same name, and the same flags but secrets.
     pub(super) fn again(&self) -> String {
         let plan = self.plan.to_string_lossy();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use afresh_core::control::ServiceStatus;
 use afresh_daemon::control::{Reached, Watcher, Woken};
 
-use super::{Arguments, rows};
+use super::{StatusArgs, rows};
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
@@ -16,7 +16,7 @@ use crate::running::{Running, Scope, failed};
 use crate::status_table::average;
 
 pub(super) fn run(
-    arguments: &Arguments,
+    arguments: &StatusArgs,
     environment: &Environment,
     interval: Duration,
 ) -> Result<Exit, CommandError> {

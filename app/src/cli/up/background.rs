@@ -9,7 +9,7 @@ use afresh_core::limits::STATUSES_QUEUE_MAX;
 use afresh_daemon::monotonic;
 use afresh_daemon::store::workspace::Workspace;
 
-use super::Arguments;
+use super::UpArgs;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
@@ -18,7 +18,7 @@ use crate::status_table;
 
 /// Starts the background, and tells how the services are until all of them are settled.
 pub(super) fn start(
-    arguments: &Arguments,
+    arguments: &UpArgs,
     environment: &Environment,
     workspace: &Workspace,
 ) -> Result<Exit, CommandError> {
