@@ -44,7 +44,7 @@ use self::kind::value_hint;
 use self::resolve::{Given, Values};
 use self::tables::Table;
 use crate::definition::{HealthSettings, ServiceDefinition};
-use crate::gateway::backend::Stdio;
+use crate::gateway::backend::StdioServer;
 use crate::gateway::settings::Gateway;
 use crate::hook::HookDefinition;
 use crate::policy::Policy;
@@ -190,7 +190,7 @@ impl Config {
     }
 
     /// From `[defaults]`: a server on stdio that has nothing of its own but a command.
-    pub fn stdio_server(&self) -> Stdio {
+    pub fn stdio_server(&self) -> StdioServer {
         self.values.stdio()
     }
 

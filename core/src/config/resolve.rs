@@ -15,7 +15,7 @@ use super::keys::defaults::{
 use super::keys::{daemon, trail};
 use super::value::Value;
 use crate::definition::{HealthSettings, OnSupervisorDeath};
-use crate::gateway::backend::Stdio;
+use crate::gateway::backend::StdioServer;
 use crate::limits::MCP_STDIN_TIMEOUT;
 use crate::policy::{Backoff, Policy, RestartMode};
 use crate::report::{ConfigError, ErrorKind, Location, Origin};
@@ -176,9 +176,9 @@ impl Values {
     }
 
     /// A program that speaks MCP, of which nothing more is known than the settings.
-    pub(super) fn stdio(&self) -> Stdio {
+    pub(super) fn stdio(&self) -> StdioServer {
         let policy = self.mcp_policy();
-        Stdio {
+        StdioServer {
             command: Vec::new(),
             cwd: None,
             env: Vec::new(),

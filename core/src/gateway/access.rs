@@ -1,6 +1,7 @@
-//! What a client may see and use.
+//! Owns the rights of a client: the servers and tools that it may see and use, by patterns. Read by the hub for each
+//! request and list. Never checks a token: `http/tokens.rs` does.
 
-/// What a client may see and use.
+/// The rights of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// A name for the log; of the token, where there is one.

@@ -1,4 +1,5 @@
-//! A server as the gateway knows it, from `[server.NAME]` or from a file of another program.
+//! Owns the settings of one server, from `[server.NAME]` or from the configuration file of an MCP client. Made by
+//! `config` and `import`, read by the hub and the daemon. Never changes after it is made.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use crate::policy::Policy;
 pub struct Backend {
     /// Its key: in the names of its tools, in commands, in the trail.
     pub name: String,
-    /// Where it is.
-    pub target: Target,
+    /// How it is reached.
+    pub target: Transport,
     /// What its tools and prompts are called.
     pub prefix: Prefix,
     /// Which of its tools there are; all where there is no list, none where that is empty. A `*` stands for any
@@ -21,7 +22,7 @@ pub struct Backend {
     pub allow: Option<Vec<String>>,
     /// Which of these there are not.
     pub deny: Vec<String>,
-    /// Who shares one conversation with it.
+    /// Which clients share one conversation with it.
     pub share: Share,
     /// Whether its tools leave the list while it is down.
     pub hide_when_down: bool,
@@ -34,20 +35,20 @@ pub struct Backend {
 impl Backend {
     /// Whether it is a program of ours, and not a server that is reached over HTTP.
     pub const fn is_stdio(&self) -> bool {
-        matches!(self.target, Target::Stdio(_))
+        matches!(self.target, Transport::Stdio(_))
     }
 }
 
-/// Where a server is.
+/// How a server is reached.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub enum Transport {
     /// A program that speaks over its stdin and stdout.
-    Stdio(Box<Stdio>),
+    Stdio(Box<StdioServer>),
     /// A server that speaks streamable HTTP, or the HTTP with server-sent events of before.
-    Http(Http),
+    Http(HttpServer),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Transport {
     /// Without what may be secret: arguments and header fields.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,7 +66,7 @@ impl fmt::Display for Target {
 
 /// A program that speaks over its stdin and stdout.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stdio {
+pub struct StdioServer {
     /// The program and its arguments; no shell is involved.
     pub command: Vec<String>,
     /// The folder it starts in; the workspace where none is given.
@@ -88,7 +89,7 @@ pub struct Stdio {
 
 /// A server that is reached over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Http {
+pub struct HttpServer {
     /// Its address, such as `http://127.0.0.1:3000/mcp`.
     pub url: String,
     /// Header fields that each request has besides; values can be secret.
@@ -109,16 +110,16 @@ pub enum Prefix {
     None,
 }
 
-/// Who shares one conversation with a server.
+/// Which clients share one conversation with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// One instance for everyone.
+    /// One instance for all clients.
     All,
     /// One for each client.
     PerClient {
         /// At most so many at once; more clients get an error.
         instances_max: usize,
-        /// One that nobody has used for so long is ended, and comes back with the next call.
+        /// One that was unused for so long is ended, and comes back with the next call.
         idle_after: Duration,
     },
 }

@@ -1,4 +1,5 @@
-//! What one server offers, under the names that clients know it by.
+//! Reads the entries of one server's lists (tools, prompts, resources, templates) and gives them the names that clients
+//! see. Driven by the hub for each page of a list. Never knows a second server.
 
 use super::access::{fits, fits_one};
 use super::backend::{Backend, Prefix};
@@ -8,7 +9,7 @@ use crate::mcp::{Kind, json};
 
 /// One tool, prompt, resource or template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// As the server calls it: a name, or a URI.
     pub own: String,
     /// As clients know it.
@@ -48,28 +49,28 @@ pub fn is_allowed(backend: &Backend, kind: Kind, own: &str) -> bool {
 
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// Those that are proper, whatever the backend's rules say of them.
-    pub entries: Vec<Entry>,
+pub struct CatalogPage {
+    /// Those that are proper, before the backend's rules are applied.
+    pub entries: Vec<CatalogEntry>,
     /// How many others there are.
     pub improper: usize,
 }
 
 /// Reads one page of a list; none where it is no list.
-pub fn read(backend: &Backend, kind: Kind, answer: &[u8]) -> Option<Page> {
+pub fn read(backend: &Backend, kind: Kind, answer: &[u8]) -> Option<CatalogPage> {
     let (member, _) = kind.members();
     let list = json::get(answer, &["result", member])?;
     let elements = json::elements(list)?;
     let count = elements.len();
-    let entries: Vec<Entry> =
+    let entries: Vec<CatalogEntry> =
         elements.into_iter().filter_map(|part| entry(backend, kind, &list[part])).collect();
     let improper = count - entries.len();
-    Some(Page { entries, improper })
+    Some(CatalogPage { entries, improper })
 }
 
-/// One entry; none where it has no proper name, or where not everybody reads the same in it. It stands in one
-/// list with those of other servers, and must spoil nothing for them.
-fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<Entry> {
+/// One entry; none where it has no proper name, or is ambiguous JSON. It stands in one list with those of other servers,
+/// and must not make that list unreadable.
+fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<CatalogEntry> {
     if !json::is_sound(raw, CATALOG_DEPTH_MAX) {
         return None;
     }
@@ -92,7 +93,7 @@ fn entry(backend: &Backend, kind: Kind, raw: &[u8]) -> Option<Entry> {
         true => raw.to_vec(),
         false => splice(raw, place, serde_json::to_string(&exposed).ok()?.as_bytes()),
     };
-    Some(Entry { own, exposed, json })
+    Some(CatalogEntry { own, exposed, json })
 }
 
 /// Whether a URI can come of a template: what stands in braces can be anything.
@@ -113,9 +114,9 @@ pub fn is_of_template(template: &str, uri: &str) -> bool {
     fits_one(&pattern, uri)
 }
 
-/// How well an entry fits what somebody looks for; none where no word of it does. Words in the name count
+/// Scores how well an entry fits a search; none where no word of it does. Words in the name count
 /// more than those in the description.
-pub fn score(entry: &Entry, words: &[String]) -> Option<usize> {
+pub fn score(entry: &CatalogEntry, words: &[String]) -> Option<usize> {
     let name = entry.exposed.to_lowercase();
     let about = json::get(&entry.json, &["description"]).and_then(json::text).unwrap_or_default();
     let about = about.to_lowercase();
@@ -131,14 +132,14 @@ pub fn score(entry: &Entry, words: &[String]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::backend::{Http, Share, Target};
+    use super::super::backend::{HttpServer, Share, Transport};
     use super::*;
 
     fn backend() -> Backend {
         let url = "http://a.example".to_owned();
         Backend {
             name: "a".to_owned(),
-            target: Target::Http(Http { url, headers: Vec::new(), sse: None }),
+            target: Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
             prefix: Prefix::Name,
             allow: None,
             deny: Vec::new(),
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    fn page(tools: &[&[u8]]) -> Page {
+    fn page(tools: &[&[u8]]) -> CatalogPage {
         let answer = [br#"{"result":{"tools":["#, &tools.join(&b","[..])[..], b"]}}"].concat();
         read(&backend(), Kind::Tools, &answer).expect("a list")
     }
@@ -182,7 +183,7 @@ mod tests {
             br#"{"name":"get","x":[1 2]}"#,
             br#"{"name":"get","x":[}}"#,
             b"{\"name\":\"get\",\"x\":\"\xff\"}",
-            // Two names: one for us, and another one for whoever reads the other.
+            // Two names: one for us, and another for a client that reads the other.
             br#"{"name":"get","name":"set"}"#,
             br#"{"name":"get","n\u0061me":"b__get"}"#,
             br#"{"n\u0061me":"b__get","name":"get"}"#,

@@ -1,10 +1,9 @@
-//! Many MCP servers behind one connection.
+//! Owns the decisions of the gateway: many MCP servers behind one connection.
 //!
-//! `backend.rs` says what a server is to the gateway, `access.rs` who may use which, `catalog.rs` what things
-//! are called, `http/` how clients
-//! come over HTTP,
-//! `remote/` how servers are reached over HTTP, `span.rs` what is said of each call where calls are traced. The hub stands between the clients and the servers: it knows every client's session, and over
-//! which link each message goes.
+//! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server), `access.rs`
+//! (the rights of a client) and `catalog.rs` (the names of tools, prompts and resources). `http/` is the server side of
+//! streamable HTTP, `remote/` its client side, `span.rs` the tracing of calls, `import/` reads the configuration files
+//! of MCP clients, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
 pub mod access;
 pub mod backend;
@@ -25,21 +24,21 @@ use crate::service::State;
 /// The name of the server that afresh itself would be: its tools have it as their prefix.
 pub const OWN_NAME: &str = "afresh";
 
-/// One client among those that are connected: 1, 2, 3…
+/// A connected client: 1, 2, 3…
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
-/// One conversation of the gateway's with a server: 1, 2, 3… A server has one for all clients, or one for
-/// each, and one for each era that clients speak.
+/// A conversation of the gateway with a server: 1, 2, 3… A server has one for all clients or one for each client,
+/// and one for each era that clients speak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId(pub u64);
 
-/// Something that happened outside of the hub.
+/// An event outside of the hub.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The servers are these now, at the beginning and after each change of the configuration.
     Configured(Vec<backend::Backend>),
-    /// A client is there.
+    /// A client has connected.
     Joined {
         /// Which.
         client: ClientId,
@@ -62,7 +61,7 @@ pub enum Input {
         /// How it ended.
         ending: Vec<u8>,
     },
-    /// A client is gone: nobody waits for its answers.
+    /// A client has disconnected: its responses are not needed any more.
     Left {
         /// Which.
         client: ClientId,
@@ -73,11 +72,11 @@ pub enum Input {
         link: LinkId,
         /// Without its end.
         line: Vec<u8>,
-        /// The request of ours that it belongs to, where the way that it came says so: over HTTP, what a
-        /// server says while it answers comes beside that answer.
+        /// The request of ours that it belongs to, where the transport names it: over HTTP, messages of a server
+        /// during a call come on the stream of its response.
         about: Option<Id>,
     },
-    /// A request that was to go over a link did not.
+    /// A request could not be sent over a link.
     NotTaken {
         /// Over which link.
         link: LinkId,
@@ -86,12 +85,12 @@ pub enum Input {
         /// Why not.
         why: NotTaken,
     },
-    /// How the server behind a link does now, by those who keep it or speak to it; it is on its way where
-    /// nothing was said yet.
+    /// The state of the server behind a link, by its supervisor or its transport; before the first one it counts as
+    /// starting.
     Serves {
         /// Over which link.
         link: LinkId,
-        /// How.
+        /// The new state.
         state: State,
     },
     /// Nothing comes over a link any more until it is opened anew: the hub's requests on it are not
@@ -106,7 +105,7 @@ pub enum Input {
     Wakeup,
 }
 
-/// Why a request does not get to its server.
+/// The reason that a request does not get to its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotTaken {
     /// The server does not read what it is sent, and too much waits for it.
@@ -115,7 +114,7 @@ pub enum NotTaken {
     Blocked(String),
 }
 
-/// Something that must be done, in the order given.
+/// A command to the daemon, to be performed in the order given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Write a line to a client.
@@ -124,8 +123,8 @@ pub enum Effect {
         client: ClientId,
         /// Without its end.
         line: Vec<u8>,
-        /// The client's request that it belongs to, itself included where it is the answer. Over HTTP it
-        /// goes beside that answer, and everything else over the client's own stream.
+        /// The client's request that it belongs to or answers. Over HTTP it goes on the stream of that response,
+        /// and all else on the client's own stream.
         about: Option<Id>,
     },
     /// Write a line to a server.
@@ -141,10 +140,10 @@ pub enum Effect {
         link: LinkId,
         /// Which server.
         backend: String,
-        /// What stands behind the server's name in the names of its processes: empty for the first link.
+        /// The suffix of the server's name in the names of its processes: empty for the first link.
         suffix: String,
     },
-    /// The server has not taken the session: its instance must go, and counts as crashed.
+    /// The server has refused the session: its instance must be ended, and counts as crashed.
     Refused {
         /// Over which link.
         link: LinkId,
@@ -156,7 +155,7 @@ pub enum Effect {
         /// Which.
         link: LinkId,
     },
-    /// Something a person should know.
+    /// A line for the log.
     Log(String),
     /// A call is over; only where calls are traced.
     Span(Box<span::Span>),

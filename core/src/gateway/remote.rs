@@ -31,7 +31,7 @@ use self::state::{
     Asked, At, Exchange, Owed, Own, Purpose, Session, Standalone, State, Step, Transport, Waiting,
 };
 pub use self::stream::{Event, EventStream};
-use super::backend::Http;
+use super::backend::HttpServer;
 use crate::limits::{HANDSHAKE_MAX, QUEUE_WAIT, RETRY_AFTER_MAX};
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
@@ -211,7 +211,7 @@ pub struct Remote {
 
 impl Remote {
     /// A link that has not been used. The seed is for the jitter of waits.
-    pub fn new(http: &Http, seed: u64) -> Self {
+    pub fn new(http: &HttpServer, seed: u64) -> Self {
         let transport = match http.sse {
             Some(true) => Transport::Old { stream: None, endpoint: None, instead: None },
             Some(false) => Transport::Streamable { is_certain: true },

@@ -1,4 +1,5 @@
-//! The configuration of a gateway, checked and complete.
+//! Owns the configuration of a gateway, checked and complete, and the notes about its changes at a reload. Made by
+//! `config`. Never reads a file.
 
 use core::net::SocketAddr;
 use std::fmt;
@@ -9,7 +10,7 @@ use super::backend::{Backend, Expose};
 use super::http;
 use crate::limits::{GATEWAY_BODY_BYTES_MAX, GATEWAY_CLIENTS_MAX, GATEWAY_SESSION_IDLE};
 
-/// What `afresh gateway` is told.
+/// The configuration of `afresh gateway`.
 #[derive(Clone, PartialEq)]
 pub struct Gateway {
     /// The servers, in the order of the files. Each has its own name.
@@ -19,14 +20,14 @@ pub struct Gateway {
     /// Whether afresh's own tools stand beside those of the servers.
     pub admin_tools: bool,
     /// How clients reach it.
-    pub front: Front,
-    /// Who may come in over HTTP; everybody where there is none. Each secret is there once.
+    pub front: FrontSettings,
+    /// The tokens of clients over HTTP; none are needed where the list is empty. Each secret is there once.
     pub tokens: Vec<Token>,
 }
 
 /// How clients reach a gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Front {
+pub struct FrontSettings {
     /// Where it listens for clients over HTTP; none is stdio.
     pub http: Option<SocketAddr>,
     /// Hosts that a request may be for, beside those of this machine.
@@ -71,11 +72,11 @@ impl Gateway {
         }
     }
 
-    /// What is otherwise in a configuration that was read again, beside the servers: a sentence each, for people.
-    /// It holds from now on, but where a restart is spoken of.
+    /// The changes of a configuration that was read again, except those of the servers: a sentence each. They take
+    /// effect at once, except where the sentence asks for a restart.
     pub fn changes(&self, new: &Self) -> Vec<String> {
         let mut notes = Vec::new();
-        // Without HTTP nobody needs any of it.
+        // These only matter over HTTP.
         if self.front.http.is_some() {
             notes.extend(self.token_changes(new));
             let keys = self.front.changes(&new.front);
@@ -123,8 +124,8 @@ impl Gateway {
     }
 }
 
-impl Front {
-    /// The keys that are otherwise, but for the address.
+impl FrontSettings {
+    /// The keys that have changed, except the address.
     fn changes(&self, new: &Self) -> Vec<&'static str> {
         let all = [
             ("allowed_hosts", self.allowed_hosts != new.allowed_hosts),
@@ -139,7 +140,7 @@ impl Front {
     }
 }
 
-impl Default for Front {
+impl Default for FrontSettings {
     fn default() -> Self {
         Self {
             http: None,
@@ -187,7 +188,10 @@ mod tests {
             servers: Vec::new(),
             expose: Expose::All,
             admin_tools: true,
-            front: Front { http: http.map(|at| at.parse().unwrap()), ..Front::default() },
+            front: FrontSettings {
+                http: http.map(|at| at.parse().unwrap()),
+                ..FrontSettings::default()
+            },
             tokens: tokens.iter().map(token).collect(),
         }
     }

@@ -1,11 +1,12 @@
-//! Variables within values: `${TOKEN}` in a header, `$HOME` in an argument.
+//! Expands variables within values: `${TOKEN}` in a header, `$HOME` in an argument. Called while configuration is read.
+//! Never reads the environment: the caller passes it.
 
 use std::fmt;
 
 use crate::env_file::is_variable;
 use crate::limits::EXPANDED_BYTES_MAX;
 
-/// How variables are written; each program has its own way.
+/// The syntax of variables; each program has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `$VAR`, `${VAR}`, `${VAR:-default}` and `${env:VAR}`; `$$` is a `$`. A `$` before anything else is
@@ -19,28 +20,28 @@ pub(crate) enum Style {
     Never,
 }
 
-/// What variables can stand for.
+/// The values of variables.
 #[derive(Clone, Copy)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct VariableScope<'a> {
     pub(crate) env: &'a [(String, String)],
     /// The folder that is `${workspaceFolder}`.
     pub(crate) workspace: &'a str,
 }
 
-/// Why a value cannot be filled in. Its `Display` goes on after "`key`".
+/// The reason that a value cannot be expanded. Its `Display` goes on after "`key`".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Gap {
+pub(crate) enum ExpansionError {
     /// A variable is not set.
     Unset(String),
     /// The editor would ask a person.
     Input {
         id: String,
-        /// Where we look instead.
+        /// The variable that is read instead.
         variable: String,
     },
     /// `{file:…}`.
     File(String),
-    /// What is in the braces means nothing.
+    /// The text in the braces is not a variable.
     Unknown(String),
     /// No `}` follows.
     Open,
@@ -48,15 +49,15 @@ pub(crate) enum Gap {
     TooLong,
 }
 
-impl Scope<'_> {
+impl VariableScope<'_> {
     /// The value of a variable.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let found = self.env.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Fills a text in.
-    pub(crate) fn expand(&self, text: &str, style: Style) -> Result<String, Gap> {
+    /// Expands a text.
+    pub(crate) fn expand(&self, text: &str, style: Style) -> Result<String, ExpansionError> {
         let (open, close) = match style {
             Style::Ours | Style::Braces => ("$", "}"),
             Style::Opencode => ("{", "}"),
@@ -77,7 +78,7 @@ impl Scope<'_> {
                 },
                 _ => match after.strip_prefix('{') {
                     Some(inner) => {
-                        let inner = braced(inner).ok_or(Gap::Open)?;
+                        let inner = braced(inner).ok_or(ExpansionError::Open)?;
                         (self.braced(&inner, style)?, inner.len() + 2)
                     }
                     None if style == Style::Ours => self.bare(after)?,
@@ -86,19 +87,19 @@ impl Scope<'_> {
             };
             full.push_str(&value);
             if full.len() > EXPANDED_BYTES_MAX {
-                return Err(Gap::TooLong);
+                return Err(ExpansionError::TooLong);
             }
             rest = &after[length..];
         }
         full.push_str(rest);
         match full.len() > EXPANDED_BYTES_MAX {
-            true => Err(Gap::TooLong),
+            true => Err(ExpansionError::TooLong),
             false => Ok(full),
         }
     }
 
-    /// What follows a `$` without braces, and how long it is.
-    fn bare(&self, after: &str) -> Result<(String, usize), Gap> {
+    /// The value of a variable without braces behind its `$`, and the length of its name.
+    fn bare(&self, after: &str) -> Result<(String, usize), ExpansionError> {
         if after.starts_with('$') {
             return Ok(("$".to_owned(), 1));
         }
@@ -107,11 +108,11 @@ impl Scope<'_> {
         match (is_variable(name), self.variable(name)) {
             (false, _) => Ok(("$".to_owned(), 0)),
             (true, Some(value)) => Ok((value.to_owned(), name.len())),
-            (true, None) => Err(Gap::Unset(name.to_owned())),
+            (true, None) => Err(ExpansionError::Unset(name.to_owned())),
         }
     }
 
-    fn braced(&self, inner: &str, style: Style) -> Result<String, Gap> {
+    fn braced(&self, inner: &str, style: Style) -> Result<String, ExpansionError> {
         if let (Style::Braces, Some(value)) = (style, self.of_editor(inner)) {
             return value;
         }
@@ -121,29 +122,31 @@ impl Scope<'_> {
             None => (named, None),
         };
         if !is_variable(name) {
-            return Err(Gap::Unknown(inner.to_owned()));
+            return Err(ExpansionError::Unknown(inner.to_owned()));
         }
         // As in a shell, a default also stands for an empty value.
         match (self.variable(name), default) {
             (Some(""), Some(default)) | (None, Some(default)) => Ok(default.to_owned()),
             (Some(value), _) => Ok(value.to_owned()),
-            (None, None) => Err(Gap::Unset(name.to_owned())),
+            (None, None) => Err(ExpansionError::Unset(name.to_owned())),
         }
     }
 
-    /// What VS Code and Cursor know besides variables.
-    fn of_editor(&self, inner: &str) -> Option<Result<String, Gap>> {
+    /// The predefined variables of VS Code and Cursor.
+    fn of_editor(&self, inner: &str) -> Option<Result<String, ExpansionError>> {
         if let Some(id) = inner.strip_prefix("input:") {
             let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
             let variable = format!("INPUT_{}", id.chars().map(fits).collect::<String>());
             let value = self.variable(&variable).map(str::to_owned);
-            return Some(value.ok_or(Gap::Input { id: id.to_owned(), variable }));
+            return Some(value.ok_or(ExpansionError::Input { id: id.to_owned(), variable }));
         }
         let home = || self.variable("HOME").or_else(|| self.variable("USERPROFILE"));
         let value = match inner {
             "workspaceFolder" => self.workspace,
             "workspaceFolderBasename" => self.workspace.rsplit(['/', '\\']).next()?,
-            "userHome" => return Some(home().map(str::to_owned).ok_or(Gap::Unset("HOME".into()))),
+            "userHome" => {
+                return Some(home().map(str::to_owned).ok_or(ExpansionError::Unset("HOME".into())));
+            }
             "pathSeparator" | "/" => std::path::MAIN_SEPARATOR_STR,
             _ => return None,
         };
@@ -151,21 +154,21 @@ impl Scope<'_> {
     }
 
     /// None where the braces are just braces.
-    fn opencode(&self, inner: &str) -> Result<Option<String>, Gap> {
+    fn opencode(&self, inner: &str) -> Result<Option<String>, ExpansionError> {
         if let Some(path) = inner.strip_prefix("file:") {
-            return Err(Gap::File(path.to_owned()));
+            return Err(ExpansionError::File(path.to_owned()));
         }
         match inner.strip_prefix("env:") {
             Some(name) => match self.variable(name) {
                 Some(value) => Ok(Some(value.to_owned())),
-                None => Err(Gap::Unset(name.to_owned())),
+                None => Err(ExpansionError::Unset(name.to_owned())),
             },
             None => Ok(None),
         }
     }
 }
 
-impl Gap {
+impl ExpansionError {
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
@@ -183,7 +186,7 @@ impl Gap {
     }
 }
 
-impl fmt::Display for Gap {
+impl fmt::Display for ExpansionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unset(name) => write!(f, "needs the variable `{name}`, which is not set"),
@@ -200,11 +203,11 @@ impl fmt::Display for Gap {
 mod tests {
     use super::*;
 
-    fn expand(text: &str, style: Style) -> Result<String, Gap> {
+    fn expand(text: &str, style: Style) -> Result<String, ExpansionError> {
         let pairs = [("A", "1"), ("EMPTY", ""), ("HOME", "/home/ada"), ("INPUT_my_key", "k")];
         let env: Vec<(String, String)> =
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Scope { env: &env, workspace: "/work/shop" }.expand(text, style)
+        VariableScope { env: &env, workspace: "/work/shop" }.expand(text, style)
     }
 
     #[test]
@@ -241,8 +244,11 @@ mod tests {
             assert_eq!(expand(text, style).unwrap_err().to_string(), wanted, "{text}");
         }
         let long = "x".repeat(EXPANDED_BYTES_MAX + 1);
-        assert_eq!(expand(&long, Style::Ours), Err(Gap::TooLong));
-        assert_eq!(Gap::TooLong.to_string(), "is longer than 128KiB");
-        assert_eq!(expand(&"$A".repeat(EXPANDED_BYTES_MAX + 1), Style::Ours), Err(Gap::TooLong));
+        assert_eq!(expand(&long, Style::Ours), Err(ExpansionError::TooLong));
+        assert_eq!(ExpansionError::TooLong.to_string(), "is longer than 128KiB");
+        assert_eq!(
+            expand(&"$A".repeat(EXPANDED_BYTES_MAX + 1), Style::Ours),
+            Err(ExpansionError::TooLong)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The bounds of a gateway.
+//! The bounds of a gateway. Read by `gateway/` and the daemon's gateway.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use afresh_core::gateway::backend::{Backend, Expose, Prefix, Target};
+use afresh_core::gateway::backend::{Backend, Expose, Prefix, Transport};
 use serde_json::{Value, json};
 
 use super::{ADMIN, Kind, Listed, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, World, fits_any};
@@ -92,7 +92,7 @@ impl World {
 
     /// Whether a name is one of our own: then no server has it.
     fn is_own(&self, name: &str) -> bool {
-        let is_program = |backend: &Backend| matches!(backend.target, Target::Stdio(_));
+        let is_program = |backend: &Backend| matches!(backend.target, Transport::Stdio(_));
         match name {
             "find_tools" | "call_tool" => self.settings.expose == Expose::Search,
             _ => {
@@ -110,7 +110,7 @@ impl World {
             names.extend(["find_tools", "call_tool"].map(str::to_owned));
         }
         let is_program = |backend: &Backend| {
-            matches!(backend.target, Target::Stdio(_)) && self.may_use(client, backend)
+            matches!(backend.target, Transport::Stdio(_)) && self.may_use(client, backend)
         };
         if self.settings.admin_tools && self.backends.iter().any(is_program) {
             let admin = ADMIN.into_iter().filter(|name| self.may_call(client, name));

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use afresh_core::definition::HealthSettings;
 use afresh_core::gateway::access::Access;
-use afresh_core::gateway::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
+use afresh_core::gateway::backend::{
+    Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport,
+};
 use afresh_core::gateway::{ClientId, Effect, Hub, Input, LinkId, Settings};
 use afresh_core::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, READINGS_PAUSE};
 use afresh_core::policy::Policy;
@@ -93,9 +95,9 @@ pub(crate) struct World {
     next_id: u64,
 }
 
-fn stdio() -> Target {
+fn stdio() -> Transport {
     let health = HealthSettings { memory_bytes_max: None, wedge_timeout: None };
-    Target::Stdio(Box::new(Stdio {
+    Transport::Stdio(Box::new(StdioServer {
         command: vec!["server".to_owned()],
         cwd: None,
         env: Vec::new(),
@@ -145,7 +147,7 @@ impl Random {
         let url = format!("http://{name}.example/mcp");
         let target = match self.below(3) {
             0 => stdio(),
-            _ => Target::Http(Http { url, headers: Vec::new(), sse: None }),
+            _ => Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
         };
         let patterns = ["get*", "*", "set", "", "*_*", "a*b*", "工具", "many*1"];
         Backend {
@@ -330,7 +332,7 @@ impl World {
         let Some(its) = self.links.get_mut(&link) else { return };
         let reading = its.reading.get_mut(&kind).expect("it was asked for");
         let is_stdio = self.backends.iter().any(|backend| {
-            backend.name == its.server && matches!(backend.target, Target::Stdio(_))
+            backend.name == its.server && matches!(backend.target, Transport::Stdio(_))
         });
         let pages = &self.scripts[&its.server].lists[&kind];
         // It may have been another list when it began.

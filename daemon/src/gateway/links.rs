@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use afresh_core::definition::StopSignal;
-use afresh_core::gateway::backend::{Backend, Stdio, Target};
+use afresh_core::gateway::backend::{Backend, StdioServer, Transport};
 use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{QUEUE_WAIT, REMOTE_WORDS_MAX};
@@ -101,7 +101,7 @@ impl Links {
         suffix: &str,
     ) -> Result<(), String> {
         match &backend.target {
-            Target::Stdio(stdio) => {
+            Transport::Stdio(stdio) => {
                 let name = format!("{}{suffix}", backend.name);
                 let started = self.start_program(supervise, link, name, stdio).await;
                 if let Err(why) = &started {
@@ -109,7 +109,7 @@ impl Links {
                 }
                 started
             }
-            Target::Http(http) => {
+            Transport::Http(http) => {
                 let (log, name) = (supervise.recorder().stderr(), backend.name.clone());
                 let say = move |text: &str| log.log(&format!("{name}: {text}"));
                 let remote = Remote::start(link, http, self.words_sender.clone(), say);
@@ -124,7 +124,7 @@ impl Links {
         supervise: &mut Supervise,
         link: LinkId,
         name: String,
-        stdio: &Stdio,
+        stdio: &StdioServer,
     ) -> Result<(), String> {
         let cwd = match &stdio.cwd {
             Some(cwd) => self.base.join(cwd),

@@ -61,7 +61,7 @@ struct Queue {
 impl Remote {
     pub(crate) fn start(
         link: LinkId,
-        http: &backend::Http,
+        http: &backend::HttpServer,
         words: mpsc::Sender<RemoteWord>,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {

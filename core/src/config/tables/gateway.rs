@@ -13,8 +13,8 @@ use crate::config::keys::gateway::{
 use crate::config::keys::server::{COMMAND, ENABLED, URL};
 use crate::config::keys::token;
 use crate::gateway::access::{Access, fits_one};
-use crate::gateway::settings::{Front, Gateway, Token};
-use crate::gateway::variables::Scope;
+use crate::gateway::settings::{FrontSettings, Gateway, Token};
+use crate::gateway::variables::VariableScope;
 use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
 use crate::report::{ConfigError, ErrorKind};
 use crate::suggest::nearest;
@@ -60,7 +60,7 @@ pub(in super::super) fn make(
 ) -> Result<Gateway, Vec<ConfigError>> {
     let mut all = Vec::new();
     let mut errors = Errors { all: &mut all, limit: CONFIG_ERRORS_MAX };
-    let scope = Scope { env: outside.env, workspace: "" };
+    let scope = VariableScope { env: outside.env, workspace: "" };
     let own = tables.iter().find(|table| table.kind == TableKind::Gateway);
     let wanted = servers(tables).filter(|table| ENABLED.get(*table));
     let gateway = Gateway {
@@ -80,8 +80,8 @@ pub(in super::super) fn token_files(tables: &[Table]) -> Vec<PathBuf> {
     tokens(tables).filter_map(|table| token::TOKEN_FILE.find(table)).collect()
 }
 
-fn front(table: Option<&Table>) -> Front {
-    Front {
+fn front(table: Option<&Table>) -> FrontSettings {
+    FrontSettings {
         http: HTTP.find(&table),
         allowed_hosts: ALLOWED_HOSTS.find(&table).unwrap_or_default(),
         allowed_origins: ALLOWED_ORIGINS.find(&table).unwrap_or_default(),

@@ -10,8 +10,8 @@ use crate::config::keys::server::{
     ALLOW, ARGS, CALL_TIMEOUT, COMMAND, CWD, DENY, ENV, ENV_FILE, HEADERS, HIDE_WHEN_DOWN,
     IDLE_AFTER, IN_FLIGHT_MAX, INSTANCES_MAX, PREFIX, SHARE, SSE, ShareKind, URL, WATCH,
 };
-use crate::gateway::backend::{Backend, Http, Prefix, Share, Stdio, Target};
-use crate::gateway::variables::{Gap, Scope, Style};
+use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
+use crate::gateway::variables::{ExpansionError, Style, VariableScope};
 use crate::report::{ConfigError, ErrorKind};
 
 /// Checks all but what variables stand for: these may be set where the gateway is started alone.
@@ -64,15 +64,15 @@ fn check_share(table: &Table, errors: &mut Errors<'_>) {
 pub(super) fn make(
     table: &Table,
     defaults: &Values,
-    scope: &Scope<'_>,
+    scope: &VariableScope<'_>,
     errors: &mut Errors<'_>,
 ) -> Option<Backend> {
     let texts = Texts { table, scope };
     let target = match COMMAND.find(table) {
         Some(command) => stdio(&texts, command, &with_own(table, defaults), errors)
             .map(Box::new)
-            .map(Target::Stdio),
-        None => http(&texts, errors).map(Target::Http),
+            .map(Transport::Stdio),
+        None => http(&texts, errors).map(Transport::Http),
     }?;
     Some(Backend {
         name: table.name.clone(),
@@ -102,12 +102,12 @@ fn stdio(
     command: Vec<String>,
     values: &Values,
     errors: &mut Errors<'_>,
-) -> Option<Stdio> {
+) -> Option<StdioServer> {
     let table = texts.table;
     let args = texts.list(&ARGS, errors);
     let env = texts.below(&ENV, errors);
     let usual = values.stdio();
-    Some(Stdio {
+    Some(StdioServer {
         command: [command, args?].concat(),
         cwd: CWD.find(table),
         env: env?,
@@ -117,7 +117,7 @@ fn stdio(
     })
 }
 
-fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<Http> {
+fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<HttpServer> {
     let headers = texts.below(&HEADERS, errors);
     let entry = texts.table.entry(URL.field())?;
     let url = texts.fill(entry, &entry.value.to_string(), errors)?;
@@ -131,13 +131,13 @@ fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<Http> {
         errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
         return None;
     }
-    Some(Http { url, headers: headers?, sse: SSE.find(texts.table) })
+    Some(HttpServer { url, headers: headers?, sse: SSE.find(texts.table) })
 }
 
 /// The texts of a table, with their variables filled in.
 struct Texts<'a> {
     table: &'a Table,
-    scope: &'a Scope<'a>,
+    scope: &'a VariableScope<'a>,
 }
 
 impl Texts<'_> {
@@ -165,10 +165,12 @@ impl Texts<'_> {
         }
     }
 
-    fn gap(&self, entry: &TableEntry, gap: &Gap) -> ConfigError {
+    fn gap(&self, entry: &TableEntry, gap: &ExpansionError) -> ConfigError {
         let message = format!("`{}` of server `{}` {gap}", entry.path, self.table.name);
         let hint = match gap {
-            Gap::Unset(name) => format!("{}, or write `${{{name}:-default}}`", gap.hint()),
+            ExpansionError::Unset(name) => {
+                format!("{}, or write `${{{name}:-default}}`", gap.hint())
+            }
             _ => format!("{}; a `$` itself is `$$`", gap.hint()),
         };
         entry.place.error(ErrorKind::Missing, message, hint)

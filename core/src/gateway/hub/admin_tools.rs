@@ -10,7 +10,7 @@ use super::bytes::{edit, place};
 use super::client_view::ClientView;
 use super::sessions::ToolResult;
 use crate::gateway::backend::Expose;
-use crate::gateway::catalog::{self, Entry};
+use crate::gateway::catalog::{self, CatalogEntry};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};
 use crate::mcp::envelope::param;
 use crate::mcp::{AdminTool, Kind, json as raw};
@@ -147,7 +147,7 @@ impl ClientView<'_> {
         let words: Vec<String> =
             query.to_lowercase().split_whitespace().map(str::to_owned).collect();
         let fits = |entry| catalog::score(entry, &words).map(|score| (score, entry));
-        let mut found: Vec<(usize, &Entry)> =
+        let mut found: Vec<(usize, &CatalogEntry)> =
             self.usable(Kind::Tools).into_iter().filter_map(fits).collect();
         let all = found.len();
         found.sort_by_key(|(score, entry)| (usize::MAX - score, &entry.exposed));

@@ -9,8 +9,8 @@ use super::link::{Link, LinkStage, Links};
 use super::list_paging::{ListDefect, PageOutcome, Reading};
 use super::outbox::Outbox;
 use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
-use crate::gateway::backend::{Backend, Share, Target};
-use crate::gateway::catalog::Entry;
+use crate::gateway::backend::{Backend, Share, Transport};
+use crate::gateway::catalog::CatalogEntry;
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::mcp::{Era, Kind};
 use crate::service::State;
@@ -45,7 +45,7 @@ pub(super) struct BackendSlot {
     /// It does not know the modern era.
     is_legacy_only: bool,
     /// Its lists, as they were last read over any link.
-    known: BTreeMap<Kind, Vec<Entry>>,
+    known: BTreeMap<Kind, Vec<CatalogEntry>>,
     /// The defects of its lists that were logged.
     defects: BTreeSet<(Kind, ListDefect)>,
 }
@@ -88,7 +88,7 @@ impl BackendSlot {
     }
 
     /// A list of its, as it was last read.
-    pub(super) fn known(&self, kind: Kind) -> &[Entry] {
+    pub(super) fn known(&self, kind: Kind) -> &[CatalogEntry] {
         self.known.get(&kind).map_or(&[], Vec::as_slice)
     }
 
@@ -377,7 +377,7 @@ impl Backends {
         kind: Kind,
         mut list: Reading,
         out: &mut Outbox,
-    ) -> Option<[Vec<Entry>; 3]> {
+    ) -> Option<[Vec<CatalogEntry>; 3]> {
         let link = self.links.get_mut(link)?;
         let slot = &mut self.slots[link.slot()];
         for (defect, text) in list.defects(slot.name(), kind) {
@@ -398,7 +398,7 @@ impl Backends {
     pub(super) fn remotes(&self, now: Time) -> Vec<(String, String, State)> {
         let mut all = Vec::new();
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_removed) {
-            if let Target::Http(_) = &slot.backend.target {
+            if let Transport::Http(_) = &slot.backend.target {
                 let newest = self.links.to(at).next_back();
                 let state = newest.map_or(State::Stopped, |(_, link)| link.state(now));
                 all.push((slot.name().to_owned(), slot.backend.target.to_string(), state));

@@ -17,7 +17,7 @@ use super::route_request::Request;
 use super::sessions::{ClientSession, LEGACY, MODERN};
 use crate::gateway::LinkId;
 use crate::gateway::backend::Expose;
-use crate::gateway::catalog::{self, Entry};
+use crate::gateway::catalog::{self, CatalogEntry};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
 use crate::mcp::{Kind, json as raw};
@@ -91,7 +91,7 @@ impl<'a> ClientView<'a> {
     }
 
     /// A list of a server, as far as it is known.
-    pub(super) fn entries(self, slot: usize, kind: Kind) -> &'a [Entry] {
+    pub(super) fn entries(self, slot: usize, kind: Kind) -> &'a [CatalogEntry] {
         let server = self.backends.slot(slot);
         let link = self.link(slot);
         if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up()) {
@@ -101,7 +101,7 @@ impl<'a> ClientView<'a> {
     }
 
     /// All entries of a kind that it may use, in the order of the servers; each name once.
-    pub(super) fn usable(self, kind: Kind) -> Vec<&'a Entry> {
+    pub(super) fn usable(self, kind: Kind) -> Vec<&'a CatalogEntry> {
         let (mut all, mut names) = (Vec::new(), BTreeSet::new());
         for slot in self.slots_with(kind) {
             for entry in self.entries(slot, kind) {

@@ -16,7 +16,7 @@ use super::pending_requests::{ClientRequest, PendingRequest, Purpose};
 use super::route_request::Request;
 use super::sessions::Sessions;
 use super::tracing::Tracer;
-use crate::gateway::catalog::Entry;
+use crate::gateway::catalog::CatalogEntry;
 use crate::gateway::span::{Outcome, Span};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::limits::CIRCUIT_OPEN_FOR;
@@ -421,8 +421,8 @@ impl Directory {
         &self,
         kind: Kind,
         link: LinkId,
-        old: &[Entry],
-        new: &[Entry],
+        old: &[CatalogEntry],
+        new: &[CatalogEntry],
         out: &mut Outbox,
     ) {
         if old == new {
@@ -432,7 +432,7 @@ impl Directory {
             let Some(view) = self.client(user).filter(|view| view.session.is_open()) else {
                 continue;
             };
-            let is_seen = |entry: &&Entry| view.is_shown(kind, &entry.exposed);
+            let is_seen = |entry: &&CatalogEntry| view.is_shown(kind, &entry.exposed);
             if !old.iter().filter(is_seen).eq(new.iter().filter(is_seen)) {
                 self.sessions.notify_list_changed(user, kind, out);
             }
@@ -469,15 +469,16 @@ impl Directory {
     pub(super) fn notify_let_in(
         &self,
         slot: usize,
-        old: &[Entry],
-        new: &[Entry],
+        old: &[CatalogEntry],
+        new: &[CatalogEntry],
         out: &mut Outbox,
     ) {
         let has = |kind: Kind| !self.backends.slot(slot).known(kind).is_empty();
         for client in self.sessions.open() {
             let Some(view) = self.client(client) else { continue };
             let access = view.session.access();
-            let is_in = |tools: &[Entry]| tools.iter().any(|tool| access.has_tool(&tool.exposed));
+            let is_in =
+                |tools: &[CatalogEntry]| tools.iter().any(|tool| access.has_tool(&tool.exposed));
             if !access.is_by_tools() || !view.may_use_server(slot) || is_in(old) == is_in(new) {
                 continue;
             }

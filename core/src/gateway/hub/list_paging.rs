@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::gateway::backend::Backend;
-use crate::gateway::catalog::{self, Entry, Page};
+use crate::gateway::catalog::{self, CatalogEntry, CatalogPage};
 use crate::limits::{
     CATALOG_BYTES_MAX, CATALOG_ENTRIES_MAX, CATALOG_PAGES_MAX, READINGS_IN_A_ROW_MAX,
     READINGS_PAUSE,
@@ -16,7 +16,7 @@ use crate::time::Time;
 /// The lists of a server.
 #[derive(Debug, Default)]
 pub(super) struct ServerLists {
-    lists: BTreeMap<Kind, Vec<Entry>>,
+    lists: BTreeMap<Kind, Vec<CatalogEntry>>,
     /// Lists that are being read.
     readings: BTreeMap<Kind, Reading>,
     paces: BTreeMap<Kind, Pace>,
@@ -41,7 +41,7 @@ pub(super) enum PageOutcome {
 /// A list that comes page by page.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    entries: Vec<Entry>,
+    entries: Vec<CatalogEntry>,
     /// Of the entries.
     bytes: usize,
     /// Of the entries, as the server has them.
@@ -96,12 +96,16 @@ impl Pace {
 
 impl ServerLists {
     /// A list, where it has been read.
-    pub(super) fn get(&self, kind: Kind) -> Option<&[Entry]> {
+    pub(super) fn get(&self, kind: Kind) -> Option<&[CatalogEntry]> {
         self.lists.get(&kind).map(Vec::as_slice)
     }
 
     /// Replaces a list; returns the one before.
-    pub(super) fn replace(&mut self, kind: Kind, entries: Vec<Entry>) -> Option<Vec<Entry>> {
+    pub(super) fn replace(
+        &mut self,
+        kind: Kind,
+        entries: Vec<CatalogEntry>,
+    ) -> Option<Vec<CatalogEntry>> {
         self.lists.insert(kind, entries)
     }
 
@@ -188,9 +192,9 @@ impl ServerLists {
     }
 
     /// The tools that a conversation has added to its server's are not the server's.
-    fn take_injected(&mut self, entries: &mut Vec<Entry>) {
+    fn take_injected(&mut self, entries: &mut Vec<CatalogEntry>) {
         for tool in AdminTool::ALL {
-            let is_it = |entry: &Entry| AdminTool::of_injected(&entry.own) == Some(tool);
+            let is_it = |entry: &CatalogEntry| AdminTool::of_injected(&entry.own) == Some(tool);
             if let Some(at) = entries.iter().rposition(is_it) {
                 self.injected.insert(tool, entries.remove(at).own);
             }
@@ -205,7 +209,7 @@ impl ServerLists {
 
 impl Reading {
     /// One more page. An entry that is in the list already stays as it is.
-    fn add(&mut self, page: Page) {
+    fn add(&mut self, page: CatalogPage) {
         self.pages += 1;
         self.improper += page.improper;
         for entry in page.entries {
@@ -227,7 +231,7 @@ impl Reading {
         }
     }
 
-    pub(super) fn take_entries(&mut self) -> Vec<Entry> {
+    pub(super) fn take_entries(&mut self) -> Vec<CatalogEntry> {
         std::mem::take(&mut self.entries)
     }
 

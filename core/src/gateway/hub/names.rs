@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::admin_tools::GatewayTools;
 use super::backends::Backends;
 use super::outbox::Outbox;
-use crate::gateway::catalog::Entry;
+use crate::gateway::catalog::CatalogEntry;
 use crate::limits::CLASHES_NAMED;
 use crate::mcp::Kind;
 
@@ -110,7 +110,7 @@ impl Names {
     }
 
     /// Whether an entry of a server can be used under its name, as far as other servers have that name too.
-    pub(super) fn is_reachable(&self, slot: usize, kind: Kind, entry: &Entry) -> bool {
+    pub(super) fn is_reachable(&self, slot: usize, kind: Kind, entry: &CatalogEntry) -> bool {
         match kind {
             Kind::Tools | Kind::Prompts => {
                 self.route(kind, &entry.exposed).is_none_or(|(first, _)| *first == slot)

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::access::Access;
-use super::super::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
+use super::super::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
 use super::super::span::Span;
 use super::super::{ClientId, Effect, Input, LinkId};
 use super::{Hub, Settings};
@@ -31,7 +31,7 @@ pub(super) fn backend(name: &str) -> Backend {
     let url = format!("http://{name}.example/mcp");
     Backend {
         name: name.to_owned(),
-        target: Target::Http(Http { url, headers: Vec::new(), sse: None }),
+        target: Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
         prefix: Prefix::Name,
         allow: None,
         deny: Vec::new(),
@@ -42,8 +42,8 @@ pub(super) fn backend(name: &str) -> Backend {
     }
 }
 
-fn program() -> Stdio {
-    Stdio {
+fn program() -> StdioServer {
+    StdioServer {
         command: vec!["server".to_owned()],
         cwd: None,
         env: Vec::new(),
@@ -610,7 +610,7 @@ fn servers_come_and_go_with_the_configuration() {
 #[test]
 fn our_own_tools_are_for_those_who_may() {
     let admin = Settings { admin_tools: true, ..settings() };
-    let stdio = Backend { target: Target::Stdio(Box::new(program())), ..backend("a") };
+    let stdio = Backend { target: Transport::Stdio(Box::new(program())), ..backend("a") };
     let mut world = World::new(admin, &[(stdio, &["get", "restart_server"])]);
     world.legacy(1);
     let list = world.ask(1, "tools/list", json!({}));

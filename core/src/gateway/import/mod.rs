@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use self::entry::Entry;
 use super::OWN_NAME;
-use super::backend::{Backend, Http, Prefix, Share, Stdio, Target};
-use super::variables::Scope;
+use super::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
+use super::variables::VariableScope;
 use crate::address::{is_header_name, url_host};
 use crate::adopt::client_entry::Found;
 use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
@@ -31,7 +31,7 @@ pub struct Context<'a> {
     pub workspace: &'a str,
     /// A server on stdio without anything of its own:
     /// `Config::stdio_server`.
-    pub usual: &'a Stdio,
+    pub usual: &'a StdioServer,
 }
 
 /// What an import gives.
@@ -87,7 +87,7 @@ fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
         error.hint = Some("correct it, or name another file with `--from`".to_owned());
         vec![*error]
     })?;
-    let scope = Scope { env: context.env, workspace: context.workspace };
+    let scope = VariableScope { env: context.env, workspace: context.workspace };
     let mut reader = Reader {
         path,
         text: file.text(),
@@ -133,8 +133,8 @@ fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> (Vec<&'a Server>, Vec<&'a 
 struct Reader<'a> {
     path: &'a str,
     text: &'a str,
-    scope: Scope<'a>,
-    usual: &'a Stdio,
+    scope: VariableScope<'a>,
+    usual: &'a StdioServer,
     import: Import,
     /// Of the server that is being read, or of all of them together.
     errors: Vec<ConfigError>,
@@ -215,9 +215,9 @@ impl Reader<'_> {
                     );
                     self.note(&server.name, &what);
                 }
-                Target::Stdio(Box::new(self.stdio(&mut entry, &words)))
+                Transport::Stdio(Box::new(self.stdio(&mut entry, &words)))
             }
-            Start::Remote => Target::Http(self.http(&mut entry)?),
+            Start::Remote => Transport::Http(self.http(&mut entry)?),
         };
         let name = self.name(server)?;
         let backend = Backend {
@@ -264,7 +264,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    fn stdio(&mut self, entry: &mut Entry<'_>, words: &[&Word]) -> Stdio {
+    fn stdio(&mut self, entry: &mut Entry<'_>, words: &[&Word]) -> StdioServer {
         let has_args = !entry.take("args").is_empty();
         let mut command = Vec::new();
         for (index, word) in words.iter().enumerate() {
@@ -280,7 +280,7 @@ impl Reader<'_> {
         entry.take("command");
         let mut env = self.pairs(entry, "env");
         env.extend(self.pairs(entry, "environment"));
-        Stdio {
+        StdioServer {
             command,
             env,
             cwd: self.one(entry, "cwd").map(PathBuf::from),
@@ -289,7 +289,7 @@ impl Reader<'_> {
         }
     }
 
-    fn http(&mut self, entry: &mut Entry<'_>) -> Option<Http> {
+    fn http(&mut self, entry: &mut Entry<'_>) -> Option<HttpServer> {
         let errors = self.errors.len();
         let kind = self.one(entry, "type");
         let at = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| entry.place(key));
@@ -334,7 +334,7 @@ impl Reader<'_> {
             }
             return None;
         };
-        Some(Http { url, headers, sse: (kind.as_deref() == Some("sse")).then_some(true) })
+        Some(HttpServer { url, headers, sse: (kind.as_deref() == Some("sse")).then_some(true) })
     }
 
     fn note(&mut self, name: &str, what: &str) {

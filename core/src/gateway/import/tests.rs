@@ -19,8 +19,8 @@ fn with<T>(run: impl FnOnce(&Context<'_>) -> T) -> T {
     run(&Context { env: &env, workspace: "/work/shop", usual: &usual })
 }
 
-fn usual() -> Stdio {
-    Stdio {
+fn usual() -> StdioServer {
+    StdioServer {
         command: Vec::new(),
         cwd: None,
         env: Vec::new(),
@@ -49,17 +49,17 @@ fn says(path: &str, text: &str, wanted: &str, hint: &str) {
     assert_eq!(error.hint.as_deref(), Some(hint), "{text}");
 }
 
-fn stdio(server: &Backend) -> &Stdio {
+fn stdio(server: &Backend) -> &StdioServer {
     match &server.target {
-        Target::Stdio(stdio) => stdio,
-        Target::Http(http) => panic!("{http:?}"),
+        Transport::Stdio(stdio) => stdio,
+        Transport::Http(http) => panic!("{http:?}"),
     }
 }
 
-fn http(server: &Backend) -> &Http {
+fn http(server: &Backend) -> &HttpServer {
     match &server.target {
-        Target::Http(http) => http,
-        Target::Stdio(stdio) => panic!("{stdio:?}"),
+        Transport::Http(http) => http,
+        Transport::Stdio(stdio) => panic!("{stdio:?}"),
     }
 }
 
@@ -86,7 +86,7 @@ fn claude_and_cursor() {
 }"#,
     );
     assert_eq!(names(&import), ["files", "web", "old", "surf"]);
-    let wanted = Stdio {
+    let wanted = StdioServer {
         command: ["/home/ada/bin/files", "--key=t0", "y", "$TOKEN", ""].map(str::to_owned).to_vec(),
         env: pairs(&[("KEY", "t0"), ("N", "3"), ("B", "true")]),
         cwd: Some("/work/shop/sub".into()),
@@ -95,7 +95,7 @@ fn claude_and_cursor() {
     assert_eq!(*stdio(&import.servers[0]), wanted);
     assert_eq!(import.servers[0].deny, ["rm"]);
     let headers = pairs(&[("Authorization", "Bearer t0")]);
-    let web = Http { url: "https://a/t0".to_owned(), headers, sse: None };
+    let web = HttpServer { url: "https://a/t0".to_owned(), headers, sse: None };
     assert_eq!(*http(&import.servers[1]), web);
     assert_eq!(http(&import.servers[2]).sse, Some(true));
     assert_eq!(http(&import.servers[3]).url, "http://b/mcp");

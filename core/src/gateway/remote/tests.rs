@@ -28,7 +28,7 @@ enum Done {
 impl Bench {
     fn new(sse: Option<bool>) -> Self {
         let url = "http://h:1/s3cr3t/mcp?k=s3cr3t".to_owned();
-        let remote = Remote::new(&Http { url, headers: Vec::new(), sse }, 7);
+        let remote = Remote::new(&HttpServer { url, headers: Vec::new(), sse }, 7);
         Self { remote, now: Time::ZERO, serves: Vec::new() }
     }
 

@@ -148,7 +148,7 @@ impl Link {
     fn start(url: &str, sse: Option<bool>) -> Self {
         let (words_told, words) = mpsc::channel(8);
         let headers = vec![("Authorization".to_owned(), "Bearer t0k3n".to_owned())];
-        let http = backend::Http { url: url.to_owned(), headers, sse };
+        let http = backend::HttpServer { url: url.to_owned(), headers, sse };
         let log = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&log);
         let say = move |text: &str| said.lock().unwrap().push(text.to_owned());

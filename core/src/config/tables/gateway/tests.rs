@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::config::{Config, Source, load};
 use crate::definition::HealthSettings;
-use crate::gateway::backend::{Backend, Expose, Http, Prefix, Share, Stdio, Target};
+use crate::gateway::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::limits::{SERVERS_MAX, TOKENS_MAX};
 use crate::policy::{Backoff, Policy, RestartMode};
 
@@ -142,7 +142,7 @@ fn every_key_reaches_its_place() {
     let gateway = good(FULL);
     let files = Backend {
         name: "files".to_owned(),
-        target: Target::Stdio(Box::new(Stdio {
+        target: Transport::Stdio(Box::new(StdioServer {
             command: strings(&["npx", "-y", "$HOME", "--port=3000", "none", "a$b"]),
             cwd: Some("sub".into()),
             env: pairs(&[("KEY", "hidden-value"), ("N", "3")]),
@@ -170,17 +170,17 @@ fn every_key_reaches_its_place() {
         in_flight_max: 7,
     };
     assert_eq!(gateway.servers[0], files);
-    let web = Http {
+    let web = HttpServer {
         url: "http://localhost:3000/mcp".to_owned(),
         headers: pairs(&[("Authorization", "Bearer hidden-value")]),
         sse: Some(true),
     };
-    assert_eq!(gateway.servers[1].target, Target::Http(web));
+    assert_eq!(gateway.servers[1].target, Transport::Http(web));
     assert_eq!(gateway.servers[1].prefix, Prefix::None);
     assert_eq!(gateway.servers[2].prefix, Prefix::None);
     assert_eq!(gateway.servers.len(), 3, "one is turned off");
     assert_eq!((gateway.expose, gateway.admin_tools), (Expose::Search, false));
-    let front = Front {
+    let front = FrontSettings {
         http: Some("[::1]:8808".parse().unwrap()),
         allowed_hosts: strings(&["mcp.example.com"]),
         allowed_origins: strings(&["https://example.com"]),
@@ -213,19 +213,19 @@ fn every_key_reaches_its_place() {
 #[test]
 fn a_server_is_by_default_as_afresh_mcp_is() {
     let gateway = good("[server.a]\ncommand = ['x']");
-    let Target::Stdio(stdio) = &gateway.servers[0].target else { panic!("{gateway:?}") };
+    let Transport::Stdio(stdio) = &gateway.servers[0].target else { panic!("{gateway:?}") };
     assert!(stdio.policy.first_at_once && !stdio.spare);
     assert_eq!(stdio.policy.stdin_timeout, Duration::from_secs(1));
     assert_eq!(stdio.policy.restart_mode, RestartMode::Swap);
     assert_eq!(stdio.health.wedge_timeout, Some(crate::limits::WEDGE_TIMEOUT));
     assert_eq!(
         **stdio,
-        Stdio { command: strings(&["x"]), ..load_text("").unwrap().stdio_server() }
+        StdioServer { command: strings(&["x"]), ..load_text("").unwrap().stdio_server() }
     );
-    let rest = Backend { target: Target::Stdio(stdio.clone()), ..gateway.servers[0].clone() };
+    let rest = Backend { target: Transport::Stdio(stdio.clone()), ..gateway.servers[0].clone() };
     let usual = Backend {
         name: "a".to_owned(),
-        target: Target::Stdio(stdio.clone()),
+        target: Transport::Stdio(stdio.clone()),
         prefix: Prefix::Name,
         allow: None,
         deny: Vec::new(),
@@ -239,10 +239,10 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
     let text =
         "[defaults]\nstdin_timeout = '9s'\nrestart_mode = 'replace'\n[server.a]\ncommand = ['x']";
     let gateway = good(text);
-    let Target::Stdio(stdio) = &gateway.servers[0].target else { panic!("{gateway:?}") };
+    let Transport::Stdio(stdio) = &gateway.servers[0].target else { panic!("{gateway:?}") };
     assert_eq!(stdio.policy.stdin_timeout, Duration::from_secs(9));
     assert_eq!(stdio.policy.restart_mode, RestartMode::Replace);
-    assert_eq!(good("").front, Front::default());
+    assert_eq!(good("").front, FrontSettings::default());
     for (text, wanted) in [("0", None), ("10ms", Some(1)), ("1m", Some(60))] {
         let gateway = good(&format!("[gateway]\nkeep_alive = '{text}'"));
         assert_eq!(gateway.front.keep_alive, wanted.map(Duration::from_secs), "{text}");
@@ -277,7 +277,7 @@ fn a_person_decides_over_a_project() {
     let own = "[server.a]\nurl = 'http://a/'\n[server.elsewhere]\nallow = ['x']";
     let gateway = made(load_both(project, own)).unwrap();
     let [server] = &gateway.servers[..] else { panic!("{gateway:?}") };
-    assert!(matches!(&server.target, Target::Http(http) if http.url == "http://a/"));
+    assert!(matches!(&server.target, Transport::Http(http) if http.url == "http://a/"));
     assert_eq!(server.allow, Some(strings(&["t"])));
     let off = made(load_both(project, "[server.a]\nenabled = false")).unwrap();
     assert_eq!(off.servers, []);

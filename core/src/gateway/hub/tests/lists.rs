@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::super::Input;
 use super::super::super::access::Access;
-use super::super::super::backend::{Backend, Target};
+use super::super::super::backend::{Backend, Transport};
 use super::super::Settings;
 use super::limits::{A_MOMENT, Alone};
 use super::{World, backend, names, program, settings, text};
@@ -106,7 +106,7 @@ fn what_is_denied_is_denied_before_there_is_a_list() {
 fn a_program_that_comes_changes_our_own_tools() {
     let admin = Settings { admin_tools: true, ..settings() };
     let stdio =
-        |name: &str| Backend { target: Target::Stdio(Box::new(program())), ..backend(name) };
+        |name: &str| Backend { target: Transport::Stdio(Box::new(program())), ..backend(name) };
     let mut world = World::new(admin, &[(stdio("a"), &["get"])]);
     world.legacy(1);
     world.tools.insert("b".to_owned(), vec![]);
@@ -123,7 +123,7 @@ fn a_program_that_comes_changes_our_own_tools() {
 #[test]
 fn rules_about_tools_do_not_mistake_a_servers_tool_for_ours() {
     let admin = Settings { admin_tools: true, ..settings() };
-    let target = Target::Stdio(Box::new(program()));
+    let target = Transport::Stdio(Box::new(program()));
     let deny = vec!["restart_server".to_owned()];
     let guarded = Backend { target, deny, ..backend("a") };
     // The last one is the conversation's.

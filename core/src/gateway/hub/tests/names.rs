@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::super::Input;
 use super::super::super::access::Access;
-use super::super::super::backend::{Backend, Expose, Prefix, Target};
+use super::super::super::backend::{Backend, Expose, Prefix, Transport};
 use super::super::Settings;
 use super::limits::Alone;
 use super::{World, backend, names, program, settings, text};
@@ -14,7 +14,7 @@ fn bare(name: &str) -> Backend {
 }
 
 fn bare_program(name: &str) -> Backend {
-    Backend { target: Target::Stdio(Box::new(program())), ..bare(name) }
+    Backend { target: Transport::Stdio(Box::new(program())), ..bare(name) }
 }
 
 /// What the log says of names that two have.

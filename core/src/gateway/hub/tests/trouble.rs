@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::super::Input;
 use super::super::super::access::Access;
-use super::super::super::backend::{Backend, Target};
+use super::super::super::backend::{Backend, Transport};
 use super::super::Settings;
 use super::{World, backend, program, settings, text};
 use crate::limits::{CIRCUIT_OPEN_FOR, HANDSHAKE_MAX, SESSION_RETRY};
@@ -25,7 +25,7 @@ fn one(backend: Backend) -> World {
 }
 
 fn stdio() -> Backend {
-    Backend { target: Target::Stdio(Box::new(program())), ..backend("a") }
+    Backend { target: Transport::Stdio(Box::new(program())), ..backend("a") }
 }
 
 fn status(world: &mut World) -> (String, String) {

@@ -14,7 +14,7 @@ impl Bench {
     fn listening(seed: u64) -> (Self, u64) {
         let mut bench = Self::new(None);
         let url = "http://h:1/s3cr3t/mcp?k=s3cr3t".to_owned();
-        bench.remote = Remote::new(&Http { url, headers: Vec::new(), sse: None }, seed);
+        bench.remote = Remote::new(&HttpServer { url, headers: Vec::new(), sse: None }, seed);
         let filter = r#""notifications":{"toolsListChanged":true}"#;
         bench.line(&request("l", "subscriptions/listen", &format!("{filter},{MODERN}")));
         bench.opened(1);
