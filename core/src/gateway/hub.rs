@@ -17,7 +17,7 @@
 //! | [`Directory`] | `Sessions` (clients), `Backends` (servers, each `Link`), `Names` (which server has a name) |
 //! | [`ServerRequests`] | requests of servers to clients |
 //! | [`HeldRequests`] | first requests that wait for servers to start |
-//! | [`Outbox`] | effects, and `PendingRequests` with their deadlines |
+//! | [`Outgoing`] | effects, and `PendingRequests` with their deadlines |
 
 mod admin_tools;
 mod backends;
@@ -31,7 +31,7 @@ mod link_calls;
 mod list_paging;
 mod log_levels;
 mod names;
-mod outbox;
+mod outgoing;
 mod pending_requests;
 mod route_request;
 mod server_messages;
@@ -49,7 +49,7 @@ use serde_json::json;
 use self::directory::Directory;
 use self::held_requests::HeldRequests;
 use self::link::LinkStage;
-use self::outbox::Outbox;
+use self::outgoing::Outgoing;
 use self::route_request::Request;
 use self::server_requests::ServerRequests;
 use super::backend::{Backend, Expose};
@@ -87,7 +87,7 @@ pub struct Hub {
     directory: Directory,
     server_requests: ServerRequests,
     held: HeldRequests,
-    out: Outbox,
+    out: Outgoing,
 }
 
 impl Hub {
@@ -97,7 +97,7 @@ impl Hub {
             directory: Directory::new(settings),
             server_requests: ServerRequests::default(),
             held: HeldRequests::default(),
-            out: Outbox::default(),
+            out: Outgoing::default(),
         }
     }
 

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::link::{Link, LinkStage, Links};
 use super::list_paging::{ListDefect, PageOutcome, Reading};
-use super::outbox::Outbox;
+use super::outgoing::Outgoing;
+use super::pending_requests::Response;
 use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
 use crate::gateway::backend::{Backend, Share, Transport};
 use crate::gateway::catalog::CatalogEntry;
@@ -142,7 +143,7 @@ impl Backends {
     }
 
     /// Adds a server, where it is not there yet, and opens the link that clients will share.
-    pub(super) fn add(&mut self, backend: Backend, out: &mut Outbox) -> bool {
+    pub(super) fn add(&mut self, backend: Backend, out: &mut Outgoing) -> bool {
         if self.slots.iter().any(|slot| !slot.is_removed && slot.name() == backend.name) {
             return false;
         }
@@ -168,7 +169,7 @@ impl Backends {
         slot: usize,
         owner: Option<ClientId>,
         suffix: &str,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> LinkId {
         let link = LinkId(self.next_link);
         self.next_link += 1;
@@ -182,7 +183,7 @@ impl Backends {
     /// Takes a link out.
     pub(super) fn detach(&mut self, id: LinkId) -> Option<Link> {
         let link = self.links.remove(id)?;
-        let slot = &mut self.slots[link.slot()];
+        let slot = &mut self.slots[link.slot];
         for place in [&mut slot.fresh, &mut slot.legacy, &mut slot.modern] {
             place.take_if(|there| *there == id);
         }
@@ -216,7 +217,7 @@ impl Backends {
         slot: usize,
         id: ClientId,
         client: &mut ClientSession,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> Result<LinkId, String> {
         if let Some(link) = self.link_to(slot, client) {
             return Ok(link);
@@ -280,17 +281,17 @@ impl Backends {
 
     /// Whether a server gets the gateway's capabilities, because any number of clients may use the link.
     pub(super) fn is_generic(&self, link: LinkId) -> bool {
-        !self.is_single && self.links.get(link).is_some_and(|link| link.owner().is_none())
+        !self.is_single && self.links.get(link).is_some_and(|link| link.owner.is_none())
     }
 
     /// A server does not know the newer protocol: the older is tried. Returns whether the link is not needed any
     /// more, because there is one for that protocol already.
-    pub(super) fn fall_back(&mut self, id: LinkId, out: &mut Outbox) -> bool {
+    pub(super) fn fall_back(&mut self, id: LinkId, out: &mut Outgoing) -> bool {
         let Some(link) = self.links.get_mut(id) else { return false };
         link.set_legacy();
-        let slot = &mut self.slots[link.slot()];
+        let slot = &mut self.slots[link.slot];
         slot.is_legacy_only = true;
-        if link.owner().is_none() {
+        if link.owner.is_none() {
             slot.modern = None;
             if slot.legacy.is_some() {
                 return true;
@@ -307,10 +308,10 @@ impl Backends {
         id: LinkId,
         client: ClientId,
         line: &[u8],
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> Admission {
         let Some(link) = self.links.get_mut(id) else { return Admission::Queued };
-        let slot = &self.slots[link.slot()];
+        let slot = &self.slots[link.slot];
         let (name, max) = (slot.name(), slot.backend.in_flight_max);
         link.retry(out);
         link.calls.set_used(out.now());
@@ -354,15 +355,14 @@ impl Backends {
         &mut self,
         link: LinkId,
         kind: Kind,
-        line: &[u8],
-        is_error: bool,
+        page: Response<'_>,
         has_admin_tools: bool,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> Option<PageOutcome> {
         let link = self.links.get_mut(link)?;
-        let backend = &self.slots[link.slot()].backend;
+        let backend = &self.slots[link.slot].backend;
         let is_injected = has_admin_tools && backend.is_stdio();
-        let outcome = link.lists.add_page(backend, kind, line, is_error, is_injected)?;
+        let outcome = link.lists.add_page(backend, kind, page, is_injected)?;
         if let PageOutcome::Next(cursor) = &outcome {
             link.request_page(kind, Some(cursor), out);
         }
@@ -376,10 +376,10 @@ impl Backends {
         link: LinkId,
         kind: Kind,
         mut list: Reading,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> Option<[Vec<CatalogEntry>; 3]> {
         let link = self.links.get_mut(link)?;
-        let slot = &mut self.slots[link.slot()];
+        let slot = &mut self.slots[link.slot];
         for (defect, text) in list.defects(slot.name(), kind) {
             if defect.is_none_or(|defect| slot.defects.insert((kind, defect))) {
                 out.log(text);
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn clients_share_a_link_or_have_their_own() {
-        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outbox::default());
+        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outgoing::default());
         let share = Share::PerClient { instances_max: 1, idle_after: Duration::from_secs(1) };
         assert!(backends.add(backend("a"), &mut out));
         assert!(!backends.add(backend("a"), &mut out), "it is there already");
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_changed_server_is_outdated() {
-        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outbox::default());
+        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outgoing::default());
         for name in ["a", "b", "c"] {
             backends.add(backend(name), &mut out);
         }

@@ -278,9 +278,9 @@ impl<'a> ClientView<'a> {
 
     /// Adds the instructions of its servers to a result, each under the server's name where there are several.
     fn with_instructions(self, mut result: Value) -> Value {
-        let parts = self.links().filter_map(|link| {
-            Some((self.backends.slot(link.slot()).name(), link.instructions()?))
-        });
+        let parts = self
+            .links()
+            .filter_map(|link| Some((self.backends.slot(link.slot).name(), link.instructions()?)));
         let texts: Vec<String> = match self.links().count() {
             1 => parts.map(|(_, text)| text.to_owned()).collect(),
             _ => parts.map(|(name, text)| format!("# {name}\n\n{text}")).collect(),

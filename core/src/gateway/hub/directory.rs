@@ -1,6 +1,6 @@
 //! Composes the clients' sessions, the servers with their links, and the names: handles each event that concerns more
 //! than one of them, such as the end of a handshake, a changed list or a lost link. Driven by [`Hub`](super::Hub).
-//! Never dispatches a client's message: lines that can go on are put into the outbox.
+//! Never dispatches a client's message: lines that can go on are put into the output.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::client_view::ClientView;
 use super::link::{HandshakeOutcome, Link, LinkStage};
 use super::list_paging::{PageOutcome, Reading};
 use super::names::{MovedName, Names};
-use super::outbox::Outbox;
-use super::pending_requests::{ClientRequest, PendingRequest, Purpose};
+use super::outgoing::Outgoing;
+use super::pending_requests::{ClientRequest, PendingRequest, Purpose, Response};
 use super::route_request::Request;
 use super::sessions::Sessions;
 use super::tracing::Tracer;
@@ -60,12 +60,12 @@ impl Directory {
     /// The clients that use a link, and may.
     pub(super) fn users_of(&self, id: LinkId) -> BTreeSet<ClientId> {
         let Some(link) = self.backends.links.get(id) else { return BTreeSet::new() };
-        let slot = link.slot();
+        let slot = link.slot;
         let uses = |client: &ClientId| {
             self.client(*client)
                 .is_some_and(|view| view.link_to(slot) == Some(id) && view.has_server(slot))
         };
-        match link.owner() {
+        match link.owner {
             Some(owner) => BTreeSet::from([owner]),
             None => self.sessions.ids().into_iter().filter(uses).collect(),
         }
@@ -82,7 +82,7 @@ impl Directory {
         &mut self,
         client: ClientId,
         slot: usize,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> Result<LinkId, String> {
         match self.sessions.get_mut(client) {
             Some(session) => self.backends.link_for(slot, client, session, out),
@@ -91,7 +91,7 @@ impl Directory {
     }
 
     /// Opens the links to all servers that a client may use.
-    pub(super) fn use_servers(&mut self, client: ClientId, out: &mut Outbox) {
+    pub(super) fn use_servers(&mut self, client: ClientId, out: &mut Outgoing) {
         let slots = self.client(client).map_or_else(Vec::new, |view| view.slots().collect());
         for slot in slots {
             // A failure is reported when the server is used.
@@ -100,7 +100,7 @@ impl Directory {
     }
 
     /// Asks a server for the lowest level of log messages that one of its clients wants.
-    pub(super) fn sync_log_level(&mut self, link: LinkId, out: &mut Outbox) {
+    pub(super) fn sync_log_level(&mut self, link: LinkId, out: &mut Outgoing) {
         let users = self.users_of(link);
         let level = users.iter().filter_map(|user| self.sessions.get(*user)?.log_level).min();
         if let (Some(level), Some(link)) = (level, self.backends.links.get_mut(link)) {
@@ -109,9 +109,9 @@ impl Directory {
     }
 
     /// Asks a server for changes of the resources that its clients want to hear of.
-    pub(super) fn sync_subscriptions(&mut self, id: LinkId, out: &mut Outbox) {
+    pub(super) fn sync_subscriptions(&mut self, id: LinkId, out: &mut Outgoing) {
         let Some(link) = self.backends.links.get(id).filter(|link| link.is_open()) else { return };
-        let slot = link.slot();
+        let slot = link.slot;
         let mut wanted = BTreeSet::new();
         for view in self.users_of(id).into_iter().filter_map(|user| self.client(user)) {
             let uris = view.session.subscriptions.uris();
@@ -123,7 +123,7 @@ impl Directory {
     }
 
     /// Cancels a client's request.
-    pub(super) fn withdraw(&mut self, number: u64, reason: &str, out: &mut Outbox) {
+    pub(super) fn withdraw(&mut self, number: u64, reason: &str, out: &mut Outgoing) {
         let Some(PendingRequest { link, span, .. }) = out.requests.take(number) else { return };
         if let Some(its) = self.backends.links.get_mut(link) {
             its.calls.end();
@@ -133,10 +133,10 @@ impl Directory {
     }
 
     /// Answers each request over a link that has no response with an error.
-    pub(super) fn fail_requests(&mut self, id: LinkId, why: &str, out: &mut Outbox) {
+    pub(super) fn fail_requests(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         link.drop_requests();
-        let slot = link.slot();
+        let slot = link.slot;
         let name = self.backends.slot(slot).name();
         let text =
             format!("the server `{name}` is gone while this ran; its outcome is unknown: {why}");
@@ -151,11 +151,11 @@ impl Directory {
     }
 
     /// Closes a link, and answers the requests over it.
-    pub(super) fn close_link(&mut self, id: LinkId, why: &str, out: &mut Outbox) {
+    pub(super) fn close_link(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
         self.fail_requests(id, why, out);
         let Some(mut link) = self.backends.detach(id) else { return };
-        let slot = link.slot();
-        if let Some(owner) = link.owner().and_then(|owner| self.sessions.get_mut(owner)) {
+        let slot = link.slot;
+        if let Some(owner) = link.owner.and_then(|owner| self.sessions.get_mut(owner)) {
             owner.links.remove(&slot);
         }
         let why = format!("the server `{}` is not there: {why}", self.backends.slot(slot).name());
@@ -172,7 +172,7 @@ impl Directory {
         request: &Request<'_>,
         reason: &'static str,
         why: &str,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         let span = self.begin_span(slot, request, out);
         out.end_span(span, Outcome::Failed(reason));
@@ -187,7 +187,7 @@ impl Directory {
         slot: usize,
         line: &[u8],
         why: &str,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         if let Some(Message::Request { id, method, params }) = look(line) {
             let request = Request::new(client, &id, &method, &params, line);
@@ -200,7 +200,7 @@ impl Directory {
         &self,
         slot: usize,
         request: &Request<'_>,
-        out: &Outbox,
+        out: &Outgoing,
     ) -> Option<Box<Span>> {
         // Without tracing nothing is looked up.
         if !self.tracer.is_enabled() {
@@ -210,29 +210,18 @@ impl Directory {
         self.tracer.begin(session, self.backends.slot(slot).name(), request, out.now())
     }
 
-    /// The first request over a link has its response.
-    pub(super) fn finish_handshake(
+    /// A handshake has ended: with the response to its request, or because there was none in time.
+    pub(super) fn end_handshake(
         &mut self,
         id: LinkId,
-        line: &[u8],
-        is_error: bool,
-        out: &mut Outbox,
+        response: Option<Response<'_>>,
+        out: &mut Outgoing,
     ) {
-        if let Some(link) = self.backends.links.get_mut(id) {
-            let outcome = link.finish_handshake(line, is_error, out);
-            self.end_handshake(id, outcome, out);
-        }
-    }
-
-    /// The first request over a link had no response in time.
-    pub(super) fn time_out_handshake(&mut self, id: LinkId, out: &mut Outbox) {
-        if let Some(link) = self.backends.links.get(id) {
-            let outcome = link.handshake_timeout();
-            self.end_handshake(id, outcome, out);
-        }
-    }
-
-    fn end_handshake(&mut self, id: LinkId, outcome: HandshakeOutcome, out: &mut Outbox) {
+        let Some(link) = self.backends.links.get_mut(id) else { return };
+        let outcome = match response {
+            Some(response) => link.finish_handshake(response, out),
+            None => link.handshake_timeout(),
+        };
         match outcome {
             HandshakeOutcome::Open => {
                 self.sync_log_level(id, out);
@@ -255,7 +244,7 @@ impl Directory {
         }
     }
 
-    fn resume_waiting(&mut self, id: LinkId, out: &mut Outbox) {
+    fn resume_waiting(&mut self, id: LinkId, out: &mut Outgoing) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         for (client, line) in link.calls.take_waiting() {
             out.resume(client, line);
@@ -263,10 +252,10 @@ impl Directory {
     }
 
     /// A link has no session for now: the requests that wait for it are answered with an error.
-    fn fail_link(&mut self, id: LinkId, why: &str, out: &mut Outbox) {
+    fn fail_link(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         let is_news = link.fail(why, out.now());
-        let (slot, waiting) = (link.slot(), link.calls.take_waiting());
+        let (slot, waiting) = (link.slot, link.calls.take_waiting());
         let text = self.backends.slot(slot).unusable(why);
         for (client, line) in waiting {
             self.refuse_line(client, slot, &line, &text, out);
@@ -279,7 +268,7 @@ impl Directory {
     }
 
     /// Nothing comes over a link any more.
-    pub(super) fn lose_link(&mut self, id: LinkId, why: &str, out: &mut Outbox) {
+    pub(super) fn lose_link(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
         // A link that was not used yet has nothing to lose.
         let is_fresh = |link: &Link| *link.stage() == LinkStage::Fresh;
         if self.backends.links.get(id).is_none_or(is_fresh) {
@@ -290,11 +279,11 @@ impl Directory {
     }
 
     /// The state of the server behind a link has changed.
-    pub(super) fn set_server_state(&mut self, id: LinkId, state: State, out: &mut Outbox) {
+    pub(super) fn set_server_state(&mut self, id: LinkId, state: State, out: &mut Outgoing) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         let was_up = link.is_up();
         link.set_server_state(state, out.requests.next_number());
-        let (slot, is_up) = (link.slot(), link.is_up());
+        let (slot, is_up) = (link.slot, link.is_up());
         if matches!(link.stage(), LinkStage::Failed(_)) && is_up && !was_up {
             return link.open_session(out);
         }
@@ -305,7 +294,7 @@ impl Directory {
     }
 
     /// Reads the lists, opens the sessions again and closes the links whose time has come.
-    pub(super) fn wake_links(&mut self, out: &mut Outbox) {
+    pub(super) fn wake_links(&mut self, out: &mut Outgoing) {
         for id in self.backends.links.due(out.now()) {
             let Some(link) = self.backends.links.get_mut(id) else { continue };
             for kind in link.lists.take_due(out.now()) {
@@ -325,12 +314,10 @@ impl Directory {
         &mut self,
         id: LinkId,
         kind: Kind,
-        line: &[u8],
-        is_error: bool,
-        out: &mut Outbox,
+        page: Response<'_>,
+        out: &mut Outgoing,
     ) {
-        let has_admin = self.tools.has_admin();
-        let outcome = self.backends.add_page(id, kind, line, is_error, has_admin, out);
+        let outcome = self.backends.add_page(id, kind, page, self.tools.has_admin(), out);
         let Some(PageOutcome::End { list, has_changed }) = outcome else { return };
         if let Some(list) = list {
             self.keep_list(id, kind, list, out);
@@ -342,8 +329,8 @@ impl Directory {
     }
 
     /// A list was read to its end.
-    fn keep_list(&mut self, id: LinkId, kind: Kind, list: Reading, out: &mut Outbox) {
-        let Some(slot) = self.backends.links.get(id).map(|link| link.slot()) else { return };
+    fn keep_list(&mut self, id: LinkId, kind: Kind, list: Reading, out: &mut Outgoing) {
+        let Some(slot) = self.backends.links.get(id).map(|link| link.slot) else { return };
         let Some([known, seen, new]) = self.backends.keep_list(id, kind, list, out) else { return };
         let mut moved = self.names.rebuild(&[kind], &self.backends, self.tools, out);
         self.notify_list_changed(kind, id, &seen, &new, out);
@@ -363,11 +350,11 @@ impl Directory {
         number: u64,
         request: &ClientRequest,
         span: Option<Box<Span>>,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         link.calls.end();
-        let (slot, absence) = (link.slot(), link.absence_since(number));
+        let (slot, absence) = (link.slot, link.absence_since(number));
         let timeouts = link.calls.circuit.time_out(out.now());
         let server = self.backends.slot(slot);
         let why = match absence {
@@ -393,7 +380,7 @@ impl Directory {
     }
 
     /// Tells the clients of a server that all its entries have come or gone.
-    pub(super) fn notify_server_changed(&self, slot: usize, out: &mut Outbox) {
+    pub(super) fn notify_server_changed(&self, slot: usize, out: &mut Outgoing) {
         let server = self.backends.slot(slot);
         for client in self.sessions.open() {
             let Some(view) = self.client(client).filter(|view| view.may_use_server(slot)) else {
@@ -423,7 +410,7 @@ impl Directory {
         link: LinkId,
         old: &[CatalogEntry],
         new: &[CatalogEntry],
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         if old == new {
             return;
@@ -444,7 +431,7 @@ impl Directory {
         &self,
         all: &[MovedName],
         mut told: BTreeSet<(ClientId, Kind)>,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         for MovedName { kind, slot, name } in all {
             if self.backends.slot(*slot).is_removed() {
@@ -471,7 +458,7 @@ impl Directory {
         slot: usize,
         old: &[CatalogEntry],
         new: &[CatalogEntry],
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         let has = |kind: Kind| !self.backends.slot(slot).known(kind).is_empty();
         for client in self.sessions.open() {

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::link_calls::LinkCalls;
 use super::list_paging::ServerLists;
 use super::log_levels::LEVELS;
-use super::outbox::Outbox;
-use super::pending_requests::Purpose;
+use super::outgoing::Outgoing;
+use super::pending_requests::{Purpose, Response};
 use crate::gateway::backend::{Backend, Share};
 use crate::gateway::{ClientId, LinkId};
 use crate::limits::{HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY};
@@ -24,9 +24,9 @@ use crate::time::Time;
 #[derive(Debug, Default)]
 pub(super) struct Link {
     id: LinkId,
-    slot: usize,
+    pub(super) slot: usize,
     /// The client whose link it is; none where clients share it.
-    owner: Option<ClientId>,
+    pub(super) owner: Option<ClientId>,
     is_stdio: bool,
     era: Era,
     stage: LinkStage,
@@ -107,14 +107,6 @@ impl Link {
             calls: LinkCalls::new(idle_after, now),
             ..Self::default()
         }
-    }
-
-    pub(super) const fn slot(&self) -> usize {
-        self.slot
-    }
-
-    pub(super) const fn owner(&self) -> Option<ClientId> {
-        self.owner
     }
 
     pub(super) const fn era(&self) -> Era {
@@ -218,13 +210,13 @@ impl Link {
     }
 
     /// Sends the first request.
-    pub(super) fn begin(&mut self, era: Era, meta: Vec<u8>, opening: Vec<u8>, out: &mut Outbox) {
+    pub(super) fn begin(&mut self, era: Era, meta: Vec<u8>, opening: Vec<u8>, out: &mut Outgoing) {
         (self.meta, self.opening, self.era) = (meta, opening, era);
         self.begun_at = out.now();
         self.open_session(out);
     }
 
-    pub(super) fn open_session(&mut self, out: &mut Outbox) {
+    pub(super) fn open_session(&mut self, out: &mut Outgoing) {
         self.stage = LinkStage::Opening;
         self.retry_at = None;
         let (method, params, within) = match self.era {
@@ -240,9 +232,8 @@ impl Link {
     /// The response to the first request. Where the session is open now, the lists are read.
     pub(super) fn finish_handshake(
         &mut self,
-        line: &[u8],
-        is_error: bool,
-        out: &mut Outbox,
+        Response { line, is_error }: Response<'_>,
+        out: &mut Outgoing,
     ) -> HandshakeOutcome {
         if is_error {
             let message = raw::get(line, &["error", "message"]).and_then(raw::text);
@@ -301,7 +292,7 @@ impl Link {
     }
 
     /// A client needs a server whose session has failed: the session is opened again, unless that was tried of late.
-    pub(super) fn retry(&mut self, out: &mut Outbox) {
+    pub(super) fn retry(&mut self, out: &mut Outgoing) {
         if matches!(self.stage, LinkStage::Failed(_))
             && self.retry_at.is_none_or(|at| at <= out.now())
         {
@@ -343,7 +334,7 @@ impl Link {
     }
 
     /// Reads a list from its beginning, where the server has one.
-    pub(super) fn read_list(&mut self, kind: Kind, out: &mut Outbox) {
+    pub(super) fn read_list(&mut self, kind: Kind, out: &mut Outgoing) {
         let capability = match kind {
             Kind::Tools => "tools",
             Kind::Prompts => "prompts",
@@ -357,7 +348,7 @@ impl Link {
         }
     }
 
-    pub(super) fn request_page(&self, kind: Kind, cursor: Option<&[u8]>, out: &mut Outbox) {
+    pub(super) fn request_page(&self, kind: Kind, cursor: Option<&[u8]>, out: &mut Outgoing) {
         let mut members = Vec::new();
         if self.era == Era::Modern {
             members.push([br#""_meta":"#, self.meta.as_slice()].concat());
@@ -368,7 +359,7 @@ impl Link {
     }
 
     /// Asks the server for log messages from this level on.
-    pub(super) fn set_log_level(&mut self, level: usize, out: &mut Outbox) {
+    pub(super) fn set_log_level(&mut self, level: usize, out: &mut Outgoing) {
         let has_levels =
             self.is_open() && self.era == Era::Legacy && self.capabilities["logging"].is_object();
         if has_levels && self.log_level != Some(level) {
@@ -390,7 +381,7 @@ impl Link {
     }
 
     /// Asks the server for changes of these resources, where that is something else than before.
-    pub(super) fn subscribe(&mut self, wanted: BTreeSet<String>, out: &mut Outbox) {
+    pub(super) fn subscribe(&mut self, wanted: BTreeSet<String>, out: &mut Outgoing) {
         let known = std::mem::replace(&mut self.subscribed, wanted);
         let wanted = &self.subscribed;
         if self.era == Era::Modern {
@@ -558,11 +549,14 @@ mod tests {
 
     #[test]
     fn a_session_is_opened_again_after_a_pause() {
-        let (mut link, mut out) = (link(Share::All), Outbox::default());
+        let (mut link, mut out) = (link(Share::All), Outgoing::default());
         link.begin(Era::Legacy, Vec::new(), b"{}".to_vec(), &mut out);
         let refusal = br#"{"error":{"code":1,"message":"no"}}"#;
         let refused = HandshakeOutcome::Refused("no".to_owned());
-        assert_eq!(link.finish_handshake(refusal, true, &mut out), refused);
+        assert_eq!(
+            link.finish_handshake(Response { line: refusal, is_error: true }, &mut out),
+            refused
+        );
         assert!(link.fail("no", out.now()));
         assert!(!link.fail("no", out.now()), "the same failure is logged once");
         link.retry(&mut out);
@@ -572,7 +566,10 @@ mod tests {
         link.retry(&mut out);
         assert_eq!(*link.stage(), LinkStage::Opening);
         assert_eq!(
-            link.finish_handshake(br#"{"result":{}}"#, false, &mut out),
+            link.finish_handshake(
+                Response { line: br#"{"result":{}}"#, is_error: false },
+                &mut out
+            ),
             HandshakeOutcome::Open
         );
         assert!(link.is_open() && !link.is_retry_due(out.now()));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::pending_requests::Response;
 use crate::gateway::backend::Backend;
 use crate::gateway::catalog::{self, CatalogEntry, CatalogPage};
 use crate::limits::{
@@ -151,8 +152,7 @@ impl ServerLists {
         &mut self,
         backend: &Backend,
         kind: Kind,
-        line: &[u8],
-        is_error: bool,
+        Response { line, is_error }: Response<'_>,
         is_injected: bool,
     ) -> Option<PageOutcome> {
         let reading = self.readings.get_mut(&kind)?;
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     fn page(lists: &mut ServerLists, line: &[u8]) -> Option<PageOutcome> {
-        lists.add_page(&backend("a"), Kind::Tools, line, false, true)
+        lists.add_page(&backend("a"), Kind::Tools, Response { line, is_error: false }, true)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::admin_tools::GatewayTools;
 use super::backends::Backends;
-use super::outbox::Outbox;
+use super::outgoing::Outgoing;
 use crate::gateway::catalog::CatalogEntry;
 use crate::limits::CLASHES_NAMED;
 use crate::mcp::Kind;
@@ -54,7 +54,7 @@ impl Names {
         kinds: &[Kind],
         backends: &Backends,
         tools: GatewayTools,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) -> Vec<MovedName> {
         let old = self.routes.extract_if(.., |(kind, _), _| kinds.contains(kind)).collect();
         let mut clashes = Vec::new();
@@ -125,7 +125,7 @@ impl Names {
         kinds: &[Kind],
         clashes: Vec<NameClash>,
         backends: &Backends,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         let mut news: BTreeMap<_, Vec<&str>> = BTreeMap::new();
         for clash in clashes.iter().filter(|clash| !self.clashes.contains(*clash)) {

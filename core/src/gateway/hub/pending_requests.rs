@@ -1,5 +1,5 @@
 //! Owns the requests to servers that have no response yet, their numbers and their deadlines. Filled by
-//! [`Outbox`](super::outbox::Outbox) and `Hub::send`. Never writes a message.
+//! [`Outgoing`](super::outgoing::Outgoing) and `Hub::send`. Never writes a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,6 +55,13 @@ pub(super) struct ClientRequest {
     pub(super) uri: Option<String>,
     /// The lowest log level that it asks for, where the server does not know that itself.
     pub(super) log_level: Option<usize>,
+}
+
+/// The response to a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Response<'a> {
+    pub(super) line: &'a [u8],
+    pub(super) is_error: bool,
 }
 
 impl Default for PendingRequests {

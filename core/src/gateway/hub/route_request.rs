@@ -317,7 +317,7 @@ impl Hub {
     fn send(&mut self, link: LinkId, request: Request<'_>, timeout: Option<Duration>) {
         let (directory, out) = (&mut self.directory, &mut self.out);
         self.server_requests.client_ready(request.client, directory, out);
-        let slot = directory.backends.links.get(link).map(|its| its.slot());
+        let slot = directory.backends.links.get(link).map(|its| its.slot);
         let span = slot.and_then(|slot| directory.begin_span(slot, &request, out));
         let Request { client, id, method, params, line, mut edits, uri } = request;
         let Some(id_part) = member(line, "id") else { return };

@@ -7,7 +7,7 @@ use super::Hub;
 use super::bytes::{edit, place};
 use super::era_bridge::modern_answer;
 use super::log_levels::{INFO, level_in};
-use super::pending_requests::{ClientRequest, PendingRequest, Purpose};
+use super::pending_requests::{ClientRequest, PendingRequest, Purpose, Response};
 use super::sessions::ClientSession;
 use super::tracing::outcome_of;
 use crate::gateway::span::Span;
@@ -21,10 +21,11 @@ impl Hub {
         let (directory, out) = (&mut self.directory, &mut self.out);
         let Some((number, request)) = out.requests.take_answered(link, id) else { return };
         let PendingRequest { purpose, span, .. } = request;
+        let response = Response { line: &line, is_error };
         match purpose {
-            Purpose::Client(request) => self.pass_response(link, request, span, &line, is_error),
-            Purpose::OpenSession => directory.finish_handshake(link, &line, is_error, out),
-            Purpose::ListPage(kind) => directory.add_page(link, kind, &line, is_error, out),
+            Purpose::Client(request) => self.pass_response(link, request, span, response),
+            Purpose::OpenSession => directory.end_handshake(link, Some(response), out),
+            Purpose::ListPage(kind) => directory.add_page(link, kind, response, out),
             Purpose::Listen => {
                 if let Some(link) = directory.backends.links.get_mut(link) {
                     link.end_listener(number);
@@ -39,8 +40,7 @@ impl Hub {
         id: LinkId,
         request: ClientRequest,
         span: Option<Box<Span>>,
-        line: &[u8],
-        is_error: bool,
+        Response { line, is_error }: Response<'_>,
     ) {
         let mut link = self.directory.backends.links.get_mut(id);
         if let Some(link) = &mut link {
@@ -93,7 +93,7 @@ impl Hub {
         while let Some((number, request)) = out.requests.take_expired(out.now()) {
             let PendingRequest { link, purpose, span, .. } = request;
             match purpose {
-                Purpose::OpenSession => directory.time_out_handshake(link, out),
+                Purpose::OpenSession => directory.end_handshake(link, None, out),
                 Purpose::Client(request) => {
                     directory.time_out_request(link, number, &request, span, out);
                 }
@@ -213,7 +213,7 @@ impl Hub {
                 members.extend_from_slice(&params[member.value]);
             }
         }
-        let Some(slot) = self.directory.backends.links.get(link).map(|its| its.slot()) else {
+        let Some(slot) = self.directory.backends.links.get(link).map(|its| its.slot) else {
             return;
         };
         for client in self.directory.users_of(link) {

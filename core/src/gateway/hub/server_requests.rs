@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::bytes::{edit, member, number_in, own_id, place};
 use super::directory::Directory;
-use super::outbox::Outbox;
+use super::outgoing::Outgoing;
 use super::pending_requests::PendingRequests;
 use super::sessions::ClientSession;
 use crate::gateway::{ClientId, LinkId};
@@ -62,12 +62,6 @@ enum Addressee {
     None(String),
 }
 
-impl Addressee {
-    fn none(why: &str) -> Self {
-        Self::None(why.to_owned())
-    }
-}
-
 impl ServerRequests {
     /// Passes a request of a server's on to a client, or refuses it.
     pub(super) fn handle(
@@ -76,7 +70,7 @@ impl ServerRequests {
         (id, method, params, line): (Id, &str, &Params, &[u8]),
         about: Option<&Id>,
         directory: &mut Directory,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         if method == "ping" {
             return out.send_to_link(link, responses::pong(&id));
@@ -122,7 +116,7 @@ impl ServerRequests {
     }
 
     /// Passes the deferred requests on where a client can take them now, and refuses those that waited too long.
-    pub(super) fn retry_deferred(&mut self, directory: &mut Directory, out: &mut Outbox) {
+    pub(super) fn retry_deferred(&mut self, directory: &mut Directory, out: &mut Outgoing) {
         for deferred in std::mem::take(&mut self.deferred) {
             let DeferredRequest { link, id, line, about, until } = &deferred;
             let Some(Message::Request { method, params, .. }) = look(line) else { continue };
@@ -148,7 +142,7 @@ impl ServerRequests {
         &mut self,
         client: ClientId,
         directory: &mut Directory,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         if !directory.sessions.get_mut(client).is_some_and(ClientSession::set_ready) {
             return;
@@ -176,7 +170,7 @@ impl ServerRequests {
         client: ClientId,
         line: &[u8],
         directory: &Directory,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         for link in directory.links_of(client) {
             if gives_roots(directory, &out.requests, client, link) {
@@ -192,7 +186,7 @@ impl ServerRequests {
     }
 
     /// Passes a client's response on.
-    pub(super) fn reply(&mut self, client: ClientId, id: &Id, line: &[u8], out: &mut Outbox) {
+    pub(super) fn reply(&mut self, client: ClientId, id: &Id, line: &[u8], out: &mut Outgoing) {
         if let Some(number) = self.number_of(client, id.raw())
             && let Some(request) = self.pending.remove(&number)
             && let Some(line) = with_id(line, request.id.raw())
@@ -202,7 +196,7 @@ impl ServerRequests {
     }
 
     /// Answers a server in the client's place.
-    pub(super) fn refuse(&mut self, client: ClientId, id: &Id, why: &str, out: &mut Outbox) {
+    pub(super) fn refuse(&mut self, client: ClientId, id: &Id, why: &str, out: &mut Outgoing) {
         if let Some(number) = self.number_of(client, id.raw())
             && let Some(request) = self.pending.remove(&number)
         {
@@ -211,7 +205,7 @@ impl ServerRequests {
     }
 
     /// Passes a client's progress notification on.
-    pub(super) fn progress(&self, client: ClientId, line: &[u8], out: &mut Outbox) {
+    pub(super) fn progress(&self, client: ClientId, line: &[u8], out: &mut Outgoing) {
         if let Some(token) = param(line, &["progressToken"])
             && let Some(number) = self.number_of(client, token)
             && let Some(ServerRequest { link, token: Some(theirs), .. }) = self.pending.get(&number)
@@ -221,7 +215,7 @@ impl ServerRequests {
     }
 
     /// A server has cancelled its request.
-    pub(super) fn cancel(&mut self, link: LinkId, line: &[u8], out: &mut Outbox) {
+    pub(super) fn cancel(&mut self, link: LinkId, line: &[u8], out: &mut Outgoing) {
         let Some(part) = param(line, &["requestId"]) else { return };
         let id = Id::new(part);
         self.deferred.retain(|deferred| deferred.link != link || deferred.id != id);
@@ -236,7 +230,7 @@ impl ServerRequests {
     }
 
     /// A client is gone: the servers that wait for it get errors.
-    pub(super) fn client_left(&mut self, client: ClientId, out: &mut Outbox) {
+    pub(super) fn client_left(&mut self, client: ClientId, out: &mut Outgoing) {
         for (_, request) in self.pending.extract_if(.., |_, request| request.client == client) {
             refuse(request.link, &request.id, -32603, "the client is gone", out);
         }
@@ -249,7 +243,7 @@ impl ServerRequests {
     }
 }
 
-fn refuse(link: LinkId, id: &Id, code: i32, why: &str, out: &mut Outbox) {
+fn refuse(link: LinkId, id: &Id, code: i32, why: &str, out: &mut Outgoing) {
     let error = json!({"code": code, "message": why});
     out.send_to_link(link, responses::line(id, "error", &error));
 }
@@ -266,14 +260,15 @@ fn addressee(
     let can = |client: &ClientId| session(client).is_some_and(|its| its.can_answer(method));
     if let Some((client, id)) = requests.about(link, about) {
         if about.is_none() && !is_of_one_access(directory, requests, link) {
-            return Addressee::none(
+            return Addressee::None(
                 "calls of clients with different tokens run, and it does not say which it belongs \
-                 to; `share = \"per-client\"` gives each client a server of its own",
+                 to; `share = \"per-client\"` gives each client a server of its own"
+                    .to_owned(),
             );
         }
         return match can(&client) {
             true => Addressee::Client(client, Some(id)),
-            false => Addressee::none("the client of this call does not support it"),
+            false => Addressee::None("the client of this call does not support it".to_owned()),
         };
     }
     let users = directory.users_of(link).into_iter();
@@ -287,9 +282,11 @@ fn addressee(
     let is_beginning = |user: &ClientId| session(user).is_some_and(|user| !user.is_modern());
     match chosen {
         Some(client) if can(&client) => Addressee::Client(client, None),
-        Some(_) => Addressee::none("the client that uses this server does not support it"),
+        Some(_) => {
+            Addressee::None("the client that uses this server does not support it".to_owned())
+        }
         None if ready.is_empty() && others.iter().any(is_beginning) => Addressee::Later,
-        None if ready.is_empty() => Addressee::none("no client uses this server now"),
+        None if ready.is_empty() => Addressee::None("no client uses this server now".to_owned()),
         None => Addressee::None(format!(
             "no call runs that it could belong to, and {} clients use this server",
             ready.len()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::outbox::Outbox;
+use super::outgoing::Outgoing;
 use super::route_request::Request;
 use super::subscriptions::Subscriptions;
 use crate::gateway::access::Access;
@@ -95,7 +95,7 @@ impl Sessions {
         client: ClientId,
         id: &Id,
         mut result: Value,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         if self.is_modern(client) {
             result["resultType"] = Value::from("complete");
@@ -112,7 +112,7 @@ impl Sessions {
         method: &str,
         reason: &str,
         why: &str,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         if method == "tools/call" {
             return self.answer_tool(client, id, ToolResult::error(why), out);
@@ -128,7 +128,7 @@ impl Sessions {
         client: ClientId,
         id: &Id,
         result: ToolResult,
-        out: &mut Outbox,
+        out: &mut Outgoing,
     ) {
         let ToolResult { text, data, is_error } = result;
         let mut result = json!({"content": [{"type": "text", "text": text}], "isError": is_error});
@@ -139,7 +139,7 @@ impl Sessions {
     }
 
     /// Tells one client that a list has changed for it.
-    pub(super) fn notify_list_changed(&self, client: ClientId, kind: Kind, out: &mut Outbox) {
+    pub(super) fn notify_list_changed(&self, client: ClientId, kind: Kind, out: &mut Outgoing) {
         let Some(session) = self.get(client) else { return };
         let lines = match session.is_modern() {
             true => session.subscriptions.list_changes(kind),

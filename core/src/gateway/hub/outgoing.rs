@@ -15,7 +15,7 @@ use crate::time::Time;
 
 /// What leaves the hub.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub(super) struct Outgoing {
     now: Time,
     effects: Vec<Effect>,
     pub(super) requests: PendingRequests,
@@ -27,7 +27,7 @@ pub(super) struct Outbox {
     is_settled: bool,
 }
 
-impl Outbox {
+impl Outgoing {
     /// Begins with the next input.
     pub(super) fn begin(&mut self, now: Time) {
         self.now = now;
