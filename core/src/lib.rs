@@ -30,6 +30,7 @@ pub mod report;
 mod rings;
 pub mod run;
 pub mod service;
+pub mod sse;
 pub mod stop_ladder;
 pub mod suggest;
 pub mod supervisor;

@@ -17,7 +17,6 @@ mod session;
 mod standalone;
 mod state;
 mod status;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -30,13 +29,13 @@ pub use self::headers::Header;
 use self::state::{
     Asked, At, Exchange, Owed, Own, Purpose, Session, Standalone, State, Step, Transport, Waiting,
 };
-pub use self::stream::{Event, EventStream};
 use super::backend::HttpServer;
 use crate::limits::{HANDSHAKE_MAX, QUEUE_WAIT, RETRY_AFTER_MAX};
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
 use crate::mcp::replay::Memory;
 use crate::random::Random;
+use crate::sse::{SseEvent, is_header_value};
 use crate::time::Time;
 
 /// One exchange over HTTP: a request, and all that comes back. 1, 2, 3…
@@ -67,7 +66,7 @@ pub enum Input {
         /// Of which exchange.
         exchange: ExchangeId,
         /// What.
-        event: Event,
+        event: SseEvent,
     },
     /// Such a stream is over, in good order.
     Ended {
@@ -248,7 +247,7 @@ impl Remote {
 
     /// Takes in what happened, and says what must be done.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        let is_name = |session: &String| stream::is_header_value(session.as_bytes());
+        let is_name = |session: &String| is_header_value(session.as_bytes());
         match input {
             Input::Line(line) => self.hub_says(now, line),
             Input::Refused { id, method } => self.refuse(&id, &method),

@@ -136,38 +136,6 @@ pub fn read(message: &[u8], id: &str) -> Option<Said> {
     message.get_mut("result").map(|result| Said::Result(result.take()))
 }
 
-/// Takes the messages out of an event stream, as its bytes come.
-#[derive(Debug, Default)]
-pub struct EventStream {
-    /// Of the line that has not ended yet.
-    line: Vec<u8>,
-    /// Of the event that has not ended yet.
-    data: Vec<u8>,
-}
-
-impl EventStream {
-    /// The messages that end in these bytes. What it holds is never more than what it was given, so
-    /// whoever reads bounds it.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut messages = Vec::new();
-        for byte in bytes {
-            if *byte != b'\n' {
-                self.line.push(*byte);
-                continue;
-            }
-            let line = std::mem::take(&mut self.line);
-            let line = line.strip_suffix(b"\r").unwrap_or(&line);
-            if let Some(data) = line.strip_prefix(b"data:") {
-                self.data.extend_from_slice(data);
-                self.data.push(b'\n');
-            } else if line.is_empty() && !self.data.is_empty() {
-                messages.push(std::mem::take(&mut self.data));
-            }
-        }
-        messages
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,17 +182,6 @@ mod tests {
             "",
         ] {
             assert_eq!(read(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn messages_come_out_of_a_stream_in_any_pieces() {
-        let text = ": hi\r\nevent: message\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\n\ndata:2\n\ndata: half";
-        for size in 1..text.len() {
-            let mut stream = EventStream::default();
-            let found: Vec<Vec<u8>> =
-                text.as_bytes().chunks(size).flat_map(|chunk| stream.push(chunk)).collect();
-            assert_eq!(found, [b" {\"a\":\n 1}\n".to_vec(), b"2\n".to_vec()], "{size}");
         }
     }
 }

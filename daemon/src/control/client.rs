@@ -11,15 +11,14 @@ use afresh_core::control::{
 use afresh_core::limits::{
     CONTROL_ANSWER_BYTES_MAX, CONTROL_ANSWER_WAIT, CONTROL_QUESTIONS_MAX, CONTROL_REQUEST_WAIT,
 };
-use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper::{Request, Response};
+use hyper::Request;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::json;
 use super::socket_path::{RuntimeFolders, owner_of};
-use super::wire::{Answer, Wire, all_bytes, json};
+use crate::http::{Connection, MessageBody, Response, WriteTimeout};
 use crate::os;
 
 /// Why something could not be asked.
@@ -294,26 +293,24 @@ async fn ask_bytes(
     body: Vec<u8>,
     wait_max: std::time::Duration,
 ) -> Result<Vec<u8>, ControlError> {
-    let answer = request(socket, (method, path), &[], body, async |response| {
-        if !response.status().is_success() {
+    let answer = async {
+        let mut response = request(socket, (method, path), &[], body).await?;
+        if !response.is_success() {
             return Err(refused(socket, response).await);
         }
-        let bytes = all_bytes(&mut response.into_body(), CONTROL_ANSWER_BYTES_MAX)
-            .await
-            .map_err(|source| broken(socket, source))?;
-        Ok(bytes.unwrap_or_default())
-    });
+        let bytes = response.all(CONTROL_ANSWER_BYTES_MAX).await;
+        Ok(bytes.map_err(|source| broken(socket, source))?.unwrap_or_default())
+    };
     timeout(wait_max, answer).await.map_err(|_| ControlError::Silent { path: socket.to_owned() })?
 }
 
-/// Sends a request and hands its response on, while the connection is driven.
-pub(super) async fn request<T>(
+/// Sends a request over a connection of its own, to a process of this user.
+pub(super) async fn request(
     socket: &Path,
     (method, path): (&str, &str),
     headers: &[(&str, String)],
     body: Vec<u8>,
-    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, ControlError>,
-) -> Result<T, ControlError> {
+) -> Result<Response, ControlError> {
     let refused = |source| ControlError::Connect { path: socket.to_owned(), source };
     let stream = match os::connect(socket).await {
         Ok(stream) => stream,
@@ -326,7 +323,8 @@ pub(super) async fn request<T>(
         return Err(refused(io::Error::other("another user listens there")));
     }
     let broken = |source| broken(socket, source);
-    let (mut sender, connection) = http1::handshake(Wire::new(stream)).await.map_err(broken)?;
+    let connection = Connection::open(Box::new(WriteTimeout::new(stream)), None).await;
+    let connection = connection.map_err(broken)?;
     let mut request = Request::builder()
         .method(method)
         .uri(path)
@@ -335,23 +333,12 @@ pub(super) async fn request<T>(
     for (name, value) in headers {
         request = request.header(*name, value);
     }
-    let body = Answer::Whole(Bytes::from(body));
-    let request = request.body(body).map_err(|_| strange(socket))?;
-    let exchange = async {
-        let response = sender.send_request(request).await.map_err(broken)?;
-        read(response).await
-    };
-    let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
-    tokio::select! {
-        answer = &mut exchange => return answer,
-        // What it has brought is with the exchange.
-        _ = &mut connection => {}
-    }
-    exchange.await
+    let request = request.body(MessageBody::from(body)).map_err(|_| strange(socket))?;
+    connection.send(request).await.map_err(|error| broken(error.source))
 }
 
-pub(super) async fn refused(socket: &Path, response: Response<Incoming>) -> ControlError {
-    let body = all_bytes(&mut response.into_body(), CONTROL_ANSWER_BYTES_MAX).await;
+pub(super) async fn refused(socket: &Path, mut response: Response) -> ControlError {
+    let body = response.all(CONTROL_ANSWER_BYTES_MAX).await;
     let body = body.ok().flatten().unwrap_or_default();
     match serde_json::from_slice::<Refusal>(&body) {
         Ok(Refusal { error }) => ControlError::Refused { what: error.what, hint: error.hint },

@@ -6,8 +6,9 @@ use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::sleep;
 
-use super::wire::{Pieces, Rest, json};
+use super::json;
 use crate::events::Events;
+use crate::http::{NextPieces, Pieces};
 use crate::logs::Logs;
 
 /// What makes one piece of an answer: nothing is gained by more at once.
@@ -39,7 +40,7 @@ impl<S: Source> Following<S> {
     pub(super) fn pieces(mut self) -> Pieces {
         Box::pin(async move {
             let text = self.next().await?;
-            Some((Bytes::from(text), Rest(self.pieces())))
+            Some((Bytes::from(text), NextPieces(self.pieces())))
         })
     }
 

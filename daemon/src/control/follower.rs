@@ -7,6 +7,7 @@ use afresh_core::control::{Gap, LogLine, Position, ToldEvent};
 use afresh_core::limits::{
     CONTROL_ANSWER_BYTES_MAX, CONTROL_ASKS_MAX, FOLLOW_POLL_INTERVAL, FOLLOW_TRIES_MAX,
 };
+use afresh_core::sse::{SseEvent, SseParser};
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -14,7 +15,6 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::client::{ControlError, Target, broken, is_gone, refused, request, strange};
-use super::wire::next_bytes;
 use crate::os::{SignalRequest, Signals, Sink};
 
 /// What is heard of an afresh that is followed.
@@ -127,7 +127,7 @@ async fn follow_lines(
     found: &mpsc::Sender<Found<LogLine>>,
 ) -> Result<(), ControlError> {
     let path = target.path(&format!("logs?follow=true&since={since}"));
-    stream((&target.socket, &path, &[]), (at, found), |event| event.read(&target.socket)).await
+    stream((&target.socket, &path, &[]), (at, found), |event| read(event, &target.socket)).await
 }
 
 async fn follow_told(
@@ -141,13 +141,13 @@ async fn follow_told(
         let known = [("last-event-id", position.to_string())];
         let asked = (socket, "/v1/events?follow=true", &known[..]);
         let ended = stream(asked, (at, found), |event| {
-            if let Some(known) = Position::parse(&event.id) {
+            if let Some(known) = event.id.as_deref().and_then(Position::parse) {
                 position = known;
                 tries = 0;
             }
-            Ok(match event.kind.as_str() {
-                "gap" => Followed::Gap(event.read(socket)?),
-                _ => Followed::Event(event.read(socket)?),
+            Ok(match event.name.as_str() {
+                "gap" => Followed::Gap(read(event, socket)?),
+                _ => Followed::Event(read(event, socket)?),
             })
         })
         .await;
@@ -203,63 +203,34 @@ async fn pass_on<T>(
     }
 }
 
-/// One server-sent event.
-#[derive(Debug, Default)]
-pub(super) struct Event {
-    kind: String,
-    id: String,
-    data: String,
+/// The value in the data of an event.
+fn read<T: DeserializeOwned>(event: &SseEvent, socket: &Path) -> Result<T, ControlError> {
+    serde_json::from_slice(&event.data).map_err(|_| strange(socket))
 }
 
-impl Event {
-    /// What it brings.
-    fn read<T: DeserializeOwned>(&self, socket: &Path) -> Result<T, ControlError> {
-        serde_json::from_str(&self.data).map_err(|_| strange(socket))
-    }
-
-    /// Takes a line, and says whether it was the last one.
-    fn take(&mut self, line: &str) -> bool {
-        match line.split_once(": ") {
-            Some(("event", kind)) => self.kind = kind.to_owned(),
-            Some(("id", id)) => self.id = id.to_owned(),
-            Some(("data", data)) => self.data = data.to_owned(),
-            // A sign of life.
-            _ => {}
-        }
-        line.is_empty() && !self.data.is_empty()
-    }
-}
-
-/// Asks for events, and hands on what each brings, until nobody takes it or there are no more.
+/// Asks for events, and hands on the value of each, until the receiver has gone or the stream ends.
 pub(super) async fn stream<T>(
     (socket, path, headers): (&Path, &str, &[(&str, String)]),
     (at, found): (usize, &mpsc::Sender<Found<T>>),
-    mut read: impl FnMut(&Event) -> Result<T, ControlError>,
+    mut read: impl FnMut(&SseEvent) -> Result<T, ControlError>,
 ) -> Result<(), ControlError> {
-    request(socket, ("GET", path), headers, Vec::new(), async |response| {
-        if !response.status().is_success() {
-            return Err(refused(socket, response).await);
-        }
-        let mut body = response.into_body();
-        let (mut text, mut event) = (Vec::new(), Event::default());
-        while let Some(bytes) = next_bytes(&mut body).await {
-            text.extend_from_slice(&bytes.map_err(|source| broken(socket, source))?);
-            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = text.drain(..=end).collect();
-                let line = std::str::from_utf8(&line).map_err(|_| strange(socket))?;
-                if !event.take(line.trim_end()) {
-                    continue;
-                }
-                let it = read(&std::mem::take(&mut event))?;
-                if found.send((at, Ok(it))).await.is_err() {
-                    return Ok(());
-                }
-            }
-            if text.len() > CONTROL_ANSWER_BYTES_MAX {
+    let mut response = request(socket, ("GET", path), headers, Vec::new()).await?;
+    if !response.is_success() {
+        return Err(refused(socket, response).await);
+    }
+    let mut parser = SseParser::new(CONTROL_ANSWER_BYTES_MAX);
+    while let Some(bytes) = response.next().await {
+        for event in parser.push(&bytes.map_err(|source| broken(socket, source))?) {
+            if event.is_too_long {
                 return Err(strange(socket));
             }
+            if event.data.is_empty() {
+                continue;
+            }
+            if found.send((at, Ok(read(&event)?))).await.is_err() {
+                return Ok(());
+            }
         }
-        Ok(())
-    })
-    .await
+    }
+    Ok(())
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::loop_request::{Ask, Before, NotBegun, Reloading};
 use super::route::{Refusing, conflict, reply, status};
 use super::server::Host;
-use super::wire::Answer;
+use crate::http::MessageBody;
 
 pub(super) async fn change(
     host: &Host,
@@ -17,7 +17,7 @@ pub(super) async fn change(
     what: Change,
     reason: String,
     waits: bool,
-) -> Refusing<Response<Answer>> {
+) -> Refusing<Response<MessageBody>> {
     let asked = name.clone();
     let begun = host.ask(|answer| Ask::Change { name: asked, what, reason, answer }).await?;
     let mut begun = begun.map_err(|refused| {
@@ -38,7 +38,11 @@ pub(super) async fn change(
 }
 
 /// Lets the configuration be read again. All that this begins is waited for no longer than one change.
-pub(super) async fn reload(host: &Host, reason: String, waits: bool) -> Refusing<Response<Answer>> {
+pub(super) async fn reload(
+    host: &Host,
+    reason: String,
+    waits: bool,
+) -> Refusing<Response<MessageBody>> {
     let reloading = host.ask(|answer| Ask::Reload { reason, answer }).await?;
     let Reloading { mut answer, begun } = reloading.map_err(conflict)?;
     let deadline = Instant::now() + RESTART_WAIT_MAX;

@@ -18,7 +18,6 @@ mod server;
 mod socket_path;
 mod usage;
 mod watcher;
-mod wire;
 
 pub use self::client::{
     ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
@@ -32,4 +31,8 @@ pub(crate) use self::loop_responses::About;
 pub(crate) use self::server::Control;
 pub use self::socket_path::RuntimeFolders;
 pub use self::watcher::{Watcher, Woken};
-pub(crate) use self::wire::{Wire, all_bytes, drain, next_bytes, one};
+
+/// A value as JSON. Keys of the API are text, so it cannot fail.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

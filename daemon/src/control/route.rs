@@ -13,7 +13,7 @@ use afresh_core::limits::{
     CONTROL_BODY_BYTES_MAX, CONTROL_FOLLOWERS_MAX, CONTROL_HEADER_WAIT, CONTROL_PATH_BYTES_MAX,
     CONTROL_REFUSED_BYTES_MAX, INPUT_BYTES_MAX, LOGS_LINES_MAX, RESTART_REASON_CHARS_MAX,
 };
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{
     ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
     WWW_AUTHENTICATE,
@@ -24,11 +24,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::follow::{Following, Lines, Source, Told, Wanted};
+use super::json;
 use super::lifecycle_requests::{change, reload};
 use super::loop_request::Ask;
 use super::server::Host;
 use super::usage::{measured, metrics};
-use super::wire::{Answer, all_bytes, drain, json, one};
+use crate::http::{MessageBody, all_bytes, drain, single_header};
 use crate::logs::Logs;
 
 pub(super) type Refusing<T> = Result<T, (StatusCode, Refusal)>;
@@ -36,7 +37,10 @@ pub(super) type Refusing<T> = Result<T, (StatusCode, Refusal)>;
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Answers one request, and says whether the answer has an end.
-pub(super) async fn route(request: Request<Incoming>, host: &Host) -> (Response<Answer>, bool) {
+pub(super) async fn route(
+    request: Request<Incoming>,
+    host: &Host,
+) -> (Response<MessageBody>, bool) {
     if let Err((status, refusal)) = admit(&request, host) {
         return (reply(status, &refusal), true);
     }
@@ -56,7 +60,7 @@ pub(super) async fn route(request: Request<Incoming>, host: &Host) -> (Response<
     };
     match serve(request, host, route, name.unwrap_or_default()).await {
         Ok(response) => {
-            let has_end = matches!(response.body(), Answer::Whole(_));
+            let has_end = matches!(response.body(), MessageBody::Whole(_));
             (response, has_end)
         }
         Err((status, refusal)) => (reply(status, &refusal), true),
@@ -68,7 +72,7 @@ async fn serve(
     host: &Host,
     route: &Route,
     name: String,
-) -> Refusing<Response<Answer>> {
+) -> Refusing<Response<MessageBody>> {
     let known: Vec<&str> = route.words.iter().map(|word| word.name).collect();
     let words = Words::parse(request.uri().query().unwrap_or_default(), &known).map_err(bad)?;
     match route.does {
@@ -93,7 +97,7 @@ async fn serve(
         Does::Logs => logs(host, &name, &words).await,
         Does::Events => events(host, &words, request.headers()).await,
         Does::Metrics => {
-            let text = Answer::Whole(Bytes::from(metrics(host).await?.to_text()));
+            let text = MessageBody::from(metrics(host).await?.to_text());
             Ok(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
         }
         Does::Reload => {
@@ -126,9 +130,9 @@ fn admit(request: &Request<Incoming>, host: &Host) -> Refusing<()> {
     let Some(guard) = &host.guard else { return Ok(()) };
     let headers = request.headers();
     let caller = Caller {
-        host: one(headers, &HOST),
-        origin: headers.contains_key(ORIGIN).then(|| one(headers, &ORIGIN)),
-        authorization: one(headers, &AUTHORIZATION),
+        host: single_header(headers, &HOST),
+        origin: headers.contains_key(ORIGIN).then(|| single_header(headers, &ORIGIN)),
+        authorization: single_header(headers, &AUTHORIZATION),
     };
     match guard.admits(caller) {
         Ok(()) => Ok(()),
@@ -164,7 +168,7 @@ async fn input(
     host: &Host,
     name: String,
     request: Request<Incoming>,
-) -> Refusing<Response<Answer>> {
+) -> Refusing<Response<MessageBody>> {
     let bytes = body(request, INPUT_BYTES_MAX).await?;
     if bytes.is_empty() {
         return Err(bad("the body is empty: it is what is written".to_owned()));
@@ -202,7 +206,7 @@ async fn reason(request: Request<Incoming>) -> Refusing<String> {
     Ok(reason.chars().take(RESTART_REASON_CHARS_MAX).collect())
 }
 
-async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<Answer>> {
+async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<MessageBody>> {
     let lines_max = words.number("lines").map_err(bad)?.unwrap_or(LOGS_LINES_MAX as u64);
     let lines_max = usize::try_from(lines_max).unwrap_or(usize::MAX);
     let since = words.number("since").map_err(bad)?;
@@ -248,13 +252,17 @@ fn last(mut lines: Vec<LogLine>, wanted: &Wanted, lines_max: usize) -> Vec<LogLi
     lines.split_off(lines.len().saturating_sub(lines_max))
 }
 
-async fn events(host: &Host, words: &Words, headers: &HeaderMap) -> Refusing<Response<Answer>> {
+async fn events(
+    host: &Host,
+    words: &Words,
+    headers: &HeaderMap,
+) -> Refusing<Response<MessageBody>> {
     let position = |name: &str, text: &str| {
         let wanted = "has to be a number, or the `id` of an event";
         Position::parse(text).ok_or_else(|| bad(format!("`{name}` {wanted}")))
     };
     // Who connects again asks for the same `since`, and knows more by now.
-    let known = headers.contains_key(LAST_EVENT_ID).then(|| one(headers, &LAST_EVENT_ID));
+    let known = headers.contains_key(LAST_EVENT_ID).then(|| single_header(headers, &LAST_EVENT_ID));
     let known =
         known.map(|text| position("Last-Event-ID", text.unwrap_or_default())).transpose()?;
     let since = words.text("since").map(|text| position("since", text)).transpose()?;
@@ -268,7 +276,7 @@ async fn events(host: &Host, words: &Words, headers: &HeaderMap) -> Refusing<Res
         return host.follow(Told { events: host.events.clone(), at, service });
     }
     let page = host.events.page(&at, service.as_deref());
-    Ok(respond(StatusCode::OK, "application/json", Answer::Whole(Bytes::from(page))))
+    Ok(respond(StatusCode::OK, "application/json", MessageBody::from(page)))
 }
 
 impl Host {
@@ -281,14 +289,14 @@ impl Host {
     }
 
     /// Lets somebody follow, where there is a place left.
-    fn follow(&self, source: impl Source) -> Refusing<Response<Answer>> {
+    fn follow(&self, source: impl Source) -> Refusing<Response<MessageBody>> {
         let _place: OwnedSemaphorePermit =
             Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
                 let what = format!("{CONTROL_FOLLOWERS_MAX} others follow already");
                 (StatusCode::SERVICE_UNAVAILABLE, Refusal::new(what).hint("end one of them"))
             })?;
         let following = Following { source, closing: self.closing.clone(), _place };
-        Ok(respond(StatusCode::OK, "text/event-stream", Answer::Pieces(following.pieces())))
+        Ok(respond(StatusCode::OK, "text/event-stream", MessageBody::Pieces(following.pieces())))
     }
 }
 
@@ -305,7 +313,7 @@ fn no_service(name: &str) -> (StatusCode, Refusal) {
     (StatusCode::NOT_FOUND, refusal.hint("see /v1/services"))
 }
 
-fn not_allowed(allowed: &str) -> Response<Answer> {
+fn not_allowed(allowed: &str) -> Response<MessageBody> {
     let refusal = Refusal::new(format!("this path is for {allowed}"));
     let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, &refusal);
     // Made of words of ours.
@@ -315,15 +323,15 @@ fn not_allowed(allowed: &str) -> Response<Answer> {
     response
 }
 
-pub(super) fn reply(status: StatusCode, value: &impl Serialize) -> Response<Answer> {
-    let mut response = respond(status, "application/json", Answer::Whole(Bytes::from(json(value))));
+pub(super) fn reply(status: StatusCode, value: &impl Serialize) -> Response<MessageBody> {
+    let mut response = respond(status, "application/json", MessageBody::from(json(value)));
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
 }
 
-fn respond(status: StatusCode, kind: &'static str, body: Answer) -> Response<Answer> {
+fn respond(status: StatusCode, kind: &'static str, body: MessageBody) -> Response<MessageBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -18,6 +18,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,8 +30,8 @@ use super::loop_request::Ask;
 use super::loop_responses::About;
 use super::route::route;
 use super::socket_path::{RuntimeFolders, owner_of};
-use super::wire::Wire;
 use crate::events::Events;
+use crate::http::WriteTimeout;
 use crate::os::{SocketListener, is_own_peer};
 use crate::supervise::Supervise;
 
@@ -151,17 +152,17 @@ enum Door {
 
 impl Door {
     /// The next connection; none where it is not for us. Cancel safe.
-    async fn accept(&self) -> io::Result<Option<Wire>> {
+    async fn accept(&self) -> io::Result<Option<TokioIo<WriteTimeout>>> {
         match self {
             Self::Socket(socket) => {
                 let stream = socket.accept().await?;
-                Ok(is_own_peer(&stream).then(|| Wire::new(stream)))
+                Ok(is_own_peer(&stream).then(|| WriteTimeout::served(stream)))
             }
             Self::Port(port) => {
                 let (stream, _) = port.accept().await?;
                 // Events are short, and somebody waits for each.
                 stream.set_nodelay(true).ok();
-                Ok(Some(Wire::new(stream)))
+                Ok(Some(WriteTimeout::served(stream)))
             }
         }
     }
@@ -212,7 +213,7 @@ async fn sweep(folders: RuntimeFolders) {
 }
 
 /// Serves one connection, for as long as it may take.
-async fn converse(wire: Wire, host: Host) {
+async fn converse(wire: TokioIo<WriteTimeout>, host: Host) {
     let (deadline, mut changes) = watch::channel(Some(Instant::now() + CONTROL_HEADER_WAIT));
     let service = service_fn(|request: Request<Incoming>| {
         deadline.send_replace(Some(Instant::now() + CONTROL_REQUEST_WAIT));

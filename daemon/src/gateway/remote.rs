@@ -24,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error_chain::chain;
-use crate::http::{Client, Pool};
+use crate::http::{HttpClient, Pool};
 
 /// What a server says, or what is said in its place.
 #[derive(Debug, PartialEq)]
@@ -119,9 +119,9 @@ impl Drop for Remote {
 }
 
 /// One for all links: the certificates of a system take memory.
-fn client() -> &'static Client {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| Client::new(None))
+fn client() -> &'static HttpClient {
+    static CLIENT: OnceLock<HttpClient> = OnceLock::new();
+    CLIENT.get_or_init(|| HttpClient::new(None))
 }
 
 /// What the link's task waits for.

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{now, seed};
 use crate::error_chain::chain;
-use crate::http::{Client, HttpError, Limits, Request};
+use crate::http::{HttpClient, HttpError, Limits, Request};
 use crate::os;
 use crate::output::Output;
 
@@ -83,7 +83,7 @@ impl Spans {
 
 /// What requests are made with.
 struct Post {
-    client: Client,
+    client: HttpClient,
     url: String,
     headers: Vec<(String, String)>,
 }
@@ -92,7 +92,7 @@ impl Post {
     fn new(destination: Destination, certificates: Option<PathBuf>) -> Self {
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(destination.headers);
-        Self { client: Client::new(certificates), url: destination.url, headers }
+        Self { client: HttpClient::new(certificates), url: destination.url, headers }
     }
 
     async fn send(&self, body: String) -> Answer {

@@ -6,16 +6,13 @@ use std::time::Duration;
 
 use afresh_core::health::{Verdict, judge_http};
 use afresh_core::limits::{HEALTH_BODY_BYTES_MAX, HEALTH_HEADER_BYTES_MAX};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::http::request;
-use hyper::{Request, Response, Uri};
+use hyper::{Request, Uri};
 use serde_json::Value;
 
 use super::connect::connect;
-use crate::control::{Wire, all_bytes};
 use crate::error_chain::chain;
-use crate::http::{self, Client, Limits};
+use crate::http::{self, Connection, HttpClient, Limits, MessageBody, Response, WriteTimeout};
 
 /// Where a request goes.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,29 +58,13 @@ impl Target {
             .header("connection", "close")
     }
 
-    /// Sends a request and hands its response on, while the connection is driven.
-    pub(super) async fn exchange<T>(
-        &self,
-        request: Request<String>,
-        read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, Verdict>,
-    ) -> Result<T, Verdict> {
+    /// Sends a request on a connection of its own.
+    pub(super) async fn send(&self, request: Request<MessageBody>) -> Result<Response, Verdict> {
         let stream = connect(&self.host, self.port).await?;
-        let (mut sender, connection) = http1::Builder::new()
-            .max_buf_size(HEALTH_HEADER_BYTES_MAX)
-            .handshake(Wire::new(stream))
-            .await
-            .map_err(|error| broken(&error))?;
-        let exchange = async {
-            let response = sender.send_request(request).await.map_err(|error| broken(&error))?;
-            read(response).await
-        };
-        let (mut exchange, mut connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
-        tokio::select! {
-            answer = &mut exchange => return answer,
-            // What it has brought is with the exchange.
-            _ = &mut connection => {}
-        }
-        exchange.await
+        let stream = Box::new(WriteTimeout::new(stream));
+        let opened = Connection::open(stream, Some(HEALTH_HEADER_BYTES_MAX)).await;
+        let connection = opened.map_err(|error| broken(&error))?;
+        connection.send(request).await.map_err(|error| broken(&error.source))
     }
 }
 
@@ -98,7 +79,7 @@ pub(super) async fn probe(
         return probe_securely(url, status, wanted, headers).await;
     }
     let target = Target::of(url)?;
-    let mut request = target.request("GET").header("accept", "*/*").body(String::new());
+    let mut request = target.request("GET").header("accept", "*/*").body(MessageBody::from(""));
     for (name, value) in headers {
         let wrong =
             || Verdict::Ill { why: format!("the header `{name}` of the check cannot be sent") };
@@ -109,16 +90,13 @@ pub(super) async fn probe(
         }
     }
     let request = request.map_err(|error| Verdict::Ill { why: error.to_string() })?;
-    let read = async |response: Response<Incoming>| {
-        let found = response.status().as_u16();
-        // Nobody reads a body that says nothing.
-        let body = match judge_http(status, None, found, &[]) {
-            Ok(()) if wanted.is_some() => body(response).await?,
-            _ => Vec::new(),
-        };
-        judge_http(status, wanted, found, &body)
+    let mut response = target.send(request).await?;
+    // The body is read only where the verdict depends on it.
+    let body = match judge_http(status, None, response.status, &[]) {
+        Ok(()) if wanted.is_some() => body(&mut response).await?,
+        _ => Vec::new(),
     };
-    target.exchange(request, read).await
+    judge_http(status, wanted, response.status, &body)
 }
 
 /// The same over TLS; the certificate has to be one that this machine trusts.
@@ -128,8 +106,8 @@ async fn probe_securely(
     wanted: Option<&(String, Value)>,
     headers: &[(String, String)],
 ) -> Result<(), Verdict> {
-    static CLIENT: OnceLock<Client> = OnceLock::new();
-    let client = CLIENT.get_or_init(|| Client::new(None));
+    static CLIENT: OnceLock<HttpClient> = OnceLock::new();
+    let client = CLIENT.get_or_init(|| HttpClient::new(None));
     let request = http::Request { method: "GET", url, headers, body: String::new() };
     // Whoever asks has a limit of its own.
     let limits = Limits { time_max: Duration::MAX, body_bytes_max: HEALTH_BODY_BYTES_MAX };
@@ -139,8 +117,8 @@ async fn probe_securely(
 }
 
 /// All of a body, up to the limit.
-pub(super) async fn body(response: Response<Incoming>) -> Result<Vec<u8>, Verdict> {
-    let body = all_bytes(&mut response.into_body(), HEALTH_BODY_BYTES_MAX).await;
+pub(super) async fn body(response: &mut Response) -> Result<Vec<u8>, Verdict> {
+    let body = response.all(HEALTH_BODY_BYTES_MAX).await;
     body.map_err(|error| broken(&error))?.ok_or_else(too_long)
 }
 

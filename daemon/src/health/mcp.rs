@@ -1,15 +1,12 @@
 //! Asks an MCP server behind streamable HTTP whether it is there.
 
-use afresh_core::health::mcp::{
-    EventStream, Manner, Question, Said, discover, initialize, initialized, read,
-};
+use afresh_core::health::mcp::{Manner, Question, Said, discover, initialize, initialized, read};
 use afresh_core::health::{Verdict, judge_http};
 use afresh_core::limits::HEALTH_BODY_BYTES_MAX;
-use hyper::Response;
-use hyper::body::Incoming;
+use afresh_core::sse::SseParser;
 
 use super::http::{Target, body, broken, too_long};
-use crate::control::next_bytes;
+use crate::http::{MessageBody, Response};
 
 /// What came back.
 struct Reply {
@@ -88,37 +85,35 @@ async fn ask(target: &Target, question: &Question) -> Result<Reply, Verdict> {
         }
     }
     let request = request
-        .body(question.body.clone())
+        .body(MessageBody::from(question.body.clone()))
         .map_err(|error| Verdict::Ill { why: error.to_string() })?;
-    target.exchange(request, async |response| answer(response, question.id).await).await
+    answer(target.send(request).await?, question.id).await
 }
 
-async fn answer(response: Response<Incoming>, id: Option<&str>) -> Result<Reply, Verdict> {
-    let header = |name: &str| Some(response.headers().get(name)?.to_str().ok()?.to_owned());
-    let status = response.status().as_u16();
-    let session = header("mcp-session-id");
-    let is_stream =
-        header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
+async fn answer(mut response: Response, id: Option<&str>) -> Result<Reply, Verdict> {
+    let status = response.status;
+    let session = response.header("mcp-session-id").map(str::to_owned);
+    let kind = response.header("content-type");
+    let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
     let said = match id {
         None => None,
         Some(id) if is_stream => first_said(response, id).await?,
-        Some(id) => read(&body(response).await?, id),
+        Some(id) => read(&body(&mut response).await?, id),
     };
     Ok(Reply { status, session, said })
 }
 
 /// The answer in an event stream, which may go on after it.
-async fn first_said(response: Response<Incoming>, id: &str) -> Result<Option<Said>, Verdict> {
-    let mut body = response.into_body();
-    let mut stream = EventStream::default();
+async fn first_said(mut response: Response, id: &str) -> Result<Option<Said>, Verdict> {
+    let mut stream = SseParser::new(HEALTH_BODY_BYTES_MAX);
     let mut length = 0;
-    while let Some(bytes) = next_bytes(&mut body).await {
+    while let Some(bytes) = response.next().await {
         let bytes = bytes.map_err(|error| broken(&error))?;
         length += bytes.len();
         if length > HEALTH_BODY_BYTES_MAX {
             return Err(too_long());
         }
-        if let Some(said) = stream.push(&bytes).iter().find_map(|message| read(message, id)) {
+        if let Some(said) = stream.push(&bytes).iter().find_map(|event| read(&event.data, id)) {
             return Ok(Some(said));
         }
     }

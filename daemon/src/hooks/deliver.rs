@@ -15,7 +15,7 @@ use afresh_core::time::show_duration;
 
 use super::HookSetup;
 use crate::error_chain::chain;
-use crate::http::{Client, HttpError, Limits, Request};
+use crate::http::{HttpClient, HttpError, Limits, Request};
 use crate::os;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
@@ -23,7 +23,7 @@ use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
 /// What deliveries are made with.
 pub(super) struct DeliverySender {
     about: About,
-    client: Client,
+    client: HttpClient,
     briefs: BriefRunner,
     cwd: PathBuf,
     env: Vec<(OsString, OsString)>,

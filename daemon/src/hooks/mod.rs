@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use self::deliver::DeliverySender;
 use crate::clock::{now, seed, sleep_until};
-use crate::http::Client;
+use crate::http::HttpClient;
 use crate::os;
 use crate::output::Output;
 use crate::process::{Processes, StartError};
@@ -296,7 +296,7 @@ impl HookSetup {
         }
     }
 
-    fn client(&self) -> Client {
-        Client::new(self.certificates.clone())
+    fn client(&self) -> HttpClient {
+        HttpClient::new(self.certificates.clone())
     }
 }

@@ -1,30 +1,36 @@
-//! HTTP requests to somebody else: a webhook, a service that is asked how it is, an MCP server.
+//! Owns the HTTP/1.1 client: `connection.rs` speaks over TCP, TLS and Unix sockets, [`HttpClient`] makes single
+//! requests to URLs, and `pool.rs` reuses connections to one server. `body.rs` and `write_timeout.rs` are shared
+//! with the servers. Driven by hooks, health checks, control commands, agents and the gateway.
 //!
-//! HTTP/1.1, one connection for each request or, with `pool.rs`, some that are kept; no redirects, no
-//! proxies, and a bound on everything. URLs can be
-//! secrets (those of webhooks are), so no error has more of one than host and port.
+//! Never follows redirects or uses proxies. URLs can be secrets (those of webhooks are), so no error has
+//! more of one than host and port.
 
+mod body;
+mod connection;
 mod pool;
 mod tls;
-mod wire;
+mod write_timeout;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::limits::{HTTP_CONNECT_WAIT, HTTP_HEADER_BYTES_MAX};
-use hyper::client::conn::http1;
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Uri};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
-pub(crate) use self::pool::{NotSent, Pool, Streamed};
+pub(crate) use self::body::{
+    MessageBody, NextPieces, Pieces, all_bytes, drain, next_bytes, single_header,
+};
+pub(crate) use self::connection::{Connection, Duplex, Response};
+pub(crate) use self::pool::{Pool, SendError, StreamedResponse};
 use self::tls::Tls;
 pub(crate) use self::tls::TlsError;
-use self::wire::{Stream, Wire, read_body};
+pub(crate) use self::write_timeout::WriteTimeout;
 
-/// What is asked.
+/// A request to a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
@@ -33,147 +39,125 @@ pub(crate) struct Request<'a> {
     pub(crate) body: String,
 }
 
-/// How much of our time and memory an answer may have.
+/// Bounds of one exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// From the look-up of the name to the end of the answer.
+    /// From the name lookup to the end of the response.
     pub(crate) time_max: Duration,
     /// A longer body is cut.
     pub(crate) body_bytes_max: usize,
 }
 
-/// What came back.
+/// A response that was read, its body up to the bound.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct BufferedResponse {
     pub(crate) status: u16,
     headers: HeaderMap,
-    /// As much of it as is allowed.
     pub(crate) body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
-    /// The URL is none, or not one for us.
+    /// The URL is invalid or not supported.
     #[error("the URL {0}")]
     Url(&'static str),
     /// The request cannot be made.
     #[error("the header `{0}` cannot be sent")]
     Header(String),
-    /// The name leads nowhere.
+    /// The name cannot be resolved.
     #[error("cannot look up `{host}`")]
     LookUp {
         host: String,
         #[source]
         source: io::Error,
     },
-    /// Nobody answers there.
+    /// No address accepted the connection.
     #[error("cannot connect to `{place}`")]
     Connect {
         place: String,
         #[source]
         source: io::Error,
     },
-    /// No connection that can be trusted.
+    /// The TLS handshake failed.
     #[error("no secure connection to `{place}`")]
     Tls {
         place: String,
         #[source]
         source: TlsError,
     },
-    /// The conversation broke off, or was no HTTP.
+    /// The connection broke, or the peer does not speak HTTP.
     #[error("`{place}` broke the connection off")]
     Broken {
         place: String,
         #[source]
         source: hyper::Error,
     },
-    /// No answer in time.
+    /// No response in time.
     #[error("`{place}` did not answer in time")]
     Silent { place: String },
 }
 
-/// Makes requests. What `https` needs is read and made with the first of them.
+/// Makes requests. The TLS configuration is loaded with the first one that needs it.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct HttpClient {
     tls: Tls,
 }
 
-impl Client {
+impl HttpClient {
     /// `certificates` is a file of root certificates that is used in place of the system's.
     pub(crate) fn new(certificates: Option<PathBuf>) -> Self {
         Self { tls: Tls::new(certificates) }
     }
 
-    /// Asks, and returns what came back, whatever its status.
+    /// Sends a request on a connection of its own, and returns the response, whatever its status.
     pub(crate) async fn request(
         &self,
         request: Request<'_>,
         limits: Limits,
-    ) -> Result<Answer, HttpError> {
-        let target = Target::parse(request.url)?;
-        let asked = self.ask(request, &target, limits.body_bytes_max);
-        match timeout(limits.time_max, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(HttpError::Silent { place: target.place }),
-        }
-    }
-
-    async fn ask(
-        &self,
-        request: Request<'_>,
-        target: &Target,
-        body_bytes_max: usize,
-    ) -> Result<Answer, HttpError> {
-        let mut request = target.request(request)?;
-        request.headers_mut().insert("connection", HeaderValue::from_static("close"));
-        let (mut sender, connection) = self.open(target).await?;
-        let broken = |source| HttpError::Broken { place: target.place.clone(), source };
+    ) -> Result<BufferedResponse, HttpError> {
+        let endpoint = Endpoint::parse(request.url)?;
+        let mut message = endpoint.request(request)?;
+        message.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         let exchange = async {
-            let (head, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
-            let body = read_body(body, body_bytes_max).await.map_err(broken)?;
-            Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+            let broken = |source| endpoint.broken(source);
+            let connection = self.open(&endpoint).await?;
+            let sent = connection.send(message).await;
+            let mut response = sent.map_err(|error| broken(error.source))?;
+            let body = response.beginning(limits.body_bytes_max).await.map_err(broken)?;
+            Ok(BufferedResponse { status: response.status, headers: response.headers, body })
         };
-        let (mut exchange, connection) = (std::pin::pin!(exchange), std::pin::pin!(connection));
-        tokio::select! {
-            answer = &mut exchange => return answer,
-            // What it has brought is with the exchange.
-            _ = connection => {}
+        match timeout(limits.time_max, exchange).await {
+            Ok(response) => response,
+            Err(_) => Err(HttpError::Silent { place: endpoint.place.clone() }),
         }
-        exchange.await
     }
 
-    /// A connection, which somebody has to drive.
-    async fn open(&self, target: &Target) -> Result<Opened, HttpError> {
-        let place = || target.place.clone();
-        let stream = connect(target).await?;
-        let stream: Box<dyn Stream> = match target.is_secure {
+    async fn open(&self, endpoint: &Endpoint) -> Result<Connection, HttpError> {
+        let stream = connect(endpoint).await?;
+        let stream: Box<dyn Duplex> = match endpoint.is_secure {
             false => Box::new(stream),
             true => {
-                let secured = self.tls.secure(&target.host, stream).await;
+                let secured = self.tls.secure(&endpoint.host, stream).await;
+                let place = || endpoint.place.clone();
                 Box::new(secured.map_err(|source| HttpError::Tls { place: place(), source })?)
             }
         };
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HTTP_HEADER_BYTES_MAX);
-        let opened = builder.handshake(Wire(stream)).await;
-        opened.map_err(|source| HttpError::Broken { place: place(), source })
+        let opened = Connection::open(stream, Some(HTTP_HEADER_BYTES_MAX)).await;
+        opened.map_err(|source| endpoint.broken(source))
     }
 }
 
-/// Both ends of a connection: to ask by, and to drive.
-type Opened = (http1::SendRequest<String>, http1::Connection<Wire, String>);
-
-impl Answer {
+impl BufferedResponse {
     /// A header as text; none where it is missing or not ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
-/// Where a URL leads.
+/// The server and path of a URL.
 #[derive(Debug)]
-struct Target {
+struct Endpoint {
     is_secure: bool,
     /// Without the brackets of an address.
     host: String,
@@ -183,7 +167,7 @@ struct Target {
     path: String,
 }
 
-impl Target {
+impl Endpoint {
     fn parse(url: &str) -> Result<Self, HttpError> {
         let uri: Uri = url.parse().map_err(|_| HttpError::Url("is not one"))?;
         let is_secure = match uri.scheme_str() {
@@ -206,9 +190,13 @@ impl Target {
         Ok(Self { is_secure, host, port, place: authority.as_str().to_owned(), path })
     }
 
-    fn request(&self, request: Request<'_>) -> Result<hyper::Request<String>, HttpError> {
+    fn broken(&self, source: hyper::Error) -> HttpError {
+        HttpError::Broken { place: self.place.clone(), source }
+    }
+
+    fn request(&self, request: Request<'_>) -> Result<hyper::Request<MessageBody>, HttpError> {
         let bad = |name: &str| HttpError::Header(name.to_owned());
-        let mut built = hyper::Request::new(request.body);
+        let mut built = hyper::Request::new(request.body.into());
         *built.method_mut() =
             Method::from_bytes(request.method.as_bytes()).map_err(|_| bad(request.method))?;
         *built.uri_mut() = self.path.parse().map_err(|_| HttpError::Url("is not one"))?;
@@ -217,7 +205,7 @@ impl Target {
         headers.insert(USER_AGENT, HeaderValue::from_static("afresh"));
         for (name, value) in request.headers {
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name))?;
-            // How a message is framed is not for its sender to say.
+            // The client decides the framing.
             if ["connection", "content-length", "transfer-encoding", "upgrade"]
                 .contains(&known.as_str())
             {
@@ -230,15 +218,15 @@ impl Target {
 }
 
 /// Connects to the first address that accepts.
-async fn connect(target: &Target) -> Result<TcpStream, HttpError> {
-    let Target { host, port, place, .. } = target;
+async fn connect(endpoint: &Endpoint) -> Result<TcpStream, HttpError> {
+    let Endpoint { host, port, place, .. } = endpoint;
     let addresses = lookup_host((host.as_str(), *port)).await;
     let addresses = addresses.map_err(|source| HttpError::LookUp { host: host.clone(), source })?;
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
         match timeout(HTTP_CONNECT_WAIT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Small requests follow each other: none is to wait for the last one's receipt.
+                // Small requests follow each other; none waits for an acknowledgement.
                 stream.set_nodelay(true).ok();
                 return Ok(stream);
             }

@@ -1,206 +1,131 @@
-//! Connections to one server that are kept while nobody uses them, and answers that are read as they come.
-//!
-//! Nobody drives a connection that is kept: it costs no task and no wake-up, and whether the other end has
-//! hung up is seen when it is taken out again.
+//! Owns idle connections to one server, and responses that are read as they arrive. Driven by the tasks that
+//! exchange requests; a connection that the server closed is noticed when it is taken out again.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Mutex;
-use std::task::Poll;
 use std::time::Duration;
 
 use afresh_core::limits::{
     HTTP_OPEN_WAIT, IDLE_CONNECTION_MAX, IDLE_CONNECTION_NAMED_MAX, IDLE_CONNECTIONS_MAX,
 };
-use hyper::body::{Body, Bytes, Frame, Incoming};
-use hyper::client::conn::http1;
-use hyper::header::HeaderMap;
+use hyper::body::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::wire::Wire;
-use super::{Client, HttpError, Request, Target};
+use super::connection::{Connection, ExchangeError, Response};
+use super::{Endpoint, HttpClient, HttpError, Request};
 
 /// Makes requests to one server.
 pub(crate) struct Pool {
-    client: &'static Client,
-    /// Where connections go; requests may have other paths.
-    target: Target,
-    idle: Mutex<Vec<Idle>>,
+    client: &'static HttpClient,
+    /// The server of all connections; requests may have other paths.
+    endpoint: Endpoint,
+    idle: Mutex<Vec<IdleConnection>>,
 }
 
-struct Idle {
-    wired: Wired,
-    /// After this the other end may hang up at any moment.
+struct IdleConnection {
+    connection: Connection,
+    /// After this the server may close it at any moment.
     until: Instant,
 }
 
-/// A connection, with who drives it.
-struct Wired {
-    sender: http1::SendRequest<String>,
-    /// None when it is over.
-    connection: Option<Pin<Box<http1::Connection<Wire, String>>>>,
-}
-
-/// Why there is no answer.
+/// A request without a response.
 #[derive(Debug)]
-pub(crate) struct NotSent {
+pub(crate) struct SendError {
     pub(crate) error: HttpError,
-    /// The server may have seen the request all the same.
+    /// The server may have received the request all the same.
     pub(crate) was_sent: bool,
 }
 
-/// An answer whose body is still to come.
-pub(crate) struct Streamed {
-    pub(crate) status: u16,
-    headers: HeaderMap,
-    body: Incoming,
-    wired: Wired,
+/// A response whose body is still to be read.
+pub(crate) struct StreamedResponse {
+    response: Response,
     place: String,
-    is_over: bool,
 }
 
 impl Pool {
-    pub(crate) fn new(client: &'static Client, url: &str) -> Result<Self, HttpError> {
-        Ok(Self { client, target: Target::parse(url)?, idle: Mutex::default() })
+    pub(crate) fn new(client: &'static HttpClient, url: &str) -> Result<Self, HttpError> {
+        Ok(Self { client, endpoint: Endpoint::parse(url)?, idle: Mutex::default() })
     }
 
-    /// Asks, and returns the head of what comes back, whatever its status. The URL has to be one of the
-    /// same server.
-    pub(crate) async fn send(&self, request: Request<'_>) -> Result<Streamed, NotSent> {
-        let not_sent = |error| NotSent { error, was_sent: false };
-        let target = Target::parse(request.url).map_err(not_sent)?;
-        let mut message = target.request(request).map_err(not_sent)?;
-        let place = || self.target.place.clone();
+    /// Sends a request and returns the head of the response, whatever its status. The URL has to be one of
+    /// the same server.
+    pub(crate) async fn send(&self, request: Request<'_>) -> Result<StreamedResponse, SendError> {
+        let not_sent = |error| SendError { error, was_sent: false };
+        let endpoint = Endpoint::parse(request.url).map_err(not_sent)?;
+        let mut message = endpoint.request(request).map_err(not_sent)?;
         loop {
-            let (mut wired, is_fresh) = match self.take().await {
-                Some(wired) => (wired, false),
+            let (connection, is_fresh) = match self.take().await {
+                Some(connection) => (connection, false),
                 None => (self.open().await.map_err(not_sent)?, true),
             };
-            let sending = wired.sender.try_send_request(message);
-            match drive(&mut wired.connection, sending).await {
+            match connection.send(message).await {
                 Ok(response) => {
-                    let (head, body) = response.into_parts();
-                    let (status, headers) = (head.status.as_u16(), head.headers);
-                    let place = place();
-                    return Ok(Streamed { status, headers, body, wired, place, is_over: false });
+                    return Ok(StreamedResponse { response, place: self.endpoint.place.clone() });
                 }
-                Err(mut failed) => match failed.take_message() {
-                    // The connection was over before it was needed.
-                    Some(unsent) if !is_fresh => message = unsent,
-                    unsent => {
-                        let source = failed.into_error();
-                        let error = HttpError::Broken { place: place(), source };
-                        return Err(NotSent { error, was_sent: unsent.is_none() });
-                    }
-                },
+                // The connection was closed before it was needed.
+                Err(ExchangeError { unsent: Some(unsent), .. }) if !is_fresh => message = unsent,
+                Err(ExchangeError { source, unsent }) => {
+                    let error = self.endpoint.broken(source);
+                    return Err(SendError { error, was_sent: unsent.is_none() });
+                }
             }
         }
     }
 
-    /// A connection that was kept, and is still good.
-    async fn take(&self) -> Option<Wired> {
+    /// An idle connection that is still open.
+    async fn take(&self) -> Option<Connection> {
         loop {
-            let Idle { mut wired, until } = self.idle.lock().ok()?.pop()?;
-            if until > Instant::now() && wired.is_ready().await {
-                return Some(wired);
+            let IdleConnection { mut connection, until } = self.idle.lock().ok()?.pop()?;
+            if until > Instant::now() && connection.is_ready().await {
+                return Some(connection);
             }
         }
     }
 
-    async fn open(&self) -> Result<Wired, HttpError> {
-        match timeout(HTTP_OPEN_WAIT, self.client.open(&self.target)).await {
-            Ok(opened) => {
-                let (sender, connection) = opened?;
-                Ok(Wired { sender, connection: Some(Box::pin(connection)) })
-            }
-            Err(_) => Err(HttpError::Silent { place: self.target.place.clone() }),
+    async fn open(&self) -> Result<Connection, HttpError> {
+        match timeout(HTTP_OPEN_WAIT, self.client.open(&self.endpoint)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(HttpError::Silent { place: self.endpoint.place.clone() }),
         }
     }
 
-    /// Keeps the connection of an answer for the next request, if all of that has been read.
-    pub(crate) async fn keep(&self, mut streamed: Streamed) {
-        if !streamed.is_over || !streamed.wired.is_ready().await {
-            return;
-        }
+    /// Keeps the connection of a response for the next request, if its body has been read to the end.
+    pub(crate) async fn keep(&self, streamed: StreamedResponse) {
         let until = Instant::now() + kept_for(streamed.header("keep-alive"));
+        let Some(connection) = streamed.response.into_connection().await else { return };
         if let Ok(mut idle) = self.idle.lock() {
-            // The last that was used is the first to be used again.
+            // The connection used last is reused first.
             if idle.len() >= IDLE_CONNECTIONS_MAX {
                 idle.remove(0);
             }
-            idle.push(Idle { wired: streamed.wired, until });
+            idle.push(IdleConnection { connection, until });
         }
     }
 }
 
-impl Wired {
-    /// Whether a request can be sent over it, as far as is known now.
-    async fn is_ready(&mut self) -> bool {
-        poll_fn(|context| {
-            let Some(connection) = &mut self.connection else { return Poll::Ready(false) };
-            if connection.as_mut().poll(context).is_ready() {
-                self.connection = None;
-                return Poll::Ready(false);
-            }
-            Poll::Ready(self.sender.is_ready())
-        })
-        .await
+impl StreamedResponse {
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status
     }
-}
 
-impl Streamed {
     /// A header as text; none where it is missing or not ASCII.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+        self.response.header(name)
     }
 
     /// The next piece of the body; none when it is over.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, HttpError>> {
-        let Self { body, wired, place, is_over, .. } = self;
-        loop {
-            let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
-            match drive(&mut wired.connection, frame).await.map(|frame| frame.map(Frame::into_data))
-            {
-                Some(Ok(Ok(bytes))) => return Some(Ok(bytes)),
-                // Trailers say nothing to us.
-                Some(Ok(Err(_))) => {}
-                Some(Err(source)) => {
-                    return Some(Err(HttpError::Broken { place: place.clone(), source }));
-                }
-                None => {
-                    *is_over = true;
-                    return None;
-                }
-            }
-        }
+        let next = self.response.next().await?;
+        Some(next.map_err(|source| HttpError::Broken { place: self.place.clone(), source }))
     }
 }
 
-/// Waits for something that the connection brings.
-async fn drive<T>(
-    connection: &mut Option<Pin<Box<http1::Connection<Wire, String>>>>,
-    what: impl Future<Output = T>,
-) -> T {
-    let mut what = std::pin::pin!(what);
-    poll_fn(|context| {
-        if let Some(driven) = connection
-            && driven.as_mut().poll(context).is_ready()
-        {
-            // What it has brought is with those who wait for it.
-            *connection = None;
-        }
-        what.as_mut().poll(context)
-    })
-    .await
-}
-
-/// For how long a connection is good, by what the server says of it.
+/// How long an idle connection is kept, by the server's `keep-alive` header.
 fn kept_for(header: Option<&str>) -> Duration {
     let named = header.and_then(|text| {
         let seconds = text.split(',').find_map(|part| part.trim().strip_prefix("timeout="))?;
         seconds.parse().map(Duration::from_secs).ok()
     });
-    // The moment of hanging up is not to be met.
+    // The connection is given up before the server closes it.
     let safe = |named: Duration| named.saturating_sub(Duration::from_secs(1));
     named.map_or(IDLE_CONNECTION_MAX, |named| safe(named).min(IDLE_CONNECTION_NAMED_MAX))
 }
@@ -213,8 +138,8 @@ mod tests {
 
     use super::*;
 
-    fn client() -> &'static Client {
-        Box::leak(Box::new(Client::new(None)))
+    fn client() -> &'static HttpClient {
+        Box::leak(Box::new(HttpClient::new(None)))
     }
 
     /// Answers each request with the number of its connection.
@@ -244,7 +169,7 @@ mod tests {
     }
 
     /// The answer to one request, all of it.
-    async fn ask(pool: &Pool, url: &str) -> Streamed {
+    async fn ask(pool: &Pool, url: &str) -> StreamedResponse {
         let request = Request { method: "GET", url, headers: &[], body: String::new() };
         let mut answer = pool.send(request).await.ok().unwrap();
         while answer.next().await.is_some() {}

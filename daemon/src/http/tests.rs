@@ -52,7 +52,7 @@ async fn serve_at(
     tasks.spawn(async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else { return };
-            let mut stream: Box<dyn Stream> = match &tls {
+            let mut stream: Box<dyn Duplex> = match &tls {
                 None => Box::new(stream),
                 Some(tls) => match tls.accept(stream).await {
                     Ok(stream) => Box::new(stream),
@@ -76,7 +76,11 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(test)
 }
 
-async fn get(client: &Client, url: &str, headers: &[(String, String)]) -> Result<Answer, String> {
+async fn get(
+    client: &HttpClient,
+    url: &str,
+    headers: &[(String, String)],
+) -> Result<BufferedResponse, String> {
     let request = Request { method: "GET", url, headers, body: String::new() };
     client.request(request, LIMITS).await.map_err(|error| chain(&error))
 }
@@ -87,7 +91,7 @@ fn an_answer_is_read_up_to_its_bound() {
         let answer =
             b"HTTP/1.1 418 Tea\r\nretry-after: 7\r\ncontent-length: 20\r\n\r\n01234567890123456789";
         let (port, _tasks) = serve(answer, None).await;
-        let client = Client::new(None);
+        let client = HttpClient::new(None);
         for host in ["127.0.0.1", "localhost"] {
             let answer = get(&client, &format!("http://{host}:{port}/x"), &[]).await.unwrap();
             assert_eq!((answer.status, answer.body.as_slice()), (418, &b"0123456789"[..]));
@@ -105,7 +109,7 @@ fn what_is_no_answer_is_an_error_without_the_path() {
             (b"SSH-2.0-OpenSSH_9.9\r\n", "broke the connection off"),
             (b"", "broke the connection off"),
         ];
-        let client = Client::new(None);
+        let client = HttpClient::new(None);
         for (answer, said) in cases {
             let (port, _tasks) = serve(answer, None).await;
             let error =
@@ -133,7 +137,7 @@ fn what_is_no_answer_is_an_error_without_the_path() {
 #[test]
 fn urls_and_headers_that_cannot_be_meant_are_refused() {
     run(async {
-        let client = Client::new(None);
+        let client = HttpClient::new(None);
         for (url, said) in [
             ("", "is not one"),
             ("/path", "does not begin with"),
@@ -166,7 +170,7 @@ fn a_secure_connection_needs_somebody_who_is_trusted() {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
         let (port, _tasks) = serve(answer, Some(acceptor())).await;
         let url = |host: &str| format!("https://{host}:{port}/");
-        let client = Client::new(Some(ROOT.into()));
+        let client = HttpClient::new(Some(ROOT.into()));
         for host in ["localhost", "127.0.0.1"] {
             assert_eq!(get(&client, &url(host), &[]).await.unwrap().body, b"ok");
         }
@@ -180,14 +184,14 @@ fn a_secure_connection_needs_somebody_who_is_trusted() {
         let other = dir.join("other.pem");
         let server = include_str!("testing/server.pem").split("-----BEGIN PRIVATE").next().unwrap();
         std::fs::write(&other, server).unwrap();
-        let error = get(&Client::new(Some(other)), &url("localhost"), &[]).await.unwrap_err();
+        let error = get(&HttpClient::new(Some(other)), &url("localhost"), &[]).await.unwrap_err();
         assert!(error.contains("the handshake failed"), "{error}");
         // No certificates at all.
         std::fs::write(dir.join("empty.pem"), "nothing").unwrap();
-        let client = Client::new(Some(dir.join("empty.pem")));
+        let client = HttpClient::new(Some(dir.join("empty.pem")));
         let error = get(&client, &url("localhost"), &[]).await.unwrap_err();
         assert!(error.contains("no root certificates were found"), "{error}");
-        let error = get(&Client::new(Some(dir.join("gone"))), &url("localhost"), &[]).await;
+        let error = get(&HttpClient::new(Some(dir.join("gone"))), &url("localhost"), &[]).await;
         assert!(error.unwrap_err().contains("cannot read the root certificates in"));
     });
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use afresh_core::agent::{AgentKind, Effect, Heard, Input, RequestId, Session, Speaks, Told};
-use afresh_core::gateway::remote::EventStream;
 use afresh_core::limits::{AGENT_ANSWER_WAIT, AGENT_LINE_BYTES_MAX, AGENT_STDIN_MAX};
 use afresh_core::run::Attempt;
 use afresh_core::service::Exit;
+use afresh_core::sse::SseParser;
 use afresh_core::time::Stamp;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::agent_output::{Said, Word, read_lines};
 use super::log::SessionLog;
-use crate::http::{Client, Limits, Pool, Request};
+use crate::http::{HttpClient, Limits, Pool, Request};
 use crate::os::PipeWriter;
 use crate::process::Stdio;
 
@@ -222,9 +222,9 @@ impl Agent {
 }
 
 /// What `https` needs is never made: all of this is on this machine.
-fn client() -> &'static Client {
-    static CLIENT: std::sync::OnceLock<Client> = std::sync::OnceLock::new();
-    CLIENT.get_or_init(|| Client::new(None))
+fn client() -> &'static HttpClient {
+    static CLIENT: std::sync::OnceLock<HttpClient> = std::sync::OnceLock::new();
+    CLIENT.get_or_init(|| HttpClient::new(None))
 }
 
 /// Hands on the events of a server, and returns why there are no more.
@@ -241,12 +241,12 @@ async fn follow(
     headers.push(("accept".to_owned(), "text/event-stream".to_owned()));
     let asked = Request { method: "GET", url, headers: &headers, body: String::new() };
     let mut streamed = match timeout(AGENT_ANSWER_WAIT, pool.send(asked)).await {
-        Ok(Ok(streamed)) if streamed.status == 200 => streamed,
-        Ok(Ok(streamed)) => return format!("it answered with status {}", streamed.status),
+        Ok(Ok(streamed)) if streamed.status() == 200 => streamed,
+        Ok(Ok(streamed)) => return format!("it answered with status {}", streamed.status()),
         Ok(Err(not_sent)) => return not_sent.error.to_string(),
         Err(_) => return "it did not answer in time".to_owned(),
     };
-    let mut stream = EventStream::new(AGENT_LINE_BYTES_MAX);
+    let mut stream = SseParser::new(AGENT_LINE_BYTES_MAX);
     while let Some(bytes) = streamed.next().await {
         let bytes = match bytes {
             Ok(bytes) => bytes,

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::stream::is_header_value;
 use crate::health::login::base64;
 use crate::mcp::envelope::{Params, param};
 use crate::mcp::json;
+use crate::sse::is_header_value;
 
 /// A name and a value.
 pub type Header = (Cow<'static, str>, String);

@@ -2,7 +2,8 @@
 
 use super::error_responses::Trouble;
 use super::{
-    At, Event, Exchange, ExchangeId, Failure, Purpose, Remote, State, Step, Transport, Waiting, url,
+    At, Exchange, ExchangeId, Failure, Purpose, Remote, SseEvent, State, Step, Transport, Waiting,
+    url,
 };
 use crate::limits::{RESUMES_MAX, STREAM_STABLE};
 use crate::mcp::Era;
@@ -44,7 +45,7 @@ impl Remote {
         }
     }
 
-    pub(super) fn event(&mut self, now: Time, exchange: ExchangeId, event: Event) {
+    pub(super) fn event(&mut self, now: Time, exchange: ExchangeId, event: SseEvent) {
         let Some(open) = self.exchanges.get_mut(&exchange) else { return };
         open.retry = event.retry.or(open.retry);
         if let Some(id) = event.id {

@@ -117,7 +117,7 @@ impl Remote {
     /// The answer to an `initialize` came, the hub's or ours.
     pub(super) fn version_agreed(&mut self, now: Time, answer: &[u8]) {
         let version = get(answer, &["result", "protocolVersion"]).and_then(json::text);
-        let version = version.filter(|text| super::stream::is_header_value(text.as_bytes()));
+        let version = version.filter(|text| crate::sse::is_header_value(text.as_bytes()));
         self.session.version = version;
         self.session.is_open = true;
         self.session.opened_at = now;

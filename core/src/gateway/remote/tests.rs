@@ -103,7 +103,7 @@ impl Bench {
 
     fn event(&mut self, exchange: u64, id: Option<&str>, data: &str) -> Vec<Done> {
         let (id, data) = (id.map(str::to_owned), data.as_bytes().to_vec());
-        let event = Event { id, data, ..Event::default() };
+        let event = SseEvent { id, data, ..SseEvent::default() };
         self.handle(Input::Event { exchange: ExchangeId(exchange), event })
     }
 
@@ -319,10 +319,10 @@ fn a_broken_stream_is_taken_up_where_it_can_be() {
     let (mut bench, next) = Bench::legacy();
     bench.asked(&call("a"));
     bench.opened(next);
-    let event = Event {
+    let event = SseEvent {
         id: Some("e1".to_owned()),
         retry: Some(Duration::from_millis(300)),
-        ..Event::default()
+        ..SseEvent::default()
     };
     bench.handle(Input::Event { exchange: ExchangeId(next), event });
     assert_eq!(bench.ended(next), []);

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::control::next_bytes;
+use crate::http::next_bytes;
 
 /// The room for all bodies. Clones are the same.
 #[derive(Clone, Default)]

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::body::Answer;
 use super::server::{Host, Limit};
 use super::{Letter, Outlet, Reply, Way};
-use crate::control::{drain, one};
+use crate::http::{drain, single_header};
 use crate::os;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -104,18 +104,18 @@ fn head_of<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
         method: parts.method.as_str(),
         path: parts.uri.path(),
         caller: Caller {
-            host: host.or_else(|| one(headers, &HOST)),
-            origin: headers.contains_key(ORIGIN).then(|| one(headers, &ORIGIN)),
-            authorization: one(headers, &AUTHORIZATION),
+            host: host.or_else(|| single_header(headers, &HOST)),
+            origin: headers.contains_key(ORIGIN).then(|| single_header(headers, &ORIGIN)),
+            authorization: single_header(headers, &AUTHORIZATION),
         },
-        content_type: one(headers, &CONTENT_TYPE),
-        content_length: one(headers, &CONTENT_LENGTH).and_then(|text| text.parse().ok()),
+        content_type: single_header(headers, &CONTENT_TYPE),
+        content_length: single_header(headers, &CONTENT_LENGTH).and_then(|text| text.parse().ok()),
         accept,
-        session: one(headers, &SESSION),
-        version: one(headers, &VERSION),
-        last_event: one(headers, &LAST_EVENT_ID),
-        mcp_method: one(headers, &MCP_METHOD),
-        mcp_name: one(headers, &MCP_NAME),
+        session: single_header(headers, &SESSION),
+        version: single_header(headers, &VERSION),
+        last_event: single_header(headers, &LAST_EVENT_ID),
+        mcp_method: single_header(headers, &MCP_METHOD),
+        mcp_name: single_header(headers, &MCP_NAME),
     }
 }
 
@@ -210,7 +210,9 @@ fn refused(refusal: &Refusal) -> Response<Answer> {
 
 /// Lets a page of another origin read the answer, where it may.
 fn share(headers: &HeaderMap, response: &mut Response<Answer>, gate: &Gate) {
-    let Some(origin) = one(headers, &ORIGIN).filter(|origin| gate.is_allowed_origin(origin)) else {
+    let Some(origin) =
+        single_header(headers, &ORIGIN).filter(|origin| gate.is_allowed_origin(origin))
+    else {
         return;
     };
     let Ok(origin) = HeaderValue::from_str(origin) else { return };

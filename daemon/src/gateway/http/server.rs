@@ -21,7 +21,7 @@ use super::Letter;
 use super::body_reader::Rooms;
 use super::bounds::Bounds;
 use super::exchange::exchange;
-use crate::control::Wire;
+use crate::http::WriteTimeout;
 
 /// What a connection is given.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
     });
     let connection = http1::Builder::new()
         .max_buf_size(FRONT_BUFFER_BYTES)
-        .serve_connection(Wire::new(stream), service);
+        .serve_connection(WriteTimeout::served(stream), service);
     let mut connection = std::pin::pin!(connection);
     let mut closing = host.closing.clone();
     let mut is_closing = *closing.borrow();

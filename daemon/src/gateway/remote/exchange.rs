@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use afresh_core::gateway::remote::{Ask, EventStream, ExchangeId, Failure, Input, Method, Reply};
+use afresh_core::gateway::remote::{Ask, ExchangeId, Failure, Input, Method, Reply};
 use afresh_core::limits::{MESSAGE_BYTES_MAX, REFUSAL_BYTES_MAX, STREAM_LINGER};
+use afresh_core::sse::SseParser;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::error_chain::chain;
-use crate::http::{HttpError, NotSent, Pool, Request, Streamed};
+use crate::http::{HttpError, Pool, Request, SendError, StreamedResponse};
 
 /// Carries an exchange out. Who hears nothing any more says so by `finished`: what is left is read for a
 /// while, so that the connection can be used again.
@@ -24,7 +25,7 @@ pub(super) async fn run(
     let carried_out = async {
         let mut answer = match send(&pool, &headers, &ask).await {
             Ok(answer) => answer,
-            Err(NotSent { error, was_sent }) => {
+            Err(SendError { error, was_sent }) => {
                 return Err(failed(exchange, was_sent, &error));
             }
         };
@@ -52,7 +53,7 @@ pub(super) async fn send(
     pool: &Pool,
     configured: &[(String, String)],
     ask: &Ask,
-) -> Result<Streamed, NotSent> {
+) -> Result<StreamedResponse, SendError> {
     let (method, own): (&str, &[(&str, &str)]) = match ask.method {
         Method::Post => (
             "POST",
@@ -72,23 +73,23 @@ pub(super) async fn send(
     pool.send(Request { method, url: &ask.url, headers: &headers, body }).await
 }
 
-fn is_stream(answer: &Streamed) -> bool {
+fn is_stream(answer: &StreamedResponse) -> bool {
     let kind = answer.header("content-type").unwrap_or_default().trim_start();
     let wanted = "text/event-stream";
-    answer.status == 200
+    answer.status() == 200
         && kind.get(..wanted.len()).is_some_and(|it| it.eq_ignore_ascii_case(wanted))
 }
 
 /// Tells the events of a stream. Returns its end, where somebody still wants to know.
 async fn listen(
-    answer: &mut Streamed,
+    answer: &mut StreamedResponse,
     exchange: ExchangeId,
     news: &mpsc::Sender<Input>,
     finished: &mut oneshot::Receiver<()>,
 ) -> Result<Option<Input>, Input> {
     let session = answer.header("mcp-session-id").map(str::to_owned);
     news.send(Input::Opened { exchange, session }).await.ok();
-    let mut stream = EventStream::new(MESSAGE_BYTES_MAX);
+    let mut stream = SseParser::new(MESSAGE_BYTES_MAX);
     loop {
         let piece = tokio::select! {
             piece = answer.next() => piece,
@@ -108,8 +109,8 @@ async fn listen(
 }
 
 /// Reads an answer that is no stream.
-async fn read(answer: &mut Streamed, exchange: ExchangeId) -> Result<Input, Input> {
-    let bytes_max = if answer.status < 300 { MESSAGE_BYTES_MAX } else { REFUSAL_BYTES_MAX };
+async fn read(answer: &mut StreamedResponse, exchange: ExchangeId) -> Result<Input, Input> {
+    let bytes_max = if answer.status() < 300 { MESSAGE_BYTES_MAX } else { REFUSAL_BYTES_MAX };
     let (mut body, mut is_too_long) = (Vec::new(), false);
     while let Some(piece) = answer.next().await {
         let piece = piece.map_err(|error| failed(exchange, true, &error))?;
@@ -121,7 +122,7 @@ async fn read(answer: &mut Streamed, exchange: ExchangeId) -> Result<Input, Inpu
     }
     let header = |name| answer.header(name).map(str::to_owned);
     let reply = Reply {
-        status: answer.status,
+        status: answer.status(),
         session: header("mcp-session-id"),
         retry_after: header("retry-after")
             .and_then(|text| text.trim().parse().map(Duration::from_secs).ok()),

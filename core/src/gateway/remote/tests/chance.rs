@@ -118,7 +118,7 @@ impl World {
                 if self.is_old {
                     self.main = Some(exchange);
                     let (name, data) = ("endpoint".to_owned(), b"/m".to_vec());
-                    let event = Event { name, data, ..Event::default() };
+                    let event = SseEvent { name, data, ..SseEvent::default() };
                     self.input(Input::Event { exchange: ExchangeId(exchange), event });
                 }
             }
@@ -139,7 +139,7 @@ impl World {
             5 => self.say(exchange, "nonsense", None),
             6 => self.say(exchange, &result("nobody"), Some("f")),
             7 if self.below(4) == 0 => {
-                let event = Event { is_too_long: true, ..Event::default() };
+                let event = SseEvent { is_too_long: true, ..SseEvent::default() };
                 self.input(Input::Event { exchange: ExchangeId(exchange), event });
             }
             _ if self.main == Some(exchange) => {
@@ -165,7 +165,7 @@ impl World {
 
     fn say(&mut self, exchange: u64, data: &str, id: Option<&str>) {
         let (data, id) = (data.as_bytes().to_vec(), id.map(str::to_owned));
-        let event = Event { data, id, ..Event::default() };
+        let event = SseEvent { data, id, ..SseEvent::default() };
         self.input(Input::Event { exchange: ExchangeId(exchange), event });
     }
 

@@ -6,6 +6,7 @@ use crate::limits::{
     RECONNECT_JITTER, REPLY_EXCERPT_CHARS_MAX, RESUMES_MAX, RETRY_AFTER_MAX, STREAM_RETRY_MAX,
     STREAM_STABLE,
 };
+use crate::sse::SseParser;
 
 const A_MOMENT: Duration = Duration::from_millis(1);
 
@@ -139,7 +140,7 @@ fn a_stream_that_has_lasted_is_opened_again_at_once() {
 
 #[test]
 fn a_server_says_how_long_to_wait_for_its_stream_up_to_a_bound() {
-    let events = EventStream::new(1_000).push(b"retry: 999999999999\ndata: x\n\n");
+    let events = SseParser::new(1_000).push(b"retry: 999999999999\ndata: x\n\n");
     assert_eq!(events[0].retry, Some(STREAM_RETRY_MAX));
 }
 
@@ -226,8 +227,7 @@ fn a_name_that_fits_into_no_header_is_none() {
             let named = headers.iter().any(|(name, _)| name == "mcp-session-id");
             assert_eq!(named, *is_one, "{} {is_stream}", session.len());
         }
-        let events =
-            EventStream::new(10_000).push(format!("id: {session}\ndata: x\n\n").as_bytes());
+        let events = SseParser::new(10_000).push(format!("id: {session}\ndata: x\n\n").as_bytes());
         assert_eq!(events[0].id.is_some(), *is_one, "{}", session.len());
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 fn endpoint(bench: &mut Bench, exchange: u64, place: &str) -> Vec<Done> {
     let data = place.as_bytes().to_vec();
-    let event = Event { name: "endpoint".to_owned(), data, ..Event::default() };
+    let event = SseEvent { name: "endpoint".to_owned(), data, ..SseEvent::default() };
     bench.opened(exchange);
     bench.handle(Input::Event { exchange: ExchangeId(exchange), event })
 }

@@ -115,7 +115,7 @@ fn what_is_no_answer_is_an_error() {
     let (mut bench, next) = Bench::legacy();
     bench.asked(&call("a"));
     bench.opened(next);
-    let event = Event { is_too_long: true, ..Event::default() };
+    let event = SseEvent { is_too_long: true, ..SseEvent::default() };
     let done = bench.handle(Input::Event { exchange: ExchangeId(next), event });
     assert!(done.contains(&Done::Drop(next)) && only_said(&done, "a").contains("longer than"));
     // A batch was allowed once.

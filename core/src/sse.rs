@@ -1,42 +1,43 @@
-//! A stream of server-sent events, as it comes in pieces of any size.
+//! Owns the parser of server-sent events (`text/event-stream`), fed with pieces of any size. Driven by the
+//! readers of HTTP bodies in the daemon. Never keeps more of an event than its bound.
 
 use std::time::Duration;
 
 use crate::limits::{HEADER_VALUE_BYTES_MAX, STREAM_RETRY_MAX};
 
-/// One event; what it did not have is empty.
+/// One event; fields that were not sent are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Event {
-    /// Its name; `message` where it has none.
+pub struct SseEvent {
+    /// The field `event`.
     pub name: String,
-    /// Its data, without the last line end.
+    /// The lines of `data`, joined by line feeds.
     pub data: Vec<u8>,
-    /// From here on the stream can be taken up again.
+    /// The position for `Last-Event-ID`; dropped where it cannot be a header's value.
     pub id: Option<String>,
-    /// How long to wait before that.
+    /// The wait before a reconnect, capped at [`STREAM_RETRY_MAX`].
     pub retry: Option<Duration>,
-    /// It was longer than allowed, and its data is not here.
+    /// It was longer than allowed, and its data was dropped.
     pub is_too_long: bool,
 }
 
-/// Makes events of bytes.
+/// Splits bytes into events.
 #[derive(Debug)]
-pub struct EventStream {
+pub struct SseParser {
     bytes_max: usize,
-    /// Of the line that has not ended yet.
+    /// The line that has not ended yet.
     line: Vec<u8>,
-    /// That line has something in it, which need not have been kept.
+    /// That line is not empty, though its bytes may have been dropped.
     line_has_bytes: bool,
     /// The last byte was a carriage return: a line feed after it ends no other line.
     after_return: bool,
     is_at_start: bool,
-    event: Event,
-    /// Something of the event has come.
-    has_some: bool,
+    event: SseEvent,
+    /// A field of the event has been read.
+    has_fields: bool,
 }
 
-impl EventStream {
-    /// An event with more than so many bytes is not kept.
+impl SseParser {
+    /// Drops the data of events with more than `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -44,13 +45,13 @@ impl EventStream {
             line_has_bytes: false,
             after_return: false,
             is_at_start: true,
-            event: Event::default(),
-            has_some: false,
+            event: SseEvent::default(),
+            has_fields: false,
         }
     }
 
-    /// The events that end in these bytes.
-    pub fn push(&mut self, mut bytes: &[u8]) -> Vec<Event> {
+    /// Returns the events that end in these bytes.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Vec<SseEvent> {
         let mut events = Vec::new();
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {
@@ -73,7 +74,7 @@ impl EventStream {
         self.line_has_bytes |= !bytes.is_empty();
         if self.line.len() + self.event.data.len() + bytes.len() > self.bytes_max {
             self.event.is_too_long = true;
-            self.has_some = true;
+            self.has_fields = true;
         }
         if self.event.is_too_long {
             self.line = Vec::new();
@@ -83,13 +84,13 @@ impl EventStream {
         }
     }
 
-    fn end_line(&mut self) -> Option<Event> {
+    fn end_line(&mut self) -> Option<SseEvent> {
         if !std::mem::take(&mut self.line_has_bytes) {
             let mut event = std::mem::take(&mut self.event);
             if event.data.last() == Some(&b'\n') {
                 event.data.pop();
             }
-            return std::mem::take(&mut self.has_some).then_some(event);
+            return std::mem::take(&mut self.has_fields).then_some(event);
         }
         let line = std::mem::take(&mut self.line);
         let mut field = line.as_slice();
@@ -113,16 +114,16 @@ impl EventStream {
                 let millis = text().parse().map(Duration::from_millis).ok();
                 self.event.retry = millis.map(|wait| wait.min(STREAM_RETRY_MAX));
             }
-            // A comment, or nothing that anybody knows.
+            // A comment or an unknown field.
             _ => return None,
         }
-        self.has_some = true;
+        self.has_fields = true;
         None
     }
 }
 
-/// Whether it can stand in a header as it is.
-pub(super) fn is_header_value(value: &[u8]) -> bool {
+/// Whether the bytes can be a header's value unchanged.
+pub(crate) fn is_header_value(value: &[u8]) -> bool {
     (1..=HEADER_VALUE_BYTES_MAX).contains(&value.len())
         && value.iter().all(|byte| (0x21..=0x7e).contains(byte))
 }
@@ -131,8 +132,8 @@ pub(super) fn is_header_value(value: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn message(data: &str) -> Event {
-        Event { data: data.as_bytes().to_vec(), ..Event::default() }
+    fn message(data: &str) -> SseEvent {
+        SseEvent { data: data.as_bytes().to_vec(), ..SseEvent::default() }
     }
 
     #[test]
@@ -141,20 +142,32 @@ mod tests {
                     id: 7\rretry: 10\rdata: b\rdata:  c\r\rid: 8\ndata\n\nid:\u{1}\nretry:x\nfoo\n\nrest";
         let mut expected = vec![
             message("a"),
-            Event { name: "endpoint".to_owned(), ..message("/m") },
-            Event {
+            SseEvent { name: "endpoint".to_owned(), ..message("/m") },
+            SseEvent {
                 id: Some("7".to_owned()),
                 retry: Some(Duration::from_millis(10)),
                 ..message("b\n c")
             },
-            Event { id: Some("8".to_owned()), ..message("") },
+            SseEvent { id: Some("8".to_owned()), ..message("") },
         ];
         expected.push(message(""));
         for size in 1..text.len() {
-            let mut stream = EventStream::new(100);
+            let mut stream = SseParser::new(100);
             let pieces = text.as_bytes().chunks(size);
-            let events: Vec<Event> = pieces.flat_map(|piece| stream.push(piece)).collect();
+            let events: Vec<SseEvent> = pieces.flat_map(|piece| stream.push(piece)).collect();
             assert_eq!(events, expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn data_of_several_lines_is_joined_and_an_open_event_is_held_back() {
+        let text = ": hi\r\nevent: message\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\n\ndata:2\n\ndata: half";
+        for size in 1..text.len() {
+            let mut stream = SseParser::new(1_000);
+            let pieces = text.as_bytes().chunks(size);
+            let data: Vec<Vec<u8>> =
+                pieces.flat_map(|piece| stream.push(piece)).map(|event| event.data).collect();
+            assert_eq!(data, [b"{\"a\":\n1}".to_vec(), b"2".to_vec()], "{size}");
         }
     }
 
@@ -162,7 +175,7 @@ mod tests {
     fn an_event_that_is_too_long_is_not_kept_and_the_next_one_is() {
         let text = format!("data: {}\ndata: x\n\ndata: y\n\n", "x".repeat(1_000));
         for size in [1, 7, text.len()] {
-            let mut stream = EventStream::new(100);
+            let mut stream = SseParser::new(100);
             let mut events = Vec::new();
             for piece in text.as_bytes().chunks(size) {
                 events.extend(stream.push(piece));
