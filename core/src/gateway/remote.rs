@@ -1,57 +1,63 @@
-//! One link to a server over HTTP: streamable HTTP of both eras, and HTTP with server-sent events.
+//! Owns one link to a server over HTTP: Streamable HTTP of both eras, and HTTP+SSE. The hub hands in lines, as to
+//! a pipe, and gets lines back; each of its requests is answered once, whatever the server and the network do,
+//! unless the hub has cancelled it. Driven by the daemon's link, which performs the exchanges. Never sees a
+//! socket or a clock.
 //!
-//! The hub hands in lines, as to a pipe, and gets lines back. Each request of its is answered once,
-//! whatever the server and the network do; one that the hub has cancelled is not. `hub.rs` takes its
-//! lines, `send.rs` gives them to the server or answers in its place, `replies.rs` and `status.rs` hear how
-//! exchanges went and `message.rs` what was said in them. `session.rs` opens the session, and opens it anew when it
-//! is lost; `standalone.rs` listens to what belongs to no request. The machine sees neither sockets nor clocks: exchanges are asked for, and reported.
+//! [`Remote`] composes `session.rs`, `standalone.rs`, `reachability.rs` and `traffic.rs`, which in turn holds
+//! `requests.rs`, `exchanges.rs` and `server_requests.rs`. `opening.rs` opens the session, `outcomes.rs` decides on the
+//! outcome of exchanges.
 
 mod error_responses;
+mod exchanges;
 mod header_params;
 mod headers;
-mod message;
-mod outgoing;
-mod replies;
-mod send;
+mod opening;
+mod outcomes;
+mod reachability;
+mod requests;
+mod server_requests;
 mod session;
 mod standalone;
 mod state;
-mod status;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod url;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use self::header_params::Marked;
+use self::error_responses::LinkError;
+use self::exchanges::Purpose;
 pub use self::headers::Header;
-use self::state::{
-    Asked, At, Exchange, Owed, Own, Purpose, Session, Standalone, State, Step, Transport, Waiting,
-};
+use self::reachability::Reachability;
+use self::requests::{Queued, RequestPlace};
+use self::session::RemoteSession;
+use self::standalone::Standalone;
+use self::state::{LinkState, OpeningStep, Transport};
+use self::traffic::{OwnRequest, Traffic};
 use super::backend::HttpServer;
-use crate::limits::{HANDSHAKE_MAX, QUEUE_WAIT, RETRY_AFTER_MAX};
-use crate::mcp::envelope::Id;
+use crate::limits::{HANDSHAKE_MAX, NOTICE_WAIT, QUEUE_WAIT, RETRY_AFTER_MAX};
+use crate::mcp::envelope::{Id, Message, Params, look};
+use crate::mcp::inflight::Class;
 use crate::mcp::json;
 use crate::mcp::replay::Memory;
-use crate::random::Random;
 use crate::sse::{SseEvent, is_header_value};
 use crate::time::Time;
 
-/// One exchange over HTTP: a request, and all that comes back. 1, 2, 3…
+/// One exchange over HTTP: a request and all of its response. 1, 2, 3…
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExchangeId(pub u64);
 
 /// Something that happened outside.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Input {
-    /// A line of the hub's.
+pub enum RemoteInput {
+    /// A line of the hub.
     Line(Vec<u8>),
-    /// A request of the hub's found no place on its way here.
+    /// A request of the hub found no room on its way to the link.
     Refused {
         /// Its id.
         id: Id,
-        /// What was asked.
+        /// Its method.
         method: String,
     },
     /// An exchange has become a stream of events.
@@ -61,14 +67,14 @@ pub enum Input {
         /// The session that its head names.
         session: Option<String>,
     },
-    /// Something came over such a stream.
+    /// An event of such a stream.
     Event {
         /// Of which exchange.
         exchange: ExchangeId,
-        /// What.
+        /// The event.
         event: SseEvent,
     },
-    /// Such a stream is over, in good order.
+    /// Such a stream ended in good order.
     Ended {
         /// Which exchange.
         exchange: ExchangeId,
@@ -77,30 +83,30 @@ pub enum Input {
     Replied {
         /// Which.
         exchange: ExchangeId,
-        /// What came back.
-        reply: Reply,
+        /// The response.
+        reply: HttpReply,
     },
     /// An exchange broke off.
     Failed {
         /// Which.
         exchange: ExchangeId,
         /// How.
-        failure: Failure,
+        failure: ExchangeFailure,
     },
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
 }
 
-/// What came back.
+/// A response without a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct HttpReply {
     /// The status.
     pub status: u16,
     /// The session that the head names.
     pub session: Option<String>,
     /// How long to wait, where the head says so.
     pub retry_after: Option<Duration>,
-    /// Where else to go.
+    /// The header `location`.
     pub location: Option<String>,
     /// All of the body.
     pub body: Vec<u8>,
@@ -110,24 +116,24 @@ pub struct Reply {
 
 /// How an exchange broke off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ExchangeFailure {
     /// The server may have seen the request.
     pub was_sent: bool,
     /// In words, without anything of the URL but host and port.
     pub why: String,
 }
 
-/// Something that must be done, in the order given.
+/// What must be done, in the order given.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum RemoteEffect {
     /// Begin an exchange.
-    Ask {
+    Send {
         /// Its number.
         exchange: ExchangeId,
-        /// What is asked.
-        ask: Ask,
+        /// Its request.
+        request: HttpRequest,
     },
-    /// Nobody wants more of an exchange. Its connection is good, once it is over.
+    /// An exchange has brought its response; its connection can be kept once the body is read.
     Finish(ExchangeId),
     /// Close an exchange at once.
     Drop(ExchangeId),
@@ -140,29 +146,29 @@ pub enum Effect {
     },
     /// The server cannot be reached now, and why; or it is there again.
     Serves(Result<(), String>),
-    /// Something a person should know.
+    /// Write to the log.
     Log(String),
 }
 
 /// One request over HTTP. The headers of the configuration and those of the body's kind come on top.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// What for.
+pub struct HttpRequest {
+    /// The method.
     pub method: Method,
-    /// Where to.
+    /// The whole URL.
     pub url: String,
-    /// Those that MCP wants.
+    /// The headers of MCP.
     pub headers: Vec<Header>,
     /// One message, or nothing.
     pub body: Vec<u8>,
 }
 
-/// What a request is for.
+/// A method of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Hands over a message.
     Post,
-    /// Listens.
+    /// Opens a stream.
     Get,
     /// Ends the session.
     Delete,
@@ -171,176 +177,248 @@ pub enum Method {
 /// One link.
 #[derive(Debug)]
 pub struct Remote {
-    url: String,
+    state: LinkState,
     transport: Transport,
-    memory: Memory,
-    marked: Marked,
-    session: Session,
-    state: State,
-    /// What the hub waits for.
-    owed: BTreeMap<Id, Owed>,
-    owed_bytes: usize,
-    /// What goes out as soon as it can, in this order.
-    waiting: VecDeque<Waiting>,
-    /// None of it has waited long enough before this.
-    waiting_due: Option<Time>,
-    exchanges: BTreeMap<ExchangeId, Exchange>,
-    /// Exchanges that nobody waits for after a moment.
-    notices: BTreeMap<ExchangeId, Time>,
-    /// Requests whose streams broke, and when these are taken up.
-    broken: BTreeMap<Id, Time>,
-    /// Listen requests that were made again, whose acknowledgement the hub has.
-    again: BTreeSet<Id>,
-    /// The hub's own `initialize`, while the server has it, and until when.
-    handshake: Option<(Id, Time)>,
-    /// Requests of the server's that the hub has not answered, by the ids that it knows them by.
-    asked: BTreeMap<Id, Asked>,
-    own: BTreeMap<Id, Own>,
+    session: RemoteSession,
     standalone: Standalone,
-    /// Tries in a row that did not reach the server.
-    failures: u32,
-    /// The hub was told that it cannot be reached.
-    is_away: bool,
-    /// Sessions in a row that did not last.
-    losses: u32,
-    random: Random,
-    next_number: u64,
-    effects: Vec<Effect>,
+    reachability: Reachability,
+    traffic: Traffic,
 }
 
 impl Remote {
     /// A link that has not been used. The seed is for the jitter of waits.
     pub fn new(http: &HttpServer, seed: u64) -> Self {
-        let transport = match http.sse {
-            Some(true) => Transport::Old { stream: None, endpoint: None, instead: None },
-            Some(false) => Transport::Streamable { is_certain: true },
-            None => Transport::Streamable { is_certain: false },
-        };
-        let is_old = matches!(transport, Transport::Old { .. });
+        let transport = Transport::new(http.sse);
         Self {
-            url: http.url.clone(),
+            state: if transport.is_sse() { LinkState::Closed } else { LinkState::Up },
             transport,
-            memory: Memory::default(),
-            marked: Marked::default(),
-            session: Session::default(),
-            state: if is_old { State::Closed } else { State::Up },
-            owed: BTreeMap::new(),
-            owed_bytes: 0,
-            waiting: VecDeque::new(),
-            waiting_due: None,
-            exchanges: BTreeMap::new(),
-            notices: BTreeMap::new(),
-            broken: BTreeMap::new(),
-            again: BTreeSet::new(),
-            handshake: None,
-            asked: BTreeMap::new(),
-            own: BTreeMap::new(),
+            session: RemoteSession::default(),
             standalone: Standalone::default(),
-            failures: 0,
-            is_away: false,
-            losses: 0,
-            random: Random::new(seed),
-            next_number: 1,
-            effects: Vec::new(),
+            reachability: Reachability::new(seed),
+            traffic: Traffic::new(http.url.clone()),
         }
     }
 
-    /// Takes in what happened, and says what must be done.
-    pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
+    /// Records one input, and returns the effects to perform.
+    pub fn handle(&mut self, now: Time, input: RemoteInput) -> Vec<RemoteEffect> {
         let is_name = |session: &String| is_header_value(session.as_bytes());
         match input {
-            Input::Line(line) => self.hub_says(now, line),
-            Input::Refused { id, method } => self.refuse(&id, &method),
-            Input::Opened { exchange, session } => {
+            RemoteInput::Line(line) => self.hub_line(now, line),
+            RemoteInput::Refused { id, method } => self.traffic.refuse(&id, &method),
+            RemoteInput::Opened { exchange, session } => {
                 self.opened(now, exchange, session.filter(is_name));
             }
-            Input::Event { exchange, mut event } => {
+            RemoteInput::Event { exchange, mut event } => {
                 // To the hub it is one line.
                 json::flatten(&mut event.data);
                 self.event(now, exchange, event);
             }
-            Input::Ended { exchange } => {
+            RemoteInput::Ended { exchange } => {
                 let why = "the stream ended without an answer".to_owned();
-                self.failed(now, exchange, &Failure { was_sent: true, why });
+                self.failed(now, exchange, &ExchangeFailure { was_sent: true, why });
             }
-            Input::Replied { exchange, mut reply } => {
+            RemoteInput::Replied { exchange, mut reply } => {
                 json::flatten(&mut reply.body);
                 reply.session = reply.session.filter(is_name);
                 reply.retry_after = reply.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX));
                 self.replied(now, exchange, &reply);
             }
-            Input::Failed { exchange, failure } => self.failed(now, exchange, &failure),
-            Input::Wakeup => {}
+            RemoteInput::Failed { exchange, failure } => self.failed(now, exchange, &failure),
+            RemoteInput::Wakeup => {}
         }
         self.step(now);
-        std::mem::take(&mut self.effects)
+        self.traffic.take_effects()
     }
 
-    /// When something has to be done even if nothing happens.
+    /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let waiting = self.waiting_due.filter(|_| !self.waiting.is_empty());
-        let state = match &self.state {
-            State::Opening { until, .. } => Some(*until),
-            State::Down { at, .. } => *at,
-            State::Up | State::Closed | State::Scouting(_) => None,
-        };
-        let standalone = self.standalone.at.filter(|_| self.state == State::Up);
-        let handshake = self.handshake.as_ref().map(|(_, until)| *until);
-        waiting
-            .into_iter()
-            .chain(self.notices.values().copied())
-            .chain(self.broken.values().copied())
-            .chain(state)
-            .chain(standalone)
-            .chain(handshake)
-            .min()
+        let standalone = self.standalone.open_at().filter(|_| self.state == LinkState::Up);
+        let requests = self.traffic.requests.next_wakeup();
+        let exchanges = self.traffic.exchanges.next_wakeup();
+        let state = self.state.next_wakeup();
+        [standalone, requests, exchanges, state].into_iter().flatten().min()
     }
 
-    /// The request that ends the session, for whoever ends the link.
-    pub fn farewell(&self) -> Option<Ask> {
-        let is_streamable = matches!(self.transport, Transport::Streamable { .. });
-        let headers = self.session_headers();
-        let url = self.url.clone();
-        (is_streamable && self.session.id.is_some()).then_some(Ask {
-            method: Method::Delete,
-            url,
-            headers,
-            body: Vec::new(),
-        })
+    /// The request that ends the session at the server, for the end of the link.
+    pub fn farewell(&self) -> Option<HttpRequest> {
+        let url = self.traffic.url().to_owned();
+        let headers = self.session.headers();
+        let request = HttpRequest { method: Method::Delete, url, headers, body: Vec::new() };
+        (!self.transport.is_sse() && self.session.id.is_some()).then_some(request)
     }
 
     /// Scheme, host and port of the server, to be shown.
     pub fn origin(&self) -> &str {
-        url::origin(&self.url)
+        self.traffic.origin()
     }
 
-    /// Whether the opening waits for this exchange.
-    fn is_step(&self, exchange: ExchangeId) -> bool {
-        matches!(&self.state, State::Opening { step, .. } if step.exchange() == exchange)
-    }
-
-    /// Until when what comes now waits at the most.
-    fn waits_until(&mut self, now: Time) -> Time {
-        let until = now + QUEUE_WAIT;
-        if self.waiting.is_empty() {
-            self.waiting_due = None;
+    /// Takes every step that can be taken now.
+    fn step(&mut self, now: Time) {
+        self.end_scouting();
+        self.expire(now);
+        self.end_scouting();
+        match &self.state {
+            LinkState::Closed => self.open(now),
+            LinkState::Down { at: Some(at), .. } if *at <= now => self.try_again(now),
+            _ => {}
         }
-        self.waiting_due = Some(self.waiting_due.map_or(until, |due| due.min(until)));
-        until
-    }
-
-    /// When something that waits has waited long enough.
-    fn waits_for(&self, waiting: &Waiting) -> Option<Time> {
-        match waiting {
-            Waiting::Request(id) => match self.owed.get(id)?.at {
-                At::Waiting { until } => until,
-                At::Asked(_) | At::Given | At::Broken => None,
-            },
-            Waiting::Notice { until, .. } => Some(*until),
+        while self.state == LinkState::Up && self.traffic.exchanges.has_room() {
+            let Some(queued) = self.traffic.requests.pop() else { break };
+            self.send(now, queued);
+        }
+        if self.state == LinkState::Up
+            && let Some(last_event) = self.standalone.take_due(now)
+        {
+            let exchange = self.traffic.get(Purpose::Standalone, &self.session, last_event);
+            self.standalone.began(exchange);
         }
     }
 
-    fn opens_until(now: Time) -> Time {
-        now + HANDSHAKE_MAX
+    /// The link is up again when the exchange that scouts is over.
+    fn end_scouting(&mut self) {
+        if let LinkState::Scouting(exchange) = self.state
+            && !self.traffic.exchanges.contains(exchange)
+        {
+            self.state = LinkState::Up;
+        }
+    }
+
+    /// Sends an element of the queue; returns the exchange, unless the request is gone or already sent.
+    fn send(&mut self, now: Time, queued: Queued) -> Option<ExchangeId> {
+        let id = match queued {
+            Queued::Request(id) => id,
+            Queued::Notification { line, .. } => {
+                let purpose = Purpose::of_notification(line.clone());
+                let is_initialized = purpose == Purpose::Initialized;
+                let exchange = self.post(purpose, line, self.session.headers());
+                let until = now + NOTICE_WAIT;
+                match is_initialized {
+                    true => {
+                        let step = OpeningStep::Initialized(exchange);
+                        self.state = LinkState::Opening { step, until };
+                    }
+                    false => self.traffic.exchanges.expire_at(exchange, until),
+                }
+                return Some(exchange);
+            }
+        };
+        let request = self.traffic.requests.get_mut(&id)?;
+        if !matches!(request.place, RequestPlace::Queued { .. }) {
+            return None;
+        }
+        request.sendings += 1;
+        let (line, mut headers) = (request.flight.line.clone(), request.headers.clone());
+        let (class, is_modern) = (request.flight.class, request.is_modern);
+        if class == Class::Handshake {
+            self.traffic.requests.begin_handshake(id.clone(), now + HANDSHAKE_MAX);
+        } else if !is_modern {
+            headers.extend(self.session.headers());
+        }
+        let exchange = self.post(Purpose::Request(id.clone()), line, headers);
+        if let Some(request) = self.traffic.requests.get_mut(&id) {
+            request.place = RequestPlace::Exchange(exchange);
+        }
+        Some(exchange)
+    }
+
+    fn post(&mut self, purpose: Purpose, body: Vec<u8>, headers: Vec<Header>) -> ExchangeId {
+        self.traffic.post(purpose, &self.session, self.transport.endpoint(), headers, body)
+    }
+
+    /// Ends everything that is past its deadline.
+    fn expire(&mut self, now: Time) {
+        self.traffic.expire_queued(now, &self.state.queue_error());
+        for exchange in self.traffic.exchanges.late(now) {
+            self.traffic.close(exchange);
+        }
+        if let Some(id) = self.traffic.requests.late_handshake(now) {
+            self.traffic.close_exchange_of(&id);
+            self.traffic.answer(&id, &LinkError::Silent);
+        }
+        self.expire_opening(now);
+        for id in self.traffic.requests.take_resumable(now) {
+            self.traffic.resume(now, &id, &self.session);
+        }
+    }
+
+    /// A line of the hub.
+    fn hub_line(&mut self, now: Time, line: Vec<u8>) {
+        match look(&line) {
+            Some(Message::Request { id, method, params }) => {
+                self.hub_request(now, id, method, &params, line);
+            }
+            Some(Message::Notification { method }) if method == "notifications/cancelled" => {
+                self.traffic.cancel(now, line);
+            }
+            Some(Message::Notification { method }) => {
+                self.traffic.memory.notification(&method);
+                self.traffic.notify(now, line);
+            }
+            Some(Message::Response { id: Some(id), .. }) => {
+                self.traffic.respond(now, self.session.number(), &id, &line);
+            }
+            Some(Message::Response { id: None, .. } | Message::Batch | Message::Invalid { .. })
+            | None => self.traffic.log("what cannot be sent to it was dropped"),
+        }
+    }
+
+    fn hub_request(&mut self, now: Time, id: Id, method: String, params: &Params, line: Vec<u8>) {
+        if !self.traffic.admits(&id, &method, line.len()) {
+            return;
+        }
+        if method == "initialize" && self.traffic.replayed().is_some() {
+            // The hub opens a session of its own once more: what was agreed on before is void.
+            self.forget_session();
+            self.traffic.memory = Memory::default();
+        }
+        self.traffic.add(now, id, method, params, line);
+        // The request needs the server: the next try comes as early as allowed.
+        if let LinkState::Down { at, earliest, .. } = &mut self.state {
+            let soon = now.max(*earliest);
+            *at = Some(at.map_or(soon, |at| at.min(soon)));
+            if soon > now + QUEUE_WAIT {
+                self.traffic.answer_queued(&self.state.queue_error());
+            }
+        }
+    }
+
+    /// A message of the server came in an exchange; `about` is the request that the exchange carries.
+    fn message(&mut self, now: Time, exchange: ExchangeId, about: Option<&Id>, line: Vec<u8>) {
+        match look(&line) {
+            Some(Message::Request { id, .. }) => {
+                let session = self.session.number();
+                self.traffic.server_request(exchange, session, about, (&id, &line));
+            }
+            Some(Message::Notification { method }) => {
+                self.traffic.server_notification(&method, about, line);
+            }
+            Some(Message::Response { id: Some(id), is_error }) => {
+                match self.traffic.take_own(&id) {
+                    Some(OwnRequest::Opening) => self.opening_answered(now, &line, is_error),
+                    // The server restored the subscription or rejected it; the hub waits for neither.
+                    Some(OwnRequest::Restoring) => {}
+                    None => {
+                        let session = &mut self.session;
+                        self.traffic.server_response(now, session, &id, (line, is_error));
+                    }
+                }
+            }
+            Some(Message::Response { id: None, .. }) => {
+                if let Some(id) = about {
+                    self.traffic.answer_with_error(id, &line);
+                }
+            }
+            Some(Message::Batch) => {
+                for element in json::elements(&line).unwrap_or_default() {
+                    // Batches within batches are ignored, which bounds the recursion.
+                    if !line[element.clone()].starts_with(b"[") {
+                        self.message(now, exchange, about, line[element].to_vec());
+                    }
+                }
+            }
+            Some(Message::Invalid { .. }) | None => {
+                self.traffic.log("it said something that is no message");
+            }
+        }
     }
 }

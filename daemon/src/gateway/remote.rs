@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 
 use afresh_core::gateway::LinkId;
 use afresh_core::gateway::backend;
-use afresh_core::gateway::remote::{self as core, Effect, ExchangeId, Failure, Input};
+use afresh_core::gateway::remote::{
+    self as core, ExchangeFailure, ExchangeId, RemoteEffect, RemoteInput,
+};
 use afresh_core::limits::{
     FLIGHTS_MAX, LINK_FAREWELL_WAIT, LINK_NEWS_MAX, LINK_QUEUE_BYTES_MAX, LINK_QUEUE_LEN_MAX,
 };
@@ -128,7 +130,7 @@ fn client() -> &'static HttpClient {
 struct Heard {
     lines: mpsc::Receiver<Vec<u8>>,
     refused: mpsc::Receiver<(Id, String)>,
-    news: mpsc::Receiver<Input>,
+    news: mpsc::Receiver<RemoteInput>,
     gone: oneshot::Receiver<()>,
 }
 
@@ -139,7 +141,7 @@ struct Driver {
     pool: Result<Arc<Pool>, String>,
     headers: Arc<Vec<(String, String)>>,
     words: mpsc::Sender<RemoteWord>,
-    news: mpsc::Sender<Input>,
+    news: mpsc::Sender<RemoteInput>,
     exchanges: BTreeMap<ExchangeId, Running>,
     tasks: JoinSet<()>,
     start: Instant,
@@ -160,10 +162,10 @@ impl Driver {
                 Some(input) = heard.news.recv() => input,
                 Some(line) = heard.lines.recv() => {
                     queue.bytes.fetch_sub(line.len(), Ordering::Relaxed);
-                    Input::Line(line)
+                    RemoteInput::Line(line)
                 }
-                Some((id, method)) = heard.refused.recv() => Input::Refused { id, method },
-                () = until(wakeup) => Input::Wakeup,
+                Some((id, method)) = heard.refused.recv() => RemoteInput::Refused { id, method },
+                () = until(wakeup) => RemoteInput::Wakeup,
                 Some(_) = self.tasks.join_next() => continue,
             };
             let dropped = queue.dropped.swap(0, Ordering::Relaxed);
@@ -187,43 +189,43 @@ impl Driver {
     }
 
     /// An exchange that has said its last word is none of ours any more.
-    fn note_end(&mut self, input: &Input) {
-        if let Input::Ended { exchange }
-        | Input::Replied { exchange, .. }
-        | Input::Failed { exchange, .. } = input
+    fn note_end(&mut self, input: &RemoteInput) {
+        if let RemoteInput::Ended { exchange }
+        | RemoteInput::Replied { exchange, .. }
+        | RemoteInput::Failed { exchange, .. } = input
         {
             self.exchanges.remove(exchange);
         }
     }
 
     /// Returns whether somebody still listens.
-    async fn perform(&mut self, effect: Effect) -> bool {
+    async fn perform(&mut self, effect: RemoteEffect) -> bool {
         match effect {
-            Effect::Ask { exchange, ask } => self.ask(exchange, ask),
-            Effect::Finish(exchange) => {
+            RemoteEffect::Send { exchange, request: ask } => self.ask(exchange, ask),
+            RemoteEffect::Finish(exchange) => {
                 if let Some(running) = self.exchanges.remove(&exchange) {
                     running.finish.send(()).ok();
                 }
             }
-            Effect::Drop(exchange) => {
+            RemoteEffect::Drop(exchange) => {
                 if let Some(running) = self.exchanges.remove(&exchange) {
                     running.task.abort();
                 }
             }
-            Effect::Tell { line, about } => {
+            RemoteEffect::Tell { line, about } => {
                 let word = RemoteWord::Line { link: self.link, line, about };
                 return self.words.send(word).await.is_ok();
             }
-            Effect::Serves(how) => {
+            RemoteEffect::Serves(how) => {
                 let word = RemoteWord::Serves { link: self.link, how };
                 return self.words.send(word).await.is_ok();
             }
-            Effect::Log(line) => (self.log)(&line),
+            RemoteEffect::Log(line) => (self.log)(&line),
         }
         true
     }
 
-    fn ask(&mut self, exchange: ExchangeId, ask: core::Ask) {
+    fn ask(&mut self, exchange: ExchangeId, ask: core::HttpRequest) {
         let (finish, finished) = oneshot::channel();
         let (news, headers) = (self.news.clone(), Arc::clone(&self.headers));
         let task = match self.pool.clone() {
@@ -231,8 +233,8 @@ impl Driver {
                 self.tasks.spawn(exchange::run(pool, headers, exchange, ask, news, finished))
             }
             Err(why) => self.tasks.spawn(async move {
-                let failure = Failure { was_sent: false, why };
-                news.send(Input::Failed { exchange, failure }).await.ok();
+                let failure = ExchangeFailure { was_sent: false, why };
+                news.send(RemoteInput::Failed { exchange, failure }).await.ok();
             }),
         };
         self.exchanges.insert(exchange, Running { task, finish });

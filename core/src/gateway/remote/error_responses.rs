@@ -1,20 +1,23 @@
-//! Answers of our own in the place of a server's, in words that a model can act on.
+//! Owns the errors of a link, and the responses in place of the server's, in words that a model can act on.
+//! Driven by the other files of the link. Never keeps state.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::{HttpReply, url};
 use crate::limits::{MESSAGE_BYTES_MAX, REPLY_EXCERPT_CHARS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::Id;
 use crate::mcp::inflight::Class;
+use crate::mcp::json::{get, text};
 use crate::mcp::responses::without_consequence;
 use crate::time::show_duration;
 
-/// Why we answer in the server's place.
+/// Why a request is answered in place of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// Nobody answers there.
+pub(super) enum LinkError {
+    /// No connection.
     Unreachable(String),
     /// The connection broke while the request was with the server.
     Broke(String),
@@ -22,27 +25,52 @@ pub(super) enum Trouble {
     Forgotten,
     /// Each new session is forgotten at once.
     ForgetsAlways,
-    /// It does not let us in.
+    /// It denies access.
     Denied(u16),
-    /// It told us to wait for so long.
+    /// It asked for a wait.
     Busy(Duration),
-    /// It leads us elsewhere, to this origin.
+    /// It redirects to this origin.
     Redirected(String),
-    /// It answered with this status, and these words.
+    /// It responded with this status and text.
     Status(u16, String),
-    /// What it said cannot be an answer.
+    /// Its response is not valid.
     Strange(String),
-    /// It refused a session, in these words.
+    /// It refused a session, with this text.
     NoSession(String),
-    /// Its answer was longer than allowed.
+    /// Its response was longer than allowed.
     TooLong,
-    /// It says nothing.
+    /// No response in time.
     Silent,
-    /// Too many requests have no answer yet.
+    /// Too many requests are pending.
     TooMany,
 }
 
-impl Trouble {
+impl LinkError {
+    /// The error of a response that is none to a request.
+    pub(super) fn of_reply(reply: &HttpReply, origin: &str) -> Self {
+        match reply.status {
+            401 | 403 => Self::Denied(reply.status),
+            429 => Self::Busy(reply.retry_after.unwrap_or_default()),
+            503 => match reply.retry_after {
+                Some(wait) => Self::Busy(wait),
+                None => Self::Unreachable("it answers with status 503".to_owned()),
+            },
+            300..=399 if reply.location.is_some() => {
+                let to = reply.location.as_deref().unwrap_or_default();
+                let to = if to.contains("://") { url::origin(to) } else { origin };
+                Self::Redirected(to.to_owned())
+            }
+            200..300 => Self::Strange("sent no stream of events".to_owned()),
+            _ => Self::of_status(reply),
+        }
+    }
+
+    /// The status and text of a response, as an error.
+    pub(super) fn of_status(reply: &HttpReply) -> Self {
+        let said = get(&reply.body, &["error", "message"]).and_then(text);
+        Self::Status(reply.status, said.unwrap_or_else(|| excerpt(&reply.body)))
+    }
+
     fn reason(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "server_unreachable",
@@ -77,7 +105,7 @@ impl Trouble {
         }
     }
 
-    /// Trying again by ourselves would not change it.
+    /// Whether another try would not change it.
     pub(super) fn is_final(&self) -> bool {
         !self.is_retryable() || *self == Self::TooMany
     }
@@ -138,14 +166,14 @@ impl Trouble {
         }
     }
 
-    /// The same as a state, without what it means for a request.
+    /// The same as a state, without the consequence for a request.
     pub(super) fn state(&self, origin: &str) -> String {
         without_consequence(&self.text(origin)).to_owned()
     }
 
-    /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
+    /// The response to a request, as a line: a failed tool call is a result, which the model gets to see;
     /// anything else is an error.
-    pub(super) fn answer(&self, id: &Id, class: Class, era: Era, origin: &str) -> Vec<u8> {
+    pub(super) fn response(&self, id: &Id, class: Class, era: Era, origin: &str) -> Vec<u8> {
         let text = self.text(origin);
         if class == Class::Tool {
             let mut result = json!({"content": [{"type": "text", "text": text}], "isError": true});

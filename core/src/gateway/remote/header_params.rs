@@ -1,4 +1,5 @@
-//! Arguments of tools that servers of the modern era want to see in headers too.
+//! Owns the arguments of tools that servers of the modern era want in headers too (`x-mcp-header`). Driven by
+//! `traffic.rs`. Never changes a request's body.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +11,17 @@ use crate::mcp::json::get;
 
 /// Which arguments of which tools are marked with `x-mcp-header`.
 #[derive(Debug, Default)]
-pub(super) struct Marked(BTreeMap<String, Vec<Mark>>);
+pub(super) struct HeaderParams(BTreeMap<String, Vec<HeaderParam>>);
 
 #[derive(Debug)]
-struct Mark {
+struct HeaderParam {
     /// The keys that lead to the argument.
     path: Vec<String>,
     header: String,
 }
 
-impl Marked {
-    /// A page of the list of tools passes by.
+impl HeaderParams {
+    /// Learns from a page of the list of tools.
     pub(super) fn learn(&mut self, answer: &[u8]) {
         if self.0.is_empty() && memchr::memmem::find(answer, b"\"x-mcp-header\"").is_none() {
             return;
@@ -50,7 +51,7 @@ impl Marked {
             .and_then(|raw| serde_json::from_slice(raw).ok())
             .unwrap_or_default();
         let marks = params["name"].as_str().and_then(|name| self.0.get(name));
-        let header = |mark: &Mark| {
+        let header = |mark: &HeaderParam| {
             let value = mark.path.iter().try_fold(&params["arguments"], |at, key| at.get(key))?;
             let text = match value {
                 Value::String(text) => text.clone(),
@@ -65,7 +66,7 @@ impl Marked {
 }
 
 /// Finds the marks that can be reached by keys alone; those elsewhere mean nothing.
-fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<Mark>) {
+fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<HeaderParam>) {
     for (key, property) in schema["properties"].as_object().into_iter().flatten() {
         path.push(key.clone());
         if let Some(header) = property["x-mcp-header"].as_str()
@@ -77,7 +78,7 @@ fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<Mark>) {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
         {
-            marks.push(Mark { path: path.clone(), header: header.to_owned() });
+            marks.push(HeaderParam { path: path.clone(), header: header.to_owned() });
         }
         find(property, path, marks);
         path.pop();
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn marked_arguments_become_headers() {
-        let mut marked = Marked::default();
+        let mut marked = HeaderParams::default();
         let call =
             br#"{"params":{"name":"t","arguments":{"r":"w 1","o":{"n":7},"b":null,"x":1.5}}}"#;
         assert_eq!(marked.headers(call), []);
@@ -123,7 +124,7 @@ mod tests {
             let arguments = all.join(",");
             format!(r#"{{"params":{{"name":"{name}","arguments":{{{arguments}}}}}}}"#).into_bytes()
         };
-        let mut marked = Marked::default();
+        let mut marked = HeaderParams::default();
         marked.learn(&list("t", PARAM_HEADERS_MAX));
         assert_eq!(marked.headers(&call("t")).len(), PARAM_HEADERS_MAX);
         marked.learn(&list("t", PARAM_HEADERS_MAX + 1));
@@ -142,7 +143,7 @@ mod tests {
         // One of those that are known may change.
         marked.learn(&list(&last, 2));
         assert_eq!(marked.headers(&call(&last)).len(), 2);
-        let mut marked = Marked::default();
+        let mut marked = HeaderParams::default();
         marked.learn(&list(&"t".repeat(HEADER_VALUE_BYTES_MAX + 1), 1));
         let long = "h".repeat(HEADER_VALUE_BYTES_MAX + 1);
         for key in ["a0", &long] {

@@ -1,4 +1,4 @@
-//! What the head of a request says of its body, in the modern era.
+//! Makes the headers of a request of the modern era from its body. Driven by `traffic.rs`. Keeps no state.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::sse::is_header_value;
 /// A name and a value.
 pub type Header = (Cow<'static, str>, String);
 
-/// The headers of a request of the modern era, which says its version itself.
+/// The headers of a request of the modern era, which carries its version itself.
 pub(super) fn of_modern(method: &str, params: &Params, line: &[u8]) -> Vec<Header> {
     let text = |raw: Option<&[u8]>| raw.and_then(json::text);
     let mut headers = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn of_modern(method: &str, params: &Params, line: &[u8]) -> Vec<Heade
     headers
 }
 
-/// A text as the value of a header: as it is, or in base64 where it could not stand there.
+/// A text as the value of a header: unchanged, or in base64 where it is no valid value.
 pub(super) fn encoded(text: &str) -> String {
     let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte) || byte == b'\t');
     let is_padded = text.trim_matches([' ', '\t']) != text;

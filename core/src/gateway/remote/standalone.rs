@@ -1,42 +1,82 @@
-//! The stream for what belongs to no request, where the server offers one.
+//! Owns the stream for messages that belong to no request, where the server offers one. Driven by
+//! [`Remote`](super::Remote). Never opens the stream itself.
 
-use std::time::Duration;
-
-use super::{ExchangeId, Purpose, Remote, Standalone, State, Transport};
+use super::ExchangeId;
 use crate::time::Time;
 
-impl Remote {
-    pub(super) fn want_standalone(&mut self, now: Time) {
-        let is_streamable = matches!(self.transport, Transport::Streamable { .. });
-        if is_streamable && self.standalone.exchange.is_none() {
-            self.standalone.at = Some(now);
+#[derive(Debug, Default)]
+pub(super) struct Standalone {
+    exchange: Option<ExchangeId>,
+    /// When it is opened next.
+    open_at: Option<Time>,
+    last_event: Option<String>,
+    /// Tries in a row that did not last.
+    tries: u32,
+}
+
+impl Standalone {
+    pub(super) fn want(&mut self, now: Time) {
+        if self.exchange.is_none() {
+            self.open_at = Some(now);
         }
     }
 
-    /// Opens the stream for what belongs to no request, when it is time.
-    pub(super) fn listen(&mut self, now: Time) {
-        if self.state == State::Up && self.standalone.at.is_some_and(|at| at <= now) {
-            self.standalone.at = None;
-            let last_event = self.standalone.last_event.clone();
-            let exchange = self.get(Purpose::Standalone, last_event.as_ref());
-            self.standalone.exchange = Some(exchange);
-        }
+    pub(super) fn open_at(&self) -> Option<Time> {
+        self.open_at
     }
 
-    /// That stream is over, and is opened again.
-    pub(super) fn listen_again(&mut self, now: Time, was_stable: bool, retry: Option<Duration>) {
-        self.standalone.exchange = None;
-        self.standalone.tries = if was_stable { 1 } else { self.standalone.tries + 1 };
-        let delay = self.delay(self.standalone.tries).max(retry.unwrap_or_default());
-        self.standalone.at = Some(now + delay);
+    /// The position from which it is opened now, if it is due.
+    pub(super) fn take_due(&mut self, now: Time) -> Option<Option<String>> {
+        self.open_at.take_if(|at| *at <= now).map(|_| self.last_event.clone())
     }
 
-    /// The server offers no such stream.
-    pub(super) fn listen_no_more(&mut self) {
-        self.standalone = Standalone::default();
+    pub(super) fn began(&mut self, exchange: ExchangeId) {
+        self.exchange = Some(exchange);
     }
 
-    pub(super) fn is_standalone(&self, exchange: ExchangeId) -> bool {
-        self.standalone.exchange == Some(exchange)
+    pub(super) fn is(&self, exchange: ExchangeId) -> bool {
+        self.exchange == Some(exchange)
+    }
+
+    /// The stream is over; returns the number of the next try.
+    pub(super) fn ended(&mut self, was_stable: bool, last_event: Option<String>) -> u32 {
+        self.exchange = None;
+        self.last_event = last_event.or(self.last_event.take());
+        self.tries = if was_stable { 1 } else { self.tries + 1 };
+        self.tries
+    }
+
+    pub(super) fn reopen_at(&mut self, at: Time) {
+        self.open_at = Some(at);
+    }
+
+    /// Forgets the stream; returns its exchange, if there is one.
+    pub(super) fn reset(&mut self) -> Option<ExchangeId> {
+        std::mem::take(self).exchange
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_opened_again_from_its_last_event() {
+        let (mut standalone, now) = (Standalone::default(), Time::ZERO);
+        assert_eq!(standalone.take_due(now), None);
+        standalone.want(now);
+        assert_eq!(standalone.take_due(now), Some(None));
+        standalone.began(ExchangeId(1));
+        standalone.want(now);
+        assert_eq!(standalone.open_at(), None);
+        assert_eq!(standalone.ended(false, Some("7".to_owned())), 1);
+        standalone.reopen_at(now);
+        assert_eq!(standalone.take_due(now), Some(Some("7".to_owned())));
+        standalone.began(ExchangeId(2));
+        assert_eq!(standalone.ended(false, None), 2);
+        assert_eq!(standalone.ended(true, None), 1);
+        standalone.began(ExchangeId(3));
+        assert_eq!(standalone.reset(), Some(ExchangeId(3)));
+        assert!(!standalone.is(ExchangeId(3)));
     }
 }

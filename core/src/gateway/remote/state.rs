@@ -1,161 +1,110 @@
-//! What a link knows: how the server is spoken to, what is owed, and what is under way.
+//! Owns the transport and the state of a link, as values. Driven by [`Remote`](super::Remote). Never performs
+//! a transition itself.
 
-use std::time::Duration;
-
-use super::error_responses::Trouble;
-use super::{ExchangeId, Header};
+use super::ExchangeId;
+use super::error_responses::LinkError;
 use crate::mcp::envelope::Id;
-use crate::mcp::inflight::Flight;
 use crate::time::Time;
 
-/// How the server is spoken to.
+/// The transport that the server speaks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Transport {
-    /// Each message a POST, answered in its reply. `is_certain` where it cannot turn out otherwise.
+    /// Streamable HTTP: each message is a POST, answered in its response. `is_certain` once the server has
+    /// shown that it speaks it.
     Streamable { is_certain: bool },
-    /// Answers come over one stream, which says where messages go. `instead` is the answer to the hub's
-    /// `initialize` where it is only a guess, and wrong.
-    Old { stream: Option<ExchangeId>, endpoint: Option<String>, instead: Option<Trouble> },
+    /// HTTP+SSE: responses come over one stream, which names the endpoint for messages. `guess` is the error
+    /// for the hub's `initialize` if the transport was only guessed, and wrongly.
+    Sse { stream: Option<ExchangeId>, endpoint: Option<String>, guess: Option<LinkError> },
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Session {
-    /// Which one of ours: what belongs to an older one is void.
-    pub(super) number: u64,
-    pub(super) id: Option<String>,
-    pub(super) version: Option<String>,
-    pub(super) is_open: bool,
-    pub(super) opened_at: Time,
+impl Transport {
+    pub(super) fn new(sse: Option<bool>) -> Self {
+        match sse {
+            Some(true) => Self::Sse { stream: None, endpoint: None, guess: None },
+            sse => Self::Streamable { is_certain: sse.is_some() },
+        }
+    }
+
+    pub(super) fn is_sse(&self) -> bool {
+        matches!(self, Self::Sse { .. })
+    }
+
+    /// Where messages are posted to, if not to the URL of the server.
+    pub(super) fn endpoint(&self) -> Option<&str> {
+        match self {
+            Self::Sse { endpoint, .. } => endpoint.as_deref(),
+            Self::Streamable { .. } => None,
+        }
+    }
+
+    /// The server has answered an `initialize` in its response.
+    pub(super) fn note_certain(&mut self) {
+        if let Self::Streamable { is_certain } = self {
+            *is_certain = true;
+        }
+    }
 }
 
-/// Whether requests can go out.
+/// Whether requests can be sent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum LinkState {
     Up,
     /// Something has to be opened first, at once.
     Closed,
-    /// It is being opened.
     Opening {
-        step: Step,
+        step: OpeningStep,
         until: Time,
     },
     /// One exchange finds out whether the server is back.
     Scouting(ExchangeId),
-    /// The server cannot be reached, or wants to be left alone.
+    /// The server cannot be reached, or is busy.
     Down {
-        /// When it is tried again; none as long as nobody asks for something.
+        /// The next try; without it the next request of the hub starts one.
         at: Option<Time>,
-        /// Not before this, whoever asks.
+        /// No try before this.
         earliest: Time,
-        why: Trouble,
+        why: LinkError,
     },
 }
 
+impl LinkState {
+    /// Whether the opening waits for this exchange.
+    pub(super) fn is_step(&self, exchange: ExchangeId) -> bool {
+        matches!(self, Self::Opening { step, .. } if step.exchange() == exchange)
+    }
+
+    /// The error for requests that have been queued for too long.
+    pub(super) fn queue_error(&self) -> LinkError {
+        match self {
+            Self::Down { why, .. } => why.clone(),
+            Self::Opening { .. } | Self::Scouting(_) | Self::Closed => LinkError::Silent,
+            Self::Up => LinkError::TooMany,
+        }
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Time> {
+        match self {
+            Self::Opening { until, .. } => Some(*until),
+            Self::Down { at, .. } => *at,
+            Self::Up | Self::Closed | Self::Scouting(_) => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// The stream of the old transport.
+pub(super) enum OpeningStep {
+    /// The stream of the HTTP+SSE transport.
     Stream(ExchangeId),
-    /// Our own `initialize`.
+    /// The link's own `initialize`.
     Initialize(Id, ExchangeId),
-    /// The notification after that: what overtakes it would be refused.
+    /// The notification after it: requests that overtake it would be rejected.
     Initialized(ExchangeId),
 }
 
-impl Step {
+impl OpeningStep {
     pub(super) fn exchange(&self) -> ExchangeId {
         let (Self::Stream(exchange) | Self::Initialize(_, exchange) | Self::Initialized(exchange)) =
             self;
         *exchange
     }
-}
-
-/// A request of the hub's.
-#[derive(Debug)]
-pub(super) struct Owed {
-    pub(super) flight: Flight,
-    pub(super) at: At,
-    /// How often it was given to the server.
-    pub(super) sendings: u32,
-    /// How often its stream was taken up in a row, without use.
-    pub(super) resumes: u32,
-    /// From where on its stream can be taken up.
-    pub(super) last_event: Option<String>,
-    /// The headers that its own content asks for; the session's come on top.
-    pub(super) headers: Vec<Header>,
-    pub(super) is_modern: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
-    /// With us, until then; none waits as long as it takes.
-    Waiting { until: Option<Time> },
-    /// With the server; the answer comes in this exchange.
-    Asked(ExchangeId),
-    /// With the server; the answer comes over the one stream.
-    Given,
-    /// With the server; its stream broke.
-    Broken,
-}
-
-/// What goes out as soon as it can.
-#[derive(Debug)]
-pub(super) enum Waiting {
-    Request(Id),
-    Notice { line: Vec<u8>, until: Time },
-}
-
-#[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) purpose: Purpose,
-    /// The session that it belongs to.
-    pub(super) session: u64,
-    pub(super) last_event: Option<String>,
-    pub(super) retry: Option<Duration>,
-    pub(super) opened_at: Option<Time>,
-}
-
-/// What an exchange is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Hands over a request of the hub's.
-    Request(Id),
-    /// Takes up the stream of one.
-    Resume(Id),
-    /// Opens the session anew.
-    Opening,
-    /// Says that it is open.
-    Initialized,
-    /// Hands over a notification or an answer.
-    Notice(Vec<u8>),
-    /// Hands over a request of our own, whose answer says nothing.
-    Own(Id),
-    /// Listens to what belongs to no request.
-    Standalone,
-    /// Listens to everything, in the old transport.
-    Main,
-}
-
-/// A request of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
-    Opening,
-    Restoring,
-}
-
-/// A request of the server's.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) session: u64,
-    pub(super) id: Id,
-}
-
-/// The stream for what belongs to no request.
-#[derive(Debug, Default)]
-pub(super) struct Standalone {
-    pub(super) exchange: Option<ExchangeId>,
-    /// When it is opened, if it is to be.
-    pub(super) at: Option<Time>,
-    pub(super) last_event: Option<String>,
-    /// How often in a row it did not last.
-    pub(super) tries: u32,
 }

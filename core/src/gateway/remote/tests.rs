@@ -38,32 +38,32 @@ impl Bench {
         let initialize = bench.asked(INITIALIZE);
         bench.json(initialize, Some("S1"), INITIALIZE_RESULT);
         let initialized = bench.asked(INITIALIZED);
-        let done = bench.reply(initialized, Reply { status: 202, ..Reply::default() });
+        let done = bench.reply(initialized, HttpReply { status: 202, ..HttpReply::default() });
         let Done::Ask(listening, Method::Get, ..) = done[0] else { panic!("{done:?}") };
-        bench.reply(listening, Reply { status: 405, ..Reply::default() });
+        bench.reply(listening, HttpReply { status: 405, ..HttpReply::default() });
         bench.pass(60_000);
         (bench, listening + 1)
     }
 
-    fn handle(&mut self, input: Input) -> Vec<Done> {
+    fn handle(&mut self, input: RemoteInput) -> Vec<Done> {
         let text = |line: Vec<u8>| String::from_utf8(line).expect("text");
         let raw = |id: Id| text(id.raw().to_vec());
         let effects = self.remote.handle(self.now, input).into_iter();
         let done = effects.filter_map(|effect| match effect {
-            Effect::Ask { exchange, ask } => {
+            RemoteEffect::Send { exchange, request: ask } => {
                 let headers =
                     ask.headers.into_iter().map(|(name, value)| (name.into_owned(), value));
                 let body = text(ask.body);
                 Some(Done::Ask(exchange.0, ask.method, ask.url, headers.collect(), body))
             }
-            Effect::Finish(exchange) => Some(Done::Finish(exchange.0)),
-            Effect::Drop(exchange) => Some(Done::Drop(exchange.0)),
-            Effect::Tell { line, about } => Some(Done::Tell(text(line), about.map(raw))),
-            Effect::Serves(how) => {
+            RemoteEffect::Finish(exchange) => Some(Done::Finish(exchange.0)),
+            RemoteEffect::Drop(exchange) => Some(Done::Drop(exchange.0)),
+            RemoteEffect::Tell { line, about } => Some(Done::Tell(text(line), about.map(raw))),
+            RemoteEffect::Serves(how) => {
                 self.serves.push(how);
                 None
             }
-            Effect::Log(line) => {
+            RemoteEffect::Log(line) => {
                 assert!(!line.contains("s3cr3t"), "{line}");
                 None
             }
@@ -72,7 +72,7 @@ impl Bench {
     }
 
     fn line(&mut self, line: &str) -> Vec<Done> {
-        self.handle(Input::Line(line.as_bytes().to_vec()))
+        self.handle(RemoteInput::Line(line.as_bytes().to_vec()))
     }
 
     /// The exchange that a line begins.
@@ -83,42 +83,42 @@ impl Bench {
         *exchange
     }
 
-    fn reply(&mut self, exchange: u64, reply: Reply) -> Vec<Done> {
-        self.handle(Input::Replied { exchange: ExchangeId(exchange), reply })
+    fn reply(&mut self, exchange: u64, reply: HttpReply) -> Vec<Done> {
+        self.handle(RemoteInput::Replied { exchange: ExchangeId(exchange), reply })
     }
 
     fn status(&mut self, exchange: u64, status: u16) -> Vec<Done> {
-        self.reply(exchange, Reply { status, ..Reply::default() })
+        self.reply(exchange, HttpReply { status, ..HttpReply::default() })
     }
 
     fn json(&mut self, exchange: u64, session: Option<&str>, body: &str) -> Vec<Done> {
         let session = session.map(str::to_owned);
         let body = body.as_bytes().to_vec();
-        self.reply(exchange, Reply { status: 200, session, body, ..Reply::default() })
+        self.reply(exchange, HttpReply { status: 200, session, body, ..HttpReply::default() })
     }
 
     fn opened(&mut self, exchange: u64) -> Vec<Done> {
-        self.handle(Input::Opened { exchange: ExchangeId(exchange), session: None })
+        self.handle(RemoteInput::Opened { exchange: ExchangeId(exchange), session: None })
     }
 
     fn event(&mut self, exchange: u64, id: Option<&str>, data: &str) -> Vec<Done> {
         let (id, data) = (id.map(str::to_owned), data.as_bytes().to_vec());
         let event = SseEvent { id, data, ..SseEvent::default() };
-        self.handle(Input::Event { exchange: ExchangeId(exchange), event })
+        self.handle(RemoteInput::Event { exchange: ExchangeId(exchange), event })
     }
 
     fn ended(&mut self, exchange: u64) -> Vec<Done> {
-        self.handle(Input::Ended { exchange: ExchangeId(exchange) })
+        self.handle(RemoteInput::Ended { exchange: ExchangeId(exchange) })
     }
 
     fn failed(&mut self, exchange: u64, was_sent: bool) -> Vec<Done> {
-        let failure = Failure { was_sent, why: "cannot connect".to_owned() };
-        self.handle(Input::Failed { exchange: ExchangeId(exchange), failure })
+        let failure = ExchangeFailure { was_sent, why: "cannot connect".to_owned() };
+        self.handle(RemoteInput::Failed { exchange: ExchangeId(exchange), failure })
     }
 
     fn pass(&mut self, millis: u64) -> Vec<Done> {
         self.now = self.now + Duration::from_millis(millis);
-        self.handle(Input::Wakeup)
+        self.handle(RemoteInput::Wakeup)
     }
 
     /// Opens the session anew, from the `initialize` that was just sent; returns what follows.
@@ -324,7 +324,7 @@ fn a_broken_stream_is_taken_up_where_it_can_be() {
         retry: Some(Duration::from_millis(300)),
         ..SseEvent::default()
     };
-    bench.handle(Input::Event { exchange: ExchangeId(next), event });
+    bench.handle(RemoteInput::Event { exchange: ExchangeId(next), event });
     assert_eq!(bench.ended(next), []);
     assert_eq!(bench.remote.next_wakeup(), Some(bench.now + Duration::from_millis(300)));
     let done = bench.pass(300);
@@ -362,7 +362,7 @@ fn the_modern_era_has_headers_and_no_session() {
     assert_eq!(headers, expected);
     // An error of its own passes, with whatever status.
     let error = r#"{"jsonrpc":"2.0","id":"a","error":{"code":-32022,"message":"no"}}"#;
-    let reply = Reply { status: 400, body: error.as_bytes().to_vec(), ..Reply::default() };
+    let reply = HttpReply { status: 400, body: error.as_bytes().to_vec(), ..HttpReply::default() };
     assert_eq!(bench.reply(1, reply), [tell(error, "a")]);
     // To cancel is to close.
     bench.line(&line);

@@ -1,14 +1,14 @@
-//! Where a URL leads, as far as that can be said aloud, and where another one leads from there.
+//! Parses URLs of servers: the origin, which may be shown, and references relative to it. Keeps no state.
 
-/// Scheme, host and port. All that follows can be a secret, and is in the URLs of some services.
+/// Scheme, host and port. The rest can be a secret, as in the URLs of some services.
 pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
     &url[..end]
 }
 
-/// What a reference means that was found at a URL; `None` where it leads to another origin, where
-/// nobody wants our headers to be, or nowhere.
+/// Resolves a reference found at a URL; `None` where it is invalid or leads to another origin, which must not
+/// get our headers.
 pub(super) fn resolve(url: &str, reference: &str) -> Option<String> {
     let is_plain = reference.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
     let reference = reference.split('#').next().filter(|text| is_plain && !text.is_empty())?;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use afresh_core::gateway::remote::{Ask, ExchangeId, Failure, Input, Method, Reply};
+use afresh_core::gateway::remote::{
+    ExchangeFailure, ExchangeId, HttpReply, HttpRequest, Method, RemoteInput,
+};
 use afresh_core::limits::{MESSAGE_BYTES_MAX, REFUSAL_BYTES_MAX, STREAM_LINGER};
 use afresh_core::sse::SseParser;
 use tokio::sync::{mpsc, oneshot};
@@ -18,8 +20,8 @@ pub(super) async fn run(
     pool: Arc<Pool>,
     headers: Arc<Vec<(String, String)>>,
     exchange: ExchangeId,
-    ask: Ask,
-    news: mpsc::Sender<Input>,
+    ask: HttpRequest,
+    news: mpsc::Sender<RemoteInput>,
     mut finished: oneshot::Receiver<()>,
 ) {
     let carried_out = async {
@@ -52,7 +54,7 @@ pub(super) async fn run(
 pub(super) async fn send(
     pool: &Pool,
     configured: &[(String, String)],
-    ask: &Ask,
+    ask: &HttpRequest,
 ) -> Result<StreamedResponse, SendError> {
     let (method, own): (&str, &[(&str, &str)]) = match ask.method {
         Method::Post => (
@@ -84,11 +86,11 @@ fn is_stream(answer: &StreamedResponse) -> bool {
 async fn listen(
     answer: &mut StreamedResponse,
     exchange: ExchangeId,
-    news: &mpsc::Sender<Input>,
+    news: &mpsc::Sender<RemoteInput>,
     finished: &mut oneshot::Receiver<()>,
-) -> Result<Option<Input>, Input> {
+) -> Result<Option<RemoteInput>, RemoteInput> {
     let session = answer.header("mcp-session-id").map(str::to_owned);
-    news.send(Input::Opened { exchange, session }).await.ok();
+    news.send(RemoteInput::Opened { exchange, session }).await.ok();
     let mut stream = SseParser::new(MESSAGE_BYTES_MAX);
     loop {
         let piece = tokio::select! {
@@ -98,10 +100,10 @@ async fn listen(
                 return Ok(None);
             }
         };
-        let Some(piece) = piece else { return Ok(Some(Input::Ended { exchange })) };
+        let Some(piece) = piece else { return Ok(Some(RemoteInput::Ended { exchange })) };
         let piece = piece.map_err(|error| failed(exchange, true, &error))?;
         for event in stream.push(&piece) {
-            if news.send(Input::Event { exchange, event }).await.is_err() {
+            if news.send(RemoteInput::Event { exchange, event }).await.is_err() {
                 return Ok(None);
             }
         }
@@ -109,7 +111,10 @@ async fn listen(
 }
 
 /// Reads an answer that is no stream.
-async fn read(answer: &mut StreamedResponse, exchange: ExchangeId) -> Result<Input, Input> {
+async fn read(
+    answer: &mut StreamedResponse,
+    exchange: ExchangeId,
+) -> Result<RemoteInput, RemoteInput> {
     let bytes_max = if answer.status() < 300 { MESSAGE_BYTES_MAX } else { REFUSAL_BYTES_MAX };
     let (mut body, mut is_too_long) = (Vec::new(), false);
     while let Some(piece) = answer.next().await {
@@ -121,7 +126,7 @@ async fn read(answer: &mut StreamedResponse, exchange: ExchangeId) -> Result<Inp
         body.extend_from_slice(&piece);
     }
     let header = |name| answer.header(name).map(str::to_owned);
-    let reply = Reply {
+    let reply = HttpReply {
         status: answer.status(),
         session: header("mcp-session-id"),
         retry_after: header("retry-after")
@@ -130,9 +135,9 @@ async fn read(answer: &mut StreamedResponse, exchange: ExchangeId) -> Result<Inp
         body,
         is_too_long,
     };
-    Ok(Input::Replied { exchange, reply })
+    Ok(RemoteInput::Replied { exchange, reply })
 }
 
-fn failed(exchange: ExchangeId, was_sent: bool, error: &HttpError) -> Input {
-    Input::Failed { exchange, failure: Failure { was_sent, why: chain(error) } }
+fn failed(exchange: ExchangeId, was_sent: bool, error: &HttpError) -> RemoteInput {
+    RemoteInput::Failed { exchange, failure: ExchangeFailure { was_sent, why: chain(error) } }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::random::Random;
 
 struct World {
     bench: Bench,
@@ -67,7 +68,7 @@ impl World {
         self.note(done);
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: RemoteInput) {
         self.log.push(format!("{:?} {input:?}", self.bench.now));
         let done = self.bench.handle(input);
         self.note(done);
@@ -114,12 +115,12 @@ impl World {
             }
             _ => {
                 self.open.entry(exchange).and_modify(|it| it.2 = true);
-                self.input(Input::Opened { exchange: ExchangeId(exchange), session: None });
+                self.input(RemoteInput::Opened { exchange: ExchangeId(exchange), session: None });
                 if self.is_old {
                     self.main = Some(exchange);
                     let (name, data) = ("endpoint".to_owned(), b"/m".to_vec());
                     let event = SseEvent { name, data, ..SseEvent::default() };
-                    self.input(Input::Event { exchange: ExchangeId(exchange), event });
+                    self.input(RemoteInput::Event { exchange: ExchangeId(exchange), event });
                 }
             }
         }
@@ -131,7 +132,7 @@ impl World {
             1 => {
                 self.open.remove(&exchange);
                 self.main.take_if(|main| *main == exchange);
-                self.input(Input::Ended { exchange: ExchangeId(exchange) });
+                self.input(RemoteInput::Ended { exchange: ExchangeId(exchange) });
             }
             2 => self.say(exchange, "", Some("e")),
             3 => self.say(exchange, r#"{"jsonrpc":"2.0","method":"notifications/x"}"#, None),
@@ -140,7 +141,7 @@ impl World {
             6 => self.say(exchange, &result("nobody"), Some("f")),
             7 if self.below(4) == 0 => {
                 let event = SseEvent { is_too_long: true, ..SseEvent::default() };
-                self.input(Input::Event { exchange: ExchangeId(exchange), event });
+                self.input(RemoteInput::Event { exchange: ExchangeId(exchange), event });
             }
             _ if self.main == Some(exchange) => {
                 if let Some(line) = self.to_say.pop() {
@@ -166,7 +167,7 @@ impl World {
     fn say(&mut self, exchange: u64, data: &str, id: Option<&str>) {
         let (data, id) = (data.as_bytes().to_vec(), id.map(str::to_owned));
         let event = SseEvent { data, id, ..SseEvent::default() };
-        self.input(Input::Event { exchange: ExchangeId(exchange), event });
+        self.input(RemoteInput::Event { exchange: ExchangeId(exchange), event });
     }
 
     fn move_post(&mut self, exchange: u64, body: &str) {
@@ -194,7 +195,7 @@ impl World {
                 self.carry_out(body);
                 self.open.entry(exchange).and_modify(|it| it.2 = true);
                 let session = Some("S".to_owned());
-                self.input(Input::Opened { exchange: ExchangeId(exchange), session });
+                self.input(RemoteInput::Opened { exchange: ExchangeId(exchange), session });
             }
             _ => self.serve(exchange, body, answer),
         }
@@ -217,15 +218,15 @@ impl World {
         self.open.remove(&exchange);
         let retry_after = (self.below(3) == 0).then(|| Duration::from_secs(3));
         let (session, body) = (Some("S".to_owned()), body.as_bytes().to_vec());
-        let reply = Reply { status, session, retry_after, body, ..Reply::default() };
-        self.input(Input::Replied { exchange: ExchangeId(exchange), reply });
+        let reply = HttpReply { status, session, retry_after, body, ..HttpReply::default() };
+        self.input(RemoteInput::Replied { exchange: ExchangeId(exchange), reply });
     }
 
     fn fail(&mut self, exchange: u64, was_sent: bool) {
         self.open.remove(&exchange);
         self.main.take_if(|main| *main == exchange);
-        let failure = Failure { was_sent, why: "why".to_owned() };
-        self.input(Input::Failed { exchange: ExchangeId(exchange), failure });
+        let failure = ExchangeFailure { was_sent, why: "why".to_owned() };
+        self.input(RemoteInput::Failed { exchange: ExchangeId(exchange), failure });
     }
 
     fn ask(&mut self) {
@@ -235,7 +236,7 @@ impl World {
         let method = methods[self.below(methods.len())];
         self.asked.insert(format!("\"{id}\""));
         let line = request(&id, method, r#""level":"x""#);
-        self.input(Input::Line(line.into_bytes()));
+        self.input(RemoteInput::Line(line.into_bytes()));
     }
 
     fn cancel(&mut self) {
@@ -249,13 +250,13 @@ impl World {
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
         );
         self.cancelled.insert(id);
-        self.input(Input::Line(line.into_bytes()));
+        self.input(RemoteInput::Line(line.into_bytes()));
     }
 
     fn pass(&mut self) {
         if let Some(at) = self.bench.remote.next_wakeup() {
             self.bench.now = self.bench.now.max(at);
-            self.input(Input::Wakeup);
+            self.input(RemoteInput::Wakeup);
         }
     }
 
@@ -304,7 +305,7 @@ impl World {
         match is_stream {
             true => {
                 self.open.remove(&exchange);
-                self.input(Input::Ended { exchange: ExchangeId(exchange) });
+                self.input(RemoteInput::Ended { exchange: ExchangeId(exchange) });
             }
             false => self.reply(exchange, 405, ""),
         }
@@ -335,12 +336,12 @@ fn each_request_is_answered_once() {
                 0..=2 => world.ask(),
                 3 => world.cancel(),
                 4 => world.pass(),
-                5 if world.below(3) == 0 => world.input(Input::Line(INITIALIZED.into())),
+                5 if world.below(3) == 0 => world.input(RemoteInput::Line(INITIALIZED.into())),
                 6 if world.below(20) == 0 => world.begin(),
                 _ => world.move_one(),
             }
         }
         world.heal();
-        assert!(world.bench.remote.owed.is_empty() && world.bench.remote.owed_bytes == 0);
+        assert!(world.bench.remote.traffic.requests.is_empty());
     }
 }

@@ -29,7 +29,7 @@ impl Bench {
 
     fn later(&mut self, time: Duration) -> Vec<Done> {
         self.now = self.now + time;
-        self.handle(Input::Wakeup)
+        self.handle(RemoteInput::Wakeup)
     }
 
     /// Waits until the link does something, and says how long that is.
@@ -95,7 +95,7 @@ fn a_server_is_not_left_alone_for_longer_than_anybody_would() {
     for seconds in [1_000_000, u64::MAX] {
         let (mut bench, exchange) = Bench::listening(1);
         let retry_after = Some(Duration::from_secs(seconds));
-        bench.reply(exchange, Reply { status: 503, retry_after, ..Reply::default() });
+        bench.reply(exchange, HttpReply { status: 503, retry_after, ..HttpReply::default() });
         assert_eq!(bench.waited().0, RETRY_AFTER_MAX);
         // Also where it is the stream for what belongs to no request.
         let mut bench = Bench::new(None);
@@ -104,7 +104,7 @@ fn a_server_is_not_left_alone_for_longer_than_anybody_would() {
         let initialized = bench.asked(INITIALIZED);
         let done = bench.status(initialized, 202);
         let [Done::Ask(listening, Method::Get, ..)] = done[..] else { panic!("{done:?}") };
-        bench.reply(listening, Reply { status: 503, retry_after, ..Reply::default() });
+        bench.reply(listening, HttpReply { status: 503, retry_after, ..HttpReply::default() });
         assert_eq!(bench.waited().0, RETRY_AFTER_MAX);
     }
 }
@@ -197,7 +197,8 @@ fn of_what_is_no_answer_only_the_beginning_is_shown() {
     let (mut bench, next) = Bench::legacy();
     bench.asked(&call("a"));
     let body = "é".repeat(10_000).into_bytes();
-    let said = only_said(&bench.reply(next, Reply { status: 418, body, ..Reply::default() }), "a");
+    let said =
+        only_said(&bench.reply(next, HttpReply { status: 418, body, ..HttpReply::default() }), "a");
     assert_eq!(said.matches('é').count(), REPLY_EXCERPT_CHARS_MAX, "{said}");
 }
 
@@ -217,7 +218,7 @@ fn a_name_that_fits_into_no_header_is_none() {
             match is_stream {
                 true => {
                     let (exchange, session) = (ExchangeId(initialize), Some(session.clone()));
-                    bench.handle(Input::Opened { exchange, session });
+                    bench.handle(RemoteInput::Opened { exchange, session });
                     bench.event(initialize, None, INITIALIZE_RESULT);
                 }
                 false => drop(bench.json(initialize, Some(session), INITIALIZE_RESULT)),
@@ -248,7 +249,7 @@ fn an_answer_in_many_lines_is_one_to_the_hub() {
     );
     bench.asked(&call("a"));
     let error = "{\"jsonrpc\":\"2.0\",\"error\":{\n\"code\":-32603,\n\"message\":\"no\"}}";
-    let reply = Reply { status: 500, body: error.as_bytes().to_vec(), ..Reply::default() };
+    let reply = HttpReply { status: 500, body: error.as_bytes().to_vec(), ..HttpReply::default() };
     let done = bench.reply(next + 2, reply);
     assert!(matches!(&done[..], [Done::Tell(line, _)] if !line.contains('\n')), "{done:?}");
 }

@@ -6,7 +6,7 @@ fn endpoint(bench: &mut Bench, exchange: u64, place: &str) -> Vec<Done> {
     let data = place.as_bytes().to_vec();
     let event = SseEvent { name: "endpoint".to_owned(), data, ..SseEvent::default() };
     bench.opened(exchange);
-    bench.handle(Input::Event { exchange: ExchangeId(exchange), event })
+    bench.handle(RemoteInput::Event { exchange: ExchangeId(exchange), event })
 }
 
 /// An open session over the stream of exchange 1.
@@ -73,7 +73,7 @@ fn it_is_found_out() {
         let mut bench = Bench::new(None);
         let first = bench.asked(INITIALIZE);
         let body = b"<html>\n <b>no</b>".to_vec();
-        let done = bench.reply(first, Reply { status: 404, body, ..Reply::default() });
+        let done = bench.reply(first, HttpReply { status: 404, body, ..HttpReply::default() });
         let [Done::Ask(stream, ..)] = done[..] else { panic!("{done:?}") };
         let done = match is_silent {
             true => bench.pass(10_000),
@@ -87,7 +87,7 @@ fn it_is_found_out() {
     let mut bench = Bench::new(None);
     let first = bench.asked(INITIALIZE);
     let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no"}}"#;
-    let reply = Reply { status: 400, body: error.as_bytes().to_vec(), ..Reply::default() };
+    let reply = HttpReply { status: 400, body: error.as_bytes().to_vec(), ..HttpReply::default() };
     let answer = error.replace("null", r#""i""#);
     assert_eq!(bench.reply(first, reply), [tell(&answer, "i")]);
 }

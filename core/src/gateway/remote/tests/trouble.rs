@@ -17,7 +17,7 @@ fn requests_wait_for_a_server_that_is_away() {
     assert!((1_000..1_501).contains(&wait.as_millis()), "{wait:?}");
     // One goes ahead; when it is through, so are the others.
     bench.now = at;
-    let done = bench.handle(Input::Wakeup);
+    let done = bench.handle(RemoteInput::Wakeup);
     let [Done::Ask(scout, _, _, _, body)] = &done[..] else { panic!("{done:?}") };
     assert_eq!(*body, call("a"));
     let done = bench.json(*scout, None, &result("a"));
@@ -35,7 +35,7 @@ fn they_do_not_wait_for_ever() {
     let said = loop {
         let at = bench.remote.next_wakeup().expect("somebody waits");
         bench.now = at;
-        let done = bench.handle(Input::Wakeup);
+        let done = bench.handle(RemoteInput::Wakeup);
         match &done[..] {
             [Done::Ask(..)] => assert_eq!(bench.failed(exchange, false), []),
             _ => break only_said(&done, "a"),
@@ -73,13 +73,13 @@ fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
         let (mut bench, next) = Bench::legacy();
         bench.asked(&call("a"));
         let wait = |seconds| Some(Duration::from_secs(seconds));
-        let reply = Reply { status, retry_after: wait(5), ..Reply::default() };
+        let reply = HttpReply { status, retry_after: wait(5), ..HttpReply::default() };
         assert_eq!(bench.reply(next, reply), []);
         assert_eq!(bench.line(&call("b")), []);
         assert_eq!(bench.pass(4_999), []);
         assert!(matches!(&bench.pass(1)[..], [Done::Ask(..)]));
         // Nobody waits for longer than anybody would.
-        let reply = Reply { status, retry_after: wait(100), ..Reply::default() };
+        let reply = HttpReply { status, retry_after: wait(100), ..HttpReply::default() };
         let done = bench.reply(next + 1, reply);
         assert!(only_said(&done, "a").contains("for 1 m 40 s"), "{done:?}");
         assert!(only_said(&done, "b").contains("for 1 m 40 s"), "{done:?}");
@@ -89,15 +89,15 @@ fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
 
 #[test]
 fn what_is_no_answer_is_an_error() {
-    let body = |status, body: &str| Reply { status, body: body.into(), ..Reply::default() };
+    let body = |status, body: &str| HttpReply { status, body: body.into(), ..HttpReply::default() };
     let to = Some("https://login.example/s3cr3t".to_owned());
     let cases = [
         (body(200, "<html>\n<p>Hi"), "no MCP: <html> <p>Hi"),
         (body(202, ""), "only status 202"),
         (body(200, &result("x")), "with something else"),
         (body(200, r#"{"jsonrpc":"2.0","method":"n"}"#), "with something else"),
-        (Reply { is_too_long: true, ..body(200, "x") }, "longer than the limit of 67108864"),
-        (Reply { location: to, ..body(302, "") }, "redirects to `https://login.example`"),
+        (HttpReply { is_too_long: true, ..body(200, "x") }, "longer than the limit of 67108864"),
+        (HttpReply { location: to, ..body(302, "") }, "redirects to `https://login.example`"),
         (body(418, "tea"), "status 418: tea"),
         (body(500, "boom"), "status 500: boom"),
         (
@@ -116,7 +116,7 @@ fn what_is_no_answer_is_an_error() {
     bench.asked(&call("a"));
     bench.opened(next);
     let event = SseEvent { is_too_long: true, ..SseEvent::default() };
-    let done = bench.handle(Input::Event { exchange: ExchangeId(next), event });
+    let done = bench.handle(RemoteInput::Event { exchange: ExchangeId(next), event });
     assert!(done.contains(&Done::Drop(next)) && only_said(&done, "a").contains("longer than"));
     // A batch was allowed once.
     bench.asked(&call("b"));
@@ -146,7 +146,7 @@ fn a_server_that_forgets_each_session_is_not_asked_for_ever() {
             [.., Done::Ask(..)] => gone[gone.len() - 1..].to_vec(),
             _ => {
                 bench.now = bench.remote.next_wakeup().expect("it is tried again");
-                bench.handle(Input::Wakeup)
+                bench.handle(RemoteInput::Wakeup)
             }
         };
     };
@@ -161,7 +161,8 @@ fn there_is_a_bound_on_what_is_owed_and_on_what_is_under_way() {
     let said = only_said(&bench.line(&call("more")), "more");
     assert!(said.contains("too many requests"), "{said}");
     let id = Id::new(b"\"even\"");
-    let said = only_said(&bench.handle(Input::Refused { id, method: "ping".to_owned() }), "even");
+    let said =
+        only_said(&bench.handle(RemoteInput::Refused { id, method: "ping".to_owned() }), "even");
     assert!(said.contains("too_many_requests"), "{said}");
 }
 
