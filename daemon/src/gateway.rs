@@ -9,7 +9,6 @@ mod front;
 mod http;
 mod links;
 mod remote;
-#[cfg_attr(not(feature = "otel"), path = "gateway/no_spans.rs")]
 mod spans;
 
 use std::collections::BTreeMap;
@@ -54,7 +53,7 @@ pub struct Gateway {
     pub base: PathBuf,
     /// Where all traffic with the servers is recorded.
     pub trace: Option<PathBuf>,
-    /// Where a span of each call is sent; only in a build with the feature `otel`.
+    /// The receiver of a span of each call.
     pub otlp: Option<Destination>,
     /// A file of root certificates for it, in place of the system's: `SSL_CERT_FILE`.
     pub certificates: Option<PathBuf>,

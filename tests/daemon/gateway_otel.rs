@@ -10,8 +10,13 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// A gateway with one server, and a client that has begun.
 fn gateway(env: &TestEnv, flags: &[&str], variables: &[(&str, &str)]) -> Running {
+    configured(env, "", flags, variables)
+}
+
+/// The same, with more in its configuration.
+fn configured(env: &TestEnv, config: &str, flags: &[&str], variables: &[(&str, &str)]) -> Running {
     env.write("tools", "pid Tells\nlater Waits\nmissing Fails\n");
-    env.write("afresh.toml", &format!("[server.a]\ncommand = [{SERVER:?}]\n"));
+    env.write("afresh.toml", &format!("{config}[server.a]\ncommand = [{SERVER:?}]\n"));
     let mut command = env.afresh(&[&["gateway"], flags].concat());
     command.envs(variables.iter().copied());
     let mut gateway = Running::start(command);
@@ -54,6 +59,30 @@ fn attribute<'a>(of: &'a Value, key: &str) -> &'a Value {
 }
 
 #[test]
+fn variables_alone_send_nothing() {
+    let env = TestEnv::new();
+    let receiver = Receiver::start(|_| Some("200 OK"));
+    let url = receiver.url("");
+    let mut gateway = gateway(&env, &[], &[("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str())]);
+    call(&mut gateway, "call", "a__pid", &json!({}));
+    gateway.wait_stdout("\"id\":\"call\"", 1);
+    end(&env, &mut gateway);
+    assert_eq!(receiver.received().len(), 0);
+}
+
+#[test]
+fn the_configuration_names_a_receiver() {
+    let env = TestEnv::new();
+    let receiver = Receiver::start(|_| Some("200 OK"));
+    let config = format!("[gateway]\notlp = \"{}\"\n", receiver.url(""));
+    let mut gateway = configured(&env, &config, &[], &[]);
+    call(&mut gateway, "call", "a__pid", &json!({}));
+    gateway.wait_stdout("\"id\":\"call\"", 1);
+    end(&env, &mut gateway);
+    assert_eq!(receiver.received().len(), 1);
+}
+
+#[test]
 fn a_receiver_hears_of_every_call() {
     let env = TestEnv::new();
     let receiver = Receiver::start(|_| Some("200 OK"));
@@ -63,7 +92,7 @@ fn a_receiver_hears_of_every_call() {
         ("OTEL_SERVICE_NAME", "mine".to_owned()),
     ];
     let variables: Vec<_> = variables.iter().map(|(key, value)| (*key, value.as_str())).collect();
-    let mut gateway = gateway(&env, &[], &variables);
+    let mut gateway = gateway(&env, &["--otlp"], &variables);
     call(&mut gateway, "with", "a__pid", &json!({"traceparent": PARENT, "tracestate": "k=v"}));
     call(&mut gateway, "without", "a__missing", &json!({}));
     gateway.wait_stdout("\"id\":\"without\"", 1);

@@ -11,7 +11,6 @@ mod gateway_end;
 mod gateway_http;
 mod gateway_isolation;
 mod gateway_limits;
-#[cfg(feature = "otel")]
 mod gateway_otel;
 mod gateway_reload;
 mod gateway_storm;

@@ -364,9 +364,6 @@ pub fn afresh_binary() -> &'static Path {
         let target = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/test");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.args(["build", "--quiet", "--package", "afresh"]);
-        if cfg!(feature = "otel") {
-            build.args(["--features", "otel"]);
-        }
         build.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         // What cargo says to a test is of the test's package: build scripts that look at it would run anew.
         let is_of_package =

@@ -52,9 +52,9 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Send a span of each call to this OpenTelemetry receiver, such as http://127.0.0.1:4318; else where
-    /// OTEL_EXPORTER_OTLP_ENDPOINT says. Needs a build with the feature `otel`
-    #[arg(long, value_name = "URL")]
+    /// Send a span of each call to this OpenTelemetry receiver, such as http://127.0.0.1:4318; without a URL,
+    /// to the one that OTEL_EXPORTER_OTLP_ENDPOINT names
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
     otlp: Option<String>,
 
     /// Write the log to this file too
@@ -78,7 +78,10 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<E
         output::print(&lines.collect::<String>())?;
         return Ok(Exit::Success);
     }
-    let otlp = destination(arguments.otlp.as_deref(), environment)?;
+    let otlp = match arguments.otlp.as_ref().or(wanted.otlp.as_ref()) {
+        Some(url) => destination(url, environment)?,
+        None => None,
+    };
     wanted.front.http = arguments.http.or(wanted.front.http);
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
     let place = |path: PathBuf| environment.cwd.join(path);
@@ -100,24 +103,10 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<E
     Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
 }
 
-/// Where spans go. Without the feature the variables do not count: they may well be there for others.
-fn destination(
-    given: Option<&str>,
-    environment: &Environment,
-) -> Result<Option<Destination>, CommandError> {
-    if cfg!(not(feature = "otel")) {
-        return match given {
-            None => Ok(None),
-            Some(_) => Err(CommandError::new(
-                Exit::Usage,
-                "this afresh was built without OpenTelemetry: `--otlp` cannot be used",
-            )
-            .hint("build it with the feature: `cargo install --path app --features otel`")
-            .hint("`--trace FILE` records all messages, in every build")),
-        };
-    }
+/// The receiver of spans. OpenTelemetry's variables count only here: they may well be there for other programs.
+fn destination(url: &str, environment: &Environment) -> Result<Option<Destination>, CommandError> {
     let variable = |name: &str| environment.variable(name).and_then(|value| value.to_str());
-    Destination::of(given, variable, env!("CARGO_PKG_VERSION"))
+    Destination::of(url, variable, env!("CARGO_PKG_VERSION"))
         .map_err(|error| CommandError::new(Exit::Usage, error))
 }
 

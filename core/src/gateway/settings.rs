@@ -23,6 +23,8 @@ pub struct Gateway {
     pub front: FrontSettings,
     /// The tokens of clients over HTTP; none are needed where the list is empty. Each secret is there once.
     pub tokens: Vec<Token>,
+    /// The receiver of spans; without it none are sent, unless the command line names one.
+    pub otlp: Option<String>,
 }
 
 /// How clients reach a gateway.
@@ -88,6 +90,7 @@ impl Gateway {
             ("http", self.front.http != new.front.http),
             ("expose", self.expose != new.expose),
             ("tools", self.admin_tools != new.admin_tools),
+            ("otlp", self.otlp != new.otlp),
         ];
         let fixed = fixed.iter().filter(|(_, is_other)| *is_other);
         notes.extend(fixed.map(|(key, _)| {
@@ -193,6 +196,7 @@ mod tests {
                 ..FrontSettings::default()
             },
             tokens: tokens.iter().map(token).collect(),
+            otlp: None,
         }
     }
 

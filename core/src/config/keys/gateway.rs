@@ -4,7 +4,8 @@ use core::net::SocketAddr;
 use std::time::Duration;
 
 use crate::config::key::{
-    BOOL, DURATION, INTERVAL, Key, SOCKET, Setting, integer, key, keys, list, size, word, words,
+    BOOL, DURATION, INTERVAL, Key, SOCKET, Setting, integer, key, keys, list, size, text, word,
+    words,
 };
 use crate::config::kind::Kind;
 use crate::gateway::backend::Expose;
@@ -43,4 +44,6 @@ keys! {
     /// 0 is never.
     KEEP_ALIVE: Key<Option<Duration>> = key("keep_alive", DURATION.or_none()).example(r#""30s""#)
         .or(r#""0""#);
+    /// The OpenTelemetry receiver that a span of each call is sent to.
+    OTLP: Key<String> = key("otlp", text(Kind::Url)).example(r#""http://127.0.0.1:4318""#).or("none");
 }

@@ -7,7 +7,7 @@ use super::super::FileKind;
 use super::super::resolve::Values;
 use super::{Errors, Table, TableEntry, TableKind, server};
 use crate::config::keys::gateway::{
-    ALLOWED_HOSTS, ALLOWED_ORIGINS, BODY_MAX, CLIENTS_MAX, EXPOSE, HTTP, KEEP_ALIVE,
+    ALLOWED_HOSTS, ALLOWED_ORIGINS, BODY_MAX, CLIENTS_MAX, EXPOSE, HTTP, KEEP_ALIVE, OTLP,
     REQUESTS_PER_SECOND, SESSION_IDLE, TOOLS,
 };
 use crate::config::keys::server::{COMMAND, ENABLED, URL};
@@ -70,6 +70,7 @@ pub(in super::super) fn make(
         expose: EXPOSE.get(&own),
         admin_tools: TOOLS.get(&own),
         front: front(own),
+        otlp: OTLP.find(&own),
         tokens: make_tokens(tables, outside, &mut errors),
     };
     if all.is_empty() { Ok(gateway) } else { Err(all) }

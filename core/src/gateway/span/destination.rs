@@ -1,30 +1,33 @@
-//! Where spans go, as OpenTelemetry's variables say it.
+//! Resolves the receiver of spans from `--otlp`, `[gateway] otlp` and OpenTelemetry's variables. Driven by the command
+//! line. Never asked for without one of the first two: the variables alone send nothing.
 
 use std::fmt;
 
-/// Where spans go, and what they are said to be of.
+/// The receiver of spans, and the resource that they are of.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Destination {
     /// The whole URL.
     pub url: String,
     /// Headers of each request; they can be secrets.
     pub headers: Vec<(String, String)>,
-    /// What all spans are of: `service.name` and so on.
+    /// The attributes of the resource: `service.name` and so on.
     pub resource: Vec<(String, String)>,
 }
 
 impl fmt::Debug for Destination {
-    /// Without what may be secret.
+    /// Without URL and headers, which may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Destination").field("resource", &self.resource).finish_non_exhaustive()
     }
 }
 
-/// Why there is none although one is asked for.
+/// Why there is no receiver although one is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DestinationError {
-    /// The URL is none. It may be secret.
+    /// The URL is invalid. It may be secret.
     Url,
+    /// Neither the flag nor a variable has a URL.
+    Missing,
     /// A variable has not the form `name=value,name=value`. Its value may be secret.
     List(&'static str),
     /// Another protocol is asked for.
@@ -38,6 +41,10 @@ impl fmt::Display for DestinationError {
                 f,
                 "spans can only be sent to a URL that begins with `http://` or `https://`, such as \
                  `http://127.0.0.1:4318`"
+            ),
+            Self::Missing => write!(
+                f,
+                "`--otlp` has no URL, and `{ENDPOINT}` is not set: write `--otlp http://127.0.0.1:4318`"
             ),
             Self::List(name) => write!(f, "`{name}` is not of the form `name=value,name=value`"),
             Self::Protocol(name, value) => write!(
@@ -63,9 +70,10 @@ const RESOURCE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 const PATH: &str = "/v1/traces";
 
 impl Destination {
-    /// Where spans go: as was given, else as the variables say. None where nobody asks for any.
+    /// The receiver at a URL, or, where that is empty, the one that the variables name. None where the variables
+    /// turn it off.
     pub fn of<'a>(
-        given: Option<&str>,
+        given: &str,
         variable: impl Fn(&str) -> Option<&'a str>,
         version: &str,
     ) -> Result<Option<Self>, DestinationError> {
@@ -75,14 +83,14 @@ impl Destination {
             .is_some_and(|text| text.eq_ignore_ascii_case("true"))
             || variable("OTEL_TRACES_EXPORTER").is_some_and(|names| names == "none");
         let url = match given {
-            Some(base) => below(base),
-            None if is_off => return Ok(None),
-            None => match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
-                // That one is taken as it is.
+            "" if is_off => return Ok(None),
+            "" => match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
+                // By the specification that one has the path already.
                 (Some(whole), _) => whole.to_owned(),
                 (None, Some(base)) => below(base),
-                (None, None) => return Ok(None),
+                (None, None) => return Err(DestinationError::Missing),
             },
+            base => below(base),
         };
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(DestinationError::Url);
@@ -90,7 +98,7 @@ impl Destination {
         let first =
             |one, other| [one, other].into_iter().find_map(|name| Some((name, variable(name)?)));
         if let Some((name, value @ "grpc")) =
-            first(TRACES_PROTOCOL, PROTOCOL).filter(|_| given.is_none())
+            first(TRACES_PROTOCOL, PROTOCOL).filter(|_| given.is_empty())
         {
             return Err(DestinationError::Protocol(name, value.to_owned()));
         }

@@ -30,7 +30,7 @@ fn span() -> Span {
 }
 
 fn destination() -> Destination {
-    Destination::of(Some("http://x:4318"), |_| None, "1.2").unwrap().unwrap()
+    Destination::of("http://x:4318", |_| None, "1.2").unwrap().unwrap()
 }
 
 struct World {
@@ -347,25 +347,26 @@ fn at_the_end_all_goes_at_once_and_once() {
 
 #[test]
 fn the_destination_is_as_opentelemetry_says() {
-    let of = |given: Option<&str>, variables: &[(&'static str, &'static str)]| {
+    let of = |given: &str, variables: &[(&'static str, &'static str)]| {
         let find = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|its| its.1);
         Destination::of(given, find, "1")
     };
     let url = |given, variables: &[_]| of(given, variables).unwrap().map(|its| its.url);
-    assert_eq!(of(None, &[]), Ok(None));
-    assert_eq!(of(None, &[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")]), Ok(None));
+    assert_eq!(of("", &[]), Err(DestinationError::Missing));
+    let empty = ("OTEL_EXPORTER_OTLP_ENDPOINT", " ");
+    assert_eq!(of("", &[empty]), Err(DestinationError::Missing));
     let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318/base/");
     let whole = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t/spans");
-    assert_eq!(url(None, &[base]).unwrap(), "http://c:4318/base/v1/traces");
-    assert_eq!(url(None, &[base, whole]).unwrap(), "http://t/spans");
-    assert_eq!(url(Some("http://g"), &[base, whole]).unwrap(), "http://g/v1/traces");
-    assert_eq!(url(Some("http://g/v1/traces"), &[]).unwrap(), "http://g/v1/traces");
-    assert_eq!(of(None, &[base, ("OTEL_SDK_DISABLED", "true")]), Ok(None));
-    assert_eq!(of(None, &[base, ("OTEL_TRACES_EXPORTER", "none")]), Ok(None));
-    let error = of(None, &[base, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
+    assert_eq!(url("", &[base]).unwrap(), "http://c:4318/base/v1/traces");
+    assert_eq!(url("", &[base, whole]).unwrap(), "http://t/spans");
+    assert_eq!(url("http://g", &[base, whole]).unwrap(), "http://g/v1/traces");
+    assert_eq!(url("http://g/v1/traces", &[]).unwrap(), "http://g/v1/traces");
+    assert_eq!(of("", &[base, ("OTEL_SDK_DISABLED", "true")]), Ok(None));
+    assert_eq!(of("", &[base, ("OTEL_TRACES_EXPORTER", "none")]), Ok(None));
+    let error = of("", &[base, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
     assert!(error.to_string().contains("http/json"), "{error}");
     let named = of(
-        None,
+        "",
         &[
             base,
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x, api-key = k=%2"),
@@ -385,7 +386,7 @@ fn the_destination_is_as_opentelemetry_says() {
         ]
     );
     assert!(!format!("{named:?}").contains("Bearer"));
-    assert_eq!(of(Some("localhost:4318"), &[]), Err(DestinationError::Url));
-    let broken = of(Some("http://x"), &[("OTEL_EXPORTER_OTLP_HEADERS", "secret")]).unwrap_err();
+    assert_eq!(of("localhost:4318", &[]), Err(DestinationError::Url));
+    let broken = of("http://x", &[("OTEL_EXPORTER_OTLP_HEADERS", "secret")]).unwrap_err();
     assert!(!broken.to_string().contains("secret"));
 }

@@ -124,6 +124,7 @@ body_max = "1MiB"
 requests_per_second = 50
 session_idle = "1h"
 keep_alive = "30s"
+otlp = "http://127.0.0.1:4318"
 
 [gateway.token.ci]
 token_env = "LONG"
@@ -191,6 +192,7 @@ fn every_key_reaches_its_place() {
         keep_alive: Some(Duration::from_secs(30)),
     };
     assert_eq!(gateway.front, front);
+    assert_eq!(gateway.otlp.as_deref(), Some("http://127.0.0.1:4318"));
     let ci = Token {
         secret: "0123456789abcdef".to_owned(),
         access: Access {
