@@ -1,4 +1,4 @@
-//! Names for things, as types: never bare numbers.
+//! Owns the ids of services and instances: types, never bare numbers.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub struct ServiceId(pub u32);
 
 /// One instance among those that a service has had: 1, 2, 3…
 ///
-/// Whatever arrives late carries the generation it belongs to, and is dropped by it.
+/// Every report carries the generation it belongs to, so that a late one is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Generation(pub u64);
 

@@ -1,4 +1,4 @@
-//! Numbers that look random, and are the same for the same seed.
+//! Owns the seeded random numbers: the same for the same seed.
 
 /// SplitMix64: small, and the same on every machine, so that a history can be replayed.
 #[derive(Debug)]

@@ -1,4 +1,6 @@
-//! All services of one supervisor: who is meant by an input, and when to wake up next.
+//! Owns the machines of all services of one supervisor: routes inputs to them, and knows the next wakeup.
+//!
+//! Driven by the daemon's loop. Never orders starts and stops; that is `fleet.rs`.
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@ use afresh_core::id::Generation;
 use afresh_core::limits::RESTART_ANSWER_MAX;
 use afresh_core::mcp::envelope::{Id, Message, look, param};
 use afresh_core::mcp::json;
-use afresh_core::mcp::{Asked, Conversation, Effect, Input, Said, Settings};
+use afresh_core::mcp::{AdminRequest, AdminResult, Conversation, Effect, Input, Settings};
 use afresh_core::time::Time;
 
 /// `AFRESH_TEST_HISTORIES` asks for more.
@@ -153,8 +153,8 @@ impl World {
             16 => self.offer += self.random.below(2),
             17 => {
                 if let Some(id) = self.asked.pop() {
-                    let said = Said { text: "so".to_owned(), data: None, is_error: false };
-                    self.input(Input::Said { id, said });
+                    let said = AdminResult { text: "so".to_owned(), data: None, is_error: false };
+                    self.input(Input::AdminResult { id, result: said });
                 } else if self.random.below(4) == 0 {
                     self.input(Input::RestartFailed { why: "broken".to_owned() });
                 }
@@ -215,8 +215,8 @@ impl World {
             self.server_answers(generation, false);
         }
         while let Some(id) = self.asked.pop() {
-            let said = Said { text: "so".to_owned(), data: None, is_error: false };
-            self.input(Input::Said { id, said });
+            let said = AdminResult { text: "so".to_owned(), data: None, is_error: false };
+            self.input(Input::AdminResult { id, result: said });
         }
         self.now = self.now + PATIENCE + RESTART_ANSWER_MAX;
         self.input(Input::Wakeup);
@@ -427,7 +427,7 @@ impl World {
             Effect::ToServer { generation, line } => self.server_hears(generation.0, &line),
             Effect::Replace { generation } => self.end_server(generation.0),
             Effect::Serving { generation } => self.serving = Some(generation.0),
-            Effect::Asked { id, asked: Asked::Status } => self.asked.push(id),
+            Effect::AdminRequest { id, request: AdminRequest::Status } => self.asked.push(id),
             other => writeln!(self.history, "    {other:?}").expect("a String takes all"),
         }
     }

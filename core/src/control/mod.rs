@@ -25,10 +25,10 @@ pub use self::dependents::Dependence;
 pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
 pub use self::metrics_page::joined;
 pub use self::openapi::document;
-pub use self::service::{LastExit, RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
+pub use self::service::{RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
 pub use self::url_path::{Words, escape, unescape};
 pub use crate::health::{HealthState, HealthStatus};
-pub use crate::service::State;
+pub use crate::service::{LastExit, State};
 
 /// The version of the API.
 pub const API_VERSION: u32 = 1;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Face;
 use crate::health::HealthStatus;
-use crate::service::{Exit, State};
+use crate::service::{LastExit, State};
 
 /// One service: `GET /v1/services/NAME`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -133,26 +133,4 @@ pub struct RestartNote {
     pub time: String,
     /// Why.
     pub reason: String,
-}
-
-/// How an instance ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LastExit {
-    /// Its exit code.
-    pub code: Option<i32>,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// As a sentence.
-    pub text: String,
-}
-
-impl From<Exit> for LastExit {
-    fn from(exit: Exit) -> Self {
-        let (code, signal) = match exit {
-            Exit::Code(code) => (Some(code), None),
-            Exit::Signal(signal) => (None, Some(signal)),
-            Exit::Unknown => (None, None),
-        };
-        Self { code, signal, text: exit.to_string() }
-    }
 }

@@ -1,4 +1,4 @@
-//! What an answer over HTTP says about the health of whoever gave it.
+//! Decides what an HTTP response says about the health of the server that gave it.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What is told about the health of a service: each is one record of the trail and one line of the log.
+//! Owns the events of health: each is one record of the trail and one line of the log.
 
 use std::time::Duration;
 

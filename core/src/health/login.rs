@@ -1,4 +1,4 @@
-//! What a health check has to know to be let in, where only the environment of a start has it.
+//! Owns the credentials of a health check, where only the environment of a start has them.
 
 use super::{HealthCheck, Probe};
 
@@ -31,7 +31,7 @@ impl HealthCheck {
         if let Some(login) = check.login.take()
             && let Some(password) = set(login.password_variable)
             && let Probe::Http { headers, .. } = &mut check.probe
-            // Whoever wrote a header of this name knows better.
+            // A configured header of this name takes precedence.
             && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
         {
             let name = set(login.name_variable).unwrap_or_else(|| login.name.to_owned());

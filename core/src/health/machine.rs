@@ -1,4 +1,4 @@
-//! The machine of one service's health: when it is asked, and what follows from the answers.
+//! Owns the health of one service: when it is probed, and what follows from the results.
 //!
 //! ```text
 //!             first good answer                 a failure
@@ -13,8 +13,8 @@
 //! that says itself that it is busy, may fail twice as often. One that is stopped does no work, and is
 //! found in the plain time.
 //!
-//! Asks nobody and reads no clock: the daemon's loop does. One probe at a time, and the next is a while
-//! after the end of the last.
+//! Driven by the daemon's loop, which probes. Never probes and reads no clock. One probe at a time, and the
+//! next is a while after the end of the last.
 
 use std::time::Duration;
 
@@ -149,14 +149,14 @@ struct Watched {
     failing_since: Time,
     /// The last figure of its processor time, and when it came.
     sample: Option<(Time, Duration)>,
-    step: Step,
+    step: ProbeStep,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum ProbeStep {
     /// The next probe is due then.
     Resting { until: Time },
-    /// A probe runs. Whoever performs it bounds it; should that fail, it counts as failed then.
+    /// A probe runs. The daemon bounds it; should that fail, it counts as failed then.
     Probing { number: u64, until: Time },
     /// It has failed, and it is being found out whether the instance works.
     Judging { until: Time },
@@ -184,7 +184,7 @@ impl Health {
             Input::Probed { generation, number, verdict } => {
                 let is_awaited = |watched: &Watched| {
                     let asked =
-                        matches!(watched.step, Step::Probing { number: n, .. } if n == number);
+                        matches!(watched.step, ProbeStep::Probing { number: n, .. } if n == number);
                     watched.generation == generation && asked
                 };
                 if self.watched.as_ref().is_some_and(is_awaited) {
@@ -205,10 +205,10 @@ impl Health {
     pub fn next_wakeup(&self) -> Option<Time> {
         let watched = self.watched.as_ref()?;
         let step = match watched.step {
-            Step::Resting { until } | Step::Probing { until, .. } | Step::Judging { until } => {
-                until
-            }
-            Step::Told => return None,
+            ProbeStep::Resting { until }
+            | ProbeStep::Probing { until, .. }
+            | ProbeStep::Judging { until } => until,
+            ProbeStep::Told => return None,
         };
         Some(watched.ready_before.map_or(step, |before| before.min(step)))
     }
@@ -217,7 +217,7 @@ impl Health {
     pub fn status(&self, now: Time, stamp: Stamp) -> HealthStatus {
         let state = match &self.watched {
             None => HealthState::Unknown,
-            Some(Watched { step: Step::Told, .. }) => HealthState::Unhealthy,
+            Some(Watched { step: ProbeStep::Told, .. }) => HealthState::Unhealthy,
             Some(Watched { ready: false, .. }) => HealthState::Starting,
             Some(Watched { failures: 0, .. }) => HealthState::Healthy,
             Some(_) => HealthState::Degraded,
@@ -247,7 +247,7 @@ impl Health {
             failures: 0,
             failing_since: now,
             sample: None,
-            step: Step::Resting { until: now },
+            step: ProbeStep::Resting { until: now },
         });
     }
 
@@ -256,7 +256,9 @@ impl Health {
         let late = self.next_wakeup().map_or(Duration::ZERO, |at| now.since(at));
         if let Some(watched) = self.watched.as_mut().filter(|_| late > HEALTH_LATE_MAX) {
             watched.ready_before = watched.ready_before.map(|before| before + late);
-            if let Step::Probing { until, .. } | Step::Judging { until } = &mut watched.step {
+            if let ProbeStep::Probing { until, .. } | ProbeStep::Judging { until } =
+                &mut watched.step
+            {
                 *until = *until + late;
             }
         }
@@ -275,19 +277,20 @@ impl Health {
             return self.tell_unhealthy(format!("not ready within {waited}{last}"), effects);
         }
         match watched.step {
-            Step::Resting { .. } => {
+            ProbeStep::Resting { .. } => {
                 self.number += 1;
                 let silences = (!watched.ready).then_some(watched.silences);
                 let (number, timeout) = (self.number, self.check.patience(silences));
-                watched.step = Step::Probing { number, until: now + timeout + HEALTH_OVERTIME };
+                watched.step =
+                    ProbeStep::Probing { number, until: now + timeout + HEALTH_OVERTIME };
                 effects.push(Effect::Probe { generation, number, timeout });
             }
-            Step::Probing { .. } => {
+            ProbeStep::Probing { .. } => {
                 let why = "the check did not end".to_owned();
                 self.probed(now, Verdict::Silent { why }, effects);
             }
-            Step::Judging { .. } => self.judge(now, false, effects),
-            Step::Told => {}
+            ProbeStep::Judging { .. } => self.judge(now, false, effects),
+            ProbeStep::Told => {}
         }
     }
 
@@ -306,7 +309,7 @@ impl Health {
         self.last_error = Some(why.clone());
         if !watched.ready {
             watched.silences = watched.silences.saturating_add(is_silent.into());
-            watched.step = Step::Resting { until: now + self.check.ready_interval };
+            watched.step = ProbeStep::Resting { until: now + self.check.ready_interval };
             let after = now.since(watched.since);
             if after >= watched.notice_after {
                 watched.notice_after = after.saturating_mul(2);
@@ -323,7 +326,7 @@ impl Health {
             effects.push(Effect::Tell(Event::Degraded { why }));
         }
         if is_silent {
-            watched.step = Step::Judging { until: now + HEALTH_SAMPLE_WAIT };
+            watched.step = ProbeStep::Judging { until: now + HEALTH_SAMPLE_WAIT };
             effects.push(Effect::Sample { generation: watched.generation });
         } else {
             self.judge(now, is_busy, effects);
@@ -346,7 +349,7 @@ impl Health {
         }
         (watched.ready, watched.ready_before) = (true, None);
         (watched.failures, watched.sample) = (0, None);
-        watched.step = Step::Resting { until: now + self.check.interval };
+        watched.step = ProbeStep::Resting { until: now + self.check.interval };
         self.last_error = None;
     }
 
@@ -358,7 +361,7 @@ impl Health {
         effects: &mut Vec<Effect>,
     ) {
         let is_judged = |watched: &&mut Watched| {
-            watched.generation == generation && matches!(watched.step, Step::Judging { .. })
+            watched.generation == generation && matches!(watched.step, ProbeStep::Judging { .. })
         };
         let Some(watched) = self.watched.as_mut().filter(is_judged) else { return };
         let sample = time.map(|time| (now, time));
@@ -373,7 +376,7 @@ impl Health {
         let failures_max = self.check.failures_max.max(1);
         let enough = if is_busy { failures_max.saturating_mul(2) } else { failures_max };
         if watched.failures < enough {
-            watched.step = Step::Resting { until: now + self.check.interval };
+            watched.step = ProbeStep::Resting { until: now + self.check.interval };
             return;
         }
         let last = self.last_error.clone().unwrap_or_default();
@@ -386,7 +389,7 @@ impl Health {
 
     fn tell_unhealthy(&mut self, why: String, effects: &mut Vec<Effect>) {
         let Some(watched) = &mut self.watched else { return };
-        watched.step = Step::Told;
+        watched.step = ProbeStep::Told;
         effects.push(Effect::Unhealthy { generation: watched.generation, why });
     }
 }

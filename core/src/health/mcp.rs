@@ -1,4 +1,4 @@
-//! What is asked of an MCP server behind streamable HTTP, and what its answers mean.
+//! Owns the requests of a health check to an MCP server behind streamable HTTP, and the meaning of its answers.
 //!
 //! Up to 2025-11-25 a server is opened with `initialize` and asked with `ping`; after it there is neither,
 //! and `server/discover` is what every server must answer.
@@ -42,7 +42,7 @@ pub enum Manner {
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Said {
+pub enum ServerReply {
     /// The result of what was asked.
     Result(Value),
     /// An error, as a sentence.
@@ -119,7 +119,7 @@ fn request(method: &'static str, id: &'static str, params: Value) -> Question {
 
 /// What a message says to the question of this id; none where it is something else, such as a
 /// notification in between.
-pub fn read(message: &[u8], id: &str) -> Option<Said> {
+pub fn read(message: &[u8], id: &str) -> Option<ServerReply> {
     let mut message: Value = serde_json::from_slice(message).ok()?;
     // An error before the id was read has none.
     let is_ours = match message.get("id") {
@@ -131,9 +131,9 @@ pub fn read(message: &[u8], id: &str) -> Option<Said> {
     }
     if let Some(error) = message.get("error") {
         let code = error.get("code").cloned().unwrap_or_default();
-        return Some(Said::Error(format!("it answered with error {code}")));
+        return Some(ServerReply::Error(format!("it answered with error {code}")));
     }
-    message.get_mut("result").map(|result| Said::Result(result.take()))
+    message.get_mut("result").map(|result| ServerReply::Result(result.take()))
 }
 
 #[cfg(test)]
@@ -165,14 +165,14 @@ mod tests {
         let read = |text: &str| read(text.as_bytes(), "afresh-ping");
         assert_eq!(
             read(r#"{"jsonrpc":"2.0","id":"afresh-ping","result":{}}"#),
-            Some(Said::Result(json!({})))
+            Some(ServerReply::Result(json!({})))
         );
         let error = "it answered with error -32601".to_owned();
         assert_eq!(
             read(r#"{"id":"afresh-ping","error":{"code":-32601,"message":"secret"}}"#),
-            Some(Said::Error(error.clone()))
+            Some(ServerReply::Error(error.clone()))
         );
-        assert_eq!(read(r#"{"error":{"code":-32601}}"#), Some(Said::Error(error)));
+        assert_eq!(read(r#"{"error":{"code":-32601}}"#), Some(ServerReply::Error(error)));
         for other in [
             r#"{"method":"notifications/message"}"#,
             r#"{"id":1,"result":{}}"#,

@@ -1,4 +1,4 @@
-//! Whether a service is well: what is asked, how often, and what the answers mean.
+//! Owns health checks: the definition of a check, its machine, and the meaning of answers.
 //!
 //! `machine.rs` decides when to ask and what follows; `answer.rs` reads what came back, `mcp.rs` from
 //! MCP servers; `status.rs` and `event.rs` are what is shown and told of it.

@@ -1,4 +1,4 @@
-//! How well a service is at one moment, for whoever shows it.
+//! Owns the health of a service at one moment, for status and the control API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,13 +1,13 @@
-//! What the answer of a webhook means.
+//! Decides what the response of a webhook means: delivered, retry, or failed.
 
 use std::time::Duration;
 
-use super::Failure;
+use super::DeliveryFailure;
 use crate::audit::redact::redact_text;
 use crate::limits::HOOK_EXCERPT_CHARS_MAX;
 use crate::text::{cut, harmless};
 
-impl Failure {
+impl DeliveryFailure {
     /// Whether a webhook took what it was sent. `retry_after` is the header of that name.
     pub fn of_answer(status: u16, retry_after: Option<&str>, body: &[u8]) -> Result<(), Self> {
         let again = match status {
@@ -30,7 +30,7 @@ impl Failure {
     }
 }
 
-/// The beginning of what somebody said, as one line without secrets.
+/// The beginning of a response, as one line without secrets.
 pub fn excerpt(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(8 * HOOK_EXCERPT_CHARS_MAX)]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,5 +1,6 @@
-//! When hooks are told: a short queue for each, one delivery at a time, and growing waits after a
-//! failure. Sends nothing and reads no clock; the daemon drives it and performs its effects.
+//! Owns the deliveries of hooks: a short queue for each, one delivery at a time, growing waits after a failure.
+//!
+//! Driven by the daemon's hooks, which perform its effects. Never sends and reads no clock.
 //!
 //! ```text
 //!   Happened ──▶ quiet? ──held, counted──▶ queue ──▶ out ──Delivered──▶ next
@@ -10,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget, Notice};
+use super::{Delivery, Happening, HookDefinition, HookEvent, HookNotice, HookTarget};
 use crate::backoff::{ExponentialWait, spread};
 use crate::limits::{
     HOOK_AGE_MAX, HOOK_COMMAND_TRIES_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX,
@@ -31,7 +32,7 @@ pub enum Input {
     /// The hook was told what it was sent.
     Delivered(HookId),
     /// It was not.
-    Failed(HookId, Failure),
+    Failed(HookId, DeliveryFailure),
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
     /// afresh ends: what waits for a better moment is tried now.
@@ -40,7 +41,7 @@ pub enum Input {
 
 /// Why a delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct DeliveryFailure {
     /// As a sentence, without the secrets of a URL.
     pub why: String,
     /// Whether trying again can help.
@@ -55,12 +56,12 @@ pub enum Effect {
     /// Tell a hook; answer with `Delivered` or `Failed`.
     Deliver(HookId, Delivery),
     /// Say something about a hook.
-    Tell(Notice),
+    Tell(HookNotice),
 }
 
 /// What a hook has not been told when afresh ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Undelivered {
     /// Its name.
     pub hook: String,
     /// How many events.
@@ -70,19 +71,19 @@ pub struct Left {
 /// The deliveries of all hooks.
 #[derive(Debug)]
 pub struct Deliveries {
-    pub(super) lines: Vec<Line>,
+    pub(super) queues: Vec<HookQueue>,
     random: Random,
 }
 
 /// What waits for one hook.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct HookQueue {
     definition: HookDefinition,
     /// The front is what is being told.
-    pub(super) queue: VecDeque<Waiting>,
-    pub(super) stage: Stage,
+    pub(super) queue: VecDeque<QueuedDelivery>,
+    pub(super) stage: DeliveryStage,
     /// What was told of late, by service and event.
-    quiet: BTreeMap<(String, HookEvent), Quiet>,
+    quiet: BTreeMap<(String, HookEvent), QuietPeriod>,
     /// What was never told, and is mentioned with the next delivery.
     pub(super) dropped: u64,
     /// Events that were lost since it began to fail; none while it works.
@@ -90,13 +91,13 @@ pub(super) struct Line {
 }
 
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedDelivery {
     pub(super) delivery: Delivery,
     since: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stage {
+pub(super) enum DeliveryStage {
     Idle,
     Out { tries: u32 },
     Pausing { tries: u32, until: Time },
@@ -104,7 +105,7 @@ pub(super) enum Stage {
 
 /// The same is told again only after this.
 #[derive(Debug)]
-struct Quiet {
+struct QuietPeriod {
     until: Time,
     held: Option<Delivery>,
 }
@@ -112,8 +113,8 @@ struct Quiet {
 impl Deliveries {
     /// With nothing to tell yet. Equal seeds and equal inputs give equal histories.
     pub fn new(definitions: Vec<HookDefinition>, seed: u64) -> Self {
-        let lines = definitions.into_iter().map(Line::new).collect();
-        Self { lines, random: Random::new(seed) }
+        let queues = definitions.into_iter().map(HookQueue::new).collect();
+        Self { queues, random: Random::new(seed) }
     }
 
     /// Records one input, and returns what has to be done now.
@@ -121,51 +122,54 @@ impl Deliveries {
         let mut effects = Vec::new();
         match input {
             Input::Happened(happening) => {
-                let wants = |line: &&mut Line| line.definition.wants(&happening);
-                for line in self.lines.iter_mut().filter(wants) {
-                    line.take(now, happening.clone());
+                let wants = |queue: &&mut HookQueue| queue.definition.wants(&happening);
+                for queue in self.queues.iter_mut().filter(wants) {
+                    queue.take(now, happening.clone());
                 }
             }
             Input::Delivered(HookId(at)) => {
-                if let Some(line) = self.lines.get_mut(at) {
-                    line.delivered(&mut effects);
+                if let Some(queue) = self.queues.get_mut(at) {
+                    queue.delivered(&mut effects);
                 }
             }
             Input::Failed(HookId(at), failure) => {
                 let jitter = self.random.unit();
-                if let Some(line) = self.lines.get_mut(at) {
-                    line.failed(now, failure, jitter, &mut effects);
+                if let Some(queue) = self.queues.get_mut(at) {
+                    queue.failed(now, failure, jitter, &mut effects);
                 }
             }
             Input::Wakeup => {}
-            Input::Close => self.lines.iter_mut().for_each(|line| line.close(now)),
+            Input::Close => self.queues.iter_mut().for_each(|queue| queue.close(now)),
         }
-        for (at, line) in self.lines.iter_mut().enumerate() {
-            line.release(now);
-            effects.extend(line.next(now).map(|it| Effect::Deliver(HookId(at), it)));
+        for (at, queue) in self.queues.iter_mut().enumerate() {
+            queue.release(now);
+            effects.extend(queue.next(now).map(|it| Effect::Deliver(HookId(at), it)));
         }
         effects
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.lines.iter().filter_map(Line::next_wakeup).min()
+        self.queues.iter().filter_map(HookQueue::next_wakeup).min()
     }
 
     /// Whether everything was told, or is lost.
     pub fn is_done(&self) -> bool {
-        self.lines.iter().all(|line| line.untold() == 0)
+        self.queues.iter().all(|queue| queue.untold() == 0)
     }
 
     /// What has not been told.
-    pub fn left(&self) -> Vec<Left> {
-        let left = |line: &Line| Left { hook: line.definition.name.clone(), count: line.untold() };
-        self.lines.iter().map(left).filter(|left| left.count > 0).collect()
+    pub fn left(&self) -> Vec<Undelivered> {
+        let left = |queue: &HookQueue| Undelivered {
+            hook: queue.definition.name.clone(),
+            count: queue.untold(),
+        };
+        self.queues.iter().map(left).filter(|left| left.count > 0).collect()
     }
 
     /// The hook of an id.
     pub fn definition(&self, HookId(at): HookId) -> Option<&HookDefinition> {
-        self.lines.get(at).map(|line| &line.definition)
+        self.queues.get(at).map(|queue| &queue.definition)
     }
 }
 
@@ -180,18 +184,18 @@ impl HookDefinition {
         match self.target {
             HookTarget::Webhook { .. } => HOOK_TRIES_MAX,
             HookTarget::Command(_) => HOOK_COMMAND_TRIES_MAX,
-            // A notification that comes late helps nobody.
+            // A late notification is useless.
             HookTarget::Desktop => 1,
         }
     }
 }
 
-impl Line {
+impl HookQueue {
     fn new(definition: HookDefinition) -> Self {
         Self {
             definition,
             queue: VecDeque::new(),
-            stage: Stage::Idle,
+            stage: DeliveryStage::Idle,
             quiet: BTreeMap::new(),
             dropped: 0,
             failing: None,
@@ -208,7 +212,7 @@ impl Line {
             return;
         }
         // One that was due is not behind the new one.
-        let before = self.quiet.insert(key, Quiet { until: now + HOOK_QUIET, held: None });
+        let before = self.quiet.insert(key, QuietPeriod { until: now + HOOK_QUIET, held: None });
         delivery.count += before.and_then(|quiet| quiet.held).map_or(0, |held| held.count);
         self.push(now, delivery);
     }
@@ -218,10 +222,10 @@ impl Line {
         if self.quiet.values().all(|quiet| quiet.until > now) {
             return;
         }
-        let due = |_: &(String, HookEvent), quiet: &mut Quiet| quiet.until <= now;
+        let due = |_: &(String, HookEvent), quiet: &mut QuietPeriod| quiet.until <= now;
         for (key, quiet) in self.quiet.extract_if(.., due).collect::<Vec<_>>() {
             if let Some(held) = quiet.held {
-                self.quiet.insert(key, Quiet { until: now + HOOK_QUIET, held: None });
+                self.quiet.insert(key, QuietPeriod { until: now + HOOK_QUIET, held: None });
                 self.push(now, held);
             }
         }
@@ -230,49 +234,55 @@ impl Line {
     /// At the bound the oldest goes, but for the one that is being told.
     fn push(&mut self, now: Time, delivery: Delivery) {
         if self.queue.len() >= HOOK_QUEUE_LEN_MAX {
-            let oldest = usize::from(!matches!(self.stage, Stage::Idle));
+            let oldest = usize::from(!matches!(self.stage, DeliveryStage::Idle));
             if let Some(lost) = self.queue.remove(oldest) {
                 self.dropped += lost.delivery.count + lost.delivery.dropped;
             }
         }
-        self.queue.push_back(Waiting { delivery, since: now });
+        self.queue.push_back(QueuedDelivery { delivery, since: now });
     }
 
     /// What is to be told now.
     fn next(&mut self, now: Time) -> Option<Delivery> {
         let tries = match self.stage {
-            Stage::Idle => 1,
-            Stage::Pausing { tries, until } if until <= now => tries + 1,
-            Stage::Out { .. } | Stage::Pausing { .. } => return None,
+            DeliveryStage::Idle => 1,
+            DeliveryStage::Pausing { tries, until } if until <= now => tries + 1,
+            DeliveryStage::Out { .. } | DeliveryStage::Pausing { .. } => return None,
         };
         let front = self.queue.front_mut()?;
         front.delivery.dropped += std::mem::take(&mut self.dropped);
-        self.stage = Stage::Out { tries };
+        self.stage = DeliveryStage::Out { tries };
         Some(front.delivery.clone())
     }
 
     fn next_wakeup(&self) -> Option<Time> {
         let pause = match self.stage {
-            Stage::Pausing { until, .. } => Some(until),
-            Stage::Idle | Stage::Out { .. } => None,
+            DeliveryStage::Pausing { until, .. } => Some(until),
+            DeliveryStage::Idle | DeliveryStage::Out { .. } => None,
         };
         self.quiet.values().map(|quiet| quiet.until).chain(pause).min()
     }
 
     fn delivered(&mut self, effects: &mut Vec<Effect>) {
-        if !matches!(self.stage, Stage::Out { .. }) {
+        if !matches!(self.stage, DeliveryStage::Out { .. }) {
             return;
         }
-        self.stage = Stage::Idle;
+        self.stage = DeliveryStage::Idle;
         self.queue.pop_front();
         if let Some(lost) = self.failing.take() {
             let hook = self.definition.name.clone();
-            effects.push(Effect::Tell(Notice::Works { hook, lost }));
+            effects.push(Effect::Tell(HookNotice::Works { hook, lost }));
         }
     }
 
-    fn failed(&mut self, now: Time, failure: Failure, jitter: f64, effects: &mut Vec<Effect>) {
-        let Stage::Out { tries } = self.stage else { return };
+    fn failed(
+        &mut self,
+        now: Time,
+        failure: DeliveryFailure,
+        jitter: f64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let DeliveryStage::Out { tries } = self.stage else { return };
         let Some(front) = self.queue.front() else { return };
         let wait = pause_after(tries, failure.after, jitter);
         let in_time = now.since(front.since) + wait <= HOOK_AGE_MAX;
@@ -282,7 +292,7 @@ impl Line {
         let (event, service) = (*event, service.clone());
         if self.failing.is_none() {
             self.failing = Some(0);
-            effects.push(Effect::Tell(Notice::Failed {
+            effects.push(Effect::Tell(HookNotice::Failed {
                 hook: hook.clone(),
                 event,
                 service: service.clone(),
@@ -291,16 +301,16 @@ impl Line {
             }));
         }
         if again {
-            self.stage = Stage::Pausing { tries, until: now + wait };
+            self.stage = DeliveryStage::Pausing { tries, until: now + wait };
             return;
         }
-        self.stage = Stage::Idle;
-        if let Some(Waiting { delivery, .. }) = self.queue.pop_front() {
+        self.stage = DeliveryStage::Idle;
+        if let Some(QueuedDelivery { delivery, .. }) = self.queue.pop_front() {
             let Delivery { count, dropped, .. } = delivery;
             self.dropped += count + dropped;
             self.failing = self.failing.map(|lost| lost + count);
             let why = failure.why;
-            effects.push(Effect::Tell(Notice::Lost { hook, event, service, why, count }));
+            effects.push(Effect::Tell(HookNotice::Lost { hook, event, service, why, count }));
         }
     }
 
@@ -311,7 +321,7 @@ impl Line {
                 self.push(now, held);
             }
         }
-        if let Stage::Pausing { until, .. } = &mut self.stage {
+        if let DeliveryStage::Pausing { until, .. } = &mut self.stage {
             *until = now;
         }
     }

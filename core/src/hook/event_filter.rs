@@ -1,4 +1,4 @@
-//! Which events of a service hooks are told, and what is said of them.
+//! Chooses the events of a service that hooks get, and their text.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! Who is told when something happens to a service.
+//! Owns hooks: commands, webhooks and desktop notifications about events of services.
 //!
-//! `happening.rs` says which events of a service are told, `shape.rs` in which words, and
-//! `delivery.rs` when: it queues, waits and tries again; `answer.rs` knows what an answer means. Nothing
-//! here sends.
+//! `event_filter.rs` chooses the events, `payload.rs` writes the body, `delivery.rs` queues, waits and retries,
+//! and `answer.rs` reads the response of a webhook. Driven by the daemon's hooks. Never sends anything.
 
 mod answer;
 mod delivery;
@@ -11,9 +10,9 @@ mod notice;
 mod payload;
 
 pub use self::answer::excerpt;
-pub use self::delivery::{Deliveries, Effect, Failure, HookId, Input, Left};
+pub use self::delivery::{Deliveries, DeliveryFailure, Effect, HookId, Input, Undelivered};
 pub use self::event_filter::{Happening, Stories};
-pub use self::notice::Notice;
+pub use self::notice::HookNotice;
 pub use self::payload::{About, Delivery, Message};
 
 /// A hook as it is defined.
@@ -61,7 +60,7 @@ impl HookEvent {
     }
 }
 
-/// How somebody is told.
+/// The receiver of a hook.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookTarget {
     /// A command, with the event as JSON on its stdin.

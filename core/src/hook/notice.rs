@@ -1,4 +1,4 @@
-//! What is said about a hook itself: once when it begins to fail, and once when it works again.
+//! Owns the notices about a hook itself: once when it begins to fail, and once when it works again.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::time::show_duration;
 
 /// Something that people are told about a hook.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Notice {
+pub enum HookNotice {
     /// It has begun to fail.
     Failed {
         /// Its name.
@@ -44,7 +44,7 @@ pub enum Notice {
     },
 }
 
-impl Notice {
+impl HookNotice {
     /// Whether it belongs into the log, besides the trail.
     pub const fn is_said(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Works { .. })

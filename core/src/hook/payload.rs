@@ -1,4 +1,4 @@
-//! What is sent: the event as JSON, and the forms that chat and notification services take.
+//! Owns the body of a delivery: the event as JSON, and the forms of chat and notification services.
 //!
 //! Names and reasons come from outside, some of them out of what a service printed: nothing in them may
 //! call people, look like a link, or end a header.
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::{Happening, HookEvent, Shape};
 use crate::audit::redact::redact_text;
-use crate::control::LastExit;
 use crate::limits::{
     HOOK_DISCORD_CHARS_MAX, HOOK_NAME_CHARS_MAX, HOOK_NTFY_BYTES_MAX, HOOK_TEXT_CHARS_MAX,
 };
+use crate::service::LastExit;
 use crate::text::{cut, harmless};
 
 /// Who tells it.
@@ -82,7 +82,7 @@ impl Delivery {
                 let content = cut_units(&content, HOOK_DISCORD_CHARS_MAX);
                 let body = json!({
                     "content": content,
-                    // Nobody is called, whatever the text says.
+                    // No mention in the text notifies a user.
                     "allowed_mentions": { "parse": [] },
                     // No previews of links.
                     "flags": 4,
@@ -160,12 +160,12 @@ fn cut_bytes(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// What Slack asks for: with these three escaped, nothing is a link or calls somebody.
+/// What Slack asks for: with these three escaped, nothing is a link or a mention.
 fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A backslash before whatever may mean something.
+/// A backslash before each character that has a meaning.
 fn escape_markdown(text: &str) -> String {
     let escaped = |c: char| match c.is_ascii_punctuation() && !",.;!?'\"%&$".contains(c) {
         true => format!("\\{c}"),

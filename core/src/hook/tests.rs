@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::delivery::Stage;
+use super::delivery::DeliveryStage;
 use super::*;
 use crate::id::Generation;
 use crate::limits::{
@@ -41,8 +41,8 @@ fn at(millis: u64) -> Time {
     Time::after_start(Duration::from_millis(millis))
 }
 
-fn again(why: &str) -> Failure {
-    Failure { why: why.to_owned(), again: true, after: None }
+fn again(why: &str) -> DeliveryFailure {
+    DeliveryFailure { why: why.to_owned(), again: true, after: None }
 }
 
 fn delivered(effects: &[Effect]) -> Vec<(usize, String, u64, u64)> {
@@ -302,7 +302,7 @@ fn a_receiver_is_left_alone_as_long_as_it_asks_within_reason() {
         let mut deliveries = Deliveries::new(vec![hook("h", &[HookEvent::Crash])], 1);
         deliveries.handle(at(0), Input::Happened(happening(HookEvent::Crash, "web")));
         let after = Some(Duration::from_secs(asked));
-        let failure = Failure { after, ..again("429") };
+        let failure = DeliveryFailure { after, ..again("429") };
         deliveries.handle(at(0), Input::Failed(HookId(0), failure));
         let pause = deliveries.lines_pause().unwrap();
         assert_eq!(pause.since_start().as_secs(), least);
@@ -329,7 +329,7 @@ fn what_cannot_help_is_not_tried_again() {
     }
     let mut deliveries = Deliveries::new(vec![hook("h", &[HookEvent::Crash])], 1);
     deliveries.handle(at(0), Input::Happened(happening(HookEvent::Crash, "web")));
-    let never = Failure { again: false, ..again("404") };
+    let never = DeliveryFailure { again: false, ..again("404") };
     let effects = deliveries.handle(at(0), Input::Failed(HookId(0), never));
     assert_eq!(told(&effects), ["hook_failed", "hook_event_lost"]);
     assert!(deliveries.is_done());
@@ -344,7 +344,7 @@ fn the_end_tries_what_waits() {
     deliveries.handle(at(0), Input::Failed(HookId(0), again("503")));
     let effects = deliveries.handle(at(1), Input::Close);
     assert_eq!(delivered(&effects), [(0, "web".to_owned(), 1, 0)]);
-    assert_eq!(deliveries.left(), [Left { hook: "h".to_owned(), count: 3 }]);
+    assert_eq!(deliveries.left(), [Undelivered { hook: "h".to_owned(), count: 3 }]);
     let effects = deliveries.handle(at(2), Input::Delivered(HookId(0)));
     assert_eq!(delivered(&effects), [(0, "web".to_owned(), 2, 0)]);
     deliveries.handle(at(3), Input::Delivered(HookId(0)));
@@ -354,7 +354,7 @@ fn the_end_tries_what_waits() {
 #[test]
 fn an_answer_says_whether_to_try_again() {
     for status in [200, 201, 204, 299] {
-        assert_eq!(Failure::of_answer(status, None, b""), Ok(()));
+        assert_eq!(DeliveryFailure::of_answer(status, None, b""), Ok(()));
     }
     for (status, again) in [
         (301, false),
@@ -370,16 +370,16 @@ fn an_answer_says_whether_to_try_again() {
         (503, true),
         (999, true),
     ] {
-        let failure = Failure::of_answer(status, Some("7"), b"no\nway\x1b[0m").unwrap_err();
+        let failure = DeliveryFailure::of_answer(status, Some("7"), b"no\nway\x1b[0m").unwrap_err();
         assert_eq!(failure.again, again, "{status}");
         assert_eq!(failure.after, Some(Duration::from_secs(7)));
         assert!(failure.why.ends_with("no way␛[0m"), "{}", failure.why);
     }
     for nonsense in ["soon", "-1", "", "1.5", "Wed, 21 Oct 2015 07:28:00 GMT"] {
-        let failure = Failure::of_answer(503, Some(nonsense), b"").unwrap_err();
+        let failure = DeliveryFailure::of_answer(503, Some(nonsense), b"").unwrap_err();
         assert_eq!(failure.after, None, "{nonsense}");
     }
-    let long = Failure::of_answer(500, None, &[b'x'; 100_000]).unwrap_err();
+    let long = DeliveryFailure::of_answer(500, None, &[b'x'; 100_000]).unwrap_err();
     assert!(long.why.len() < 1_000);
 }
 
@@ -404,7 +404,7 @@ fn everything_is_told_or_counted() {
                 4 => {
                     let again = random.unit() < 0.8;
                     let after = (random.unit() < 0.2).then_some(Duration::from_secs(9_000));
-                    Input::Failed(HookId(0), Failure { why: "x".to_owned(), again, after })
+                    Input::Failed(HookId(0), DeliveryFailure { why: "x".to_owned(), again, after })
                 }
                 _ => Input::Wakeup,
             };
@@ -436,18 +436,18 @@ fn everything_is_told_or_counted() {
 impl Deliveries {
     /// When the first hook is tried again.
     fn lines_pause(&self) -> Option<Time> {
-        match self.lines[0].stage {
-            Stage::Pausing { until, .. } => Some(until),
-            Stage::Idle | Stage::Out { .. } => None,
+        match self.queues[0].stage {
+            DeliveryStage::Pausing { until, .. } => Some(until),
+            DeliveryStage::Idle | DeliveryStage::Out { .. } => None,
         }
     }
 
     fn queue_len(&self) -> usize {
-        self.lines[0].queue.len()
+        self.queues[0].queue.len()
     }
 
     fn dropped_so_far(&self) -> u64 {
-        let line = &self.lines[0];
+        let line = &self.queues[0];
         line.dropped + line.queue.iter().map(|waiting| waiting.delivery.dropped).sum::<u64>()
     }
 }

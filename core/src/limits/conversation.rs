@@ -24,8 +24,8 @@ pub const FLIGHTS_MAX: usize = 10_000;
 /// The same, in bytes: each is kept until it is answered, as it may have to be sent again.
 pub const FLIGHTS_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Requests of servers that the client has not answered. More are not passed on, and said: whoever
-/// asks so many does not wait for the answers.
+/// Requests of servers that the client has not answered. More are not passed on, and logged: a server
+/// with so many does not wait for the answers.
 pub const ASKED_MAX: usize = 1_000;
 
 /// Pings of an instance that we answer before it has the session. It may send some, and need not read
@@ -65,8 +65,8 @@ pub const TALK_BYTES_MAX: usize = 1024 * 1024;
 /// comes so far; what does is answers of our own to a client that asks and asks and never reads.
 pub const CLIENT_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 16 * OUTBOX_BYTES_MAX;
 
-/// What is taken from the pipe of an instance that is gone: all that it can have left there. Whoever
-/// else holds the pipe and goes on writing is not listened to.
+/// What is taken from the pipe of an instance that is gone: all that it can have left there. Another
+/// process that holds the pipe and goes on writing is ignored.
 pub const LAST_WORDS_BYTES_MAX: usize = 1024 * 1024;
 
 /// No pipe of ours holds more: a line that is further back than this has been read.
@@ -125,7 +125,7 @@ pub const WEDGE_PROBE_WAIT: Duration = Duration::from_secs(30);
 /// A server that uses more than this share of one processor, in percent, works: it is waited for.
 pub const WEDGE_BUSY_PERCENT: u32 = 1;
 
-/// So many of the last lines of a server's stderr are told to whoever asked something of it.
+/// So many of the last lines of a server's stderr are told to the client whose request it had.
 pub const LAST_WORDS_LINES: usize = 10;
 
 /// A longer one of these lines is cut.

@@ -36,7 +36,7 @@ pub const HEALTH_SAMPLE_WAIT: Duration = Duration::from_secs(2);
 /// up in seconds, and one that is checked at the wrong place never is.
 pub const HEALTH_NOT_READY_NOTICE: Duration = Duration::from_secs(10);
 
-/// A wakeup later than this means that we were stopped ourselves: that time counts against nobody.
+/// A wakeup later than this means that we were stopped ourselves: that time does not count.
 pub const HEALTH_LATE_MAX: Duration = Duration::from_secs(5);
 
 /// How long the name of a port's host is looked up before a start; then the start goes on unchecked.

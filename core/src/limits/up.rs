@@ -1,4 +1,4 @@
-//! Bounds of `afresh up` and of who waits for it.
+//! Bounds of `afresh up`, and of commands that wait for it.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ pub const PAST_FILES_MAX: usize = 2;
 pub const DOWN_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// How often `afresh up` tries to get the lock of its workspace, with that much time between, before
-/// it says that another one has it: whoever only looks holds it for a moment too.
+/// it says that another one has it: a command that only reads holds it for a moment too.
 pub const LOCK_TRIES_MAX: u32 = 10;
 
-/// How often it looks: a lock tells nobody that it is free.
+/// How often it looks: a lock does not tell that it is free.
 pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// States that `afresh up -d` has not read yet; at the bound, newer ones come later.

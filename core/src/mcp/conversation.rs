@@ -28,10 +28,10 @@ use self::restart_calls::RestartCalls;
 use self::wedge_watch::WedgeWatch;
 use super::envelope::Id;
 use super::inflight::{ClientRequests, Flight, Location};
-use super::lists::{Changes, Kind, List};
+use super::lists::{Changes, Kind, NamedList};
 use super::replay::Memory;
 use super::responses::{self, Why};
-use super::tools::{Asked, Said};
+use super::tools::{AdminRequest, AdminResult};
 use super::wedge::{Effect as WedgeEffect, Input as WedgeInput};
 use crate::id::Generation;
 use crate::time::Time;
@@ -99,11 +99,11 @@ pub enum Input {
         time: Option<Duration>,
     },
     /// One of our own tools has its answer.
-    Said {
+    AdminResult {
         /// The call.
         id: Id,
         /// The answer.
-        said: Said,
+        result: AdminResult,
     },
     /// No instance will come by itself.
     Down {
@@ -155,12 +155,12 @@ pub enum Effect {
     },
     /// A request came while nothing runs and nothing is planned.
     Wanted,
-    /// One of our own tools was called: answer with `Said`. A restart is answered by the machine.
-    Asked {
+    /// One of our own tools was called: answer with `AdminResult`. A restart is answered by the machine.
+    AdminRequest {
         /// The call.
         id: Id,
         /// What is asked.
-        asked: Asked,
+        request: AdminRequest,
     },
     /// Find out how much processor time the instance's processes have used.
     Sample {
@@ -281,7 +281,7 @@ impl Conversation {
                     self.judge(WedgeInput::CpuTime(time), &mut effects);
                 }
             }
-            Input::Said { id, said } => self.say(&id, &said, &mut effects),
+            Input::AdminResult { id, result } => self.say(&id, &result, &mut effects),
             Input::Down { why } => {
                 self.restart_failed(&why, None, &mut effects);
                 self.down = Some(why);
@@ -317,7 +317,7 @@ impl Conversation {
         ConversationReport {
             owed: self.requests.all().filter(is_the_servers).count(),
             waiting: self.requests.queue_len(),
-            tools: self.lists.tools().map(List::len),
+            tools: self.lists.tools().map(NamedList::len),
             last_changes: self.lists.last_changes().cloned(),
         }
     }
@@ -358,7 +358,7 @@ impl Conversation {
     }
 
     /// Answers a call of one of afresh's own tools.
-    fn say(&mut self, id: &Id, said: &Said, effects: &mut Vec<Effect>) {
+    fn say(&mut self, id: &Id, said: &AdminResult, effects: &mut Vec<Effect>) {
         let is_local = |flight: &Flight| flight.location == Location::Local;
         if self.requests.remove_if(id, is_local).is_some() {
             effects.push(Effect::ToClient(responses::said(id, self.memory.era, said)));

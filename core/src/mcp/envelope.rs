@@ -1,4 +1,4 @@
-//! The envelope of a JSON-RPC message: what it is and whose it is. The payload stays raw.
+//! Reads the envelope of a JSON-RPC message: its kind, its id and its method. The payload stays raw.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -166,8 +166,8 @@ pub fn look_closely(line: &[u8]) -> Option<(Message, bool)> {
     Some((message, is_odd))
 }
 
-/// Whether others may take a raw key for one that matters, or letters in it are written with escapes, as nobody
-/// does who means no harm.
+/// Whether another parser may take a raw key for one that matters, or letters in it are written with escapes,
+/// which no honest peer does.
 fn hides(key: &[u8], matter: &[&str]) -> bool {
     let is_one = |text: &str| matter.iter().any(|key| key.eq_ignore_ascii_case(text));
     let is_word =
@@ -276,7 +276,7 @@ const META_VERSION_KEY: &[u8] = br#""io.modelcontextprotocol/protocolVersion""#;
 /// something else, or they stood between.
 pub fn look_at_ends(beginning: &[u8], ending: &[u8]) -> Option<(Id, String)> {
     let (mut id, mut method) = (None, None);
-    let mut note = |bytes: &[u8], member: json::Member| {
+    let mut note = |bytes: &[u8], member: json::JsonMember| {
         let value = &bytes[member.value];
         match &bytes[member.key] {
             br#""id""# => id = Some(value.to_vec()),

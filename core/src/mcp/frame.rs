@@ -1,10 +1,10 @@
-//! Bytes to lines, with a bound.
+//! Splits bytes into lines, with a bound.
 
 use crate::limits::{LONG_LINE_BYTES, MESSAGE_BYTES_MAX};
 
 /// Collects bytes into lines.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub struct LineSplitter {
     pending: Vec<u8>,
     /// A line that is too long is being passed over; this many bytes of it so far.
     skipped: usize,
@@ -37,7 +37,7 @@ const ENDING_BYTES: usize = 256;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-impl Lines {
+impl LineSplitter {
     /// Takes bytes as they came, and gives the lines that they complete.
     pub fn push(&mut self, mut bytes: &[u8], mut give: impl FnMut(Frame)) {
         while let Some(end) = memchr::memchr(b'\n', bytes) {
@@ -123,7 +123,7 @@ mod tests {
         Frame::Line(text.as_bytes().to_vec())
     }
 
-    impl Lines {
+    impl LineSplitter {
         fn take(&mut self, bytes: &[u8]) -> Vec<Frame> {
             let mut frames = Vec::new();
             self.push(bytes, |frame| frames.push(frame));
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn lines_are_put_together_however_they_come() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         assert_eq!(lines.take(b"{\"a\"").len(), 0);
         assert_eq!(lines.unfinished(), 4);
         assert_eq!(lines.take(b":1}\r\n\n  \n{}\n{"), [line("{\"a\":1}"), line("{}")]);
         assert_eq!(lines.take(b"}\n"), [line("{}")]);
         assert_eq!(lines.take(b"\xef\xbb\xbf{}\n\xef\xbb\xbf\n"), [line("{}")]);
-        let mut by_byte = Lines::default();
+        let mut by_byte = LineSplitter::default();
         let all: Vec<Frame> =
             b"one\ntwo\n".iter().flat_map(|byte| by_byte.take(&[*byte])).collect();
         assert_eq!(all, [line("one"), line("two")]);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_told_and_the_next_one_is_whole() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let chunk = vec![b'x'; 1024 * 1024];
         for _ in 0..=MESSAGE_BYTES_MAX / chunk.len() {
             assert_eq!(lines.take(&chunk), []);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_longest_line_that_is_allowed_passes() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         lines.take(&vec![b'x'; MESSAGE_BYTES_MAX]);
         assert!(
             matches!(&lines.take(b"\n")[..], [Frame::Line(line)] if line.len() == MESSAGE_BYTES_MAX)
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_read_straight_into_its_place() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let part = vec![b'x'; LONG_LINE_BYTES];
         assert_eq!(lines.take_straight(&part), []);
         assert_eq!(lines.take_straight(&part), []);
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn one_that_is_read_straight_and_is_too_long_is_told() {
         for last in [&b"\n"[..], b"xx\n"] {
-            let mut lines = Lines::default();
+            let mut lines = LineSplitter::default();
             let part = vec![b'x'; 1024 * 1024];
             for _ in 0..MESSAGE_BYTES_MAX / part.len() {
                 assert_eq!(lines.take_straight(&part), []);

@@ -1,4 +1,4 @@
-//! What to do about a server that does not start, by what it says.
+//! Finds a hint for a server that does not start, by the lines of its stderr.
 
 /// What to do about a server that cannot live beside its older self.
 pub fn hint_of(words: &str) -> Option<&'static str> {

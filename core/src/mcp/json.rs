@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Where a member stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct JsonMember {
     /// The key, with its quotes.
     pub key: Range<usize>,
     /// The value.
@@ -20,7 +20,7 @@ pub struct Member {
 /// The members of an object: raw key (quotes included) and the range of the value.
 ///
 /// `None` where the bytes are no object. Nested values are skipped, not checked.
-pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
+pub fn members(bytes: &[u8]) -> Option<Vec<JsonMember>> {
     let mut found = Vec::new();
     each_member(bytes, |member| found.push(member))?;
     Some(found)
@@ -29,10 +29,10 @@ pub fn members(bytes: &[u8]) -> Option<Vec<Member>> {
 /// Shows each member of an object, without collecting them.
 ///
 /// `None` where the bytes are no object; what was shown before that is worth nothing.
-pub fn each_member(bytes: &[u8], mut show: impl FnMut(Member)) -> Option<()> {
+pub fn each_member(bytes: &[u8], mut show: impl FnMut(JsonMember)) -> Option<()> {
     skip_whole_object(bytes, |key, start| {
         let end = skip_value(bytes, start)?;
-        show(Member { key, value: start..end });
+        show(JsonMember { key, value: start..end });
         Some(end)
     })
 }
@@ -133,7 +133,7 @@ pub fn flatten(bytes: &mut [u8]) {
     }
 }
 
-/// Whether bytes are one value of JSON as everybody reads it: without anything odd inside, in UTF-8, and with no
+/// Whether bytes are one value of JSON that all parsers read alike: without anything odd inside, in UTF-8, and with no
 /// more brackets in one another than given.
 pub fn is_sound(bytes: &[u8], depth_max: usize) -> bool {
     std::str::from_utf8(bytes).is_ok()
@@ -163,7 +163,7 @@ fn depth(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// Whether somebody may take a raw key for this one: it is written with escapes, or in another case.
+/// Whether a parser may take a raw key for this one: it is written with escapes, or in another case.
 pub fn reads_as(raw: &[u8], key: &str) -> bool {
     is_key(raw, key) || read_text(raw).is_some_and(|text| text.eq_ignore_ascii_case(key))
 }

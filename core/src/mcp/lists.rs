@@ -1,4 +1,4 @@
-//! What a server offers: the lists that a client has seen, and how those of a new instance differ.
+//! Owns the lists of a server (tools, prompts, resources) by name and hash, and the difference of two.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -69,9 +69,9 @@ impl Kind {
 /// A whole list: each entry's name, and a hash of the rest. Order does not matter, nor does the
 /// order of members: some servers keep neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct List(BTreeMap<String, u64>);
+pub(super) struct NamedList(BTreeMap<String, u64>);
 
-impl List {
+impl NamedList {
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -115,7 +115,7 @@ impl Changes {
 /// A list that comes page by page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pages {
-    list: List,
+    list: NamedList,
     /// The raw cursor of the page that comes next.
     pub(super) next: Option<Vec<u8>>,
     pub(super) count: usize,
@@ -123,7 +123,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Takes the answer that holds the next page. Returns the list when it is whole.
-    pub(super) fn add(&mut self, kind: Kind, answer: &[u8]) -> Option<List> {
+    pub(super) fn add(&mut self, kind: Kind, answer: &[u8]) -> Option<NamedList> {
         let (member, name) = kind.members();
         let entries = json::get(answer, &["result", member])?;
         for entry in json::elements(entries)? {
@@ -167,7 +167,7 @@ fn hash(value: &Value, hasher: &mut DefaultHasher) {
 mod tests {
     use super::*;
 
-    fn list(tools: &str) -> List {
+    fn list(tools: &str) -> NamedList {
         let answer = format!(r#"{{"id":1,"result":{{"tools":{tools}}}}}"#);
         Pages::default().add(Kind::Tools, answer.as_bytes()).expect("a whole list")
     }

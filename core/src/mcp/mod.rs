@@ -1,12 +1,11 @@
-//! One conversation of a client with a server, across the server's instances.
+//! Owns the conversation of a client with a server, across the server's instances.
 //!
-//! Messages are forwarded as the bytes that came: `json.rs` finds the few members that matter,
-//! `envelope.rs` says what a message is, `frame.rs` makes lines of bytes. `memory.rs` keeps what a
-//! new instance must be told, `inflight.rs` what is owed to the client, `answer.rs` writes answers
-//! of our own, `lists.rs` compares what two instances offer, `tools.rs` has the tools that we add,
-//! `hint.rs` says what to do about a server that does not start,
-//! and `conversation.rs` is the machine that uses them all. `wedge.rs` decides whether a server that
-//! owes an answer is still alive.
+//! `conversation.rs` is the machine, and its folder has its parts. Messages are forwarded as the bytes that
+//! came: `json.rs` finds the few members that matter, `envelope.rs` classifies a message, `frame.rs` splits
+//! bytes into lines. `replay.rs` keeps the session for a new instance, `inflight.rs` the requests without an
+//! answer, `responses.rs` writes afresh's own messages, `lists.rs` compares the lists of two instances,
+//! `tools.rs` has the tools that afresh adds, `hint.rs` explains a server that does not start, and `wedge.rs`
+//! decides whether a server that owes an answer hangs.
 
 mod conversation;
 pub mod envelope;
@@ -26,4 +25,4 @@ pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
 pub use self::replay::Era;
 pub(crate) use self::tools::AdminTool;
-pub use self::tools::{Asked, Said};
+pub use self::tools::{AdminRequest, AdminResult};

@@ -1,11 +1,11 @@
-//! Answers of our own, in words that a model can act on.
+//! Writes the messages of afresh itself, in words that a model can act on.
 
 use serde_json::{Value, json};
 
 use super::envelope::Id;
 use super::inflight::{Class, Flight};
 use super::replay::Era;
-use super::tools::Said;
+use super::tools::AdminResult;
 
 /// Why we answer in the server's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
 }
 
 /// What one of our tools has to say, as the answer to its call.
-pub(super) fn said(id: &Id, era: Era, said: &Said) -> Vec<u8> {
+pub(super) fn said(id: &Id, era: Era, said: &AdminResult) -> Vec<u8> {
     let mut result = json!({"content": [{"type": "text", "text": said.text}]});
     if let Some(data) = &said.data {
         result["structuredContent"] = data.clone();
@@ -130,7 +130,7 @@ pub(crate) fn invalid(id: &Id, why: &str) -> Vec<u8> {
     line(id, "error", &json!({"code": -32600, "message": why}))
 }
 
-/// `{}` for a ping that nobody else can answer now.
+/// `{}` for a ping that no server can answer now.
 pub(crate) fn pong(id: &Id) -> Vec<u8> {
     line(id, "result", &json!({}))
 }

@@ -1,5 +1,5 @@
-//! Tools of our own, beside the server's: so that an agent can restart and look at the server that it
-//! works on.
+//! Owns the tools that afresh adds to a server's own, so that an agent can restart and inspect the server that
+//! it works on. Never carries them out.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(crate) enum AdminTool {
 
 /// What was asked of one of our tools.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum AdminRequest {
     /// A new instance.
     Restart {
         /// Why, for the record.
@@ -43,7 +43,7 @@ pub enum Asked {
 
 /// What one of our tools has to say.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct AdminResult {
     /// For the model.
     pub text: String,
     /// For programs.
@@ -149,7 +149,7 @@ impl AdminTool {
     }
 
     /// What is asked for, or what is wrong with it.
-    pub(super) fn asked(self, arguments: Option<&[u8]>) -> Result<Asked, String> {
+    pub(super) fn asked(self, arguments: Option<&[u8]>) -> Result<AdminRequest, String> {
         let arguments: Value = match arguments {
             None => json!({}),
             Some(raw) => serde_json::from_slice(raw).map_err(|error| error.to_string())?,
@@ -170,14 +170,14 @@ impl AdminTool {
                 let reason = text("reason")?.filter(|reason| !reason.trim().is_empty());
                 let reason = reason.unwrap_or_else(|| "code changes".to_owned());
                 let reason = reason.chars().take(RESTART_REASON_CHARS_MAX).collect();
-                Asked::Restart { reason }
+                AdminRequest::Restart { reason }
             }
             Self::Verify => {
                 let since = given("since_timestamp").and_then(Value::as_f64);
                 let wanted = "`since_timestamp` must be a number: a Unix time in seconds";
-                Asked::Verify { since: since.ok_or(wanted)? }
+                AdminRequest::Verify { since: since.ok_or(wanted)? }
             }
-            Self::Status => Asked::Status,
+            Self::Status => AdminRequest::Status,
             Self::Logs => {
                 let lines = match given("lines") {
                     None => LINES_DEFAULT,
@@ -186,7 +186,7 @@ impl AdminTool {
                         _ => return Err("`lines` must be a whole number, 1 or more".to_owned()),
                     },
                 };
-                Asked::Logs { lines: lines.min(LINES_MAX), filter: text("filter")? }
+                AdminRequest::Logs { lines: lines.min(LINES_MAX), filter: text("filter")? }
             }
         })
     }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn arguments_are_read_or_refused() {
         let asked = |tool: AdminTool, text: &str| tool.asked(Some(text.as_bytes()));
-        let reason = |reason: &str| Ok(Asked::Restart { reason: reason.to_owned() });
+        let reason = |reason: &str| Ok(AdminRequest::Restart { reason: reason.to_owned() });
         assert_eq!(AdminTool::Restart.asked(None), reason("code changes"));
         assert_eq!(asked(AdminTool::Restart, r#"{"reason":" "}"#), reason("code changes"));
         assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
         assert!(asked(AdminTool::Restart, "[1]").is_err());
         assert_eq!(
             asked(AdminTool::Verify, r#"{"since_timestamp":1763196120.25}"#),
-            Ok(Asked::Verify { since: 1_763_196_120.25 })
+            Ok(AdminRequest::Verify { since: 1_763_196_120.25 })
         );
         for bad in ["{}", r#"{"since_timestamp":"now"}"#] {
             assert!(
@@ -289,7 +289,7 @@ mod tests {
         }
         assert_eq!(
             asked(AdminTool::Logs, r#"{"lines":99999,"filter":"E"}"#),
-            Ok(Asked::Logs { lines: LINES_MAX, filter: Some("E".to_owned()) })
+            Ok(AdminRequest::Logs { lines: LINES_MAX, filter: Some("E".to_owned()) })
         );
         for bad in [r#"{"lines":0}"#, r#"{"lines":-1}"#, r#"{"lines":1.5}"#, r#"{"filter":1}"#] {
             assert!(asked(AdminTool::Logs, bad).is_err(), "{bad}");

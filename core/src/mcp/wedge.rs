@@ -1,4 +1,4 @@
-//! Whether a server is wedged: it has a call to answer, and neither says nor does anything.
+//! Decides whether a server is wedged: it owes an answer, and neither sends nor does anything.
 //!
 //! ```text
 //!            a call is overdue, all is silent             patience is over
@@ -151,7 +151,7 @@ impl Wedge {
                 self.alive(now);
                 self.calls = Calls::default();
                 self.suspicion = Suspicion::Calm;
-                // The probe of the old instance is nobody's; only what it has shown stays.
+                // The probe of the old instance is void; only what it has shown stays.
                 self.unanswered = self.unanswered.filter(|_| self.ignores_probes(now));
             }
             Input::Calls { in_flight, oldest_since, questions } => {

@@ -9,12 +9,12 @@ use super::Service;
 use super::event::{Event, StopReason};
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::restart::CrashVerdict;
-use super::state::{Context, Effect, Goal, Process, Rest, Want};
+use super::state::{Effect, Goal, InputContext, Process, Rest, Want};
 use crate::id::Generation;
 use crate::policy::Restart;
 
 impl Service {
-    pub(super) fn exited(&mut self, cx: &mut Context, generation: Generation, exit: Exit) {
+    pub(super) fn exited(&mut self, cx: &mut InputContext, generation: Generation, exit: Exit) {
         let Some(instance) = self.process.instance().filter(|_| self.process.is(generation)) else {
             return self.side.exited(cx, generation, exit, &self.policy);
         };
@@ -61,7 +61,7 @@ impl Service {
 
     pub(super) fn spawn_failed(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         generation: Generation,
         failure: SpawnFailure,
     ) {
@@ -83,7 +83,13 @@ impl Service {
         }
     }
 
-    fn after_exit(&mut self, cx: &mut Context, pid: Option<u32>, uptime: Duration, ending: Ending) {
+    fn after_exit(
+        &mut self,
+        cx: &mut InputContext,
+        pid: Option<u32>,
+        uptime: Duration,
+        ending: Ending,
+    ) {
         match (&ending, self.policy.restart) {
             (Ending::Replaced, _) => self.wait_for_requested(cx, None),
             (Ending::RestartRequested, _) => {
@@ -107,7 +113,7 @@ impl Service {
     }
 
     /// An end that counts as a crash: wait and try again, or give up.
-    fn after_failure(&mut self, cx: &mut Context, uptime: Duration, ending: Ending) {
+    fn after_failure(&mut self, cx: &mut InputContext, uptime: Duration, ending: Ending) {
         if self.policy.restart == Restart::Never {
             return self.rest_as(cx, Rest::Finished(ending));
         }
@@ -144,7 +150,7 @@ impl Service {
     }
 
     /// At rest, once all other instances are gone too.
-    pub(super) fn rest_as(&mut self, cx: &mut Context, rest: Rest) {
+    pub(super) fn rest_as(&mut self, cx: &mut InputContext, rest: Rest) {
         self.side.stop_all(cx);
         let told = match &rest {
             Rest::Finished(ending) => {

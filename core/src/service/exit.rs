@@ -4,6 +4,9 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::definition::Port;
 use crate::policy::Policy;
 
@@ -58,6 +61,28 @@ pub enum Ending {
     HandshakeFailed(String),
     /// It ran, but its health checks failed.
     HealthFailed(String),
+}
+
+/// An [`Exit`] as the control API and the hooks show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LastExit {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// As a sentence.
+    pub text: String,
+}
+
+impl From<Exit> for LastExit {
+    fn from(exit: Exit) -> Self {
+        let (code, signal) = match exit {
+            Exit::Code(code) => (Some(code), None),
+            Exit::Signal(signal) => (None, Some(signal)),
+            Exit::Unknown => (None, None),
+        };
+        Self { code, signal, text: exit.to_string() }
+    }
 }
 
 /// Why a process could not be started.

@@ -34,13 +34,13 @@ mod user_request;
 use std::time::Duration;
 
 pub use self::event::{Event, StopReason};
-pub use self::exit::{Ending, Exit, SpawnFailure, signal_name};
+pub use self::exit::{Ending, Exit, LastExit, SpawnFailure, signal_name};
 use self::history::{ExitHistory, Generations};
 use self::restart::Restarts;
 use self::side_instances::SideInstances;
 pub use self::snapshot::{Snapshot, State};
 pub use self::state::{AdoptedAs, Effect, Input, Rest};
-use self::state::{Context, Goal, Instance, Process, Role, Want};
+use self::state::{Goal, InputContext, Instance, Process, Role, Want};
 use self::stop::{Haste, InstanceStop};
 pub use self::user_request::UserRequest;
 use crate::id::Generation;
@@ -90,7 +90,7 @@ impl Service {
     /// Records one input, and returns what has to be done now. Late reports of an instance that is gone
     /// change nothing.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        let mut context = Context::new(now, self.times());
+        let mut context = InputContext::new(now, self.times());
         let cx = &mut context;
         match input {
             Input::Start => self.start(now),
@@ -222,7 +222,7 @@ impl Service {
         }
     }
 
-    fn stop(&mut self, cx: &mut Context, want: Want) {
+    fn stop(&mut self, cx: &mut InputContext, want: Want) {
         if !self.want.is_shutdown() || want.is_shutdown() {
             self.want = want;
             cx.times = self.times();
@@ -245,7 +245,7 @@ impl Service {
         }
     }
 
-    fn restart(&mut self, cx: &mut Context, reason: String) {
+    fn restart(&mut self, cx: &mut InputContext, reason: String) {
         if self.want.is_shutdown() {
             return;
         }
@@ -281,13 +281,13 @@ impl Service {
         }
     }
 
-    fn exit_for_restart(&mut self, cx: &mut Context, instance: Instance, reason: String) {
+    fn exit_for_restart(&mut self, cx: &mut InputContext, instance: Instance, reason: String) {
         let (pid, exit_code) = (instance.pid, self.policy.restart_code);
         cx.tell(Event::ExitingForRestart { pid, reason, exit_code });
         self.begin_stop(cx, instance, Goal::NewInstance);
     }
 
-    fn begin_stop(&mut self, cx: &mut Context, instance: Instance, goal: Goal) {
+    fn begin_stop(&mut self, cx: &mut InputContext, instance: Instance, goal: Goal) {
         let haste = match &goal {
             Goal::Failure(ending) => Haste::after(ending),
             _ => Haste::InOrder,
@@ -307,7 +307,7 @@ impl Service {
     }
 
     /// Waits for a requested start; it never makes the next start later than it is planned.
-    fn wait_for_requested(&mut self, cx: &mut Context, planned: Option<Time>) {
+    fn wait_for_requested(&mut self, cx: &mut InputContext, planned: Option<Time>) {
         let at = self.restarts.requested_restart_at(cx.now, &self.policy);
         let at = planned.map_or(at, |planned| at.min(planned));
         if at > cx.now {
@@ -318,7 +318,7 @@ impl Service {
     }
 
     /// Takes one step whose time has come.
-    fn step(&mut self, cx: &mut Context) {
+    fn step(&mut self, cx: &mut InputContext) {
         if self.side.step(cx) {
             return;
         }
@@ -360,7 +360,7 @@ impl Service {
         }
     }
 
-    fn spawn_as(&mut self, role: Role, cx: &mut Context) -> Instance {
+    fn spawn_as(&mut self, role: Role, cx: &mut InputContext) -> Instance {
         if role == Role::Current && self.generations.next_is_restart() {
             self.restarts.total += 1;
         }
@@ -375,7 +375,7 @@ impl Service {
         all.find(|instance| instance.generation == generation)
     }
 
-    fn spawned(&mut self, cx: &mut Context, generation: Generation, pid: u32) {
+    fn spawned(&mut self, cx: &mut InputContext, generation: Generation, pid: u32) {
         let found = self.instance_mut(generation).filter(|instance| instance.pid.is_none());
         let Some(instance) = found else { return };
         instance.pid = Some(pid);
@@ -402,7 +402,7 @@ impl Service {
     }
 
     /// An instance of an earlier supervisor runs, and is taken over without a start.
-    fn adopted(&mut self, cx: &mut Context, instance: Instance, found: AdoptedAs) {
+    fn adopted(&mut self, cx: &mut InputContext, instance: Instance, found: AdoptedAs) {
         let (generation, pid) = (instance.generation, instance.pid.unwrap_or_default());
         if self.instance_mut(generation).is_some() {
             return;
@@ -432,7 +432,7 @@ impl Service {
     }
 
     /// An instance serves. A candidate takes over, and the old instance may finish its requests.
-    fn ready(&mut self, cx: &mut Context, generation: Generation) {
+    fn ready(&mut self, cx: &mut InputContext, generation: Generation) {
         if let Some(candidate) = self.side.candidate()
             && candidate.generation == generation
             && candidate.pid.is_some()
@@ -452,7 +452,7 @@ impl Service {
     }
 
     /// The candidate is the current instance from now on, whether or not it is ready.
-    fn take_over(&mut self, cx: &mut Context) {
+    fn take_over(&mut self, cx: &mut InputContext) {
         let Some(mut instance) = self.side.take_candidate() else { return };
         self.restarts.total += 1;
         instance.role = Role::Current;
@@ -469,7 +469,7 @@ impl Service {
     }
 
     /// The spare is the current instance from now on, and is given the session.
-    fn promote_spare(&mut self, cx: &mut Context) {
+    fn promote_spare(&mut self, cx: &mut InputContext) {
         let Some(spare) = self.side.take_spare() else { return };
         self.restarts.total += 1;
         let (generation, restarts) = (spare.generation, self.restarts.total);
@@ -482,7 +482,7 @@ impl Service {
     }
 
     /// An instance is unusable.
-    fn fail(&mut self, cx: &mut Context, generation: Generation, ending: Ending) {
+    fn fail(&mut self, cx: &mut InputContext, generation: Generation, ending: Ending) {
         if !self.process.is(generation) {
             return self.side.fail(cx, generation, &ending, &self.policy);
         }
@@ -510,7 +510,7 @@ impl Service {
     }
 
     /// A client's probe has spoiled an instance: it is replaced, and no restart or crash is told.
-    fn replace(&mut self, cx: &mut Context, generation: Generation, reason: String) {
+    fn replace(&mut self, cx: &mut InputContext, generation: Generation, reason: String) {
         let Some(instance) = self.instance_mut(generation) else { return };
         cx.tell(Event::Replacing { pid: instance.pid, reason });
         if self.side.is_candidate(generation) {

@@ -4,7 +4,7 @@
 
 use super::event::Event;
 use super::exit::{Ending, Exit};
-use super::state::{Context, Instance};
+use super::state::{InputContext, Instance};
 use super::stop::{Haste, InstanceStop};
 use crate::id::Generation;
 use crate::limits::RETIRING_MAX;
@@ -47,7 +47,7 @@ impl RetiringInstance {
         }
     }
 
-    fn stop(&mut self, cx: &mut Context, haste: Haste) {
+    fn stop(&mut self, cx: &mut InputContext, haste: Haste) {
         let stop = InstanceStop::begin(cx, self.instance.generation, haste);
         self.state = RetiringState::Stopping(stop);
     }
@@ -61,7 +61,7 @@ impl RetiringInstance {
 
 impl Retiring {
     /// A replaced instance, which may finish what it has begun until then.
-    pub(super) fn drain(&mut self, cx: &mut Context, instance: Instance, until: Time) {
+    pub(super) fn drain(&mut self, cx: &mut InputContext, instance: Instance, until: Time) {
         let state = RetiringState::Draining { until };
         self.push(cx, RetiringInstance { instance, ending: Ending::Replaced, state });
     }
@@ -69,7 +69,7 @@ impl Retiring {
     /// An instance that is stopped now; its end is told as `ending`.
     pub(super) fn stop(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         instance: Instance,
         ending: Ending,
         haste: Haste,
@@ -78,7 +78,7 @@ impl Retiring {
         self.push(cx, RetiringInstance { instance, ending, state });
     }
 
-    fn push(&mut self, cx: &mut Context, retiring: RetiringInstance) {
+    fn push(&mut self, cx: &mut InputContext, retiring: RetiringInstance) {
         self.0.push(retiring);
         if self.is_crowded()
             && let Some(oldest) = self.0.iter_mut().find(|it| it.has_time())
@@ -91,7 +91,7 @@ impl Retiring {
     }
 
     /// The instance has no request left: its stop begins.
-    pub(super) fn drained(&mut self, cx: &mut Context, generation: Generation) {
+    pub(super) fn drained(&mut self, cx: &mut InputContext, generation: Generation) {
         let found = self.0.iter_mut().find(|it| it.instance.generation == generation);
         if let Some(retiring) = found
             && matches!(retiring.state, RetiringState::Draining { .. })
@@ -101,7 +101,7 @@ impl Retiring {
     }
 
     /// All are stopped, in parallel, within the times that hold now.
-    pub(super) fn stop_all(&mut self, cx: &mut Context) {
+    pub(super) fn stop_all(&mut self, cx: &mut InputContext) {
         for retiring in &mut self.0 {
             match &mut retiring.state {
                 RetiringState::Draining { .. } => retiring.stop(cx, Haste::InOrder),
@@ -120,7 +120,7 @@ impl Retiring {
     }
 
     /// Takes a step that is due; says whether there was one.
-    pub(super) fn step(&mut self, cx: &mut Context) -> bool {
+    pub(super) fn step(&mut self, cx: &mut InputContext) -> bool {
         let due = self.0.iter_mut().find(|retiring| retiring.next_at() <= cx.now);
         let Some(retiring) = due else { return false };
         match &mut retiring.state {
@@ -133,7 +133,7 @@ impl Retiring {
     /// The instance is gone, or was never spawned. Returns whether it was one of these.
     pub(super) fn gone(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         generation: Generation,
         exit: Option<Exit>,
     ) -> bool {
@@ -166,13 +166,13 @@ impl Retiring {
 mod tests {
     use std::time::Duration;
 
-    use super::super::state::{Effect, Role};
     use super::*;
+    use crate::service::state::{Effect, Role};
     use crate::stop_ladder::StopTimes;
 
-    fn context(seconds: u64) -> Context {
+    fn context(seconds: u64) -> InputContext {
         let times = StopTimes { stdin: Duration::ZERO, term: Duration::from_secs(5) };
-        Context::new(Time::after_start(Duration::from_secs(seconds)), times)
+        InputContext::new(Time::after_start(Duration::from_secs(seconds)), times)
     }
 
     fn instance(generation: u64) -> Instance {

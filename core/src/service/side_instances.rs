@@ -13,7 +13,7 @@ use super::event::Event;
 use super::exit::{Ending, Exit, SpawnFailure};
 use super::retiring::Retiring;
 use super::spare::SpareSlot;
-use super::state::{Context, Instance};
+use super::state::{InputContext, Instance};
 use super::stop::Haste;
 use crate::id::Generation;
 use crate::policy::Policy;
@@ -56,14 +56,14 @@ impl SideInstances {
     }
 
     /// Announces that the current instance goes, as its candidate takes over.
-    pub(super) fn announce_swap(&self, cx: &mut Context, pid: Option<u32>, exit_code: i32) {
+    pub(super) fn announce_swap(&self, cx: &mut InputContext, pid: Option<u32>, exit_code: i32) {
         if let Some(Candidate { reason, .. }) = &self.candidate {
             cx.tell(Event::ExitingForRestart { pid, reason: reason.clone(), exit_code });
         }
     }
 
     /// Stops the candidate, which is not what is wanted now. Returns the reason of its restart.
-    pub(super) fn drop_candidate(&mut self, cx: &mut Context) -> Option<String> {
+    pub(super) fn drop_candidate(&mut self, cx: &mut InputContext) -> Option<String> {
         let Candidate { instance, reason } = self.candidate.take()?;
         self.stop(cx, instance, Ending::Replaced, Haste::InOrder);
         Some(reason)
@@ -93,21 +93,21 @@ impl SideInstances {
     }
 
     /// Stops the spare, which is of older code. Another one follows when the current instance serves.
-    pub(super) fn drop_spare(&mut self, cx: &mut Context) {
+    pub(super) fn drop_spare(&mut self, cx: &mut InputContext) {
         if let Some(spare) = self.spare.renew(cx.now) {
             self.stop(cx, spare, Ending::Replaced, Haste::InOrder);
         }
     }
 
     /// A replaced instance may finish its requests until then.
-    pub(super) fn drain(&mut self, cx: &mut Context, instance: Instance, until: Time) {
+    pub(super) fn drain(&mut self, cx: &mut InputContext, instance: Instance, until: Time) {
         self.retiring.drain(cx, instance, until);
     }
 
     /// Stops an instance; its end is told as `ending`.
     pub(super) fn stop(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         instance: Instance,
         ending: Ending,
         haste: Haste,
@@ -116,7 +116,7 @@ impl SideInstances {
     }
 
     /// Stops all of them, in parallel.
-    pub(super) fn stop_all(&mut self, cx: &mut Context) {
+    pub(super) fn stop_all(&mut self, cx: &mut InputContext) {
         self.retiring.stop_all(cx);
         for instance in self.take_candidate().into_iter().chain(self.spare.take()) {
             self.stop(cx, instance, Ending::Unused, Haste::InOrder);
@@ -128,18 +128,18 @@ impl SideInstances {
     }
 
     /// The instance has no request left.
-    pub(super) fn drained(&mut self, cx: &mut Context, generation: Generation) {
+    pub(super) fn drained(&mut self, cx: &mut InputContext, generation: Generation) {
         self.retiring.drained(cx, generation);
     }
 
     pub(super) fn exited(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         generation: Generation,
         exit: Exit,
         policy: &Policy,
     ) {
-        let tell = |cx: &mut Context, Instance { pid, since, .. }: Instance| {
+        let tell = |cx: &mut InputContext, Instance { pid, since, .. }: Instance| {
             let (ending, uptime) = (Ending::Unused, cx.now.since(since));
             cx.tell(Event::Exited { pid, exit, ending, uptime });
             pid
@@ -159,7 +159,7 @@ impl SideInstances {
 
     pub(super) fn spawn_failed(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         generation: Generation,
         failure: SpawnFailure,
         policy: &Policy,
@@ -177,7 +177,7 @@ impl SideInstances {
     /// The instance runs, but is unusable.
     pub(super) fn fail(
         &mut self,
-        cx: &mut Context,
+        cx: &mut InputContext,
         generation: Generation,
         ending: &Ending,
         policy: &Policy,
@@ -195,7 +195,7 @@ impl SideInstances {
     }
 
     /// The instance is spoiled, and no candidate.
-    pub(super) fn replace(&mut self, cx: &mut Context, generation: Generation) {
+    pub(super) fn replace(&mut self, cx: &mut InputContext, generation: Generation) {
         if self.is_spare(generation) {
             self.drop_spare(cx);
         } else {
@@ -209,7 +209,7 @@ impl SideInstances {
     }
 
     /// Takes a step that is due; says whether there was one.
-    pub(super) fn step(&mut self, cx: &mut Context) -> bool {
+    pub(super) fn step(&mut self, cx: &mut InputContext) -> bool {
         self.retiring.step(cx)
     }
 

@@ -66,9 +66,9 @@ impl SpareSlot {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Role;
     use super::*;
     use crate::id::Generation;
+    use crate::service::state::Role;
 
     #[test]
     fn each_failure_in_a_row_makes_the_next_one_wait_longer() {

@@ -169,14 +169,14 @@ pub enum Effect {
 
 /// One call of `Service::handle`: its time, and what has to be done by it so far.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct InputContext {
     pub(super) now: Time,
     /// The policy's times of a stop, or what a shutdown leaves of them.
     pub(super) times: StopTimes,
     pub(super) effects: Vec<Effect>,
 }
 
-impl Context {
+impl InputContext {
     pub(super) const fn new(now: Time, times: StopTimes) -> Self {
         Self { now, times, effects: Vec::new() }
     }

@@ -5,7 +5,7 @@
 
 use super::event::Event;
 use super::exit::Ending;
-use super::state::{Context, Effect};
+use super::state::{Effect, InputContext};
 use crate::id::Generation;
 use crate::stop_ladder::{StopLadder, StopStep};
 use crate::time::Time;
@@ -37,7 +37,7 @@ impl Haste {
 }
 
 impl InstanceStop {
-    pub(super) fn begin(cx: &mut Context, generation: Generation, haste: Haste) -> Self {
+    pub(super) fn begin(cx: &mut InputContext, generation: Generation, haste: Haste) -> Self {
         let first = match haste {
             Haste::AtOnce => StopStep::Kill,
             Haste::InOrder if cx.times.stdin.is_zero() => StopStep::Terminate,
@@ -60,7 +60,7 @@ impl InstanceStop {
     }
 
     /// A stop that is under way has to fit into the time that a shutdown leaves.
-    pub(super) fn shorten(&mut self, cx: &Context) {
+    pub(super) fn shorten(&mut self, cx: &InputContext) {
         self.ladder.shorten(cx.now, cx.times);
     }
 
@@ -70,7 +70,7 @@ impl InstanceStop {
     }
 
     /// Takes the next step.
-    pub(super) fn escalate(&mut self, cx: &mut Context, pid: Option<u32>) {
+    pub(super) fn escalate(&mut self, cx: &mut InputContext, pid: Option<u32>) {
         let waited = self.ladder.waited(cx.now);
         let step = self.ladder.escalate(cx.now, cx.times);
         cx.tell(Event::Escalating { pid, waited, step: step.describe() });

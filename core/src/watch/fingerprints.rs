@@ -1,4 +1,6 @@
-//! What watched files were like when they were last looked at.
+//! Owns the fingerprints of watched files as of the last scan.
+//!
+//! Driven by the daemon's scan, which reads the files. Never reads one itself.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,13 +10,13 @@ use crate::time::Stamp;
 
 /// A file as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FileFingerprint {
     /// Its length.
     pub bytes: u64,
     /// When it was changed last, as far as the file system says.
     pub modified: Option<Stamp>,
     /// What is in it.
-    pub content: Hashed,
+    pub content: ContentHash,
     /// It was changed so short a time before it was read that another change could leave no trace in
     /// its time.
     pub is_fresh: bool,
@@ -22,7 +24,7 @@ pub struct Found {
 
 /// What is in a file, or how it is told without reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hashed {
+pub enum ContentHash {
     /// The hash of all of it.
     Content(u64),
     /// It was not read, as it is large or may not be read: length and time stand for it.
@@ -31,11 +33,11 @@ pub enum Hashed {
 
 /// The files that are known, by their paths.
 #[derive(Debug, Default)]
-pub struct Prints {
-    files: BTreeMap<PathBuf, Found>,
+pub struct Fingerprints {
+    files: BTreeMap<PathBuf, FileFingerprint>,
 }
 
-impl Prints {
+impl Fingerprints {
     /// How many files there are.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -51,22 +53,27 @@ impl Prints {
         self.files.contains_key(path)
     }
 
-    /// What is known of a file whose length and time are still the same, so that nobody has to read it.
-    pub fn unchanged(&self, path: &Path, bytes: u64, modified: Option<Stamp>) -> Option<Found> {
+    /// What is known of a file whose length and time are still the same, so that it need not be read.
+    pub fn unchanged(
+        &self,
+        path: &Path,
+        bytes: u64,
+        modified: Option<Stamp>,
+    ) -> Option<FileFingerprint> {
         let known = self.files.get(path)?;
         let is_same = known.bytes == bytes && known.modified == modified && modified.is_some();
         (is_same && !known.is_fresh).then_some(*known)
     }
 
     /// Remembers a file as it is now. Whether it is new, or something else is in it.
-    pub fn learn(&mut self, path: &Path, found: Found) -> bool {
+    pub fn learn(&mut self, path: &Path, found: FileFingerprint) -> bool {
         let Some(known) = self.files.get_mut(path) else {
             self.files.insert(path.to_owned(), found);
             return true;
         };
         let before = std::mem::replace(known, found);
         match (before.content, found.content) {
-            (Hashed::Content(before), Hashed::Content(now)) => before != now,
+            (ContentHash::Content(before), ContentHash::Content(now)) => before != now,
             _ => (before.bytes, before.modified) != (found.bytes, found.modified),
         }
     }
@@ -90,14 +97,14 @@ mod tests {
 
     use super::*;
 
-    fn file(bytes: u64, second: u64, content: Hashed) -> Found {
+    fn file(bytes: u64, second: u64, content: ContentHash) -> FileFingerprint {
         let modified = Some(Stamp::since_unix_epoch(Duration::from_secs(second)));
-        Found { bytes, modified, content, is_fresh: false }
+        FileFingerprint { bytes, modified, content, is_fresh: false }
     }
 
     #[test]
     fn only_another_content_is_a_change() {
-        use Hashed::{Content, Unread};
+        use ContentHash::{Content, Unread};
         let cases = [
             // Touched, and saved without a change.
             (file(1, 1, Content(7)), file(1, 2, Content(7)), false),
@@ -111,7 +118,7 @@ mod tests {
             (file(1, 1, Unread), file(1, 1, Content(7)), false),
         ];
         for (before, after, changed) in cases {
-            let mut prints = Prints::default();
+            let mut prints = Fingerprints::default();
             assert!(prints.learn(Path::new("a"), before), "a new file is a change");
             assert_eq!(prints.learn(Path::new("a"), after), changed, "{before:?} {after:?}");
         }
@@ -119,11 +126,11 @@ mod tests {
 
     #[test]
     fn a_file_is_read_again_only_where_it_may_differ() {
-        let mut prints = Prints::default();
-        let known = file(5, 100, Hashed::Content(1));
+        let mut prints = Fingerprints::default();
+        let known = file(5, 100, ContentHash::Content(1));
         prints.learn(Path::new("old"), known);
-        prints.learn(Path::new("new"), Found { is_fresh: true, ..known });
-        prints.learn(Path::new("timeless"), Found { modified: None, ..known });
+        prints.learn(Path::new("new"), FileFingerprint { is_fresh: true, ..known });
+        prints.learn(Path::new("timeless"), FileFingerprint { modified: None, ..known });
         assert_eq!(prints.unchanged(Path::new("old"), 5, known.modified), Some(known));
         assert_eq!(prints.unchanged(Path::new("old"), 6, known.modified), None);
         assert_eq!(prints.unchanged(Path::new("old"), 5, None), None);
@@ -133,9 +140,9 @@ mod tests {
 
     #[test]
     fn what_is_below_a_folder_is_found() {
-        let mut prints = Prints::default();
+        let mut prints = Fingerprints::default();
         for path in ["a", "a/b", "a/b/c", "a/bb", "a.b", "a!", "b"] {
-            prints.learn(Path::new(path), file(1, 1, Hashed::Unread));
+            prints.learn(Path::new(path), file(1, 1, ContentHash::Unread));
         }
         let below = |path: &str| prints.below(Path::new(path));
         assert_eq!(below("a"), ["a", "a/b", "a/b/c", "a/bb"].map(PathBuf::from));

@@ -1,4 +1,4 @@
-//! Names of files and folders that are never watched, whatever the rules of the project say.
+//! Owns the names of files and folders that are never watched, also where the rules of the project allow them.
 
 use std::ffi::OsStr;
 

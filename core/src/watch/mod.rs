@@ -1,16 +1,16 @@
-//! When watched files have changed: touches come in, and what changed goes out, once all is quiet.
+//! Owns the debounce of watched files: touches come in, and changes go out once all is quiet.
 //!
 //! ```text
 //!           Touched, Lost              quiet, or waited long enough
-//!   Calm ──────────────────▶ Stirred ──────────────────────────────▶ Looking
+//!   Calm ──────────────────▶ PendingScan ──────────────────────────────▶ ScanCause
 //!    ▲                          ▲                                      │
 //!    │                          └───── touched meanwhile ──────────────┤
 //!    └───────────────── Looked: what has changed is told ──────────────┘
 //! ```
 //!
-//! A touch is only a hint: a look at the files says what has changed, and `prints.rs` what that is.
-//! `names.rs` knows which names never matter, and `reason.rs` puts a change into words. Owns no file
-//! and no timer.
+//! A touch is only a hint: a scan of the files says what has changed, by the fingerprints of
+//! `fingerprints.rs`. `ignored_names.rs` knows which names never matter, and `reason.rs` puts a change into
+//! words. Driven by the daemon's watcher, which scans. Never reads a file and owns no timer.
 
 mod fingerprints;
 mod ignored_names;
@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use self::fingerprints::{Found, Hashed, Prints};
+pub use self::fingerprints::{ContentHash, FileFingerprint, Fingerprints};
 pub use self::ignored_names::{is_noise, is_rules_file};
 pub use self::reason::reason;
-pub use self::self_changes::Echoes;
+pub use self::self_changes::SelfChanges;
 
 use crate::limits::{WATCH_TOUCHED_MAX, WATCH_WAIT_MAX};
 use crate::time::Time;
@@ -34,9 +34,9 @@ use crate::time::Time;
 pub enum Input {
     /// These may have changed: files, folders, or what is gone.
     Touched(Vec<PathBuf>),
-    /// Something may have changed, and nobody knows what.
+    /// Something may have changed, and it is not known what.
     Lost,
-    /// Nobody tells of changes, and it is time to look.
+    /// Changes are not reported here, and it is time to scan.
     Due,
     /// The look that was asked for is over.
     Looked {
@@ -51,14 +51,14 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Look at these, and compare. The next one comes only after [`Input::Looked`].
-    Look(Scope),
+    Look(ScanScope),
     /// Tell that these have changed.
     Tell(Vec<PathBuf>),
 }
 
 /// What to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ScanScope {
     /// These, with all that is in them.
     Paths(BTreeSet<PathBuf>),
     /// All that is watched.
@@ -69,21 +69,21 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Watcher {
     debounce: Duration,
-    stirred: Option<Stirred>,
-    looking: Option<Looking>,
-    /// Changes that were found while nobody knows whether more is to come.
+    stirred: Option<PendingScan>,
+    looking: Option<ScanCause>,
+    /// Changes that were found before all was quiet.
     held: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug)]
-struct Stirred {
+struct PendingScan {
     since: Time,
     last: Time,
-    scope: Scope,
+    scope: ScanScope,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looking {
+enum ScanCause {
     /// All was quiet before: what is found is told.
     AfterQuiet,
     /// It is only the time to: what is found may be half written.
@@ -102,11 +102,11 @@ impl Watcher {
         let mut effects = Vec::new();
         match input {
             Input::Touched(paths) if paths.is_empty() => {}
-            Input::Touched(paths) => self.stir(now, Scope::Paths(paths.into_iter().collect())),
-            Input::Lost => self.stir(now, Scope::Everything),
+            Input::Touched(paths) => self.stir(now, ScanScope::Paths(paths.into_iter().collect())),
+            Input::Lost => self.stir(now, ScanScope::Everything),
             Input::Due if self.looking.is_none() && self.stirred.is_none() => {
-                self.looking = Some(Looking::Due);
-                effects.push(Effect::Look(Scope::Everything));
+                self.looking = Some(ScanCause::Due);
+                effects.push(Effect::Look(ScanScope::Everything));
             }
             // A look comes anyway.
             Input::Due => {}
@@ -114,9 +114,9 @@ impl Watcher {
             Input::Wakeup => {}
         }
         if self.next_wakeup().is_some_and(|at| at <= now)
-            && let Some(Stirred { scope, .. }) = self.stirred.take()
+            && let Some(PendingScan { scope, .. }) = self.stirred.take()
         {
-            self.looking = Some(Looking::AfterQuiet);
+            self.looking = Some(ScanCause::AfterQuiet);
             effects.push(Effect::Look(scope));
         }
         effects
@@ -129,19 +129,19 @@ impl Watcher {
         Some((stirred.last + self.debounce).min(stirred.since + wait_max))
     }
 
-    fn stir(&mut self, now: Time, more: Scope) {
-        let Some(Stirred { last, scope, .. }) = &mut self.stirred else {
-            self.stirred = Some(Stirred { since: now, last: now, scope: more });
+    fn stir(&mut self, now: Time, more: ScanScope) {
+        let Some(PendingScan { last, scope, .. }) = &mut self.stirred else {
+            self.stirred = Some(PendingScan { since: now, last: now, scope: more });
             return;
         };
         *last = now;
         match (&mut *scope, more) {
-            (Scope::Paths(all), Scope::Paths(more)) => all.extend(more),
-            (_, Scope::Everything) => *scope = Scope::Everything,
-            (Scope::Everything, Scope::Paths(_)) => {}
+            (ScanScope::Paths(all), ScanScope::Paths(more)) => all.extend(more),
+            (_, ScanScope::Everything) => *scope = ScanScope::Everything,
+            (ScanScope::Everything, ScanScope::Paths(_)) => {}
         }
-        if matches!(scope, Scope::Paths(all) if all.len() > WATCH_TOUCHED_MAX) {
-            *scope = Scope::Everything;
+        if matches!(scope, ScanScope::Paths(all) if all.len() > WATCH_TOUCHED_MAX) {
+            *scope = ScanScope::Everything;
         }
     }
 
@@ -151,8 +151,8 @@ impl Watcher {
         self.held.extend(changed);
         match looking {
             // Looked at once more, when it had the time to be finished.
-            Looking::Due if found => self.stir(now, Scope::Everything),
-            Looking::Due | Looking::AfterQuiet => {
+            ScanCause::Due if found => self.stir(now, ScanScope::Everything),
+            ScanCause::Due | ScanCause::AfterQuiet => {
                 let told = std::mem::take(&mut self.held);
                 if !told.is_empty() {
                     effects.push(Effect::Tell(told.into_iter().collect()));
@@ -181,11 +181,11 @@ mod tests {
     }
 
     fn look(paths: &[&str]) -> Vec<Effect> {
-        vec![Effect::Look(Scope::Paths(paths.iter().map(PathBuf::from).collect()))]
+        vec![Effect::Look(ScanScope::Paths(paths.iter().map(PathBuf::from).collect()))]
     }
 
     fn look_at_everything() -> Vec<Effect> {
-        vec![Effect::Look(Scope::Everything)]
+        vec![Effect::Look(ScanScope::Everything)]
     }
 
     fn tell(paths: &[&str]) -> Vec<Effect> {

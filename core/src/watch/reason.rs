@@ -1,4 +1,4 @@
-//! A change in words, as the reason of a restart.
+//! Puts a change of files into words, as the reason of a restart.
 
 use std::path::{Path, PathBuf};
 

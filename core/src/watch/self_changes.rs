@@ -1,4 +1,4 @@
-//! Changes that a server may make itself when it starts.
+//! Owns the suspicion that a server changes watched files itself when it starts, and the waits it costs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::limits::{ECHO_DELAY, ECHO_DELAY_MAX, ECHO_WITHIN, ECHOES_MAX};
 /// The same files change right after each start: the server itself may write them, and each restart would
 /// bring the next. Such restarts wait, longer and longer; none is left out.
 #[derive(Debug, Default)]
-pub struct Echoes {
+pub struct SelfChanges {
     paths: Vec<PathBuf>,
     count: u32,
 }
 
-impl Echoes {
+impl SelfChanges {
     /// How long the restart for this change is to wait. `uptime` is that of the instance that serves.
     pub fn next(&mut self, paths: Vec<PathBuf>, uptime: Duration) -> Duration {
         let is_echo = uptime < ECHO_WITHIN && self.paths == paths;
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_server_that_writes_what_is_watched_is_restarted_more_and_more_slowly() {
-        let mut echoes = Echoes::default();
+        let mut echoes = SelfChanges::default();
         let paths = || vec![PathBuf::from("/p/gen")];
         let (soon, late) = (Duration::from_millis(300), Duration::from_secs(60));
         let waits: Vec<u64> = (0..9).map(|_| echoes.next(paths(), soon).as_secs()).collect();

@@ -1,6 +1,8 @@
 //! Asks an MCP server behind streamable HTTP whether it is there.
 
-use afresh_core::health::mcp::{Manner, Question, Said, discover, initialize, initialized, read};
+use afresh_core::health::mcp::{
+    Manner, Question, ServerReply, discover, initialize, initialized, read,
+};
 use afresh_core::health::{Verdict, judge_http};
 use afresh_core::limits::HEALTH_BODY_BYTES_MAX;
 use afresh_core::sse::SseParser;
@@ -13,7 +15,7 @@ struct Reply {
     status: u16,
     session: Option<String>,
     /// None where nothing of it was an answer to the question.
-    said: Option<Said>,
+    said: Option<ServerReply>,
 }
 
 /// Asks an instance; `manner` is how it wants to be asked, where that is known, and is learned
@@ -34,7 +36,7 @@ pub(super) async fn probe(url: &str, manner: &mut Option<Manner>) -> Result<(), 
     let is_answered = match (&asked, &reply.said) {
         // It need not know `ping` to be alive.
         (Manner::Ping { .. }, Some(_)) => reply.status < 500,
-        (Manner::Discover, said) => matches!(said, Some(Said::Result(_))),
+        (Manner::Discover, said) => matches!(said, Some(ServerReply::Result(_))),
         (Manner::Ping { .. }, None) => false,
     };
     *manner = is_answered.then_some(asked);
@@ -44,7 +46,7 @@ pub(super) async fn probe(url: &str, manner: &mut Option<Manner>) -> Result<(), 
 /// Finds out how a server wants to be asked.
 async fn open(target: &Target) -> Result<Manner, Verdict> {
     let opened = ask(target, &initialize(env!("CARGO_PKG_VERSION"))).await?;
-    if let Some(Said::Result(result)) = &opened.said
+    if let Some(ServerReply::Result(result)) = &opened.said
         && let Some(manner) = Manner::after_initialize(result, opened.session.clone())
     {
         if let Manner::Ping { version, session } = &manner {
@@ -54,7 +56,7 @@ async fn open(target: &Target) -> Result<Manner, Verdict> {
     }
     // It knows no `initialize`, perhaps: whatever it said, the next question tells.
     match ask(target, &discover()).await?.said {
-        Some(Said::Result(_)) => Ok(Manner::Discover),
+        Some(ServerReply::Result(_)) => Ok(Manner::Discover),
         _ => Err(failure(&opened)),
     }
 }
@@ -62,7 +64,7 @@ async fn open(target: &Target) -> Result<Manner, Verdict> {
 fn failure(reply: &Reply) -> Verdict {
     match (judge_http(None, None, reply.status, &[]), &reply.said) {
         (Err(verdict), _) => verdict,
-        (Ok(()), Some(Said::Error(why))) => Verdict::Ill { why: why.clone() },
+        (Ok(()), Some(ServerReply::Error(why))) => Verdict::Ill { why: why.clone() },
         (Ok(()), _) => {
             let why = format!("it answered with status {}, but not as MCP", reply.status);
             Verdict::Ill { why }
@@ -104,7 +106,7 @@ async fn answer(mut response: Response, id: Option<&str>) -> Result<Reply, Verdi
 }
 
 /// The answer in an event stream, which may go on after it.
-async fn first_said(mut response: Response, id: &str) -> Result<Option<Said>, Verdict> {
+async fn first_said(mut response: Response, id: &str) -> Result<Option<ServerReply>, Verdict> {
     let mut stream = SseParser::new(HEALTH_BODY_BYTES_MAX);
     let mut length = 0;
     while let Some(bytes) = response.next().await {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use afresh_core::hook::{
-    About, Delivery, Failure, HookDefinition, HookTarget, Message, Shape, excerpt,
+    About, Delivery, DeliveryFailure, HookDefinition, HookTarget, Message, Shape, excerpt,
 };
 use afresh_core::limits::{
     HOOK_ANSWER_BYTES_MAX, HOOK_COMMAND_BYTES_MAX, HOOK_COMMAND_WAIT, HOOK_REQUEST_WAIT,
@@ -40,7 +40,7 @@ impl DeliverySender {
         &self,
         definition: &HookDefinition,
         delivery: &Delivery,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DeliveryFailure> {
         match &definition.target {
             HookTarget::Webhook { url, shape, headers } => {
                 self.send(url, *shape, headers, delivery).await
@@ -66,7 +66,7 @@ impl DeliverySender {
         shape: Shape,
         own_headers: &[(String, String)],
         delivery: &Delivery,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DeliveryFailure> {
         let Message { headers, body } = delivery.message(shape, &self.about);
         let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value));
         // The user's come last, and win.
@@ -74,12 +74,14 @@ impl DeliverySender {
         let request = Request { method: "POST", url, headers: &headers, body };
         let limits = Limits { time_max: HOOK_REQUEST_WAIT, body_bytes_max: HOOK_ANSWER_BYTES_MAX };
         match self.client.request(request, limits).await {
-            Ok(answer) => {
-                Failure::of_answer(answer.status, answer.header("retry-after"), &answer.body)
-            }
+            Ok(answer) => DeliveryFailure::of_answer(
+                answer.status,
+                answer.header("retry-after"),
+                &answer.body,
+            ),
             Err(error) => {
                 let hopeless = matches!(error, HttpError::Url(_) | HttpError::Header(_));
-                Err(Failure { why: chain(&error), again: !hopeless, after: None })
+                Err(DeliveryFailure { why: chain(&error), again: !hopeless, after: None })
             }
         }
     }
@@ -89,7 +91,7 @@ impl DeliverySender {
         argv: Vec<OsString>,
         stdin: String,
         delivery: &Delivery,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DeliveryFailure> {
         if argv.is_empty() {
             return Err(never("its command is empty"));
         }
@@ -114,8 +116,8 @@ impl DeliverySender {
     }
 }
 
-fn judge(outcome: &Outcome) -> Result<(), Failure> {
-    let again = |why: String| Failure { why, again: true, after: None };
+fn judge(outcome: &Outcome) -> Result<(), DeliveryFailure> {
+    let again = |why: String| DeliveryFailure { why, again: true, after: None };
     match &outcome.ending {
         BriefEnding::Exited(Exit::Code(0)) => Ok(()),
         BriefEnding::Exited(exit) => {
@@ -124,9 +126,11 @@ fn judge(outcome: &Outcome) -> Result<(), Failure> {
             let said = if said.is_empty() { said } else { format!(": {said}") };
             Err(again(format!("its command {exit}{said}")))
         }
-        BriefEnding::SpawnFailed(failure) => {
-            Err(Failure { why: failure.message.clone(), again: !failure.permanent, after: None })
-        }
+        BriefEnding::SpawnFailed(failure) => Err(DeliveryFailure {
+            why: failure.message.clone(),
+            again: !failure.permanent,
+            after: None,
+        }),
         BriefEnding::TimedOut => {
             let limit = show_duration(HOOK_COMMAND_WAIT);
             Err(again(format!("its command has not ended within {limit}, and was ended")))
@@ -135,6 +139,6 @@ fn judge(outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-fn never(why: &str) -> Failure {
-    Failure { why: why.to_owned(), again: false, after: None }
+fn never(why: &str) -> DeliveryFailure {
+    DeliveryFailure { why: why.to_owned(), again: false, after: None }
 }

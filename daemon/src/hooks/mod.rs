@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::hook::{
-    About, Deliveries, Delivery, Effect, Failure, Happening, HookDefinition, HookEvent, HookId,
-    Input, Stories,
+    About, Deliveries, Delivery, DeliveryFailure, Effect, Happening, HookDefinition, HookEvent,
+    HookId, Input, Stories,
 };
 use afresh_core::limits::{HOOK_EVENTS_MAX, HOOKS_CLOSE_WAIT};
 use afresh_core::service::Event;
@@ -113,7 +113,7 @@ impl Hooks {
 }
 
 /// What became of one delivery.
-type Delivered = (HookId, Result<(), Failure>);
+type Delivered = (HookId, Result<(), DeliveryFailure>);
 
 /// Owns the machine, and does what it says.
 struct Dispatcher {
@@ -188,7 +188,7 @@ impl Dispatcher {
             Err(broken) => {
                 let hook = self.hook_of.remove(&broken.id())?;
                 let why = "afresh itself failed; please report it".to_owned();
-                Some(Input::Failed(hook, Failure { why, again: false, after: None }))
+                Some(Input::Failed(hook, DeliveryFailure { why, again: false, after: None }))
             }
         }
     }
@@ -263,8 +263,10 @@ pub fn try_hook(setup: HookSetup, name: &str) -> Result<(), TryHookError> {
             }
         };
         processes.shutdown().await;
-        let failed =
-            |failure: Failure| TryHookError::Failed { hook: name.to_owned(), why: failure.why };
+        let failed = |failure: DeliveryFailure| TryHookError::Failed {
+            hook: name.to_owned(),
+            why: failure.why,
+        };
         outcome.map_err(failed)
     });
     // A look-up of a name may hang for as long as the system likes.

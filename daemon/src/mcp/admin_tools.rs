@@ -7,7 +7,7 @@ use afresh_core::audit::verify::verify;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::{LogLine, Stream};
 use afresh_core::limits::LOGS_LINES_MAX;
-use afresh_core::mcp::{Asked, Changes, Said};
+use afresh_core::mcp::{AdminRequest, AdminResult, Changes};
 use afresh_core::service::Input as ServiceInput;
 use serde_json::{Value, json};
 
@@ -25,16 +25,16 @@ pub(super) struct AdminTools<'a> {
 
 impl AdminTools<'_> {
     /// Answers a call; the conversation answers that of a restart, when the new instance serves.
-    pub(super) fn call(&self, asked: Asked) -> Result<Said, ServiceInput> {
-        match asked {
-            Asked::Restart { reason } => Err(ServiceInput::Restart { reason }),
-            Asked::Verify { since } => Ok(self.verify_restart(since)),
-            Asked::Status => Ok(self.status()),
-            Asked::Logs { lines, filter } => Ok(self.logs(lines, filter.as_deref())),
+    pub(super) fn call(&self, request: AdminRequest) -> Result<AdminResult, ServiceInput> {
+        match request {
+            AdminRequest::Restart { reason } => Err(ServiceInput::Restart { reason }),
+            AdminRequest::Verify { since } => Ok(self.verify_restart(since)),
+            AdminRequest::Status => Ok(self.status()),
+            AdminRequest::Logs { lines, filter } => Ok(self.logs(lines, filter.as_deref())),
         }
     }
 
-    fn verify_restart(&self, since: f64) -> Said {
+    fn verify_restart(&self, since: f64) -> AdminResult {
         let marker = self.own_marker();
         let pid = self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.pid);
         let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
@@ -53,7 +53,7 @@ impl AdminTools<'_> {
             ],
         });
         let is_error = false;
-        Said { text: verification.data.to_string(), data: Some(verification.data), is_error }
+        AdminResult { text: verification.data.to_string(), data: Some(verification.data), is_error }
     }
 
     /// The marker of this server's last restart. All servers of a workspace write the same file: one
@@ -80,7 +80,7 @@ impl AdminTools<'_> {
         ))
     }
 
-    fn status(&self) -> Said {
+    fn status(&self) -> AdminResult {
         let status = self.server.about.status(self.supervise, self.server.service);
         let report = self.server.lane.conversation.report();
         let mut data = serde_json::to_value(&status).unwrap_or_default();
@@ -88,10 +88,10 @@ impl AdminTools<'_> {
         data["requests_waiting"] = report.waiting.into();
         data["tools"] = report.tools.into();
         data["last_restart_tools"] = report.last_changes.as_ref().map_or(Value::Null, to_json);
-        Said { text: format!("{data:#}"), data: Some(data), is_error: false }
+        AdminResult { text: format!("{data:#}"), data: Some(data), is_error: false }
     }
 
-    fn logs(&self, lines: usize, filter: Option<&str>) -> Said {
+    fn logs(&self, lines: usize, filter: Option<&str>) -> AdminResult {
         let filter = filter.map(str::to_lowercase);
         let matches = |line: &LogLine| {
             let text = || line.text.to_lowercase();
@@ -110,7 +110,7 @@ impl AdminTools<'_> {
             0 => "the server has written nothing to stderr".to_owned(),
             _ => found.iter().map(shown).collect::<Vec<_>>().join("\n"),
         };
-        Said { text, data: Some(json!({"lines": found.len()})), is_error: false }
+        AdminResult { text, data: Some(json!({"lines": found.len()})), is_error: false }
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use afresh_core::id::Generation;
-use afresh_core::watch::{Echoes, reason};
+use afresh_core::watch::{SelfChanges, reason};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct RestartTriggers {
     base: PathBuf,
     /// Files that afresh writes itself.
     own_files: Vec<PathBuf>,
-    echoes: Echoes,
+    echoes: SelfChanges,
     /// A restart that is delayed, and its reason.
     delayed: Option<(Instant, String)>,
     /// A measurement that is under way; it reads files of the kernel, in a thread of its own.
@@ -70,7 +70,7 @@ impl RestartTriggers {
             watching,
             base: base.to_owned(),
             own_files,
-            echoes: Echoes::default(),
+            echoes: SelfChanges::default(),
             delayed: None,
             processor_time: None,
         })

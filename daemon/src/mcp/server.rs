@@ -253,10 +253,10 @@ impl Driver for ServerDriver<'_> {
                 self.server.instances.condemn(generation, &why);
                 self.tell_service(ServiceInput::Unhealthy { generation, why }).await;
             }
-            Effect::Asked { id, asked } => {
+            Effect::AdminRequest { id, request } => {
                 let tools = AdminTools { server: self.server, supervise: self.supervise };
-                match tools.call(asked) {
-                    Ok(said) => return Some(Input::Said { id, said }),
+                match tools.call(request) {
+                    Ok(result) => return Some(Input::AdminResult { id, result }),
                     Err(restart) => self.tell_service(restart).await,
                 }
             }

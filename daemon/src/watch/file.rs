@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use afresh_core::limits::WATCH_READ_BYTES_MAX;
 use afresh_core::time::Stamp;
-use afresh_core::watch::{Found, Hashed, Prints};
+use afresh_core::watch::{ContentHash, FileFingerprint, Fingerprints};
 
 use crate::os::{FileKind, file_kind, open_to_read};
 
@@ -27,10 +27,10 @@ pub(super) enum FileReading {
 pub(super) fn look_at(
     real: &Path,
     shown: &Path,
-    prints: &Prints,
+    prints: &Fingerprints,
     reading: FileReading,
     cancelled: &AtomicBool,
-) -> Option<Found> {
+) -> Option<FileFingerprint> {
     let own = fs::symlink_metadata(real).ok()?;
     if own.is_symlink() {
         // What a link leads to counts if it is a file; otherwise where it leads to.
@@ -48,10 +48,10 @@ fn of_file(
     real: &Path,
     shown: &Path,
     metadata: &Metadata,
-    prints: &Prints,
+    prints: &Fingerprints,
     reading: FileReading,
     cancelled: &AtomicBool,
-) -> Option<Found> {
+) -> Option<FileFingerprint> {
     let (bytes, modified) = (metadata.len(), metadata.modified().ok());
     let stamp = modified.and_then(stamp);
     if reading == FileReading::IfNew
@@ -65,26 +65,26 @@ fn of_file(
         0..=WATCH_READ_BYTES_MAX => match hash(real, cancelled) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(_) => Hashed::Unread,
+            Err(_) => ContentHash::Unread,
         },
-        _ => Hashed::Unread,
+        _ => ContentHash::Unread,
     };
-    Some(Found { bytes, modified: stamp, content, is_fresh })
+    Some(FileFingerprint { bytes, modified: stamp, content, is_fresh })
 }
 
-fn of_link(real: &Path) -> Option<Found> {
+fn of_link(real: &Path) -> Option<FileFingerprint> {
     let target = fs::read_link(real).ok()?;
     let mut hasher = DefaultHasher::new();
     hasher.write(target.as_os_str().as_encoded_bytes());
-    let content = Hashed::Content(hasher.finish());
-    Some(Found { bytes: 0, modified: None, content, is_fresh: true })
+    let content = ContentHash::Content(hasher.finish());
+    Some(FileFingerprint { bytes: 0, modified: None, content, is_fresh: true })
 }
 
 /// The hash of what is in a file: fast, and the same in every process.
-fn hash(path: &Path, cancelled: &AtomicBool) -> io::Result<Hashed> {
+fn hash(path: &Path, cancelled: &AtomicBool) -> io::Result<ContentHash> {
     let file = open_to_read(path)?;
     if file_kind(&file)? != FileKind::Regular {
-        return Ok(Hashed::Unread);
+        return Ok(ContentHash::Unread);
     }
     let mut hasher = DefaultHasher::new();
     let mut chunk = vec![0; 64 * 1024];
@@ -92,13 +92,13 @@ fn hash(path: &Path, cancelled: &AtomicBool) -> io::Result<Hashed> {
     let mut file = file.take(WATCH_READ_BYTES_MAX + 1);
     loop {
         match file.read(&mut chunk) {
-            Ok(0) => return Ok(Hashed::Content(hasher.finish())),
+            Ok(0) => return Ok(ContentHash::Content(hasher.finish())),
             Ok(length) => hasher.write(&chunk[..length]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
         if cancelled.load(Ordering::Relaxed) {
-            return Ok(Hashed::Unread);
+            return Ok(ContentHash::Unread);
         }
     }
 }

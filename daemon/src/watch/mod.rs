@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use afresh_core::limits::WATCH_POLL_INTERVAL;
 use afresh_core::time::Time;
-use afresh_core::watch::{Effect, Input, Scope, Watcher};
+use afresh_core::watch::{Effect, Input, ScanScope, Watcher};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -159,7 +159,7 @@ impl Watch {
         told
     }
 
-    fn begin(&mut self, scope: Scope) {
+    fn begin(&mut self, scope: ScanScope) {
         let ScanState::Idle(mut scanner) = std::mem::replace(&mut self.look, ScanState::Lost)
         else {
             return;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use afresh_core::limits::{WATCH_DEPTH_MAX, WATCH_FILES_MAX, WATCH_FOLDERS_MAX};
 use afresh_core::time::Stamp;
-use afresh_core::watch::{Prints, Scope, is_noise, is_rules_file};
+use afresh_core::watch::{Fingerprints, ScanScope, is_noise, is_rules_file};
 
 use super::file::{FileReading, look_at};
 use super::ignore_rules::Rules;
@@ -34,7 +34,7 @@ pub(super) struct Scanner {
     signs: BTreeSet<(PathBuf, OsString)>,
     /// Folders that the ways to the trees lead through.
     ways: BTreeSet<PathBuf>,
-    prints: Prints,
+    prints: Fingerprints,
     /// The kernel does not tell of all of it.
     must_poll: bool,
     /// The first look only learns; but what was changed after this moment is a change.
@@ -92,7 +92,7 @@ impl Scanner {
             trees: BTreeMap::new(),
             signs: BTreeSet::new(),
             ways: BTreeSet::new(),
-            prints: Prints::default(),
+            prints: Fingerprints::default(),
             must_poll: false,
             began,
             cancelled: Arc::default(),
@@ -125,11 +125,11 @@ impl Scanner {
     }
 
     /// Looks, and learns what is there now.
-    pub(super) fn look(&mut self, scope: &Scope) -> ScanOutcome {
+    pub(super) fn look(&mut self, scope: &ScanScope) -> ScanOutcome {
         let mut outcome = ScanOutcome::default();
         match scope {
-            Scope::Everything => self.look_at_everything(&mut outcome),
-            Scope::Paths(paths) => {
+            ScanScope::Everything => self.look_at_everything(&mut outcome),
+            ScanScope::Paths(paths) => {
                 let is_sign = |path: &PathBuf| {
                     let sign = path.parent().zip(path.file_name());
                     sign.is_some_and(|(folder, name)| {

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use afresh_core::limits::{LONG_LINE_BYTES, TALK_CHUNK_BYTES};
-use afresh_core::mcp::frame::{Frame, Lines};
+use afresh_core::mcp::frame::{Frame, LineSplitter};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::memory::{Buffers, WriteQueue};
@@ -16,7 +16,7 @@ use crate::stream::{Completion, Pipe, StreamReader, StreamWriter};
 pub(super) struct PeerWire {
     /// None after its end.
     pub(super) reader: Option<StreamReader>,
-    pub(super) lines: Lines,
+    pub(super) lines: LineSplitter,
     /// None after its end, and when the peer does not take anything any more.
     pub(super) writer: Option<StreamWriter>,
     /// When the peer is seen not to take anything any more; goes with the writer, as it holds the same
@@ -41,7 +41,7 @@ impl PeerWire {
     pub(super) fn new(reader: StreamReader, writer: StreamWriter) -> Self {
         Self {
             reader: Some(reader),
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             writer: Some(writer),
             closed: None,
             waiting: WriteQueue::default(),

@@ -11,7 +11,7 @@ use crate::text::cut;
 /// A line, looked at from outside.
 pub(super) struct Line<'a> {
     bytes: &'a [u8],
-    members: Vec<json::Member>,
+    members: Vec<json::JsonMember>,
     pub(super) kind: Cow<'a, str>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Line<'a> {
 
     /// A member; one that is null is none.
     pub(super) fn get(&self, key: &str) -> Option<&'a [u8]> {
-        let is_key = |member: &&json::Member| {
+        let is_key = |member: &&json::JsonMember| {
             let raw = &self.bytes[member.key.clone()];
             raw.strip_prefix(b"\"").and_then(|raw| raw.strip_suffix(b"\"")) == Some(key.as_bytes())
         };

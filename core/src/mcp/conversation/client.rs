@@ -11,7 +11,7 @@ use crate::mcp::envelope::{self, Id, Message, Params, look, param};
 use crate::mcp::inflight::{Class, Flight, Location};
 use crate::mcp::json;
 use crate::mcp::responses::{self, Why};
-use crate::mcp::tools::{AdminTool, Asked, Said};
+use crate::mcp::tools::{AdminRequest, AdminResult, AdminTool};
 
 const NO_REQUEST: &str = "this is no request: it needs a method, and a text or a number as its id";
 const TAKEN: &str =
@@ -118,17 +118,17 @@ impl Conversation {
     fn call_admin_tool(&mut self, tool: AdminTool, id: Id, effects: &mut Vec<Effect>) {
         let Some(flight) = self.requests.get(&id) else { return };
         match tool.asked(param(&flight.line, &["arguments"])) {
-            Ok(asked) => {
-                if let Asked::Restart { .. } = asked {
+            Ok(request) => {
+                if let AdminRequest::Restart { .. } = request {
                     // An instance will come, or it will be said again that none does.
                     self.down = None;
                     let (newest, old_pid) = (self.instances.newest(), self.instances.serving_pid());
                     let tools = self.lists.tools().cloned();
                     self.restart_calls.add(self.now, id.clone(), newest, old_pid, tools);
                 }
-                effects.push(Effect::Asked { id, asked });
+                effects.push(Effect::AdminRequest { id, request });
             }
-            Err(text) => self.say(&id, &Said { text, data: None, is_error: true }, effects),
+            Err(text) => self.say(&id, &AdminResult { text, data: None, is_error: true }, effects),
         }
     }
 

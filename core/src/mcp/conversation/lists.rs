@@ -9,7 +9,7 @@ use crate::id::Generation;
 use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX};
 use crate::mcp::envelope::{self, Id, param};
 use crate::mcp::inflight::Flight;
-use crate::mcp::lists::{Changes, Kind, List, Pages, next_cursor};
+use crate::mcp::lists::{Changes, Kind, NamedList, Pages, next_cursor};
 use crate::mcp::replay::Era;
 use crate::mcp::tools::{AdminTool, Tools};
 use crate::mcp::{json, responses};
@@ -20,7 +20,7 @@ use crate::time::Time;
 pub(super) struct ListWatch {
     tools: Tools,
     /// What the client has seen of each list, or was told to read again.
-    known: BTreeMap<Kind, List>,
+    known: BTreeMap<Kind, NamedList>,
     /// Lists that the client is reading page by page.
     reading: BTreeMap<Kind, Pages>,
     comparison: Option<Comparison>,
@@ -80,7 +80,7 @@ impl ListWatch {
     }
 
     /// The tools of the server that the client knows.
-    pub(super) fn tools(&self) -> Option<&List> {
+    pub(super) fn tools(&self) -> Option<&NamedList> {
         self.known.get(&Kind::Tools)
     }
 

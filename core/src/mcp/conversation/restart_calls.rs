@@ -7,8 +7,8 @@ use serde_json::json;
 use crate::id::Generation;
 use crate::limits::RESTART_ANSWER_MAX;
 use crate::mcp::envelope::Id;
-use crate::mcp::lists::{Changes, List};
-use crate::mcp::tools::Said;
+use crate::mcp::lists::{Changes, NamedList};
+use crate::mcp::tools::AdminResult;
 use crate::time::Time;
 
 /// All of them.
@@ -23,7 +23,7 @@ struct RestartCall {
     /// The newest instance at that time: only a newer one will do.
     newest: Generation,
     old_pid: Option<u32>,
-    before: Option<List>,
+    before: Option<NamedList>,
 }
 
 impl RestartCalls {
@@ -33,7 +33,7 @@ impl RestartCalls {
         id: Id,
         newest: Generation,
         old_pid: Option<u32>,
-        before: Option<List>,
+        before: Option<NamedList>,
     ) {
         let until = now + RESTART_ANSWER_MAX;
         self.0.push(RestartCall { id, called_at: now, until, newest, old_pid, before });
@@ -54,20 +54,24 @@ impl RestartCalls {
         now: Time,
         generation: Generation,
         pid: u32,
-        tools: Option<&List>,
-    ) -> Vec<(Id, Said)> {
+        tools: Option<&NamedList>,
+    ) -> Vec<(Id, AdminResult)> {
         let done = self.0.extract_if(.., |call| call.newest < generation);
         done.map(|call| {
             let seconds = now.since(call.called_at).as_secs_f64();
             let changes = tools.zip(call.before.as_ref()).map(|(tools, b)| tools.changes_since(b));
-            let said = success(&call, pid, seconds, changes.as_ref(), tools.map(List::len));
+            let said = success(&call, pid, seconds, changes.as_ref(), tools.map(NamedList::len));
             (call.id, said)
         })
         .collect()
     }
 
     /// The new instance did not come up. Where none is named, no other will come either.
-    pub(super) fn fail(&mut self, why: &str, generation: Option<Generation>) -> Vec<(Id, Said)> {
+    pub(super) fn fail(
+        &mut self,
+        why: &str,
+        generation: Option<Generation>,
+    ) -> Vec<(Id, AdminResult)> {
         let waits = |call: &mut RestartCall| generation.is_none_or(|failed| call.newest < failed);
         let failed = self.0.extract_if(.., waits);
         let text = format!("the server was not restarted: {why}");
@@ -75,7 +79,7 @@ impl RestartCalls {
     }
 
     /// The results of the calls that have waited long enough.
-    pub(super) fn expire(&mut self, now: Time) -> Vec<(Id, Said)> {
+    pub(super) fn expire(&mut self, now: Time) -> Vec<(Id, AdminResult)> {
         let expired = self.0.extract_if(.., |call| call.until <= now);
         let text = format!(
             "no new instance is ready after {} s; it is still being tried: call server_status \
@@ -86,9 +90,9 @@ impl RestartCalls {
     }
 }
 
-fn failure(call: RestartCall, text: String, error: &str) -> (Id, Said) {
+fn failure(call: RestartCall, text: String, error: &str) -> (Id, AdminResult) {
     let data = json!({"restarted": false, "old_pid": call.old_pid, "error": error});
-    (call.id, Said { text, data: Some(data), is_error: true })
+    (call.id, AdminResult { text, data: Some(data), is_error: true })
 }
 
 fn success(
@@ -97,7 +101,7 @@ fn success(
     seconds: f64,
     changes: Option<&Changes>,
     count: Option<usize>,
-) -> Said {
+) -> AdminResult {
     let seconds = (seconds * 1e3).round() / 1e3;
     let old = call.old_pid.map_or_else(|| "none was running".to_owned(), |pid| pid.to_string());
     let mut text = format!("restarted in {seconds} s: old pid {old}, new pid {pid}.");
@@ -127,7 +131,7 @@ fn success(
         "seconds": seconds,
         "tools": tools,
     });
-    Said { text, data: Some(data), is_error: false }
+    AdminResult { text, data: Some(data), is_error: false }
 }
 
 #[cfg(test)]

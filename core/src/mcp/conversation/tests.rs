@@ -1,7 +1,7 @@
 //! One case for each rule; `core/tests/mcp_sim.rs` has the random histories.
 
-use super::super::json;
 use super::*;
+use crate::mcp::json;
 
 mod health;
 mod hostile;

@@ -1,12 +1,12 @@
-//! The longer sentences of the log, and what the trail has of them.
+//! Writes the longer sentences of the log, with their fields for the trail.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::exit::{Ending, Exit};
 use super::{Parts, StopReason};
 use crate::audit::{EventType, Level};
+use crate::service::exit::{Ending, Exit};
 use crate::time::show_duration;
 
 pub(super) fn exited(

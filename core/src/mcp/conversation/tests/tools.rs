@@ -70,7 +70,10 @@ fn our_tools_stand_at_the_end_of_the_last_page() {
     let done = bench.client(&call(10, "server_status", "{}"));
     assert!(matches!(&done[..], [Done::Server(1, _)]), "it is the server's: {done:?}");
     let done = bench.client(&call(11, "afresh_server_status", "{}"));
-    assert!(matches!(&done[..], [Done::Other(Effect::Asked { asked: Asked::Status, .. })]));
+    assert!(matches!(
+        &done[..],
+        [Done::Other(Effect::AdminRequest { request: AdminRequest::Status, .. })]
+    ));
 }
 
 #[test]
@@ -93,19 +96,19 @@ fn a_call_of_ours_needs_no_server() {
     let mut bench = Bench::with_tools();
     bench.end(1);
     let done = bench.client(&call(20, "server_logs", r#"{"lines":5}"#));
-    let asked = Asked::Logs { lines: 5, filter: None };
+    let asked = AdminRequest::Logs { lines: 5, filter: None };
     let id = Id::new(b"20");
-    assert_eq!(done, [Done::Other(Effect::Asked { id: id.clone(), asked })]);
-    let said = Said { text: "a line".to_owned(), data: None, is_error: false };
-    let done = heard(&bench.handle(Input::Said { id: id.clone(), said: said.clone() }));
+    assert_eq!(done, [Done::Other(Effect::AdminRequest { id: id.clone(), request: asked })]);
+    let said = AdminResult { text: "a line".to_owned(), data: None, is_error: false };
+    let done = heard(&bench.handle(Input::AdminResult { id: id.clone(), result: said.clone() }));
     assert_eq!(done[0]["result"]["content"][0]["text"], "a line");
     // Once is enough; and one that was cancelled gets none.
-    assert_eq!(bench.handle(Input::Said { id, said: said.clone() }), []);
+    assert_eq!(bench.handle(Input::AdminResult { id, result: said.clone() }), []);
     bench.client(&call(21, "server_status", "{}"));
     bench.client(
         r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":21}}"#,
     );
-    assert_eq!(bench.handle(Input::Said { id: Id::new(b"21"), said }), []);
+    assert_eq!(bench.handle(Input::AdminResult { id: Id::new(b"21"), result: said }), []);
     let done = heard(&bench.client(&call(22, "verify_server_restarted", "{}")));
     assert_eq!(done[0]["result"]["isError"], true);
 }
@@ -116,7 +119,7 @@ fn a_restart_is_answered_when_the_new_instance_serves_and_its_tools_are_known() 
     let mut bench = Bench::with_tools();
     let done = bench.client(&call(30, "restart_server", r#"{"reason":"new parser"}"#));
     assert!(
-        matches!(&done[..], [Done::Other(Effect::Asked { asked: Asked::Restart { reason }, .. })]
+        matches!(&done[..], [Done::Other(Effect::AdminRequest { request: AdminRequest::Restart { reason }, .. })]
             if reason == "new parser")
     );
     bench.now = bench.now + Duration::from_millis(250);
