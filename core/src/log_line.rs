@@ -36,12 +36,12 @@ pub fn parse_file_head(line: &[u8]) -> Option<u64> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// What stands in front of the text of a line.
+/// The head of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHead {
-    /// When it was read.
+    /// The time at which it was read.
     pub time: Stamp,
-    /// Where it was written to.
+    /// The stream that it was written to.
     pub stream: Stream,
     /// Which instance wrote it.
     pub generation: u64,
@@ -112,7 +112,7 @@ fn cut(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..end], &line[end + 1..]))
 }
 
-/// What is written where lines are missing.
+/// The note in place of lines that are missing.
 pub fn loss_note(lines: u64, why: &str) -> String {
     match lines {
         1 => format!("[1 line is missing here: {why}]"),

@@ -31,7 +31,7 @@ use crate::store::workspace::{TrailFiles, Workspace};
 pub(crate) struct Definition {
     /// Its key, in the trail and in commands.
     pub(crate) name: String,
-    /// How people call it.
+    /// Its name for users.
     pub(crate) title: String,
     /// Its own environment comes on top of the one that all services share.
     pub(crate) command: Command,
@@ -42,22 +42,22 @@ pub(crate) struct Definition {
     pub(crate) stop_signal: StopSignal,
     /// It is restarted when its processes hold more memory than this together.
     pub(crate) memory_bytes_max: Option<u64>,
-    /// How its output appears in ours.
+    /// The form of its output in ours.
     pub(crate) form: OutputForm,
-    /// When it is ready, and whether it still is well.
+    /// The check of its readiness and health.
     pub(crate) health: Option<HealthCheck>,
     /// Whether it is ready as soon as it runs; else a health check says so, or it is not known.
     pub(crate) ready_at_start: bool,
-    /// What it must have for itself, checked before each start.
+    /// The port that it needs for itself, checked before each start.
     pub(crate) port: Option<Port>,
-    /// Where its output is kept on disk, and what we say about it; none where it is not.
+    /// Its log on disk, where there is one.
     pub(crate) log: Option<ServiceLog>,
 }
 
 /// Variables of a service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables {
-    /// What all services get; those of the others win.
+    /// The variables of all services; those of the others win.
     pub(crate) base: Arc<[(OsString, OsString)]>,
     /// A file of them, which is read at each start.
     pub(crate) file: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub(crate) struct Variables {
 }
 
 impl Definition {
-    /// What is run as this instance, or why it cannot be.
+    /// The command of this instance, or the reason that there is none.
     pub(crate) fn command_of(&self, generation: Generation) -> Result<Command, SpawnFailure> {
         let mut command = self.command.clone();
         command.env.splice(0..0, self.variables.base.iter().cloned());

@@ -35,7 +35,7 @@ impl Events {
         self.0.newest.send_replace(newest);
     }
 
-    /// What the events are counted under.
+    /// The name of this process's count of events.
     pub(crate) fn run(&self) -> String {
         self.ring().run().to_owned()
     }

@@ -75,7 +75,7 @@ impl Home {
     }
 }
 
-/// What is in a file; none where there is none. Of a large one only the beginning, which is not ours.
+/// The content of a file; none where there is none. Of a large one only the beginning, which is not ours.
 pub fn read_installed(path: &Path) -> Result<Option<Vec<u8>>, InstallFileError> {
     let mut bytes = Vec::new();
     let read = os::open_to_read(path)

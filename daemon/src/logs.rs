@@ -27,14 +27,14 @@ struct SharedLogs {
     ring: Mutex<Ring>,
     /// The number of the newest line.
     newest: watch::Sender<u64>,
-    /// How many services share what may be remembered.
+    /// The number of services that share the memory.
     sharers: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct Ring {
     blocks: VecDeque<LineBlock>,
-    /// What they take.
+    /// Their memory.
     bytes: usize,
     newest: u64,
 }

@@ -22,7 +22,7 @@ pub fn without_notify(variables: &mut Vec<(OsString, OsString)>) {
 /// The connection to systemd. Without one, all of it does nothing.
 pub(crate) struct Notify {
     socket: Option<NotifySocket>,
-    /// How often it has to hear that we live, and when next.
+    /// The interval of the watchdog, and its next deadline.
     watchdog: Option<(Duration, Instant)>,
 }
 
@@ -50,7 +50,7 @@ impl Notify {
         self.say(&format!("READY=1\n{}", status_line(status)));
     }
 
-    /// How we are, in words.
+    /// The status, in words.
     pub(crate) fn status(&self, status: &str) {
         self.say(&status_line(status));
     }

@@ -34,7 +34,7 @@ pub(crate) struct Output {
     is_stuck: Arc<AtomicBool>,
 }
 
-/// What is known of a stream's thread.
+/// The signals of a stream's thread.
 pub(crate) struct OutputThread {
     /// Resolves when the reader of the stream is gone.
     pub(crate) broken: oneshot::Receiver<()>,
@@ -287,7 +287,7 @@ impl LineMerger {
         !self.waiting.is_empty()
     }
 
-    /// What is to be written now.
+    /// The bytes to write now.
     fn add(&mut self, chunk: Chunk) -> Vec<u8> {
         match chunk {
             Chunk::Line(line) if self.in_line => {

@@ -17,7 +17,7 @@ use crate::process::SpoolReader;
 use crate::store::service_log::LogTee;
 use crate::stream::{Pipe, ReadStream};
 
-/// How the bytes of a service appear in our own stream.
+/// The form of the bytes of a service in our own stream.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputForm {
     /// Just as they come.
@@ -43,7 +43,7 @@ pub(crate) struct Taps {
 /// The source of one stream of an instance.
 pub(crate) struct Flow {
     pub(crate) pipe: PipeReader,
-    /// What it had printed while no supervisor was there.
+    /// Its spooled output.
     pub(crate) earlier: Option<SpoolReader>,
 }
 

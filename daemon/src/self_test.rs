@@ -14,12 +14,12 @@ use crate::run_briefly::{Brief, BriefEnding, Outcome, run_briefly};
 /// The hidden subcommand that plays the process which hides a grandchild; see [`self_test_process`].
 pub const SELF_TEST_COMMAND: &str = "__self-test";
 
-/// What the self-test showed.
+/// The result of the self-test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SelfTest {
     /// Nothing was left, after this long.
     Passed(Duration),
-    /// What went wrong.
+    /// The reason.
     Failed(String),
 }
 

@@ -21,7 +21,7 @@ use afresh_core::limits::{
 use afresh_core::mcp::frame::Frame;
 use tokio::io::AsyncWrite;
 
-use self::memory::{Buffers, Outbox};
+use self::memory::{Buffers, ClientOutbox};
 use self::wire::PeerWire;
 use crate::os::{PipeReader, PipeWriter};
 use crate::stream::{StreamReader, StreamWriter};
@@ -69,8 +69,8 @@ pub(crate) struct InstanceEnd {
 pub(crate) struct Wires {
     /// None where the client has no pipe.
     client: Option<PeerWire>,
-    /// What waits for such a client.
-    outbox: Outbox,
+    /// The lines for such a client.
+    outbox: ClientOutbox,
     /// There are few: the one that serves, one that comes, some that go.
     instances: Vec<InstanceWire>,
     buffers: Buffers,
@@ -85,7 +85,7 @@ struct InstanceWire {
     is_deaf: bool,
     /// Set when the process is gone, until the news of it.
     end: Option<InstanceEnd>,
-    /// How much of its last words may still be taken; set when the process is gone.
+    /// The bytes of its last output that may still be read; set when the process is gone.
     last_words: Option<usize>,
     /// How many lines it had read when it was gone.
     read: Option<u64>,
@@ -99,7 +99,7 @@ impl Wires {
 
     /// For a client that has no pipe: what it is told is taken from the outbox, and it is never gone.
     pub(crate) fn without_client() -> Self {
-        let outbox = Outbox::default();
+        let outbox = ClientOutbox::default();
         Self { client: None, outbox, instances: Vec::new(), buffers: Buffers::default() }
     }
 
@@ -114,7 +114,7 @@ impl Wires {
         self.outbox.take(lines_max)
     }
 
-    /// How much waits for the client.
+    /// The bytes that wait for the client.
     pub(crate) fn client_waiting(&self) -> usize {
         self.client.as_ref().map_or(self.outbox.bytes, |client| client.waiting.bytes)
     }

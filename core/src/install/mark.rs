@@ -20,7 +20,7 @@ pub enum Standing {
     Foreign,
 }
 
-/// What a file that is there is to a text that we would write.
+/// Compares a file that exists with the text that would be written.
 pub fn standing(there: Option<&[u8]>, ours: &str) -> Standing {
     let Some(there) = there else { return Standing::Free };
     if there == ours.as_bytes() {

@@ -23,19 +23,19 @@ pub enum Manager {
 /// One `afresh up` that is to start with the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
-    /// Who starts it.
+    /// The manager that starts it.
     pub manager: Manager,
-    /// What it is called there, besides `afresh`; see [`name_of`].
+    /// Its name there, besides `afresh`; see [`name_of`].
     pub name: String,
     /// afresh itself, by its whole path.
     pub program: String,
     /// The folder that it works for.
     pub workspace: String,
-    /// Where programs are found; that of the shell, because a manager's own is short.
+    /// The PATH for programs; that of the shell, because a manager's own is short.
     pub path: Option<String>,
 }
 
-/// What a manager cannot be told.
+/// A value that a manager does not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallError {
     what: &'static str,
@@ -53,7 +53,7 @@ impl fmt::Display for InstallError {
 impl std::error::Error for InstallError {}
 
 impl Installation {
-    /// What the manager calls it.
+    /// Its name for the manager.
     pub fn label(&self) -> String {
         match self.manager {
             Manager::Systemd => format!("afresh-{}.service", self.name),
@@ -69,7 +69,7 @@ impl Installation {
         }
     }
 
-    /// What is in its file.
+    /// The content of its file.
     pub fn text(&self) -> Result<String, InstallError> {
         match self.manager {
             Manager::Systemd => systemd::text(self),

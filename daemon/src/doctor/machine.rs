@@ -70,7 +70,7 @@ pub(super) fn cgroup() -> Check {
     Check::ok(NAME, format!("`{shown}` {why} (on top, not needed)"))
 }
 
-/// How much may be watched for changes, where the kernel watches.
+/// The limits of watches, where the kernel watches.
 pub(super) fn watcher() -> Option<Check> {
     let WatchLimits { files, watchers } = os::watch_limits()?;
     Some(watcher_of((files, WATCHES_MIN), (watchers, WATCHERS_MIN)))
@@ -102,7 +102,7 @@ fn watcher_of(watches: (Option<u64>, u64), watchers: (Option<u64>, u64)) -> Chec
     Check::warning(NAME, format!("only {found}"), hint)
 }
 
-/// Where sockets go: a folder that is this user's alone, and gone with the session.
+/// The folder of sockets: one that is this user's alone, and gone with the session.
 pub(super) fn runtime_folder(only: Option<&Path>, folder: Option<&Path>) -> Check {
     const NAME: &str = "runtime folder";
     if let Some(only) = only {

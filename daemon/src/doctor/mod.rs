@@ -19,13 +19,13 @@ use crate::store::workspace::Workspace;
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What it is about.
+    /// Its subject.
     pub name: &'static str,
     /// Whether it is as it should be.
     pub verdict: CheckVerdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
 }
 
@@ -68,16 +68,16 @@ impl Check {
     }
 }
 
-/// What is looked at, besides the machine itself.
+/// The surroundings to examine, besides the machine itself.
 #[derive(Clone, Debug)]
 pub struct Examined {
     /// The folder we are in.
     pub cwd: PathBuf,
     /// The environment.
     pub variables: Vec<(OsString, OsString)>,
-    /// Where state lives.
+    /// The workspace.
     pub workspace: Workspace,
-    /// Where the trail is written.
+    /// The settings of the trail.
     pub trail: TrailSettings,
 }
 
@@ -105,7 +105,7 @@ pub fn examine(examined: &Examined) -> Vec<Check> {
     checks
 }
 
-/// What needs the process layer: its own test, and other programs.
+/// The checks that need the process layer: its own test, and other programs.
 fn processes(examined: &Examined) -> (Vec<Check>, Vec<Check>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {

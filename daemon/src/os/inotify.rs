@@ -27,14 +27,14 @@ impl AsRawFd for InotifyQueue {
     }
 }
 
-/// What the kernel says about a folder; [`Folders::hear`] understands it.
+/// An event of the kernel about a folder; [`Folders::hear`] decodes it.
 pub(crate) struct FolderAlarm(InotifyEvent);
 
 /// Waits for what happens in the folders.
 pub(crate) struct FolderAlarms(AsyncFd<Arc<InotifyQueue>>);
 
 impl FolderAlarms {
-    /// What has happened since the last time. Cancel safe.
+    /// The events since the last call. Cancel safe.
     pub(crate) async fn next(&self) -> io::Result<Vec<FolderAlarm>> {
         loop {
             let mut ready = self.0.readable().await?;
@@ -116,7 +116,7 @@ impl Folders {
         }
     }
 
-    /// What an alarm means.
+    /// Decodes an alarm.
     pub(crate) fn hear(&mut self, FolderAlarm(event): FolderAlarm) -> Vec<FolderEvent> {
         if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
             return vec![FolderEvent::Lost];

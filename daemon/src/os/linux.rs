@@ -74,12 +74,12 @@ impl FileWatch {
     }
 }
 
-/// How many processes this user may have; `None` where there is no such limit.
+/// The limit of processes of this user; `None` where there is no such limit.
 pub(crate) fn processes_limit() -> Option<io::Result<ProcessLimit>> {
     Some(limit(Resource::RLIMIT_NPROC))
 }
 
-/// How much may be watched; `None` where the kernel watches nothing for us.
+/// The limits of watches; `None` where the kernel watches nothing for us.
 pub(crate) fn watch_limits() -> Option<WatchLimits> {
     let read = |name: &str| -> Option<u64> {
         fs::read_to_string(format!("/proc/sys/fs/inotify/{name}")).ok()?.trim().parse().ok()
@@ -87,7 +87,7 @@ pub(crate) fn watch_limits() -> Option<WatchLimits> {
     Some(WatchLimits { files: read("max_user_watches"), watchers: read("max_user_instances") })
 }
 
-/// Who listens on a TCP port of this machine: its process and what that is called, where we may see it.
+/// The listener on a TCP port of this machine: its process and name, where they are visible.
 pub(crate) fn listener_of(port: u16) -> Option<(u32, String)> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).ok());
     let inodes: Vec<String> = tables

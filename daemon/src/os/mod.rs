@@ -105,7 +105,7 @@ pub enum Job {
 /// What was typed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// What the terminal sends for it.
+    /// The bytes of the terminal.
     Bytes(Vec<u8>),
     /// Something that the console itself has to be asked for.
     Console,
@@ -131,7 +131,7 @@ pub(crate) struct PortHolder {
     pub(crate) process: Option<(u32, Vec<String>)>,
 }
 
-/// What is behind an open file.
+/// The kind of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     Regular,
@@ -149,14 +149,14 @@ pub(crate) struct ProcessLimit {
     pub(crate) at_most: Option<u64>,
 }
 
-/// How much may be watched for changes, as far as the kernel says.
+/// The kernel's limits of watches, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WatchLimits {
     pub(crate) files: Option<u64>,
     pub(crate) watchers: Option<u64>,
 }
 
-/// What to be told about a folder.
+/// The events of a folder to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchExtent {
     /// Changes of its entries, and of the folder itself.
@@ -165,7 +165,7 @@ pub(crate) enum WatchExtent {
     Itself,
 }
 
-/// Something happened in a folder.
+/// A change in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is watched"))]
 pub(crate) enum FolderEvent {
@@ -177,7 +177,7 @@ pub(crate) enum FolderEvent {
     Lost,
 }
 
-/// Why a folder is not watched.
+/// The reason that a folder is not watched.
 #[derive(Debug)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is watched"))]
 pub(crate) enum WatchRefusal {

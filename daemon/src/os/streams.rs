@@ -195,7 +195,7 @@ mod pipes {
         fcntl(pipe, FcntlArg::F_SETPIPE_SZ(WIDE_PIPE_BYTES)).ok();
     }
 
-    /// Where a pipe can be opened again. Not so one with a name: what is opened does not know that
+    /// The path by which a pipe can be opened again. Not so one with a name: what is opened does not know that
     /// its other end is closed already.
     fn path(stream: BorrowedFd<'_>) -> Option<PathBuf> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", stream.as_raw_fd()));
@@ -254,7 +254,7 @@ pub(crate) fn settle_memory() {
     }
 }
 
-/// Where our own code is mapped: what can be run, and cannot be written.
+/// The mappings of our own code: executable, and not writable.
 #[cfg(target_os = "linux")]
 fn own_code() -> Vec<(usize, usize)> {
     let (Ok(maps), Ok(own)) =

@@ -46,7 +46,7 @@ pub(crate) async fn leave_alone(pipe: PipeReader, time: Duration) -> io::Result<
     PipeReader::from_owned_fd_unchecked(quiet)
 }
 
-/// The signals that people and terminals send us.
+/// The signals of users and terminals.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -149,7 +149,7 @@ pub(crate) fn is_at_path(file: &File, path: &Path) -> bool {
     FileId::of(file).is_ok_and(|id| named.is_ok_and(|named| id == named))
 }
 
-/// What is behind an open file.
+/// The kind of an open file.
 pub(crate) fn file_kind(file: &File) -> io::Result<FileKind> {
     let kind = file.metadata()?.file_type();
     Ok(match () {
@@ -209,7 +209,7 @@ pub(crate) fn make_private(builder: &mut DirBuilder) {
     builder.mode(0o700);
 }
 
-/// What is wrong with something that should be this user's alone.
+/// The defect of a folder that should be this user's alone.
 pub(crate) fn not_ours_alone(metadata: &Metadata) -> Option<&'static str> {
     if metadata.uid() != Uid::effective().as_raw() {
         return Some("belongs to another user");
@@ -226,7 +226,7 @@ pub(crate) fn keep_owner(file: &File, old: &Metadata) -> io::Result<()> {
     fchown(file, Some(old.uid()), Some(old.gid()))
 }
 
-/// Where programs with windows keep the user's settings.
+/// The folder of the user's settings for graphical programs.
 pub(crate) fn settings_folder(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
     match cfg!(target_os = "macos") {
         true => home.join("Library/Application Support"),
@@ -256,7 +256,7 @@ pub fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
     (path.is_file() && access(&path, AccessFlags::X_OK).is_ok()).then_some(path)
 }
 
-/// What this user can still write to the disk.
+/// The free bytes of a disk for this user.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let found = statvfs(path).ok()?;
     // Their width differs between systems.
@@ -266,7 +266,7 @@ pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     Some(blocks.saturating_mul(size))
 }
 
-/// How many files may be open at once; `None` where there is no such limit.
+/// The limit of open files; `None` where there is no such limit.
 pub(crate) fn open_files_limit() -> Option<io::Result<ProcessLimit>> {
     Some(limit(Resource::RLIMIT_NOFILE))
 }
@@ -282,7 +282,7 @@ pub(crate) fn host_name() -> String {
     nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Who starts programs with the machine, and the number of this user.
+/// The manager of programs that start with the machine, and the number of this user.
 pub(crate) fn manager() -> Option<(Manager, u32)> {
     let user = Uid::effective().as_raw();
     let manager = match cfg!(target_os = "macos") {
@@ -318,7 +318,7 @@ pub(crate) fn notification(title: &str, text: &str) -> Option<Vec<OsString>> {
     Some(words)
 }
 
-/// What `command` starts is in a process group of its own: a signal to ours does not reach it.
+/// Starts `command` in a process group of its own: a signal to ours does not reach it.
 pub fn detach(command: &mut Command) {
     command.process_group(0);
 }

@@ -61,7 +61,7 @@ pub(crate) fn is_own_peer(stream: &SocketStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == Uid::effective().as_raw())
 }
 
-/// Where sockets of this user may be, best first.
+/// The folders for sockets of this user, best first.
 ///
 /// The temporary folder of macOS belongs to the user and is the same in every terminal. Elsewhere
 /// `TMPDIR` may differ from one terminal to the next, so `/tmp` it is.
@@ -76,7 +76,7 @@ pub(crate) fn runtime_folders(xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where systemd listens to the programs that it has started.
+/// The socket on which systemd listens to the programs that it has started.
 pub(crate) struct NotifySocket {
     socket: UnixDatagram,
     place: SocketAddr,

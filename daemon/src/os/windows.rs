@@ -53,7 +53,7 @@ pub(crate) async fn leave_alone(pipe: PipeReader, time: Duration) -> io::Result<
     Ok(pipe)
 }
 
-/// What people, the console and the system tell us.
+/// The signals of the console and the system.
 pub(crate) struct Signals {
     interrupt: CtrlC,
     interrupt_hard: CtrlBreak,
@@ -104,7 +104,7 @@ pub(crate) fn own_stdout() -> Option<(StreamWriter, Completion)> {
 
 impl Pipe for NamedPipeServer {}
 
-/// What is freed is kept by the system's own rules here.
+/// The allocator of the system decides here.
 pub(crate) fn keep_freed_memory() {}
 
 /// Reads block here: there is nothing to wait for.
@@ -150,7 +150,7 @@ pub(crate) fn is_at_path(file: &File, path: &Path) -> bool {
     FileId::of(file).is_ok_and(|id| named.is_ok_and(|named| id == named))
 }
 
-/// What is behind an open file.
+/// The kind of an open file.
 pub(crate) fn file_kind(file: &File) -> io::Result<FileKind> {
     // SAFETY: the handle is open as long as `file` is there.
     Ok(match unsafe { GetFileType(file.as_raw_handle()) } {
@@ -249,7 +249,7 @@ pub(crate) fn keep_owner(_file: &File, _old: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Where programs with windows keep the user's settings.
+/// The folder of the user's settings for graphical programs.
 pub(crate) fn settings_folder(home: &Path, variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
     variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
 }
@@ -265,7 +265,7 @@ pub fn program_in(folder: &Path, name: &str) -> Option<PathBuf> {
     files.into_iter().find(|path| path.is_file())
 }
 
-/// What this user can still write to the disk.
+/// The free bytes of a disk for this user.
 pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
     let path: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
     let mut free = 0;
@@ -300,7 +300,7 @@ pub(crate) fn notification(_title: &str, _text: &str) -> Option<Vec<OsString>> {
     None
 }
 
-/// What `command` starts is in a process group of its own: what is sent to ours does not reach it.
+/// Starts `command` in a process group of its own: what is sent to ours does not reach it.
 pub fn detach(command: &mut Command) {
     command.creation_flags(CREATE_NEW_PROCESS_GROUP);
 }

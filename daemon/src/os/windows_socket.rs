@@ -36,7 +36,7 @@ pub(crate) fn runtime_folders(_xdg_runtime_dir: Option<&Path>) -> Vec<PathBuf> {
     Vec::new()
 }
 
-/// Where systemd would listen.
+/// The socket of systemd, of which there is none here.
 pub(crate) struct NotifySocket;
 
 impl NotifySocket {

@@ -9,7 +9,7 @@ use afresh_core::definition::StopSignal;
 
 use super::wire::{Frame, FrameBody, enum_frame, struct_frame};
 
-/// What is to be run, and how.
+/// The order to start a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Launch {
     /// The instance that it will be.
@@ -73,7 +73,7 @@ pub(crate) enum GuardianReport {
     Retained(Box<RetainedInstance>),
 }
 
-/// How the leader of the tree ended.
+/// The end of the leader of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessEnd {
     Code(i32),
@@ -122,7 +122,7 @@ pub(crate) enum WardenReport {
     },
 }
 
-/// What the next supervisor has to know of an instance that outlives this one.
+/// The identity of an instance that outlives its supervisor, for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InstanceIdentity {
     /// The name of its service.

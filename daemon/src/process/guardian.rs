@@ -29,7 +29,7 @@ use super::os::{self, ChildWatch};
 use super::tree::{self, Change, Remaining, wait};
 use super::wire::{Frame, FrameReader, send_all, send_with};
 
-/// How a guardian is called in `ps`. Names have fifteen bytes there.
+/// The name of a guardian in `ps`. Names have fifteen bytes there.
 pub(super) const GUARDIAN: &CStr = c"afresh-guardian";
 
 /// Guards until the supervisor is gone and the tree too.
@@ -61,7 +61,7 @@ struct Guardian {
     tree: Option<Tree>,
     supervisor: Supervisor,
     warden: Option<WardenSocket>,
-    /// What the next supervisor needs, where there is to be one.
+    /// Retained for the next supervisor, where there is to be one.
     retention: Option<Retention>,
 }
 
@@ -95,7 +95,7 @@ enum Supervisor {
 struct Tree {
     generation: u64,
     leader: Pid,
-    /// How the leader ended.
+    /// The end of the leader.
     end: Option<ProcessEnd>,
     /// Processes that the leader left behind.
     leftovers: u32,
@@ -105,7 +105,7 @@ struct Tree {
     _output: Vec<OwnedFd>,
 }
 
-/// What has been done to end the tree.
+/// The steps that were taken to end the tree.
 enum Termination {
     Not,
     Terminated(Signal),
@@ -144,7 +144,7 @@ impl Guardian {
         self.reap()
     }
 
-    /// How long nothing may happen: for ever, unless a tree is being ended.
+    /// The longest wait for the next event: unlimited, unless a tree is being ended.
     fn patience(&self) -> Option<Duration> {
         match (&self.tree, &self.supervisor) {
             (Some(Tree { termination: Termination::Killed { .. }, .. }), _) => Some(SWEEP_PAUSE),

@@ -28,9 +28,9 @@ use super::{AdoptError, Stdio, os};
 /// The process layer of a supervisor that begins.
 pub(crate) struct Entered {
     pub(crate) processes: Processes,
-    /// What runs already: for the loop to adopt, each with [`Processes::take`].
+    /// The instances that run already: for the loop to adopt, each with [`Processes::take`].
     pub(crate) instances: Vec<AdoptedInstance>,
-    /// What people should know.
+    /// Notices for the user.
     pub(crate) notices: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl AdoptedInstance {
 /// The output of an adopted instance.
 pub(crate) struct AdoptedStdio {
     pub(crate) stdio: Stdio,
-    /// What stdout and stderr had printed before: comes first.
+    /// The spooled output of stdout and stderr: comes first.
     pub(crate) earlier: [SpoolReader; 2],
 }
 

@@ -93,7 +93,7 @@ impl Handover {
         old.into_iter().chain(new).collect()
     }
 
-    /// What the guardian of a new instance retains: its identity, and our ends of its pipes.
+    /// The identity of a new instance and our ends of its pipes, which its guardian retains.
     pub(super) fn retained(
         &self,
         service: ServiceId,

@@ -22,7 +22,7 @@ pub(super) struct Retention {
     generation: u64,
     pid: u32,
     started: Instant,
-    /// How it ended, and how long it had run; until a supervisor has acknowledged it.
+    /// Its end and its uptime, until a supervisor has acknowledged them.
     end: Option<(TreeEnd, Duration)>,
     /// Its stop has begun.
     pub(super) stopping: bool,

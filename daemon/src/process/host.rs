@@ -28,7 +28,7 @@ use super::sweep::Sweep;
 use super::warden_link::WardenLink;
 use super::{AdoptError, Command, HandoverFolderError, OutputEnd, Report, os};
 
-/// Why the process layer could not be set up.
+/// An error of the setup of the process layer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// The warden did not start.
@@ -52,10 +52,10 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
-    /// It is not known what the supervisor before has left.
+    /// The folder of the handover cannot be used.
     #[error("cannot make sure that no service runs twice")]
     Handover(#[source] HandoverFolderError),
-    /// What it has left cannot be taken over.
+    /// The services that it has left cannot be taken over.
     #[error("cannot go on with the services that run")]
     Adopt(#[source] AdoptError),
     /// The path of this binary is not known.

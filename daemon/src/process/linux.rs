@@ -23,13 +23,13 @@ use super::usage::TreeUsage;
 /// From `linux/sched.h`; libc's constant of this name is too narrow for it.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// How descriptors are received: never inherited by what we start.
+/// The flags to receive descriptors: never inherited by children.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 
-/// How frames are sent: a reader who is gone is an error, not a signal.
+/// The flags to send frames: a reader that is gone is an error, not a signal.
 pub(super) const SEND_FLAGS: MsgFlags = MsgFlags::MSG_NOSIGNAL;
 
-/// What keeps processes from outliving us, in words.
+/// The mechanism that keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "guardian: child subreaper, lifeline socket, parent-death signal; nothing outlives a SIGKILL of its supervisor";
 
 /// This binary, also after it was replaced or removed on disk.
@@ -202,7 +202,7 @@ pub(super) fn name_if_alive(pid: Pid) -> Option<String> {
     (!matches!(state, 'Z' | 'X')).then(|| name.to_owned())
 }
 
-/// What one process uses; none where it is gone.
+/// The usage of one process; none where it is gone.
 ///
 /// Memory is what is resident. Pages that processes share are counted for each of them: to find out
 /// their parts, the kernel would walk through all of their memory.

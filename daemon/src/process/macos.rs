@@ -25,14 +25,14 @@ use super::frames::Launch;
 use super::usage::TreeUsage;
 use crate::os::dispositions;
 
-/// How descriptors are received; there is no flag to close them on exec here.
+/// The flags to receive descriptors; there is no flag to close them on exec here.
 pub(super) const RECEIVE_FLAGS: MsgFlags = MsgFlags::empty();
 
-/// How frames are sent. There is no flag against SIGPIPE; Rust's runtime ignores it, and so do
+/// The flags to send frames. There is no flag against SIGPIPE; Rust's runtime ignores it, and so do
 /// our forks.
 pub(super) const SEND_FLAGS: MsgFlags = MsgFlags::empty();
 
-/// What keeps processes from outliving us, in words.
+/// The mechanism that keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "guardian: lifeline socket and process group; a detached grandchild can survive SIGKILL of afresh";
 
 /// This binary.
@@ -54,7 +54,7 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((read, write))
 }
 
-/// What was received is not inherited by accident.
+/// Received descriptors are not inherited by accident.
 pub(super) fn close_on_exec(received: &OwnedFd) {
     fcntl(received, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok();
 }
@@ -224,7 +224,7 @@ pub(super) fn table() -> Option<Vec<(Pid, Pid, TreeUsage)>> {
     None
 }
 
-/// What one process uses; none where it is gone, or is another user's.
+/// The usage of one process; none where it is gone, or is another user's.
 #[expect(deprecated, reason = "a crate for one call is one too many")]
 pub(super) fn usage(pid: Pid) -> Option<TreeUsage> {
     // SAFETY: all zero is a valid value of this plain struct.

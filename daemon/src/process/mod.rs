@@ -126,7 +126,7 @@ pub(crate) use self::windows::{
 #[cfg(unix)]
 pub(crate) use crate::os::dispositions::ignore_in_supervisor;
 
-/// When the output of an instance is at its end.
+/// The end of the output of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputEnd {
     /// When no process has it open any more.
@@ -179,7 +179,7 @@ pub(crate) enum Report {
     Notice(String),
 }
 
-/// What an instance left behind.
+/// Processes that an instance left behind.
 #[derive(Debug, Default)]
 pub(crate) struct Remains {
     /// Processes that outlived it and were killed.
@@ -188,7 +188,7 @@ pub(crate) struct Remains {
     pub(crate) survivors: Vec<(u32, String)>,
 }
 
-/// Why it cannot be known what a supervisor before this one has left.
+/// An error with the folder in which an earlier supervisor left its services.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(windows, expect(dead_code, reason = "nothing is looked for there"))]
 pub(crate) enum HandoverFolderError {
@@ -229,7 +229,7 @@ pub(crate) enum HandoverFolderError {
     },
 }
 
-/// Why what another supervisor has left cannot be taken over. It runs on.
+/// An error of the takeover of services that another supervisor has left. They run on.
 #[derive(Debug, thiserror::Error)]
 #[cfg_attr(windows, expect(dead_code, reason = "nothing is taken over there"))]
 pub(crate) enum AdoptError {

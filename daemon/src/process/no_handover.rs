@@ -51,13 +51,13 @@ impl AdoptedInstance {
     }
 }
 
-/// What an adopted instance has printed and will print.
+/// The output of an adopted instance.
 pub(crate) struct AdoptedStdio {
     pub(crate) stdio: Stdio,
     pub(crate) earlier: [SpoolReader; 2],
 }
 
-/// What an instance had printed while no supervisor was there: there is no such time here.
+/// The spooled output of an instance: there is none here.
 pub(crate) enum SpoolReader {}
 
 impl SpoolReader {
@@ -66,7 +66,7 @@ impl SpoolReader {
     }
 }
 
-/// How far a stream is read with a chunk.
+/// The progress of a stream with a chunk.
 pub(crate) enum SpoolProgress {}
 
 impl SpoolProgress {

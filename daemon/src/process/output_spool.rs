@@ -120,17 +120,17 @@ impl SpooledOutput {
     }
 }
 
-/// What one stream of an instance had printed before its pipe is read again.
+/// Reads the spooled output of one stream of an instance, before its pipe is read again.
 #[derive(Debug)]
 pub(crate) struct SpoolReader {
     spool: Arc<SpooledOutput>,
     stream: Stream,
     file: usize,
-    /// Where to read on; none where the file says it.
+    /// The offset of the next chunk; none where the file has it.
     offset: Option<u64>,
 }
 
-/// How far a stream is read with a chunk.
+/// The progress of a stream with a chunk.
 #[derive(Debug)]
 pub(crate) struct SpoolProgress {
     spool: Arc<SpooledOutput>,
@@ -168,7 +168,7 @@ impl SpoolProgress {
     }
 }
 
-/// Where a file says how far a stream was read.
+/// The offset in a file of the progress of a stream.
 fn progress_at(stream: Stream) -> u64 {
     u64::from(kind_of(stream)) * 8
 }

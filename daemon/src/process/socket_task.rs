@@ -137,7 +137,7 @@ pub(super) struct Peer {
 struct OutgoingFrame {
     bytes: Vec<u8>,
     fds: Vec<OwnedFd>,
-    /// How many of the bytes, and with the first of them the descriptors, are there already.
+    /// The number of bytes that are sent; the descriptors go with the first of them.
     sent: usize,
 }
 

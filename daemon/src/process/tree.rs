@@ -18,7 +18,7 @@ use nix::unistd::{Pid, getpid, getsid};
 use super::frames::{ProcessEnd, Survivor};
 use super::os::{self, ChildWatch};
 
-/// What a child did.
+/// A change of a child.
 pub(super) enum Change {
     /// It ended, and is reaped.
     Ended(ProcessEnd),
@@ -26,7 +26,7 @@ pub(super) enum Change {
     Stopped,
 }
 
-/// What is left of the children after all that have ended were reaped.
+/// Whether children are left after all that have ended were reaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remaining {
     None,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What processes use.
+/// Memory and processor time of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TreeUsage {
     /// Memory that is resident. What several processes share is counted for each of them, so
@@ -36,7 +36,7 @@ pub(crate) fn cpu_time_of_tree(pid: u32) -> Option<Duration> {
     Some(usage_of_tree(pid)?.cpu_time)
 }
 
-/// What each of these processes and its descendants use. All of them together cost one walk through the
+/// The usage of each of these processes with its descendants. All of them together cost one walk through the
 /// table of processes.
 pub(crate) fn usage_of_trees(roots: &[u32]) -> Vec<Option<TreeUsage>> {
     // A single tree is found faster by its own threads.
@@ -89,7 +89,7 @@ impl ProcessTable {
     }
 }
 
-/// What this process itself uses, without its descendants; none where the system does not tell.
+/// The usage of this process itself, without its descendants; none where the system does not tell.
 pub(crate) fn own_usage() -> Option<TreeUsage> {
     #[cfg(unix)]
     return super::os::usage(nix::unistd::getpid());

@@ -43,10 +43,10 @@ use super::spawn_error::explain;
 use super::usage::TreeUsage;
 use super::{Command, OutputEnd, Remains, Report};
 
-/// What keeps processes from outliving us, in words.
+/// The mechanism that keeps processes from outliving us, in words.
 pub(crate) const MECHANISM: &str = "job object: all that a service starts ends with afresh";
 
-/// What a kill by us and Ctrl+C are called elsewhere.
+/// The signals that a kill by us and Ctrl+C are elsewhere.
 const SIGKILL: i32 = 9;
 const SIGINT: i32 = 2;
 
@@ -352,7 +352,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     process.is_ok_and(|it| unsafe { WaitForSingleObject(it.as_raw_handle(), 0) } == WAIT_TIMEOUT)
 }
 
-/// What a process and its descendants use. Not found out yet: the job of an instance knows it, and a
+/// The usage of a process and its descendants. Not implemented yet: the job of an instance knows it, and a
 /// process id does not lead there.
 pub(crate) fn usage_of_tree(_pid: u32) -> Option<TreeUsage> {
     None

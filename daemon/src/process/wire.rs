@@ -137,7 +137,7 @@ pub(crate) fn send_with(
     Ok(())
 }
 
-/// What is not read yet of a frame.
+/// The rest of a frame that is being read.
 pub(crate) struct FrameBody<'a>(&'a [u8]);
 
 impl<'a> FrameBody<'a> {

@@ -26,7 +26,7 @@ pub trait FollowedFiles {
     fn rescan(&mut self) -> io::Result<()>;
 }
 
-/// What is in the files: first what exists, then each new line or record.
+/// Gives the lines or records of files: first those that exist, then each new one.
 pub struct FileFollower<F> {
     /// One of the files.
     path: PathBuf,

@@ -30,9 +30,9 @@ pub struct Filter {
 pub struct HistoryEntry {
     /// The record as it stands in the file, without the newline.
     pub line: String,
-    /// When it was handed in.
+    /// The time at which it was handed in.
     pub stamp: Option<Stamp>,
-    /// How grave it is.
+    /// Its level.
     pub level: Option<Level>,
     /// The whole record.
     pub value: Value,
@@ -58,7 +58,7 @@ impl HistoryEntry {
         self.value["message"].as_str()
     }
 
-    /// What happened.
+    /// The type of the event.
     pub fn event_type(&self) -> Option<&str> {
         self.value["props"]["event_type"].as_str()
     }

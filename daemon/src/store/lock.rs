@@ -109,7 +109,7 @@ impl Lock {
     }
 }
 
-/// Where git keeps what it knows of the work tree that a folder is in.
+/// The folder of git for the work tree that a folder is in.
 pub fn git_folder(folder: &Path) -> Option<PathBuf> {
     let (tree, git) = folder
         .ancestors()
@@ -133,7 +133,7 @@ pub fn up_holder(state: &Path) -> Option<u32> {
     }
 }
 
-/// Who wrote its number into the file.
+/// The process that wrote its number into the file.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;

@@ -1,4 +1,4 @@
-//! What afresh keeps on disk: the trail, the restart marker, the logs of services, and the folder for them. And
+//! The files of afresh on disk: the trail, the restart marker, the logs of services, and their folder. And
 //! the files of others that it edits when asked: the configurations of MCP clients.
 //!
 //! Everything here expects to be killed at any moment and to share its files with other afresh
@@ -20,12 +20,12 @@ pub mod workspace;
 
 use afresh_core::audit::Level;
 
-/// Something that a person should be told now.
+/// A notice for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
-    /// How grave it is.
+    /// Its level.
     pub level: Level,
-    /// What to tell.
+    /// The text.
     pub text: String,
 }
 

@@ -114,7 +114,7 @@ fn open_files(path: &Path) -> io::Result<Vec<(FileId, File)>> {
 pub(super) struct LineReader {
     id: FileId,
     file: BufReader<File>,
-    /// Where the next line starts.
+    /// The offset of the next line.
     offset: u64,
     /// Lines that begin behind this are not read.
     end: Option<u64>,
@@ -146,7 +146,7 @@ impl LineReader {
         self.file.get_ref()
     }
 
-    /// Where it ends for us.
+    /// The offset up to which it is read.
     pub(super) fn end(&self) -> io::Result<u64> {
         self.end.map_or_else(|| Ok(self.file().metadata()?.len()), Ok)
     }

@@ -31,7 +31,7 @@ pub(super) fn replace_private_file(path: &Path, content: &[u8]) -> Result<(), Re
     replace(path, content, Rights::Private)
 }
 
-/// Who may do what with the new file.
+/// The rights of the new file.
 #[derive(Clone, Copy)]
 enum Rights<'a> {
     Usual,

@@ -1,4 +1,4 @@
-//! What the tests of the store share: folders that go away, and waiting for a state.
+//! Shared by the tests of the store: folders that go away, and waiting for a state.
 
 use std::fs;
 use std::path::{Path, PathBuf};

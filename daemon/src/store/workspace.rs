@@ -122,12 +122,12 @@ impl Workspace {
         self.root.as_deref()
     }
 
-    /// Where state is kept.
+    /// The state folder.
     pub fn state(&self) -> &Path {
         &self.places[0].path
     }
 
-    /// Where the logs of services are kept.
+    /// The folder of the logs of services.
     pub fn logs(&self) -> PathBuf {
         self.state().join("logs")
     }

@@ -103,7 +103,7 @@ fn top_of_project<'a>(folder: &'a Path, base: &'a Path) -> &'a Path {
     repository.unwrap_or(if folder.starts_with(base) { base } else { folder })
 }
 
-/// Where a repository keeps what only this user ignores.
+/// The file of a repository with the rules of this user alone.
 fn exclude_file(top: &Path) -> Option<PathBuf> {
     let git = top.join(".git");
     if git.is_dir() {
@@ -124,7 +124,7 @@ fn read_at(root: &Path, path: &Path) -> Gitignore {
     let Some(text) = text_of(path) else { return Gitignore::empty() };
     let mut builder = GitignoreBuilder::new(root);
     for line in text.trim_start_matches('\u{feff}').lines() {
-        // What is wrong with a line is between the project and git.
+        // A wrong line is passed over, as git does.
         builder.add_line(None, line).ok();
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())

@@ -48,7 +48,7 @@ pub(crate) struct Watch {
     /// None where the kernel watches nothing for us.
     alarms: Option<FolderAlarms>,
     look: ScanState,
-    /// When to look without having been told.
+    /// The time of the next scan without an event.
     poll_at: Option<Instant>,
     cancelled: Arc<AtomicBool>,
     said: Vec<WatchNotice>,
@@ -117,7 +117,7 @@ impl Watch {
         }
     }
 
-    /// What happens next. Cancel safe: nothing is taken before it is certain to be returned.
+    /// The next event. Cancel safe: nothing is taken before it is certain to be returned.
     async fn next(&mut self) -> Input {
         if let ScanState::Running(look) = &mut self.look {
             // What happens meanwhile waits in the kernel.

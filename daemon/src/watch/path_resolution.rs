@@ -16,7 +16,7 @@ pub(super) struct Route {
     /// The names that decide where it ends, each with its folder: links, the last one, or the first
     /// that is not there.
     pub(super) signs: Vec<(PathBuf, OsString)>,
-    /// Where it ends; none where nothing is there.
+    /// Its end; none where there is no file.
     pub(super) end: Option<PathBuf>,
 }
 

@@ -21,7 +21,7 @@ use super::notice::WatchNotice;
 use super::path_resolution::Route;
 use crate::os::{FolderEvent, Folders, WatchExtent, WatchRefusal};
 
-/// Everything that is known of what is watched.
+/// The state of all that is watched.
 pub(super) struct Scanner {
     roots: Vec<WatchedRoot>,
     /// The folder that we work in, without links.
@@ -45,7 +45,7 @@ pub(super) struct Scanner {
 /// One path that was named to be watched.
 struct WatchedRoot {
     named: PathBuf,
-    /// Where it led to when it was last looked at.
+    /// Its end at the last scan.
     end: Option<PathBuf>,
 }
 
@@ -99,7 +99,7 @@ impl Scanner {
         }
     }
 
-    /// What the kernel says, as paths that may have changed; none is everything.
+    /// The paths that an event may have changed; none is everything.
     pub(super) fn touched(&self, event: FolderEvent) -> Option<Vec<PathBuf>> {
         match event {
             FolderEvent::Lost => None,
@@ -299,7 +299,7 @@ impl Scanner {
         }
     }
 
-    /// What was a folder is none any more.
+    /// A path is no folder any more.
     fn leave(&mut self, path: &Path) {
         if !self.trees.contains_key(path) {
             return;

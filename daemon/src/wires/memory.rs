@@ -10,7 +10,7 @@ const SHORT_LINE_BYTES: usize = 4 * 1024;
 /// Memory that all wires share.
 #[derive(Default)]
 pub(super) struct Buffers {
-    /// What was just read.
+    /// The bytes of the last read.
     pub(super) chunk: Vec<u8>,
     /// That of the last long line, for the next one.
     pub(super) spare: Vec<u8>,
@@ -41,9 +41,9 @@ impl Buffers {
 #[derive(Default)]
 pub(super) struct WriteQueue {
     parts: VecDeque<Vec<u8>>,
-    /// How much of the first part is taken.
+    /// The bytes of the first part that are written.
     taken: usize,
-    /// How much waits in all.
+    /// The bytes of all parts.
     pub(super) bytes: usize,
     /// Where short lines are joined; used again when all of them are taken.
     joined: Vec<u8>,
@@ -98,13 +98,13 @@ impl WriteQueue {
 
 /// Lines for a client that has no pipe.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(super) struct ClientOutbox {
     pub(super) lines: VecDeque<Vec<u8>>,
     /// How much that is, with the ends that they would have in a pipe.
     pub(super) bytes: usize,
 }
 
-impl Outbox {
+impl ClientOutbox {
     pub(super) fn push(&mut self, line: Vec<u8>) {
         self.bytes += line.len() + 1;
         self.lines.push_back(line);

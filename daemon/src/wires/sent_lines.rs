@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use afresh_core::limits::PIPE_BYTES_MAX;
 
-/// Which lines have been sent, by where they end.
+/// The lines that were sent, by their ends.
 #[derive(Default)]
 pub(super) struct SentLines {
     lines: u64,
     bytes: u64,
-    /// Where each line ends that may be unread, the oldest first.
+    /// The end of each line that may be unread, the oldest first.
     ends: VecDeque<u64>,
 }
 
@@ -25,7 +25,7 @@ impl SentLines {
         }
     }
 
-    /// How many lines were read, if so many of the last bytes were not.
+    /// The number of lines that were read, if so many of the last bytes were not.
     pub(super) fn read(&self, unread: usize) -> u64 {
         let read_to = self.bytes.saturating_sub(unread as u64);
         self.lines - self.ends.iter().filter(|end| **end > read_to).count() as u64

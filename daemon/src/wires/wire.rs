@@ -19,16 +19,16 @@ pub(super) struct PeerWire {
     pub(super) lines: LineSplitter,
     /// None after its end, and when the peer does not take anything any more.
     pub(super) writer: Option<StreamWriter>,
-    /// When the peer is seen not to take anything any more; goes with the writer, as it holds the same
+    /// Completes when the peer closes its end; goes with the writer, as it holds the same
     /// pipe.
     closed: Option<Completion>,
     pub(super) waiting: WriteQueue,
     /// Nothing more will be written than what waits.
     pub(super) is_ending: bool,
     sent: SentLines,
-    /// What is left of the writer after its end.
+    /// A handle to the pipe after the end of the writer.
     far_end: Option<Box<dyn Pipe + Send>>,
-    /// What was in the pipe when the peer was found not to read it any more.
+    /// The unread bytes in the pipe when the peer had closed its end.
     unread: Option<usize>,
     /// Bytes that could not be written after that.
     lost: usize,
@@ -90,7 +90,7 @@ impl PeerWire {
         }
     }
 
-    /// How many lines the peer has read.
+    /// The number of lines that the peer has read.
     pub(super) fn lines_read(&self) -> Option<u64> {
         let in_pipe = match (&self.writer, &self.far_end) {
             (Some(writer), _) => writer.unread()?,

@@ -334,7 +334,7 @@ fn make_folder(folder: &Path) -> Result<(), WriteLogError> {
     }
 }
 
-/// How many bytes of whole lines fit into so many.
+/// The bytes of the whole lines that fit into so many.
 fn whole_lines(lines: &[u8], room: u64) -> usize {
     let room = usize::try_from(room).unwrap_or(usize::MAX).min(lines.len());
     memchr::memrchr(b'\n', &lines[..room]).map_or(0, |end| end + 1)

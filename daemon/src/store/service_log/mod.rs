@@ -77,7 +77,7 @@ enum LogJob {
     Tell(oneshot::Sender<()>),
 }
 
-/// Where a block goes.
+/// The file of a log, as the pumps see it.
 #[derive(Debug)]
 struct LogTarget {
     /// Only the writer looks at it.
@@ -149,7 +149,7 @@ impl ServiceLogs {
 }
 
 impl ServiceLog {
-    /// Where the output of one stream of an instance goes.
+    /// Takes the output of one stream of an instance.
     pub(crate) fn tee(&self, generation: Generation, stream: Stream) -> LogTee {
         LogTee::new(self.clone(), generation, stream)
     }
@@ -187,7 +187,7 @@ fn head(generation: Generation, stream: Stream, continues: bool) -> LogHead {
     LogHead { time: now(), stream, generation: generation.0, continues }
 }
 
-/// Where the log of a service is, in the folder for logs. Names that are no names of files are written
+/// The path of the log of a service, in the folder for logs. Names that are no names of files are written
 /// with `%`; the system refuses one that is too long, and that is said.
 pub fn file_of(folder: &Path, service: &str) -> PathBuf {
     let mut name = String::new();

@@ -23,7 +23,7 @@ pub(super) struct LogWriter {
     notify: Box<dyn Fn(&str) + Send>,
     /// Lines of one log that are to be written next.
     page: Vec<u8>,
-    /// Whose they are, and which instance wrote the last of them.
+    /// The log of these lines, and the generation of the last of them.
     target: Option<(Arc<LogTarget>, u64)>,
     /// Logs that lack lines which they do not speak of yet.
     troubled: Vec<Arc<LogTarget>>,

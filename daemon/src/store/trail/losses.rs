@@ -23,7 +23,7 @@ pub(super) struct Losses {
 struct LossCount {
     /// Lost since the last record of losses.
     count: u64,
-    /// How many of them were told.
+    /// The number of those that were reported.
     told: u64,
     since: Stamp,
     error: String,
@@ -55,12 +55,12 @@ impl Losses {
         self.tell_if_due();
     }
 
-    /// How many are not on record yet.
+    /// The number of those that are not on record yet.
     pub(super) fn count(&self) -> u64 {
         self.state().count
     }
 
-    /// How long until there is something to tell.
+    /// The time until the next report.
     pub(super) fn next_wakeup(&self) -> Option<Duration> {
         self.state().untold_for(Instant::now())
     }

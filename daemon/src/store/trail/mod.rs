@@ -34,7 +34,7 @@ use self::writer::{TrailJob, TrailWriter};
 use super::Notice;
 use crate::clock::now;
 
-/// Where the trail is, and how much of it is kept.
+/// The path of the trail, and its limits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The file, such as `.afresh/audit.jsonl`.
