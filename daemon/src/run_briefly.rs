@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use self::side_commands::{BriefRunner, BriefStep, Briefs};
 use crate::os::{PipeReader, PipeWriter};
 use crate::pipe::read_chunk;
-use crate::process::{Command, OutputEnd, Processes, Remains, Report, Stdio};
+use crate::process::{Command, InstanceStdio, OutputEnd, Processes, Remains, Report};
 
 /// A command, and how much of our time and memory it may have.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ impl Runs {
             },
         };
         match processes.spawn(BRIEFS, generation, &brief.command, OutputEnd::WhenClosed) {
-            Ok(Stdio { stdin, stdout, stderr }) => {
+            Ok(InstanceStdio { stdin, stdout, stderr }) => {
                 let max = brief.output_bytes_max;
                 for (stream, pipe) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
                     let gone = watch.clone();

@@ -33,7 +33,7 @@ use crate::definition::Surroundings;
 use crate::health::{CheckEvent, CheckRequest, Checks, ProbeResult, port_holder};
 use crate::hooks::HookSetup;
 use crate::os::settle_memory;
-use crate::process::{OutputEnd, Processes, Report, Stdio};
+use crate::process::{InstanceStdio, OutputEnd, Processes, Report};
 use crate::run_briefly::{BriefStep, Briefs};
 
 /// The supervisor of all services of one afresh process.
@@ -373,7 +373,7 @@ impl Supervise {
         };
         let stdio = self.processes.spawn(service, generation, &command, output)?;
         let command = definition.health.is_some().then_some(command);
-        let Stdio { stdin, stdout, stderr } = stdio;
+        let InstanceStdio { stdin, stdout, stderr } = stdio;
         let (id, flows) = ((service, generation), [stdout.into(), stderr.into()]);
         self.instances.attach(&mut self.services, id, stdin, flows, command).await;
         Ok(())

@@ -23,7 +23,7 @@ use super::host::Processes;
 use super::output_spool::{SpoolReader, SpooledOutput};
 use super::socket_task::{Peer, SocketTasks};
 use super::wire::{Frame, FrameReader, send_all};
-use super::{AdoptError, Stdio, os};
+use super::{AdoptError, InstanceStdio, os};
 
 /// The process layer of a supervisor that begins.
 pub(crate) struct Entered {
@@ -89,7 +89,7 @@ impl AdoptedInstance {
         sockets: &mut SocketTasks,
     ) -> io::Result<(AdoptedStdio, Peer, RetainedInstance)> {
         let [stdin, stdout, stderr, older, newer] = self.descriptors;
-        let stdio = Stdio {
+        let stdio = InstanceStdio {
             stdin: pipe::Sender::from_owned_fd(or_closed(stdin, |(_, write)| write)?)?,
             stdout: pipe::Receiver::from_owned_fd(or_closed(stdout, |(read, _)| read)?)?,
             stderr: pipe::Receiver::from_owned_fd(or_closed(stderr, |(read, _)| read)?)?,
@@ -105,7 +105,7 @@ impl AdoptedInstance {
 
 /// The output of an adopted instance.
 pub(crate) struct AdoptedStdio {
-    pub(crate) stdio: Stdio,
+    pub(crate) stdio: InstanceStdio,
     /// The spooled output of stdout and stderr: comes first.
     pub(crate) earlier: [SpoolReader; 2],
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use afresh_core::definition::OnSupervisorDeath;
 use afresh_core::id::{Generation, ServiceId};
 
-use super::Stdio;
+use super::InstanceStdio;
 use super::frames::{InstanceIdentity, WardenOrder};
 use super::handover_folder::{FolderLock, HandoverFolder};
 use super::host::StartError;
@@ -98,7 +98,7 @@ impl Handover {
         &self,
         service: ServiceId,
         generation: Generation,
-        stdio: &Stdio,
+        stdio: &InstanceStdio,
     ) -> io::Result<(Option<InstanceIdentity>, Vec<OwnedFd>)> {
         if !self.retains() {
             return Ok((None, Vec::new()));

@@ -23,7 +23,7 @@ use super::handover_out::Handover;
 use super::handover_protocol::WardenConnection;
 use super::socket_task::{PeerMessage, SocketTasks};
 use super::spawn_error::explain;
-use super::stdio::{Stdio, pipes};
+use super::stdio::{InstanceStdio, pipes};
 use super::sweep::Sweep;
 use super::warden_link::WardenLink;
 use super::{AdoptError, Command, HandoverFolderError, OutputEnd, Report, os};
@@ -186,7 +186,7 @@ impl Processes {
         generation: Generation,
         command: &Command,
         output: OutputEnd,
-    ) -> Result<Stdio, SpawnFailure> {
+    ) -> Result<InstanceStdio, SpawnFailure> {
         let failed = |error: io::Error| explain(command, &error);
         let (ours, mut theirs) = pipes().map_err(failed)?;
         let retained = self.handover.as_ref().map(|it| it.retained(service, generation, &ours));

@@ -112,7 +112,7 @@ pub(crate) use self::os::{MECHANISM, own_cgroup, own_executable};
 #[cfg(unix)]
 pub(crate) use self::output_spool::SpoolReader;
 #[cfg(unix)]
-pub(crate) use self::stdio::Stdio;
+pub(crate) use self::stdio::InstanceStdio;
 #[cfg(unix)]
 pub(crate) use self::tree::{is_alive, kill_one, terminate_one};
 pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_of_trees};
@@ -120,8 +120,8 @@ pub(crate) use self::usage::{cpu_time_of_tree, memory_of_tree, own_usage, usage_
 pub(crate) use self::warden::run as run_warden;
 #[cfg(windows)]
 pub(crate) use self::windows::{
-    MECHANISM, Processes, StartError, Stdio, ignore_in_supervisor, is_alive, kill_one, own_cgroup,
-    own_executable, run_warden, terminate_one,
+    InstanceStdio, MECHANISM, Processes, StartError, ignore_in_supervisor, is_alive, kill_one,
+    own_cgroup, own_executable, run_warden, terminate_one,
 };
 #[cfg(unix)]
 pub(crate) use crate::os::dispositions::ignore_in_supervisor;

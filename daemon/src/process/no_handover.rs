@@ -9,7 +9,7 @@ use afresh_core::definition::OnSupervisorDeath;
 use afresh_core::id::{Generation, ServiceId};
 
 use super::AbandonedWarden;
-use super::windows::{Processes, StartError, Stdio};
+use super::windows::{InstanceStdio, Processes, StartError};
 
 /// The process layer of a supervisor that begins.
 pub(crate) struct Entered {
@@ -53,7 +53,7 @@ impl AdoptedInstance {
 
 /// The output of an adopted instance.
 pub(crate) struct AdoptedStdio {
-    pub(crate) stdio: Stdio,
+    pub(crate) stdio: InstanceStdio,
     pub(crate) earlier: [SpoolReader; 2],
 }
 

@@ -62,7 +62,7 @@ pub(crate) enum StartError {
 }
 
 /// Our ends of an instance's pipes.
-pub(crate) struct Stdio {
+pub(crate) struct InstanceStdio {
     pub(crate) stdin: NamedPipeServer,
     pub(crate) stdout: NamedPipeServer,
     pub(crate) stderr: NamedPipeServer,
@@ -104,7 +104,7 @@ impl Processes {
         generation: Generation,
         command: &Command,
         _output: OutputEnd,
-    ) -> Result<Stdio, SpawnFailure> {
+    ) -> Result<InstanceStdio, SpawnFailure> {
         let (ours, child, leader, job) =
             launch(command).map_err(|error| explain(command, &error))?;
         let job = Arc::new(job);
@@ -211,7 +211,7 @@ fn named(survivors: impl IntoIterator<Item = u32>) -> Vec<(u32, String)> {
 
 /// Starts a command in a job of its own: held until it is in there, so that none of its children
 /// can be born outside.
-fn launch(command: &Command) -> io::Result<(Stdio, Child, u32, JobObject)> {
+fn launch(command: &Command) -> io::Result<(InstanceStdio, Child, u32, JobObject)> {
     let job = JobObject::new()?;
     let (stdin, their_stdin) = pipe(OpenOptions::new().read(true))?;
     let (stdout, their_stdout) = pipe(OpenOptions::new().write(true))?;
@@ -229,7 +229,7 @@ fn launch(command: &Command) -> io::Result<(Stdio, Child, u32, JobObject)> {
     let (handle, leader) = child.raw_handle().zip(child.id()).ok_or(io::ErrorKind::NotFound)?;
     job.take_in(handle)?;
     resume(leader)?;
-    Ok((Stdio { stdin, stdout, stderr }, child, leader, job))
+    Ok((InstanceStdio { stdin, stdout, stderr }, child, leader, job))
 }
 
 /// Lets a process run that was started suspended, and so has one thread.

@@ -17,7 +17,7 @@ use super::agent_output::{Said, Word, read_lines};
 use super::log::SessionLog;
 use crate::http::{HttpClient, Limits, Pool, Request};
 use crate::os::PipeWriter;
-use crate::process::Stdio;
+use crate::process::InstanceStdio;
 
 /// A session whose process runs, or is about to.
 pub(super) struct Agent {
@@ -42,7 +42,7 @@ impl Agent {
         attempt: Attempt,
         kind: AgentKind,
         machine: Box<dyn Session + Send>,
-        stdio: Stdio,
+        stdio: InstanceStdio,
         words: mpsc::Sender<Word>,
         log: SessionLog,
     ) -> Self {

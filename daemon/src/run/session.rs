@@ -17,7 +17,7 @@ use super::agent_output::{Said, Word};
 use super::log::SessionLog;
 use super::{AGENT, Driver, stamp};
 use crate::os;
-use crate::process::{Command, OutputEnd, Report, Stdio};
+use crate::process::{Command, InstanceStdio, OutputEnd, Report};
 
 /// The session that runs.
 pub(super) struct Running {
@@ -84,7 +84,7 @@ impl Driver {
         std::fs::remove_file(&self.run.servers_file).ok();
     }
 
-    fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: Stdio) {
+    fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: InstanceStdio) {
         let path = self.run.logs.join(format!("session-{}.jsonl", attempt.0));
         let log = SessionLog::create(&path, Arc::clone(&self.secrets));
         let (kind, words) = (self.run.agent, self.words.0.clone());

@@ -8,7 +8,7 @@ use super::Supervise;
 use crate::definition::Definition;
 use crate::os::PipeReader;
 use crate::pipe::Flow;
-use crate::process::{AdoptedInstance, AdoptedStdio, SpoolReader, Stdio};
+use crate::process::{AdoptedInstance, AdoptedStdio, InstanceStdio, SpoolReader};
 
 impl Supervise {
     /// Takes over instances, each as one of the service of its name. One whose service is not defined
@@ -60,7 +60,7 @@ impl Supervise {
             self.recorder.log_about(&self.services, service, &text);
         }
         match self.processes.take(service, instance) {
-            Ok(AdoptedStdio { stdio: Stdio { stdin, stdout, stderr }, earlier }) => {
+            Ok(AdoptedStdio { stdio: InstanceStdio { stdin, stdout, stderr }, earlier }) => {
                 let flow =
                     |pipe: PipeReader, earlier: SpoolReader| Flow { pipe, earlier: Some(earlier) };
                 let [out_earlier, err_earlier] = earlier;
