@@ -244,11 +244,14 @@ impl Hub {
 
     /// Does what an input has made possible: lines that have waited for a link, and held requests, go on.
     fn settle(&mut self) {
-        while let Some((client, line)) = self.out.next_resumed() {
-            self.client_line(client, &line, true);
-        }
-        if self.out.take_settled() && self.held.len() > 0 {
-            self.resume_held();
+        loop {
+            if let Some((client, line)) = self.out.next_resumed() {
+                self.client_line(client, &line, true);
+            } else if self.out.take_settled() {
+                self.resume_held();
+            } else {
+                break;
+            }
         }
         for link in self.out.take_closed() {
             self.server_requests.link_closed(link);

@@ -160,3 +160,45 @@ impl Names {
         self.clashes.extend(clashes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::list_paging::PageOutcome;
+    use super::super::pending_requests::Response;
+    use super::super::tests::backend;
+    use super::*;
+    use crate::gateway::backend::{Backend, Expose, Prefix};
+    use crate::gateway::{Effect, LinkId};
+    use crate::time::Time;
+
+    #[test]
+    fn the_first_server_of_the_configuration_keeps_a_name() {
+        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outgoing::default());
+        for (at, name) in [(1, "a"), (2, "b")] {
+            backends.add(Backend { prefix: Prefix::None, ..backend(name) }, &mut out);
+            let link = backends.links.get_mut(LinkId(at)).expect("it is open");
+            assert!(link.lists.start(Kind::Tools, Time::ZERO));
+            let page =
+                Response { line: br#"{"result":{"tools":[{"name":"get"}]}}"#, is_error: false };
+            let end = backends.add_page(LinkId(at), Kind::Tools, page, false, &mut out);
+            let Some(PageOutcome::End { list: Some(list), .. }) = end else { panic!("{end:?}") };
+            backends.keep_list(LinkId(at), Kind::Tools, list, &mut out);
+        }
+        out.take_effects();
+        let tools = GatewayTools::new(Expose::All, true);
+        let mut names = Names::default();
+        let mut rebuild = |order: [&str; 2], out: &mut Outgoing| {
+            backends.put_in_order(&order.map(str::to_owned));
+            let moved = names.rebuild(&[Kind::Tools], &backends, tools, out);
+            let first = names.route(Kind::Tools, "get").map(|(slot, _)| *slot);
+            (first, moved.into_iter().map(|moved| moved.slot).collect::<Vec<_>>())
+        };
+        assert_eq!(rebuild(["a", "b"], &mut out), (Some(0), vec![0]));
+        assert!(
+            matches!(&out.take_effects()[..], [Effect::Log(text)] if text.contains("`a` and `b`"))
+        );
+        assert_eq!(rebuild(["a", "b"], &mut out), (Some(0), vec![]));
+        assert_eq!(out.take_effects(), [], "a clash is logged once");
+        assert_eq!(rebuild(["b", "a"], &mut out), (Some(1), vec![0, 1]));
+    }
+}
