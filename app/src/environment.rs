@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, Config, FileKind, Flag, Source};
+use afresh_core::config::{self, Config, ConfigSource, FileKind, Flag};
 use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
 use afresh_core::report::ConfigError;
@@ -135,7 +135,7 @@ impl Environment {
         flags: &[Flag<'_>],
     ) -> Result<Config, CommandError> {
         let texts = self.config_texts(workspace)?;
-        let sources: Vec<Source<'_>> = texts.iter().map(ConfigText::source).collect();
+        let sources: Vec<ConfigSource<'_>> = texts.iter().map(ConfigText::source).collect();
         config::load(&sources, &self.config_variables(), flags)
             .map_err(|errors| config_error(&errors))
     }
@@ -167,8 +167,8 @@ pub(crate) struct ConfigText {
 }
 
 impl ConfigText {
-    pub(crate) fn source(&self) -> Source<'_> {
-        Source { kind: self.kind, path: &self.path, bytes: &self.bytes }
+    pub(crate) fn source(&self) -> ConfigSource<'_> {
+        ConfigSource { kind: self.kind, path: &self.path, bytes: &self.bytes }
     }
 }
 

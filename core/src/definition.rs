@@ -1,6 +1,5 @@
-//! A service as it is defined: what is run, when it is restarted, what it needs, when it is well.
-//!
-//! A value between the configuration, which fills it in, and the daemon, which does it.
+//! Owns the definition of a service: a value that the configuration fills in and the daemon carries out. Never runs
+//! anything.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

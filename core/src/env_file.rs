@@ -1,4 +1,4 @@
-//! A file of `NAME=value` lines, as services get their variables from.
+//! Owns the syntax of files of `NAME=value` lines, from which services get variables.
 //!
 //! Reads text only: which file it is, and when it is read, is the daemon's. Nothing is expanded, so
 //! that a `$` in a password stays one.

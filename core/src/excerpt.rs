@@ -56,7 +56,7 @@ impl Excerpt {
 }
 
 /// A text with the starts of its lines.
-pub(crate) struct Lines<'a> {
+pub(crate) struct LineIndex<'a> {
     pub(crate) text: &'a str,
     starts: Vec<usize>,
     /// The last place that was located, with its column: the next one is often on the same line, and
@@ -64,7 +64,7 @@ pub(crate) struct Lines<'a> {
     last: Cell<(usize, usize)>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineIndex<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(starts).collect();
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn lines_and_columns_count_from_one_in_characters() {
-        let lines = Lines::new("ab\r\né = 1\n\nlast");
+        let lines = LineIndex::new("ab\r\né = 1\n\nlast");
         let at = |span: Range<usize>| {
             let (line, column, excerpt) = lines.locate(&span);
             (line, column, excerpt.text, excerpt.carets)
@@ -158,6 +158,6 @@ mod tests {
         assert_eq!(at(11..11), (3, 1, String::new(), 1));
         assert_eq!(at(16..99), (4, 5, "last".to_owned(), 1));
         assert_eq!(at(99..99), (4, 5, "last".to_owned(), 1));
-        assert_eq!(Lines::new("").locate(&(0..0)).1, 1);
+        assert_eq!(LineIndex::new("").locate(&(0..0)).1, 1);
     }
 }

@@ -99,8 +99,8 @@ pub const SPILL_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// answers within a millisecond. A guardian that does not is killed, with what it guards.
 pub const ADOPTION_WAIT: Duration = Duration::from_secs(5);
 
-/// How long somebody may be connected to a warden without saying what it wants. Then it is sent away:
-/// only one is heard at a time.
+/// How long a client may be connected to a warden without a request. Then it is disconnected: a warden serves one
+/// at a time.
 pub const VISITOR_WAIT: Duration = Duration::from_secs(2);
 
 /// What services get between SIGTERM and SIGKILL that a supervisor of another version has left, and
@@ -114,12 +114,12 @@ pub const PREDECESSOR_WAIT: Duration = Duration::from_secs(10);
 const _: () = assert!(SWEEP_MAX.as_millis() < KILL_PATIENCE.as_millis());
 const _: () = assert!(ORPHANED_GRACE.as_millis() * 2 < 1_000);
 
-/// A configuration file beyond this is refused: a full one is about 2 KiB, so whatever is this large
+/// A configuration file beyond this is refused: a full one is about 2 KiB, so a file of this size
 /// is something else.
 pub const CONFIG_FILE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Errors of one configuration file that are shown; one more says that there are others. Nobody
-/// reads further, and each of them quotes a line.
+/// Errors of one configuration file that are shown; one more says that there are others. Each
+/// of them quotes a line.
 pub const CONFIG_ERRORS_MAX: usize = 100;
 
 /// The longest duration that can be configured. A year is as good as for ever, and a sum of some of
@@ -202,8 +202,8 @@ pub const MARKER_LEFTOVER_AGE: Duration = Duration::from_secs(60);
 /// How often a followed trail is looked at where the system can't say that it changed.
 pub const FOLLOW_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a connection that breaks is made again before something came over it; then whoever is
-/// followed counts as gone.
+/// How often a connection that breaks is made again before something came over it; then the process at the other
+/// end counts as gone.
 pub const FOLLOW_TRIES_MAX: u32 = 5;
 
 /// The self-test of `afresh doctor` takes some ten milliseconds; a machine that needs longer than
@@ -228,7 +228,7 @@ pub const OPEN_FILES_MIN: u64 = 4_096;
 /// A service and its guardian are two processes, and agents start many more.
 pub const PROCESSES_MIN: u64 = 512;
 
-/// Less free space than this is gone before anybody looks.
+/// With less free space than this, a disk is nearly full.
 pub const FREE_BYTES_MIN: u64 = 100 * 1024 * 1024;
 
 /// A second Ctrl+C kills at once if it comes this long after the first: one key press can arrive as
@@ -239,7 +239,7 @@ pub const HURRY_GAP: Duration = Duration::from_millis(200);
 pub const LOG_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// A client's configuration beyond this is not edited, and said. Claude Code keeps the history of its
-/// prompts in the same file, so it can have megabytes; whatever is this large is something else.
+/// prompts in the same file, so it can have megabytes; a larger file is something else.
 pub const ADOPT_FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Values nested deeper than this are refused: no client's configuration is, and a stack ends.
@@ -256,7 +256,7 @@ pub const ADOPT_DIFF_LINE_BYTES_MAX: usize = 64 * 1024;
 pub const ANSWER_BYTES_MAX: u64 = 256;
 
 /// How long watched files must be quiet before a change counts: an editor or a build writes several
-/// files within it, and nobody notices the wait. See `watch_debounce` in the configuration.
+/// files within it, and the wait is too short to notice. See `watch_debounce` in the configuration.
 pub const WATCH_DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// A tree that is never quiet is looked at this often all the same.
@@ -311,8 +311,8 @@ pub const LOGS_LINE_BYTES_MAX: usize = 8 * 1024;
 /// The last restarts of a service whose reasons are told; the trail has all of them.
 pub const RESTARTS_TOLD_MAX: usize = 10;
 
-/// Events that are remembered for the control API; the oldest goes when one more comes, and whoever
-/// goes on from an older one is told how many are missing. A crash loop tells some ten a minute.
+/// Events that are remembered for the control API; the oldest goes when one more comes, and a client
+/// that resumes from an older one is told how many are missing. A crash loop tells some ten a minute.
 pub const EVENTS_MAX: usize = 2_000;
 
 /// The same in bytes: `afresh mcp` has to stay small.

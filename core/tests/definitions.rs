@@ -1,13 +1,14 @@
 //! Files with services and hooks that are made to be slow, deep, huge or broken.
 
-use afresh_core::config::{Config, FileKind, Source, load};
+use afresh_core::config::{Config, ConfigSource, FileKind, load};
 use afresh_core::limits::{
     CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX, CONFIG_LIST_LEN_MAX, HOOKS_MAX, SERVICES_MAX,
 };
 use afresh_core::report::{ConfigError, ErrorKind, Origin};
 
 fn load_text(text: &str) -> Result<Config, Vec<ConfigError>> {
-    let source = Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: text.as_bytes() };
+    let source =
+        ConfigSource { kind: FileKind::Workspace, path: "afresh.toml", bytes: text.as_bytes() };
     load(&[source], &[], &[])
 }
 
@@ -31,9 +32,10 @@ fn there_are_bounds() {
     let more = numbered(SERVICES_MAX + 1, service);
     assert_eq!(messages(&load_text(&more).unwrap_err()), ["there are more than 1000 services"]);
     // Also where they come from two files.
-    let own = Source { kind: FileKind::User, path: "u", bytes: b"[service.u]\ncommand = ['x']" };
+    let own =
+        ConfigSource { kind: FileKind::User, path: "u", bytes: b"[service.u]\ncommand = ['x']" };
     let bytes = many.as_bytes();
-    let all = Source { kind: FileKind::Workspace, path: "w", bytes };
+    let all = ConfigSource { kind: FileKind::Workspace, path: "w", bytes };
     let errors = load(&[own, all], &[], &[]).unwrap_err();
     assert_eq!(messages(&errors), ["there are more than 1000 services"]);
 
@@ -196,7 +198,7 @@ fn mutated_files_never_panic_and_errors_lie_inside() {
         for _ in 0..=random.below(6) {
             random.mutate(&mut bytes);
         }
-        let source = Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: &bytes };
+        let source = ConfigSource { kind: FileKind::Workspace, path: "afresh.toml", bytes: &bytes };
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.split('\n').collect();
         let errors = match load(&[source], &[], &[]) {

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 
-use afresh_core::audit::recovery::Past;
+use afresh_core::audit::recovery::TrailSummary;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::{Face, ServiceStatus};
@@ -173,8 +173,8 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
 }
 
 /// What the trail says of the supervisors before; nothing where it cannot be read.
-fn past_of(trail: &Path) -> Past {
-    let mut past = Past::default();
+fn past_of(trail: &Path) -> TrailSummary {
+    let mut past = TrailSummary::default();
     if let Ok(history) = History::open_last(trail, PAST_FILES_MAX) {
         history.map_while(Result::ok).for_each(|entry| past.note(&entry.value));
     }

@@ -78,7 +78,7 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<E
             (environment.config_texts(&workspace)?, environment.config_variables())
         }
     };
-    let sources: Vec<config::Source<'_>> = texts.iter().map(ConfigText::source).collect();
+    let sources: Vec<config::ConfigSource<'_>> = texts.iter().map(ConfigText::source).collect();
     let loaded = config::load(&sources, &variables, &[]);
     let files: Vec<&str> = texts.iter().map(|text| text.path.as_str()).collect();
     if json {

@@ -24,7 +24,7 @@ pub(crate) use self::server::{Start, Word};
 pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;
-use crate::excerpt::Lines;
+use crate::excerpt::LineIndex;
 use crate::limits::ADOPT_FILE_BYTES_MAX;
 use crate::report::{ConfigError, ErrorKind, Origin};
 use crate::text::harmless;
@@ -160,7 +160,7 @@ pub(crate) fn error_at(
 ) -> ConfigError {
     let (line, column, excerpt) = match excerpt_of {
         Some((text, span)) => {
-            let (line, column, excerpt) = Lines::new(text).locate(&span);
+            let (line, column, excerpt) = LineIndex::new(text).locate(&span);
             // The line of a mistake can be that of a password.
             let is_safe = redact_text(&excerpt.text) == excerpt.text;
             (line, column, is_safe.then_some(excerpt))

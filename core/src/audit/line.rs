@@ -1,4 +1,4 @@
-//! A record as it may go to disk: without secrets, and no longer than a line may be.
+//! Owns the form of a record on disk: without secrets, and no longer than a line may be. Never writes it.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! What the trail says of a supervisor that is gone, so that the next one goes on from there.
+//! Owns what the trail says of earlier supervisors, so that the next one resumes from there. Driven record by record
+//! when `afresh up` starts. Never reads a file.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +9,30 @@ use super::EventType;
 
 /// What became of the services of earlier supervisors, told record by record, the oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Past {
-    services: BTreeMap<String, ServicePast>,
+pub struct TrailSummary {
+    services: BTreeMap<String, ServiceSummary>,
     /// The last supervisor did not get to say that it ends.
     was_killed: bool,
 }
 
 /// What became of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServicePast {
+pub struct ServiceSummary {
     /// The newest instance that ran.
     pub generation: u64,
     /// Restarts of every kind, since its supervisor was last started by a person.
     pub restarts: u64,
     /// What a person wants of it.
-    pub wanted: Wanted,
+    pub wanted: UserIntent,
     /// Its stop is on record, and no start since. An instance that was on its way then changes nothing.
     is_stop_asked: bool,
-    /// It is not in the configuration any more: its end is nobody's wish.
+    /// It is not in the configuration any more: no user requested its end.
     is_leaving: bool,
 }
 
 /// What a person wants of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wanted {
+pub enum UserIntent {
     /// What its definition says.
     #[default]
     AsDefined,
@@ -41,7 +42,7 @@ pub enum Wanted {
     Down,
 }
 
-impl Past {
+impl TrailSummary {
     /// Takes the next record of `afresh up`; others are passed over.
     pub fn note(&mut self, record: &Value) {
         if record["logger"].as_str() != Some("afresh.up") {
@@ -60,14 +61,15 @@ impl Past {
             }
             EventType::SupervisorStopped => {
                 self.was_killed = false;
-                // Whoever starts it again begins to count anew.
+                // The next start by a user begins to count anew.
                 for service in self.services.values_mut() {
-                    *service = ServicePast { generation: service.generation, ..Default::default() };
+                    *service =
+                        ServiceSummary { generation: service.generation, ..Default::default() };
                 }
             }
             EventType::ConfigurationReloaded => {
                 for service in self.named_in(&props["removed"]) {
-                    (service.wanted, service.is_leaving) = (Wanted::AsDefined, true);
+                    (service.wanted, service.is_leaving) = (UserIntent::AsDefined, true);
                 }
                 for service in self.named_in(&props["added"]) {
                     service.is_leaving = false;
@@ -80,7 +82,7 @@ impl Past {
         }
     }
 
-    fn named_in(&mut self, names: &Value) -> impl Iterator<Item = &mut ServicePast> {
+    fn named_in(&mut self, names: &Value) -> impl Iterator<Item = &mut ServiceSummary> {
         let names: Vec<String> = names
             .as_array()
             .into_iter()
@@ -102,41 +104,41 @@ impl Past {
     }
 
     /// What became of a service.
-    pub fn of(&self, name: &str) -> ServicePast {
+    pub fn of(&self, name: &str) -> ServiceSummary {
         self.services.get(name).copied().unwrap_or_default()
     }
 }
 
-impl ServicePast {
+impl ServiceSummary {
     fn note(&mut self, event_type: EventType, props: &Value) {
         let number = |key: &str| props[key].as_u64();
         match event_type {
-            // Its start may have been the last deed of a killed supervisor, and is not on record then. That
-            // it is taken over is nobody's wish.
+            // Its start may have been the last act of a killed supervisor, and is not on record then. A
+            // takeover is no request of a user.
             EventType::ServerAdopted => {
                 self.generation = self.generation.max(number("generation").unwrap_or(0));
-                if self.wanted == Wanted::AsDefined {
-                    self.wanted = Wanted::Up;
+                if self.wanted == UserIntent::AsDefined {
+                    self.wanted = UserIntent::Up;
                 }
             }
             EventType::ServerStarted => {
                 self.generation = self.generation.max(number("generation").unwrap_or(0));
                 self.restarts = number("restarts").unwrap_or(self.restarts);
                 if !self.is_stop_asked {
-                    self.wanted = Wanted::Up;
+                    self.wanted = UserIntent::Up;
                 }
             }
             EventType::ServerStartRequested | EventType::ServerRestartRequested => {
-                (self.wanted, self.is_stop_asked) = (Wanted::Up, false);
+                (self.wanted, self.is_stop_asked) = (UserIntent::Up, false);
             }
             EventType::ServerStopRequested => {
-                (self.wanted, self.is_stop_asked) = (Wanted::Down, true)
+                (self.wanted, self.is_stop_asked) = (UserIntent::Down, true)
             }
-            EventType::ServerStopped if self.is_leaving || self.wanted == Wanted::Down => {}
+            EventType::ServerStopped if self.is_leaving || self.wanted == UserIntent::Down => {}
             EventType::ServerStopped => {
                 self.wanted = match props["reason"].as_str() {
-                    Some("stopped_by_user") => Wanted::Down,
-                    _ => Wanted::AsDefined,
+                    Some("stopped_by_user") => UserIntent::Down,
+                    _ => UserIntent::AsDefined,
                 };
             }
             _ => {}
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_killed_supervisor_leaves_its_counters() {
-        let mut past = Past::default();
+        let mut past = TrailSummary::default();
         past.note(&record("supervisor_started", &json!({})));
         past.note(&started("a", 1, 0));
         past.note(&started("b", 1, 0));
@@ -174,25 +176,25 @@ mod tests {
         past.note(&record("server_stopped", &stop));
         assert!(past.was_killed());
         let a = past.of("a");
-        assert_eq!((a.generation, a.restarts, a.wanted), (2, 1, Wanted::Up));
-        assert_eq!(past.of("b").wanted, Wanted::Down);
-        assert_eq!(past.of("c"), ServicePast::default());
+        assert_eq!((a.generation, a.restarts, a.wanted), (2, 1, UserIntent::Up));
+        assert_eq!(past.of("b").wanted, UserIntent::Down);
+        assert_eq!(past.of("c"), ServiceSummary::default());
     }
 
     #[test]
     fn one_that_ended_in_order_leaves_only_the_numbers_of_instances() {
-        let mut past = Past::default();
+        let mut past = TrailSummary::default();
         past.note(&record("supervisor_started", &json!({})));
         past.note(&started("a", 7, 6));
         past.note(&record("server_stopped", &json!({ "service": "a", "reason": "shutdown" })));
         past.note(&record("supervisor_stopped", &json!({})));
         assert!(!past.was_killed());
-        assert_eq!(past.of("a"), ServicePast { generation: 7, ..Default::default() });
+        assert_eq!(past.of("a"), ServiceSummary { generation: 7, ..Default::default() });
     }
 
     #[test]
     fn records_of_others_and_strange_ones_change_nothing() {
-        let mut past = Past::default();
+        let mut past = TrailSummary::default();
         let mut other = started("a", 3, 2);
         other["logger"] = json!("afresh.keep");
         for record in [other, json!(null), json!([]), json!({ "logger": "afresh.up" })] {
@@ -200,12 +202,12 @@ mod tests {
         }
         past.note(&record("server_started", &json!({ "service": 7, "generation": "x" })));
         past.note(&record("configuration_reloaded", &json!({ "removed": [7, "a"], "added": 7 })));
-        assert_eq!(past, Past::default());
+        assert_eq!(past, TrailSummary::default());
     }
 
     /// What is wanted of `a` after these records.
-    fn wanted(records: &[Value]) -> Wanted {
-        let mut past = Past::default();
+    fn wanted(records: &[Value]) -> UserIntent {
+        let mut past = TrailSummary::default();
         records.iter().for_each(|record| past.note(record));
         past.of("a").wanted
     }
@@ -218,26 +220,26 @@ mod tests {
         let [start, stop, restart] =
             ["start", "stop", "restart"].map(|verb| of_a(&format!("server_{verb}_requested")));
         let up = started("a", 1, 0);
-        assert_eq!(wanted(&[]), Wanted::AsDefined);
-        assert_eq!(wanted(std::slice::from_ref(&up)), Wanted::Up);
+        assert_eq!(wanted(&[]), UserIntent::AsDefined);
+        assert_eq!(wanted(std::slice::from_ref(&up)), UserIntent::Up);
         // Killed before it was down, also where another instance was on its way.
-        assert_eq!(wanted(&[up.clone(), stop.clone()]), Wanted::Down);
-        assert_eq!(wanted(&[stop.clone(), up.clone()]), Wanted::Down);
-        assert_eq!(wanted(&[up.clone(), stop.clone(), ended("stopped_by_user")]), Wanted::Down);
+        assert_eq!(wanted(&[up.clone(), stop.clone()]), UserIntent::Down);
+        assert_eq!(wanted(&[stop.clone(), up.clone()]), UserIntent::Down);
+        assert_eq!(wanted(&[up.clone(), stop.clone(), ended("stopped_by_user")]), UserIntent::Down);
         // It had just finished when the stop came.
-        assert_eq!(wanted(&[up.clone(), stop.clone(), ended("clean")]), Wanted::Down);
+        assert_eq!(wanted(&[up.clone(), stop.clone(), ended("clean")]), UserIntent::Down);
         // Killed before it was up.
-        assert_eq!(wanted(&[up.clone(), stop.clone(), start]), Wanted::Up);
-        assert_eq!(wanted(&[stop.clone(), restart]), Wanted::Up);
+        assert_eq!(wanted(&[up.clone(), stop.clone(), start]), UserIntent::Up);
+        assert_eq!(wanted(&[stop.clone(), restart]), UserIntent::Up);
         // Its work is done: whether it is done again is a matter of its definition.
-        assert_eq!(wanted(&[up.clone(), ended("clean")]), Wanted::AsDefined);
+        assert_eq!(wanted(&[up.clone(), ended("clean")]), UserIntent::AsDefined);
         // It was taken over before it had heard of its stop.
         let adopted = record("server_adopted", &json!({ "service": "a", "generation": 3 }));
         let supervisor = record("supervisor_started", &json!({}));
-        assert_eq!(wanted(&[stop.clone(), supervisor, adopted]), Wanted::Down);
+        assert_eq!(wanted(&[stop.clone(), supervisor, adopted]), UserIntent::Down);
         // A later `afresh up a`.
         let supervisor = record("supervisor_started", &json!({}));
-        assert_eq!(wanted(&[stop, supervisor, up]), Wanted::Up);
+        assert_eq!(wanted(&[stop, supervisor, up]), UserIntent::Up);
     }
 
     #[test]
@@ -248,8 +250,8 @@ mod tests {
         let stopped =
             record("server_stopped", &json!({ "service": "a", "reason": "stopped_by_user" }));
         let gone = [started("a", 1, 0), reloaded(&[], &["a"]), stopped.clone()];
-        assert_eq!(wanted(&gone), Wanted::AsDefined);
+        assert_eq!(wanted(&gone), UserIntent::AsDefined);
         let back = [&gone[..], &[reloaded(&["a"], &[]), stopped]].concat();
-        assert_eq!(wanted(&back), Wanted::Down);
+        assert_eq!(wanted(&back), UserIntent::Down);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a server was restarted since some moment, by what its marker says (R6).
+//! Owns the verification of a restart by its marker (R6). Driven by the tools of `afresh mcp`. Never reads the file.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! One configuration file: its text to the values that it gives, or to every error in it.
+//! Owns the reading of one configuration file: the values that it gives, and every error in it. Driven by `load`. Never
+//! merges layers.
 
 use std::ops::Range;
 
@@ -10,9 +11,9 @@ use super::kind::value_hint;
 use super::resolve::Given;
 use super::tables::{Table, TableKind};
 use super::value::Value;
-use super::{FileKind, Source};
+use super::{ConfigSource, FileKind};
 use crate::audit::redact::redact_text;
-use crate::excerpt::Lines;
+use crate::excerpt::LineIndex;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
 use crate::report::{ConfigError, ErrorKind, Location, Origin};
 use crate::suggest::nearest;
@@ -26,16 +27,16 @@ pub(super) struct Read {
     pub(super) errors: Vec<ConfigError>,
 }
 
-pub(super) fn read(source: &Source<'_>) -> Read {
+pub(super) fn read(source: &ConfigSource<'_>) -> Read {
     let too_large = source.bytes.len() > CONFIG_FILE_BYTES_MAX;
     let bytes = if too_large { b"" } else { source.bytes };
     // Editors on Windows put the mark of UTF-8 at the start; it is no part of the text.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let text = String::from_utf8_lossy(bytes);
-    let mut reader = Reader {
+    let mut reader = FileReader {
         path: harmless(source.path),
         kind: source.kind,
-        lines: Lines::new(&text),
+        lines: LineIndex::new(&text),
         read: Read { given: Vec::new(), tables: Vec::new(), errors: Vec::new() },
     };
     if too_large {
@@ -64,15 +65,15 @@ pub(super) fn read(source: &Source<'_>) -> Read {
     read
 }
 
-pub(super) struct Reader<'a> {
+pub(super) struct FileReader<'a> {
     path: String,
     /// Whose file it is.
     pub(super) kind: FileKind,
-    lines: Lines<'a>,
+    lines: LineIndex<'a>,
     pub(super) read: Read,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     fn root(&mut self, root: &dyn TableLike) {
         for (key, item) in entries(root) {
             if self.is_full() {

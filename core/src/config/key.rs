@@ -207,12 +207,12 @@ pub(super) const fn size(min: u64, max: u64) -> Type<u64> {
 }
 
 /// One of the words of an enum.
-pub(super) const fn word<T: Word>() -> Type<T> {
+pub(super) const fn word<T: WordEnum>() -> Type<T> {
     Type(Kind::Word(T::WORDS), PhantomData)
 }
 
 /// An enum whose variants are words in the configuration.
-pub(super) trait Word: Sized {
+pub(super) trait WordEnum: Sized {
     /// The words, in the order in which they are shown.
     const WORDS: &'static [&'static str];
 }
@@ -308,7 +308,7 @@ impl<T: FromValue + Default + PartialEq> FromValue for Option<T> {
 /// Declares the words of an enum.
 macro_rules! words {
     ($($type:ty { $($word:literal => $variant:ident,)+ })+) => { $(
-        impl $crate::config::key::Word for $type {
+        impl $crate::config::key::WordEnum for $type {
             const WORDS: &'static [&'static str] = &[$($word,)+];
         }
 

@@ -1,13 +1,14 @@
-//! Configuration: texts and variables in, a checked [`Config`] or every error out.
+//! Owns the configuration: texts and variables in, a checked [`Config`] or every error out. Driven by the app, which
+//! hands over what it read. Never reads a file or the environment.
 //!
-//! Reads no file and no environment: the app hands over what it read. [`settings`] is the one table
-//! from which all else derives; a new setting is a line there and a line in [`Config`]'s making.
+//! `keys` declares every key once, with its type, default and help; files, variables, flags, schema and reference
+//! derive from that. A new key is a declaration there and a line in [`Config`]'s making.
 //!
 //! Layers, weakest first: built-in default, the workspace's `afresh.toml`, the user's own file, the
 //! environment, flags. The user's file wins over the project's: a project may propose how its
 //! services are kept alive, the person decides.
 //!
-//! Services, hooks, servers, `[opencode]` and `[gateway]` are tables whose keys stand in `fields`. They
+//! Services, hooks, servers, `[opencode]` and `[gateway]` are tables of their own. They
 //! come from files alone: variables and flags set defaults, and a default does not override what a
 //! service says. What is about the gateway is checked here, and made by [`Config::gateway`]: values of
 //! its servers can need variables that only the gateway has.
@@ -53,7 +54,7 @@ use crate::text::printable;
 
 /// A configuration file.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct ConfigSource<'a> {
     /// Whose file it is.
     pub kind: FileKind,
     /// Its path, as it is named in errors.
@@ -124,12 +125,12 @@ pub struct Shown {
     pub help: &'static str,
 }
 
-/// Reads all layers, in whichever order the files come.
+/// Reads all layers; the files may come in any order.
 ///
 /// Variables other than `AFRESH_*` are passed over, and one with an empty value counts as not set.
 /// On failure, every error of every layer is returned; of a file that is not TOML, the first.
 pub fn load(
-    files: &[Source<'_>],
+    files: &[ConfigSource<'_>],
     env: &[(String, String)],
     flags: &[Flag<'_>],
 ) -> Result<Config, Vec<ConfigError>> {

@@ -133,12 +133,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::{Config, FileKind, Flag, Source, load};
+    use crate::config::{Config, ConfigSource, FileKind, Flag, load};
     use crate::run::Dirty;
 
     fn with(project: &str, own: &str, env: &[(&str, &str)], flags: &[Flag<'_>]) -> Config {
         let texts = [project, own].map(|text| format!("[run]\n{text}"));
-        let file = |kind, path, at: usize| Source { kind, path, bytes: texts[at].as_bytes() };
+        let file = |kind, path, at: usize| ConfigSource { kind, path, bytes: texts[at].as_bytes() };
         let project = file(FileKind::Workspace, "afresh.toml", 0);
         let own = file(FileKind::User, "config.toml", 1);
         let env: Vec<_> =
@@ -279,8 +279,11 @@ hint: `context_threshold` comes from: flag --context-threshold"
             "no_git = 1",
         ] {
             let text = format!("[run]\n{wrong}");
-            let source =
-                Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: text.as_bytes() };
+            let source = ConfigSource {
+                kind: FileKind::Workspace,
+                path: "afresh.toml",
+                bytes: text.as_bytes(),
+            };
             let errors = load(&[source], &[], &[]).unwrap_err();
             let report = errors[0].to_string();
             assert!(errors.len() == 1 && report.contains("afresh.toml:2:"), "{wrong}: {report}");

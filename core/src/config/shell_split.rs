@@ -1,4 +1,4 @@
-//! A command in one line, cut into words.
+//! Owns the splitting of a command line into words, as a shell does. Never expands anything.
 
 /// Cuts it as a shell does, and expands nothing; none where a quote never ends. A backslash stands for itself unless
 /// it is before what it has to protect: it is also in the paths of some systems.

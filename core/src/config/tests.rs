@@ -7,12 +7,12 @@ use crate::definition::OnSupervisorDeath;
 use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
-fn file(kind: FileKind, text: &str) -> Source<'_> {
+fn file(kind: FileKind, text: &str) -> ConfigSource<'_> {
     let path = match kind {
         FileKind::Workspace => "afresh.toml",
         FileKind::User => "/home/ada/.config/afresh/config.toml",
     };
-    Source { kind, path, bytes: text.as_bytes() }
+    ConfigSource { kind, path, bytes: text.as_bytes() }
 }
 
 fn load_text(text: &str) -> Result<Config, Vec<ConfigError>> {
@@ -622,7 +622,8 @@ fn errors_of_all_layers_come_together() {
 
 #[test]
 fn binary_files_are_refused_with_the_place() {
-    let source = |bytes| Source { kind: FileKind::Workspace, path: "a\u{1b}[31m.toml", bytes };
+    let source =
+        |bytes| ConfigSource { kind: FileKind::Workspace, path: "a\u{1b}[31m.toml", bytes };
     let errors = load(&[source(b"# \xc3\xa9\n[trail]\nkeep\xff\xfe = 1")], &[], &[]);
     assert_eq!(
         joined(&errors.unwrap_err()),
@@ -728,7 +729,7 @@ fn mutated_files_never_panic_and_errors_lie_inside() {
         for _ in 0..=random.below(8) {
             random.mutate(&mut bytes);
         }
-        let source = Source { kind: FileKind::Workspace, path: "afresh.toml", bytes: &bytes };
+        let source = ConfigSource { kind: FileKind::Workspace, path: "afresh.toml", bytes: &bytes };
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.split('\n').collect();
         for error in load(&[source], &[], &[]).err().unwrap_or_default() {

@@ -1,5 +1,5 @@
-//! Who may ask over TCP. A socket with a path is this user's by the kernel's word; a port is open to
-//! everybody on the machine, and to every page in a browser.
+//! Owns the checks of requests over TCP: host, origin and token. Driven by the control server and the gateway. Never
+//! needed on the socket, which only this user can open; a port is open to every program and every page in a browser.
 
 /// Hexadecimal digits of a token: 32 random bytes.
 pub const TOKEN_DIGITS: usize = 64;
@@ -15,9 +15,9 @@ pub struct Caller<'a> {
     pub authorization: Option<&'a str>,
 }
 
-/// Why somebody is not answered.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turned {
+pub enum AccessDenied {
     /// It asks for another host: a name that was made to lead here, as a page in a browser can.
     Host,
     /// It is a page of another origin.
@@ -28,7 +28,7 @@ pub enum Turned {
     Token,
 }
 
-/// What is asked of everybody who comes over TCP.
+/// The checks of requests over TCP.
 #[derive(Clone)]
 pub struct Guard {
     token: String,
@@ -48,27 +48,31 @@ impl Guard {
         Self { token, hosts: loopback_hosts(port) }
     }
 
-    /// Whether somebody may ask.
-    pub fn admits(&self, caller: Caller<'_>) -> Result<(), Turned> {
+    /// Whether a request is admitted.
+    pub fn admits(&self, caller: Caller<'_>) -> Result<(), AccessDenied> {
         let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
         if !self.hosts.contains(&host) {
-            return Err(Turned::Host);
+            return Err(AccessDenied::Host);
         }
         if let Some(origin) = caller.origin {
             let own = format!("http://{host}");
             if !origin.is_some_and(|origin| origin.eq_ignore_ascii_case(&own)) {
-                return Err(Turned::Origin);
+                return Err(AccessDenied::Origin);
             }
         }
-        let token = bearer(caller.authorization).ok_or(Turned::NoToken)?;
-        if is_same(token.as_bytes(), self.token.as_bytes()) { Ok(()) } else { Err(Turned::Token) }
+        let token = bearer(caller.authorization).ok_or(AccessDenied::NoToken)?;
+        if is_same(token.as_bytes(), self.token.as_bytes()) {
+            Ok(())
+        } else {
+            Err(AccessDenied::Token)
+        }
     }
 }
 
 /// What this machine is called in the `Host` of a request to one of its ports.
 pub(crate) fn loopback_hosts(port: u16) -> [String; 3] {
     ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
-        // Nobody writes the port that goes without saying.
+        // Clients leave out the default port.
         80 => host.to_owned(),
         _ => format!("{host}:{port}"),
     })
@@ -90,8 +94,8 @@ pub fn token_of(bytes: &[u8; TOKEN_DIGITS / 2]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares in a time that does not tell how much of it is right. How long the token is, everybody may
-/// know.
+/// Compares in a time that does not tell how much of it is right. The length of the token is
+/// public.
 pub(crate) fn is_same(given: &[u8], wanted: &[u8]) -> bool {
     let differs = given.iter().zip(wanted).fold(0, |sum, (one, other)| sum | (one ^ other));
     given.len() == wanted.len() && std::hint::black_box(differs) == 0
@@ -129,11 +133,11 @@ mod tests {
         ] {
             assert_eq!(
                 guard.admits(Caller { host: Some(host), ..good }),
-                Err(Turned::Host),
+                Err(AccessDenied::Host),
                 "{host}"
             );
         }
-        assert_eq!(guard.admits(Caller { host: None, ..good }), Err(Turned::Host));
+        assert_eq!(guard.admits(Caller { host: None, ..good }), Err(AccessDenied::Host));
         let own = Some(Some("http://localhost:8900"));
         assert_eq!(guard.admits(Caller { origin: own, ..good }), Ok(()));
         for origin in [
@@ -148,9 +152,13 @@ mod tests {
             "file://",
         ] {
             let origin = Some(Some(origin));
-            assert_eq!(guard.admits(Caller { origin, ..good }), Err(Turned::Origin), "{origin:?}");
+            assert_eq!(
+                guard.admits(Caller { origin, ..good }),
+                Err(AccessDenied::Origin),
+                "{origin:?}"
+            );
         }
-        assert_eq!(guard.admits(Caller { origin: Some(None), ..good }), Err(Turned::Origin));
+        assert_eq!(guard.admits(Caller { origin: Some(None), ..good }), Err(AccessDenied::Origin));
     }
 
     #[test]
@@ -161,15 +169,15 @@ mod tests {
         };
         assert_eq!(with(Some(&format!("bearer {token}"))), Ok(()));
         for (said, turned) in [
-            (None, Turned::NoToken),
-            (Some(String::new()), Turned::NoToken),
-            (Some("Bearer".to_owned()), Turned::NoToken),
-            (Some(format!("Basic {token}")), Turned::NoToken),
-            (Some(token.clone()), Turned::NoToken),
-            (Some("Bearer ".to_owned()), Turned::Token),
-            (Some(format!("Bearer {}", &token[1..])), Turned::Token),
-            (Some(format!("Bearer {token}a")), Turned::Token),
-            (Some(format!("Bearer {}", token.replacen('a', "b", 1))), Turned::Token),
+            (None, AccessDenied::NoToken),
+            (Some(String::new()), AccessDenied::NoToken),
+            (Some("Bearer".to_owned()), AccessDenied::NoToken),
+            (Some(format!("Basic {token}")), AccessDenied::NoToken),
+            (Some(token.clone()), AccessDenied::NoToken),
+            (Some("Bearer ".to_owned()), AccessDenied::Token),
+            (Some(format!("Bearer {}", &token[1..])), AccessDenied::Token),
+            (Some(format!("Bearer {token}a")), AccessDenied::Token),
+            (Some(format!("Bearer {}", token.replacen('a', "b", 1))), AccessDenied::Token),
         ] {
             assert_eq!(with(said.as_deref()), Err(turned), "{said:?}");
         }

@@ -1,5 +1,5 @@
-//! Who depends on whom among the services that run, by what is told of them. Only services of one
-//! supervisor depend on each other.
+//! Owns the dependencies between services that run, read from their statuses. Used by the CLI. Never leads from one
+//! supervisor to another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ impl<'a> Dependence<'a> {
             let (mut next, mut later): (Vec<usize>, Vec<usize>) =
                 left.into_iter().partition(is_next);
             if next.is_empty() {
-                // A configuration with a circle is refused; whoever tells of one gets no order.
+                // A configuration with a circle is refused; a status that has one gets no order.
                 std::mem::swap(&mut next, &mut later);
             }
             steps.push(next);

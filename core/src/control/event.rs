@@ -1,4 +1,5 @@
-//! What has happened, as it is told over the API: the records of the trail, numbered.
+//! Owns the events of the API: the records of the trail, numbered, and the ring that remembers the last of them.
+//! Driven by the writer of the trail. Never reads the trail.
 //!
 //! The numbers count from 1 in each afresh process: records in the trail have none, and several
 //! processes write to the same trail. A [`Position`] says of which process its number is.
@@ -77,7 +78,7 @@ impl Gap {
     }
 }
 
-/// Up to where somebody knows what has happened: `7`, or `RUN-7` as in the `id` of an event.
+/// The last event that a client has: `7`, or `RUN-7` as in the `id` of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The afresh process that counted; the one that is asked where none is said.
@@ -115,13 +116,13 @@ impl fmt::Display for Position {
 #[derive(Debug)]
 pub struct EventRing {
     run: String,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<RememberedEvent>,
     bytes: usize,
     newest: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct RememberedEvent {
     number: u64,
     service: Option<Box<str>>,
     json: Arc<str>,
@@ -156,7 +157,7 @@ impl EventRing {
         };
         let service: Option<Box<str>> = record.props.iter().find_map(of);
         self.bytes += json.len();
-        self.kept.push_back(Kept { number: self.newest, service, json: json.into() });
+        self.kept.push_back(RememberedEvent { number: self.newest, service, json: json.into() });
         while self.kept.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
             let Some(oldest) = self.kept.pop_front() else { break };
             self.bytes -= oldest.json.len();
@@ -174,7 +175,7 @@ impl EventRing {
         self.newest
     }
 
-    /// What somebody who knows this position has to be given next, of one service or of all.
+    /// The events after a position, of one service or of all.
     pub fn after(&self, position: &Position, service: Option<&str>, events_max: usize) -> Taken {
         let is_other = position.run.as_ref().is_some_and(|run| *run != self.run);
         // No number of this process is that high.

@@ -1,4 +1,5 @@
-//! What a service has been through, counted, and all of it in the text format of Prometheus.
+//! Owns the counters of a service and their text in the format of Prometheus. Driven by its events. Never samples
+//! processes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +23,7 @@ pub struct Vitals {
     next_follows: Option<&'static str>,
     /// There has been an instance, or a try.
     has_begun: bool,
-    /// Since when it has been down, by no wish of anybody.
+    /// Since when it has been down without a request.
     down_since: Option<Time>,
     recoveries: Histogram,
     checks: Histogram,
@@ -149,7 +150,7 @@ pub struct Metrics {
 impl Metrics {
     /// All of it, as `GET /metrics` gives it.
     pub fn to_text(&self) -> String {
-        let mut page = Page::default();
+        let mut page = MetricsText::default();
         page.family("afresh_info", "gauge", "What runs: always 1.");
         page.sample("afresh_info", &[("version", &self.version), ("face", self.face.name())], 1.0);
         page.family("afresh_events_total", "counter", "Events told so far; see /v1/events.");
@@ -171,7 +172,7 @@ impl Metrics {
         page.0
     }
 
-    fn write_services(&self, page: &mut Page) {
+    fn write_services(&self, page: &mut MetricsText) {
         let name = "afresh_service_state";
         page.family(
             name,
@@ -222,7 +223,7 @@ impl Metrics {
 
 impl Metrics {
     /// What services use. One that does not run has no samples.
-    fn write_usage(&self, page: &mut Page) {
+    fn write_usage(&self, page: &mut MetricsText) {
         let measures: [(_, _, _, OfUsage); 2] = [
             (
                 "afresh_service_resident_memory_bytes",
@@ -250,9 +251,9 @@ impl Metrics {
 
 /// The text format of Prometheus, version 0.0.4.
 #[derive(Default)]
-pub(super) struct Page(String);
+pub(super) struct MetricsText(String);
 
-impl Page {
+impl MetricsText {
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();

@@ -1,8 +1,8 @@
-//! What is counted of a run of a plan.
+//! Owns the counters of a run of a plan. Driven by its records. Never reads the run.
 
 use std::collections::BTreeMap;
 
-use super::metrics::{Page, ServiceMetrics};
+use super::metrics::{MetricsText, ServiceMetrics};
 use crate::agent::Spent;
 use crate::run::{Cause, Kind, Record};
 
@@ -100,7 +100,7 @@ fn by_cause(counts: &BTreeMap<&'static str, u64>) -> Vec<Sample> {
 }
 
 /// Writes what was counted, where one of these is a run.
-pub(super) fn write(services: &[ServiceMetrics], page: &mut Page) {
+pub(super) fn write(services: &[ServiceMetrics], page: &mut MetricsText) {
     let runs = || services.iter().filter_map(|one| Some((one.name.as_str(), one.run.as_ref()?)));
     if runs().next().is_none() {
         return;

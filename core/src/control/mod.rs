@@ -1,10 +1,10 @@
-//! What is said over the control API: the values, and how they look as JSON. Version 1 of the API;
-//! fields are only ever added.
+//! Owns the values of the control API and their JSON. Version 1; fields are only ever added. Served by the daemon, read
+//! by the CLI. Never does IO.
 //!
 //! `route.rs` is the table that routing and the document (`openapi.rs`, `schema.rs`) are made from,
-//! `access.rs` says who may ask over TCP,
-//! `dependence.rs` who depends on whom, `path.rs` reads paths and queries, `event.rs` has what is told
-//! of what happened, and `metrics.rs` what is counted.
+//! `access.rs` has the checks of requests over TCP,
+//! `dependents.rs` the dependencies of services, `url_path.rs` reads paths and queries, `event.rs` has the events, and
+//! `metrics.rs` the counters.
 
 pub mod access;
 mod dependents;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::route::{Body, Does, Kind, ROUTES, Route, Word};
+use super::route::{Body, Does, Kind, QueryParameter, ROUTES, Route};
 use super::schema::{reference, schemas};
 use crate::limits::{CONTROL_NUMBER_MAX, CONTROL_TEXT_CHARS_MAX};
 
@@ -104,7 +104,7 @@ fn operation_id(route: &Route) -> String {
     }
 }
 
-fn parameter(word: &Word) -> Value {
+fn parameter(word: &QueryParameter) -> Value {
     json!({
         "name": word.name,
         "in": "query",

@@ -49,11 +49,11 @@ pub struct Route {
     /// In a sentence or two.
     pub about: &'static str,
     /// The words that its query may have.
-    pub words: &'static [Word],
+    pub words: &'static [QueryParameter],
     /// What its body is.
     pub body: Body,
     /// What it answers where all is well.
-    pub answers: &'static [Answer],
+    pub answers: &'static [RouteAnswer],
     /// What it refuses beyond what every route does.
     pub refusals: &'static [(u16, &'static str)],
 }
@@ -71,7 +71,7 @@ pub enum Body {
 
 /// A word of a query.
 #[derive(Debug)]
-pub struct Word {
+pub struct QueryParameter {
     /// The word.
     pub name: &'static str,
     /// What its value is.
@@ -97,7 +97,7 @@ pub enum Kind {
 
 /// An answer that is no refusal.
 #[derive(Debug)]
-pub struct Answer {
+pub struct RouteAnswer {
     /// Its status.
     pub status: u16,
     /// The kind of its body.
@@ -108,10 +108,10 @@ pub struct Answer {
     pub about: &'static str,
 }
 
-const WAIT: Word = Word {
+const WAIT: QueryParameter = QueryParameter {
     name: "wait",
     kind: Kind::Flag,
-    about: "Answer only when it is done, a minute later at most.",
+    about: "RouteAnswer only when it is done, a minute later at most.",
 };
 
 const NO_SUCH_SERVICE: (u16, &str) = (404, "There is no service of this name.");
@@ -119,14 +119,14 @@ const NO_SUCH_SERVICE: (u16, &str) = (404, "There is no service of this name.");
 const CONFLICT: (u16, &str) = (409, "It cannot be done; the answer says why. Nothing was changed.");
 
 /// What every change of a service answers.
-const CHANGED: &[Answer] = &[
-    Answer {
+const CHANGED: &[RouteAnswer] = &[
+    RouteAnswer {
         status: 200,
         media: "application/json",
         schema: Some("ChangeAnswer"),
         about: "With `wait=true`: what has become of it.",
     },
-    Answer {
+    RouteAnswer {
         status: 202,
         media: "application/json",
         schema: Some("ChangeAnswer"),
@@ -134,12 +134,12 @@ const CHANGED: &[Answer] = &[
     },
 ];
 
-const fn json(schema: &'static str, about: &'static str) -> Answer {
-    Answer { status: 200, media: "application/json", schema: Some(schema), about }
+const fn json(schema: &'static str, about: &'static str) -> RouteAnswer {
+    RouteAnswer { status: 200, media: "application/json", schema: Some(schema), about }
 }
 
-const fn stream(schema: &'static str, about: &'static str) -> Answer {
-    Answer { status: 200, media: "text/event-stream", schema: Some(schema), about }
+const fn stream(schema: &'static str, about: &'static str) -> RouteAnswer {
+    RouteAnswer { status: 200, media: "text/event-stream", schema: Some(schema), about }
 }
 
 const fn get(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
@@ -164,7 +164,7 @@ const fn change(
 const fn metrics(path: &'static str) -> Route {
     let about = "Restarts by reason, uptime, state, times to recover and of health checks, and what the \
                  services and afresh itself use, in the text format of Prometheus.";
-    let answers = &[Answer {
+    let answers = &[RouteAnswer {
         status: 200,
         media: "text/plain",
         schema: None,
@@ -219,23 +219,27 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         words: &[
-            Word { name: "lines", kind: Kind::Number, about: "At most so many, the last ones." },
-            Word {
+            QueryParameter {
+                name: "lines",
+                kind: Kind::Number,
+                about: "At most so many, the last ones.",
+            },
+            QueryParameter {
                 name: "since",
                 kind: Kind::Number,
                 about: "Only lines with a higher number, the first ones.",
             },
-            Word {
+            QueryParameter {
                 name: "follow",
                 kind: Kind::Flag,
                 about: "Go on with new lines, as server-sent events.",
             },
-            Word {
+            QueryParameter {
                 name: "stream",
                 kind: Kind::One(&["stdout", "stderr", "afresh"]),
                 about: "Only lines that were written there.",
             },
-            Word {
+            QueryParameter {
                 name: "grep",
                 kind: Kind::Text,
                 about: "Only lines that have this text in them.",
@@ -259,17 +263,21 @@ pub static ROUTES: &[Route] = &[
     },
     Route {
         words: &[
-            Word {
+            QueryParameter {
                 name: "since",
                 kind: Kind::Position,
                 about: "Only events after this number, or after the event of this `id`.",
             },
-            Word {
+            QueryParameter {
                 name: "follow",
                 kind: Kind::Flag,
                 about: "Go on with new events, as server-sent events.",
             },
-            Word { name: "service", kind: Kind::Text, about: "Only events of this service." },
+            QueryParameter {
+                name: "service",
+                kind: Kind::Text,
+                about: "Only events of this service.",
+            },
         ],
         answers: &[
             json("EventPage", "The events that are remembered, oldest first."),
@@ -304,7 +312,7 @@ pub static ROUTES: &[Route] = &[
         )
     },
     Route {
-        answers: &[Answer {
+        answers: &[RouteAnswer {
             status: 202,
             media: "application/json",
             schema: Some("ShutdownAnswer"),
@@ -380,7 +388,7 @@ fn fits<'a>(pattern: &str, path: &'a str) -> Option<Option<&'a str>> {
     }
 }
 
-/// All paths, for whoever has asked for another one.
+/// All paths, for the answer to an unknown one.
 pub fn paths() -> String {
     let mut all: Vec<String> =
         ROUTES.iter().map(|route| route.path.replace("{name}", "NAME")).collect();

@@ -1,4 +1,4 @@
-//! What is told about one service, made from its machine.
+//! Owns the status of one service. Made from its machine. Never decides anything.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

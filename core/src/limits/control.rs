@@ -27,7 +27,7 @@ pub const CONTROL_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Linux takes so much whole or not at all (`PIPE_BUF`), so a service that does not read gets no half of it.
 pub const INPUT_BYTES_MAX: usize = 4 * 1024;
 
-/// What is read of a body that is refused, so that whoever sends it gets to read the refusal.
+/// What is read of a body that is refused, so that the client gets to read the refusal.
 pub const CONTROL_REFUSED_BYTES_MAX: usize = 1024 * 1024;
 
 /// A longer path, with its query, is refused: names are words.
@@ -42,7 +42,7 @@ pub const CONTROL_TEXT_CHARS_MAX: usize = 256;
 pub const CONTROL_NUMBER_MAX: u64 = 9_007_199_254_740_991;
 
 /// How long the other end may take to read something before more of it fits; then its connection is
-/// closed. Whoever follows can connect again, and go on where it was.
+/// closed. A follower can connect again and resume.
 pub const CONTROL_STALL_MAX: Duration = Duration::from_secs(15);
 
 /// How often those who follow get a sign of life: one who is gone shows only when something is sent.

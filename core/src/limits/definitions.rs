@@ -38,7 +38,7 @@ pub const SERVER_IN_FLIGHT_MAX: usize = 256;
 /// Instances of a server that each client has its own of, where it does not say otherwise.
 pub const SERVER_INSTANCES_MAX: usize = 16;
 
-/// When an instance of such a server that nobody uses is ended, where it does not say otherwise.
+/// When an idle instance of such a server is ended, where it does not say otherwise.
 pub const SERVER_IDLE_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Clients of one gateway at once, where nothing else is said.
@@ -65,7 +65,7 @@ pub const TITLE_CHARS_MAX: usize = 64;
 pub const CONFIG_LINE_CHARS_MAX: usize = 4_096;
 
 /// Items of a list in the configuration, such as the arguments of a command, and names in a table of
-/// variables or headers. Whoever needs more writes a file and names that; a longer one is refused.
+/// variables or headers. A longer one is refused: a file can hold more.
 pub const CONFIG_LIST_LEN_MAX: usize = 1_000;
 
 /// The longest URL that can be configured: most servers take none that is longer.

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use afresh_core::control::access::{Caller, Turned};
-use afresh_core::control::route::{Does, NoRoute, Route, find, paths};
+use afresh_core::control::access::{AccessDenied, Caller};
+use afresh_core::control::route::{Operation, NoRoute, Route, find, paths};
 use afresh_core::control::{
     Change, ChangeRequest, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
     ServiceStatus, Stream, Words, document,
@@ -76,41 +76,41 @@ async fn serve(
     let known: Vec<&str> = route.words.iter().map(|word| word.name).collect();
     let words = Words::parse(request.uri().query().unwrap_or_default(), &known).map_err(bad)?;
     match route.does {
-        Does::Services => {
+        Operation::Services => {
             let services = host.ask(|answer| Ask::Status { name: None, answer }).await?;
             Ok(reply(StatusCode::OK, &ServiceList { services: measured(services).await }))
         }
-        Does::Service => {
+        Operation::Service => {
             let found = measured(vec![status(host, &name).await?]).await;
             Ok(reply(StatusCode::OK, &found[0]))
         }
-        Does::Start | Does::Stop | Does::Restart => {
+        Operation::Start | Operation::Stop | Operation::Restart => {
             let what = match route.does {
-                Does::Start => Change::Start,
-                Does::Stop => Change::Stop,
+                Operation::Start => Change::Start,
+                Operation::Stop => Change::Stop,
                 _ => Change::Restart,
             };
             let waits = words.flag("wait").map_err(bad)?;
             change(host, name, what, reason(request).await?, waits).await
         }
-        Does::Input => input(host, name, request).await,
-        Does::Logs => logs(host, &name, &words).await,
-        Does::Events => events(host, &words, request.headers()).await,
-        Does::Metrics => {
+        Operation::Input => input(host, name, request).await,
+        Operation::Logs => logs(host, &name, &words).await,
+        Operation::Events => events(host, &words, request.headers()).await,
+        Operation::Metrics => {
             let text = MessageBody::from(metrics(host).await?.to_text());
             Ok(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text))
         }
-        Does::Reload => {
+        Operation::Reload => {
             let waits = words.flag("wait").map_err(bad)?;
             reload(host, reason(request).await?, waits).await
         }
-        Does::Shutdown => {
+        Operation::Shutdown => {
             let reason = reason(request).await?;
             let answer = host.ask(|answer| Ask::Shutdown { reason, answer }).await?;
             Ok(reply(StatusCode::ACCEPTED, &answer.map_err(conflict)?))
         }
-        Does::OpenApi => Ok(reply(StatusCode::OK, &document())),
-        Does::Version => Ok(reply(StatusCode::OK, &*host.version)),
+        Operation::OpenApi => Ok(reply(StatusCode::OK, &document())),
+        Operation::Version => Ok(reply(StatusCode::OK, &*host.version)),
     }
 }
 
@@ -136,19 +136,19 @@ fn admit(request: &Request<Incoming>, host: &Host) -> Refusing<()> {
     };
     match guard.admits(caller) {
         Ok(()) => Ok(()),
-        Err(Turned::Host) => refused(
+        Err(AccessDenied::Host) => refused(
             StatusCode::FORBIDDEN,
             "`Host` is not this machine and port",
             "ask for 127.0.0.1, localhost or [::1]",
         ),
-        Err(Turned::Origin) => refused(
+        Err(AccessDenied::Origin) => refused(
             StatusCode::FORBIDDEN,
             "pages of other origins get no answer",
             "ask from a program, or from a page of this address",
         ),
         Err(turned) => {
             let what = match turned {
-                Turned::Token => "this is not the token",
+                AccessDenied::Token => "this is not the token",
                 _ => "the token is missing",
             };
             let hint = "send `Authorization: Bearer TOKEN`; the log says in which file it is";

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::audit::recovery::{Past, ServicePast, Wanted};
+use afresh_core::audit::recovery::{ServiceSummary, TrailSummary, UserIntent};
 use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
 use afresh_core::id::{Generation, ServiceId};
@@ -78,14 +78,14 @@ impl ConfiguredServices {
         &mut self,
         supervise: &mut Supervise,
         services: Vec<ServiceDefinition>,
-        past: &Past,
+        past: &TrailSummary,
     ) {
         let width = self.width(&services);
         let generations = past.generations().take(SERVICES_REMEMBERED_MAX);
         self.generations =
             generations.map(|(name, number)| (name.to_owned(), Generation(number))).collect();
         for definition in services {
-            let ServicePast { generation, restarts, .. } = past.of(&definition.name);
+            let ServiceSummary { generation, restarts, .. } = past.of(&definition.name);
             let id = self.add(supervise, definition, width);
             let restarts = past.was_killed().then_some(restarts);
             supervise.resume(id, Generation(generation), restarts);
@@ -132,13 +132,13 @@ impl ConfiguredServices {
         &mut self,
         supervise: &mut Supervise,
         chosen: &[String],
-        past: &Past,
+        past: &TrailSummary,
     ) {
         let is_chosen = |member: &&ConfiguredService| match chosen {
             // What a person wanted holds on when only the supervisor was killed.
             [] => match past.of(&member.definition.name).wanted {
-                Wanted::AsDefined => member.definition.autostart,
-                wanted => wanted == Wanted::Up,
+                UserIntent::AsDefined => member.definition.autostart,
+                wanted => wanted == UserIntent::Up,
             },
             chosen => chosen.contains(&member.definition.name),
         };
@@ -147,7 +147,7 @@ impl ConfiguredServices {
         let is_left = |member: &&ConfiguredService| {
             let service = supervise.machines().service(member.id);
             chosen.is_empty()
-                && past.of(&member.definition.name).wanted == Wanted::Down
+                && past.of(&member.definition.name).wanted == UserIntent::Down
                 && service.is_some_and(|service| service.rest().is_none() && service.is_wanted())
         };
         let left: Vec<ServiceId> = self.members.values().filter(is_left).map(|m| m.id).collect();

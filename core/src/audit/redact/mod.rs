@@ -40,7 +40,7 @@ const PLACE_WORDS: [&str; 11] =
 /// A flag that begins like this takes no value.
 const SWITCH_WORDS: [&str; 6] = ["no", "disable", "skip", "enable", "require", "with"];
 
-/// Values that are no secrets under whatever name.
+/// Values that are no secrets under any name.
 const PLAIN_VALUES: [&str; 10] =
     ["", "true", "false", "yes", "no", "on", "off", "null", "none", MARK];
 

@@ -1,4 +1,4 @@
-//! Secrets that can be told by their looks, under whatever name they stand.
+//! Owns the recognition of secrets by their shape, independent of their name. Part of redaction. Never sees keys.
 
 use std::ops::Range;
 

@@ -27,7 +27,7 @@ keys! {
 
     /// Which ends of the process are followed by a restart.
     POLICY: Setting<Restart> = key("policy", word()).default("on-crash");
-    /// Also restarts after a clean exit that nobody asked for, where `policy` is `on-crash`.
+    /// Also restarts after a clean exit that was not requested, where `policy` is `on-crash`.
     RESTART_ON_NORMAL_EXIT: Setting<bool> = key("restart_on_normal_exit", BOOL).default("false");
     /// The exit code by which a process asks to be started again.
     RESTART_CODE: Setting<i32> = key("restart_code", integer(1, 255)).default("42");

@@ -183,10 +183,10 @@ mod tests {
 
     use super::*;
     use crate::config::key::Fallback;
-    use crate::config::{Config, FileKind, Outside, Source, load, schema};
+    use crate::config::{Config, ConfigSource, FileKind, Outside, load, schema};
 
     fn loaded(text: &str) -> Config {
-        let source = Source { kind: FileKind::Workspace, path: "a", bytes: text.as_bytes() };
+        let source = ConfigSource { kind: FileKind::Workspace, path: "a", bytes: text.as_bytes() };
         load(&[source], &[], &[]).unwrap_or_else(|errors| panic!("{text}\n{}", errors[0]))
     }
 

@@ -28,7 +28,7 @@ keys! {
         .default("");
     /// The model; empty is the agent's usual one.
     MODEL: Setting<Option<String>> = key("model", text(Kind::Line).or_none()).default("");
-    /// What the agent may do; what it may not do is refused, since nobody is asked.
+    /// What the agent may do; what it may not do is refused without a question.
     PERMISSION_MODE: Setting<Permission> = key("permission_mode", word()).default("edit");
     /// Percent of the context window at which a session is ended; 100 is never.
     CONTEXT_THRESHOLD: Setting<f64> = key("context_threshold", float(1.0, 100.0)).default("80.0");

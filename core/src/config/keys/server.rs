@@ -59,7 +59,7 @@ keys! {
     SHARE: Setting<ShareKind> = key("share", word()).example(r#""per-client""#).default("all");
     /// Instances at once, where `share` is `per-client`; more clients get an error.
     INSTANCES_MAX: Setting<usize> = key("instances_max", integer(1, 1000)).default("16");
-    /// An instance that nobody has used for this long is ended, where `share` is `per-client`; it comes back with the
+    /// An instance that was not used for this long is ended, where `share` is `per-client`; it comes back with the
     /// next call.
     IDLE_AFTER: Setting<Duration> = key("idle_after", INTERVAL).default("5m");
     /// Whether its tools leave the list while it is down; else they answer with an error.

@@ -3,15 +3,15 @@
 
 use std::path::PathBuf;
 
-use super::super::FileKind;
-use super::super::resolve::Values;
 use super::{Errors, Table, TableEntry, TableKind, server};
+use crate::config::FileKind;
 use crate::config::keys::gateway::{
     ALLOWED_HOSTS, ALLOWED_ORIGINS, BODY_MAX, CLIENTS_MAX, EXPOSE, HTTP, KEEP_ALIVE, OTLP,
     REQUESTS_PER_SECOND, SESSION_IDLE, TOOLS,
 };
 use crate::config::keys::server::{COMMAND, ENABLED, URL};
 use crate::config::keys::token;
+use crate::config::resolve::Values;
 use crate::gateway::access::{Access, fits_one};
 use crate::gateway::settings::{FrontSettings, Gateway, Token};
 use crate::gateway::variables::VariableScope;

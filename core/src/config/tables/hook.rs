@@ -1,8 +1,8 @@
 //! Owns the making of a hook from its table. Driven by `tables::make`. Never runs one.
 
-use super::super::FileKind;
 use super::Table;
 use crate::address::url_host;
+use crate::config::FileKind;
 use crate::config::keys::hook::{COMMAND, DESKTOP, HEADERS, ON, SERVICES, SHAPE, WEBHOOK};
 use crate::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use crate::report::{ConfigError, ErrorKind};

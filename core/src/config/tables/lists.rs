@@ -1,24 +1,24 @@
 //! Owns the reading of entries that hold more than one value: commands, names, dependencies, ports, fields of JSON.
-//! Part of [`Reader`]. Never quotes a secret.
+//! Part of [`FileReader`]. Never quotes a secret.
 
 use serde_json::Value as Json;
 use toml_edit::{Array, Item, Key, TableLike, Value as Toml};
 
-use super::super::file::{Reader, entries, span, type_name, value_span};
-use super::super::key::Field;
-use super::super::kind::Kind;
-use super::super::value::Value;
 use super::gateway::{SECRET_HINT, secret_flaw};
 use super::read::is_name;
 use crate::address::host_and_port;
 use crate::audit::redact::redact_text;
+use crate::config::file::{FileReader, entries, span, type_name, value_span};
+use crate::config::key::Field;
+use crate::config::kind::Kind;
+use crate::config::value::Value;
 use crate::definition::{Dependency, Port, Until};
 use crate::limits::CONFIG_LIST_LEN_MAX;
 use crate::report::ErrorKind;
 use crate::suggest::nearest;
 use crate::text::printable;
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// Reads the value of a key in a table.
     pub(super) fn content(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
         match &field.kind {

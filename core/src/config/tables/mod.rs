@@ -1,5 +1,5 @@
-//! Tables whose names are the person's own: services, hooks, servers of the gateway and its tokens; and
-//! `[opencode]` and `[gateway]`, of which there is one each.
+//! Owns the tables that users name: services, hooks, servers of the gateway and its tokens; and `[opencode]` and
+//! `[gateway]`, of which there is one each. Driven by `load`. Never reads variables or flags.
 //!
 //! Each file gives some of a table's entries; the stronger file wins entry by entry. What is made of
 //! them is checked as a whole, when all layers are there.

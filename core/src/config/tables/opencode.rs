@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::FileKind;
 use super::{Table, TableEntry};
 use crate::address;
+use crate::config::FileKind;
 use crate::config::key::Field;
 use crate::config::keys::opencode::{ENABLED, SERVE_COMMAND, SERVE_HOSTNAME, SERVE_PORT, TITLE};
 use crate::config::keys::service::{HEALTH_HTTP, HEALTH_JSON};

@@ -1,21 +1,21 @@
-//! Owns the reading of tables in one file. Part of [`Reader`]. Never looks at other files.
+//! Owns the reading of tables in one file. Part of [`FileReader`]. Never looks at other files.
 
 use toml_edit::{Item, Key, TableLike, Value as Toml};
 
-use super::super::file::{Reader, entries, span, type_name, unknown_hint, value_span};
-use super::super::key::Field;
-use super::super::keys::{OTHER_WORDS, settings};
-use super::super::kind::Kind;
-use super::super::value::Value;
-use super::super::{FileKind, leads_outside, outside_error};
 use super::{Table, TableEntry, TableKind, is_under};
 use crate::address::is_header_name;
+use crate::config::file::{FileReader, entries, span, type_name, unknown_hint, value_span};
+use crate::config::key::Field;
+use crate::config::keys::{OTHER_WORDS, settings};
+use crate::config::kind::Kind;
+use crate::config::value::Value;
+use crate::config::{FileKind, leads_outside, outside_error};
 use crate::gateway::OWN_NAME;
 use crate::limits::{CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX};
 use crate::report::ErrorKind;
 use crate::text::printable;
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// `[service]`, `[hook]`, `[server]` or `[gateway.token]`, with everything in it.
     pub(in super::super) fn tables(&mut self, kind: TableKind, key: &Key, item: &Item) {
         let (section, heading) = (kind.section(), kind.heading());

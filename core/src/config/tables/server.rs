@@ -1,7 +1,6 @@
 //! Owns the making of a server of the gateway from its table and the defaults. Driven by `gateway::make`. Never
 //! connects.
 
-use super::super::resolve::Values;
 use super::service::with_own;
 use super::{Errors, Table, TableEntry};
 use crate::address::url_host;
@@ -10,6 +9,7 @@ use crate::config::keys::server::{
     ALLOW, ARGS, CALL_TIMEOUT, COMMAND, CWD, DENY, ENV, ENV_FILE, HEADERS, HIDE_WHEN_DOWN,
     IDLE_AFTER, IN_FLIGHT_MAX, INSTANCES_MAX, PREFIX, SHARE, SSE, ShareKind, URL, WATCH,
 };
+use crate::config::resolve::Values;
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::gateway::variables::{ExpansionError, Style, VariableScope};
 use crate::report::{ConfigError, ErrorKind};

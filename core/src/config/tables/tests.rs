@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::{Config, FileKind, Flag, Source, load};
 use super::*;
+use crate::config::{Config, ConfigSource, FileKind, Flag, load};
 use crate::definition::{Dependency, LogLimits, OnSupervisorDeath, Port, StopSignal, Until};
 use crate::health::{HealthCheck, Login, Probe};
 use crate::hook::{HookEvent, HookTarget, Shape};
 use crate::policy::{Backoff, Policy, Restart, RestartMode};
 
-fn file(kind: FileKind, text: &str) -> Source<'_> {
+fn file(kind: FileKind, text: &str) -> ConfigSource<'_> {
     let path = match kind {
         FileKind::Workspace => "afresh.toml",
         FileKind::User => "/home/ada/.config/afresh/config.toml",
     };
-    Source { kind, path, bytes: text.as_bytes() }
+    ConfigSource { kind, path, bytes: text.as_bytes() }
 }
 
 fn load_text(text: &str) -> Result<Config, Vec<ConfigError>> {

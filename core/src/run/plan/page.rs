@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::error::{Place, PlanError};
-use crate::excerpt::Lines;
+use crate::excerpt::LineIndex;
 use crate::limits::PLAN_FILE_BYTES_MAX;
 use crate::text::harmless;
 
@@ -13,7 +13,7 @@ use crate::text::harmless;
 pub(super) struct Page<'a> {
     /// As it is named in errors.
     pub(super) path: String,
-    lines: Lines<'a>,
+    lines: LineIndex<'a>,
     pub(super) rows: Vec<Row<'a>>,
     /// The line of a code block or a comment that nothing closes, and which of them it is.
     unclosed: Option<(usize, &'static str)>,
@@ -68,7 +68,7 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
     let wrong = |at: usize, message: &str| {
         // Up to there, the text with its replacement marks is the same as the bytes.
         let text = String::from_utf8_lossy(bytes);
-        let (line, column, excerpt) = Lines::new(&text).locate(&(at..at + 1));
+        let (line, column, excerpt) = LineIndex::new(&text).locate(&(at..at + 1));
         let place = Place { path: path.clone(), line, column, excerpt: Some(excerpt) };
         Box::new(place.error(message.to_owned(), "save it as UTF-8"))
     };
@@ -85,7 +85,7 @@ impl<'a> Page<'a> {
     pub(super) fn new(path: &str, text: &'a str) -> Self {
         let mut page = Self {
             path: harmless(path),
-            lines: Lines::new(text),
+            lines: LineIndex::new(text),
             rows: Vec::new(),
             unclosed: None,
         };

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::{Config, Source, load};
+use crate::config::{Config, ConfigSource, load};
 use crate::definition::HealthSettings;
 use crate::gateway::backend::{Backend, Expose, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::limits::{SERVERS_MAX, TOKENS_MAX};
 use crate::policy::{Backoff, Policy, RestartMode};
 
-fn source(kind: FileKind, text: &str) -> Source<'_> {
-    Source { kind, path: "afresh.toml", bytes: text.as_bytes() }
+fn source(kind: FileKind, text: &str) -> ConfigSource<'_> {
+    ConfigSource { kind, path: "afresh.toml", bytes: text.as_bytes() }
 }
 
 fn load_text(text: &str) -> Result<Config, Vec<ConfigError>> {
