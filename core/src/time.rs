@@ -1,9 +1,12 @@
-//! Time as core sees it: the time since the start, wall-clock stamps, and durations as people write
-//! them. Reads no clock.
+//! Owns time as core sees it: the time since the start, wall-clock stamps, and durations as users write them. Used
+//! everywhere. Never reads a clock.
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::str::FromStr;
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 /// A moment, as the time since the supervisor started (monotonic).
 ///
@@ -77,34 +80,19 @@ impl Stamp {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Reads RFC 3339 in UTC (`2026-11-15T08:42:00.123Z`); the fraction may be left out.
+    /// Reads RFC 3339, such as `2026-11-15T08:42:00.123Z`; nothing before 1970.
     pub fn parse(text: &str) -> Option<Self> {
-        let (date, clock) = text.strip_suffix('Z')?.split_once(['T', 't', ' '])?;
-        let [year, month, day] = numbers(date, '-')?;
-        let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
-        let [hour, minute, second] = numbers(clock, ':')?;
-        let in_range = (1..=12).contains(&month) && (1..=31).contains(&day) && year >= 1970;
-        if !in_range || hour > 23 || minute > 59 || second > 60 {
-            return None;
-        }
-        let nanos = parse_fraction(fraction)?;
-        let days = days_from_civil(i64::from(year), month, day);
-        let seconds = u64::try_from(days).ok()? * 86_400
-            + u64::from(hour) * 3600
-            + u64::from(minute) * 60
-            + u64::from(second);
-        Some(Self(Duration::new(seconds, nanos)))
+        let time = Timestamp::from_str(text).ok()?;
+        Duration::try_from(time.as_duration()).ok().map(Self)
     }
 }
 
 impl fmt::Display for Stamp {
     /// RFC 3339 with milliseconds, in UTC.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        let (year, month, day) = civil_from_days((seconds / 86_400).cast_signed());
-        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-        let millis = self.0.subsec_millis();
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+        let millis = i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX);
+        // The year 9999 is the last that RFC 3339 has.
+        write!(f, "{:.3}", Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX))
     }
 }
 
@@ -191,51 +179,6 @@ pub fn write_duration(duration: Duration) -> String {
         _ if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
         _ => format!("{millis}ms"),
     }
-}
-
-fn numbers(text: &str, separator: char) -> Option<[u32; 3]> {
-    let mut parts = text.split(separator).map(|part| {
-        let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        digits.then(|| part.parse::<u32>().ok()).flatten()
-    });
-    let all = [parts.next()??, parts.next()??, parts.next()??];
-    parts.next().is_none().then_some(all)
-}
-
-fn parse_fraction(digits: &str) -> Option<u32> {
-    if digits.is_empty() {
-        return Some(0);
-    }
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let nine: String = digits.chars().chain("000000000".chars()).take(9).collect();
-    nine.parse().ok()
-}
-
-/// Days since 1970-01-01 of a date in the Gregorian calendar; the year begins in March here, so
-/// that the leap day is its last.
-fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -313,20 +313,7 @@ pub(super) fn parse_since(text: &str) -> Result<Since, String> {
 }
 
 fn parse_stamp(text: &str) -> Option<Stamp> {
-    if let Some(stamp) = Stamp::parse(text).or_else(|| Stamp::parse(&format!("{text}T00:00:00Z"))) {
-        return Some(stamp);
-    }
-    let (local, offset) = text.split_at_checked(text.len().checked_sub(6)?)?;
-    let stamp = Stamp::parse(&format!("{local}Z"))?;
-    let (hours, minutes) = offset[1..].split_once(':')?;
-    let number = |text: &str| text.parse::<u8>().ok().filter(|number| *number < 60);
-    let minutes = u64::from(number(hours)?) * 60 + u64::from(number(minutes)?);
-    let offset_by = Duration::from_secs(minutes * 60);
-    match &offset[..1] {
-        "+" => Some(stamp.earlier_by(offset_by)),
-        "-" => Some(Stamp::since_unix_epoch(stamp.since(Stamp::default()) + offset_by)),
-        _ => None,
-    }
+    Stamp::parse(text).or_else(|| Stamp::parse(&format!("{text}T00:00:00Z")))
 }
 
 #[cfg(test)]
