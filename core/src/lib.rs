@@ -1,7 +1,26 @@
-//! What afresh decides.
+//! Decides. Driven by `afresh-daemon`, which performs what is decided here. Never reads a clock, a file, the
+//! environment or a pipe.
 //!
-//! Nothing here reads a clock, a file, the environment or a pipe: time and everything that happened
-//! come in as values, and what has to be done goes out as values.
+//! # Theory of operation
+//!
+//! Every machine of this crate is a value with one entry point: `handle(now, input)` takes the time and what happened
+//! as values and returns effects, also values; `next_wakeup()` says when it wants to be called without an input. The
+//! daemon's loop waits for exits, pipes, timers and requests, hands them in, and performs the effects. What an effect
+//! leads to comes back as an input. So a history of `(Time, Input)` replays to the same state, and tests run whole
+//! lives of a service without a process.
+//!
+//! # Reading order
+//!
+//! 1. Values: [`id`], [`time`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
+//! 2. One service: [`service`] (start, exit, restart, swap), with [`backoff`], [`stop_ladder`], [`health`] and
+//!    [`memory`]; [`supervisor`] and [`fleet`] for several of them.
+//! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients).
+//! 4. Runs: [`agent`] (what differs between agents), [`run`] (a plan carried out by an agent).
+//! 5. What users see: [`audit`] (the trail), [`control`] (the API), [`hook`] (notifications).
+//! 6. What users write: [`config`] (on top of all others: it makes their values), [`adopt`] (client files), with
+//!    [`report`], [`excerpt`] and [`suggest`] for mistakes in them.
+//!
+//! No two modules import each other; `tests/tidy.rs` holds that.
 
 mod address;
 pub mod adopt;

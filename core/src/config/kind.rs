@@ -150,27 +150,8 @@ impl Kind {
                 patterns(all.map(str::to_owned).collect())
             }
             Self::Signal => StopSignal::from_name(text).map(|signal| Value::Word(signal.name())),
-            Self::Title
-            | Self::Url
-            | Self::UrlTemplate
-            | Self::Address
-            | Self::Socket
-            | Self::Host
-            | Self::Listen
-            | Self::Prefix
-            | Self::Line
-            | Self::Variable => self.takes_text(text).then(|| Value::Text(text.to_owned())),
-            // Only files give these.
-            Self::Command
-            | Self::Names
-            | Self::Words(_)
-            | Self::Texts
-            | Self::Variables
-            | Self::Headers
-            | Self::Dependencies
-            | Self::Port
-            | Self::JsonField
-            | Self::Secret => None,
+            // Lists and tables come from files alone, and take no text.
+            _ => self.takes_text(text).then(|| Value::Text(text.to_owned())),
         }
     }
 
@@ -250,26 +231,10 @@ impl Kind {
                 patterns(all.collect::<Option<_>>().ok_or(ErrorKind::WrongType)?)
             }
             (Self::Bool, Some(Toml::Boolean(value))) => Some(Value::Bool(*value.value())),
-            (
-                Self::Duration
-                | Self::Interval
-                | Self::Percent { .. }
-                | Self::Word(_)
-                | Self::Signal
-                | Self::Path
-                | Self::Size { .. }
-                | Self::Title
-                | Self::Url
-                | Self::Address
-                | Self::Host
-                | Self::Listen
-                | Self::UrlTemplate
-                | Self::Socket
-                | Self::Prefix
-                | Self::Line
-                | Self::Variable,
-                Some(Toml::String(text)),
-            ) => self.parse(text.value()),
+            (Self::Integer { .. } | Self::Float { .. } | Self::Bool | Self::Patterns, _) => {
+                return Err(ErrorKind::WrongType);
+            }
+            (_, Some(Toml::String(text))) => self.parse(text.value()),
             _ => return Err(ErrorKind::WrongType),
         };
         value.ok_or(ErrorKind::BadValue)
