@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afresh_core::audit::Record;
-use afresh_core::control::{EventRing, Position, Taken};
+use afresh_core::control::{EventBatch, EventRing, Position};
 use tokio::sync::watch;
 
 use crate::clock::now;
@@ -46,7 +46,12 @@ impl Events {
     }
 
     /// Some events after a position.
-    pub(crate) fn after(&self, position: &Position, service: Option<&str>, max: usize) -> Taken {
+    pub(crate) fn after(
+        &self,
+        position: &Position,
+        service: Option<&str>,
+        max: usize,
+    ) -> EventBatch {
         self.ring().after(position, service, max)
     }
 

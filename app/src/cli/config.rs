@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{self, FileKind, Shown, ShownEntry, ShownTable};
+use afresh_core::config::{self, FileKind, ShownEntry, ShownSetting, ShownTable};
 use afresh_core::report::Origin;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -138,7 +138,7 @@ fn error_to_json(error: &config::ConfigError) -> serde_json::Value {
 fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), CommandError> {
     let config = environment.config(&environment.workspace(), &[])?;
     let is_shown = |origin: &Origin| !changed || *origin != Origin::Default;
-    let rows: Vec<Shown> = config.shown().filter(|shown| is_shown(&shown.origin)).collect();
+    let rows: Vec<ShownSetting> = config.shown().filter(|shown| is_shown(&shown.origin)).collect();
     let mut tables = config.shown_tables();
     for table in &mut tables {
         table.entries.retain(|entry| is_shown(&entry.origin));
@@ -158,7 +158,7 @@ fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), Comm
     Ok(print_tables(&rows, &tables)?)
 }
 
-fn to_json(shown: &Shown) -> serde_json::Value {
+fn to_json(shown: &ShownSetting) -> serde_json::Value {
     json!({
         "section": shown.section,
         "key": shown.key,
@@ -179,7 +179,7 @@ fn entry_to_json(table: &ShownTable, entry: &ShownEntry) -> serde_json::Value {
 }
 
 /// TOML, with the origins as comments: it can be pasted into a file.
-pub(crate) fn print_tables(rows: &[Shown], tables: &[ShownTable]) -> io::Result<()> {
+pub(crate) fn print_tables(rows: &[ShownSetting], tables: &[ShownTable]) -> io::Result<()> {
     type Row = (String, String, Origin);
     let mut sections: Vec<(String, Option<&Origin>, Vec<Row>)> = Vec::new();
     for row in rows {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use afresh_core::control::{EventPage, Gap, Position, ToldEvent};
+use afresh_core::control::{EventPage, Gap, NumberedEvent, Position};
 use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::control::{self, Followed, Follower};
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> Result<E
     let (sockets, names): (Vec<PathBuf>, Vec<_>) = sockets.into_iter().unzip();
     let mut printer =
         EventPrinter { lines: Lines::new(), paint: Paint::stdout(), json: arguments.json, names };
-    let mut past: Vec<(usize, ToldEvent)> = Vec::new();
+    let mut past: Vec<(usize, NumberedEvent)> = Vec::new();
     let mut from: Vec<(PathBuf, Position)> = Vec::new();
     for (at, socket) in sockets.into_iter().enumerate() {
         let page = arguments.page(&socket)?;
@@ -135,7 +135,7 @@ impl EventsArgs {
             Some(From::Number(_)) => tell_gap(page.gap),
             Some(From::Time(since)) => {
                 let begin = since.stamp();
-                let is_new = |event: &ToldEvent| {
+                let is_new = |event: &NumberedEvent| {
                     Stamp::parse(&event.timestamp).is_none_or(|stamp| stamp >= begin)
                 };
                 page.events.retain(is_new);
@@ -164,13 +164,13 @@ struct EventPrinter {
 }
 
 impl EventPrinter {
-    fn wants(&self, at: usize, event: &ToldEvent) -> bool {
+    fn wants(&self, at: usize, event: &NumberedEvent) -> bool {
         let names = &self.names[at];
         let is_named = |name: &str| names.iter().any(|wanted| wanted == name);
         names.is_empty() || event.service().is_some_and(is_named)
     }
 
-    fn print(&mut self, event: &ToldEvent) -> std::io::Result<()> {
+    fn print(&mut self, event: &NumberedEvent) -> std::io::Result<()> {
         if self.json {
             return self.lines.write(&serde_json::to_string(event)?);
         }

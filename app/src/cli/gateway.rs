@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use afresh_core::config::{Config, Outside};
+use afresh_core::config::{Config, ExternalValues};
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::import::{self, Context, Import};
 use afresh_core::gateway::settings::Gateway as Wanted;
@@ -126,7 +126,7 @@ fn wanted(
             (path, text)
         })
         .collect();
-    let outside = Outside { env: &variables, files: &files };
+    let outside = ExternalValues { env: &variables, files: &files };
     let mut wanted = config.gateway(&outside).map_err(|errors| config_error(&errors))?;
     let root = workspace.root().unwrap_or(&environment.cwd);
     let usual = config.stdio_server();

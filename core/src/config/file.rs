@@ -8,7 +8,7 @@ use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 use super::key::Field;
 use super::keys::{SECTIONS, Section, settings};
 use super::kind::value_hint;
-use super::resolve::Given;
+use super::resolve::SourcedValue;
 use super::tables::{Table, TableKind};
 use super::value::Value;
 use super::{ConfigSource, FileKind};
@@ -22,7 +22,7 @@ use crate::text::{harmless, printable};
 /// What a file gives: values by their place in the table of settings, tables, and its errors in the
 /// order of their lines.
 pub(super) struct Read {
-    pub(super) given: Vec<(&'static Field, Given)>,
+    pub(super) given: Vec<(&'static Field, SourcedValue)>,
     pub(super) tables: Vec<Table>,
     pub(super) errors: Vec<ConfigError>,
 }
@@ -134,7 +134,7 @@ impl FileReader<'_> {
     fn setting(&mut self, field: &'static Field, key: &Key, item: &Item) {
         if let Some(value) = self.value(field, key, item) {
             let place = self.place(value_span(key, item));
-            self.read.given.push((field, Given { value, place }));
+            self.read.given.push((field, SourcedValue { value, place }));
         }
     }
 

@@ -33,7 +33,7 @@ pub use self::reference::reference;
 pub use self::resolve::{DaemonSettings, TrailSettings};
 pub use self::run::RunSettings;
 pub use self::schema::schema;
-pub use self::tables::{Outside, ShownEntry, ShownTable};
+pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
 pub use crate::excerpt::Excerpt;
 pub use crate::report::{ConfigError, ErrorKind, Origin};
 pub use crate::suggest::nearest;
@@ -42,7 +42,7 @@ pub use crate::text::harmless;
 use self::key::Field;
 use self::keys::defaults::WATCH_DEBOUNCE;
 use self::kind::value_hint;
-use self::resolve::{Given, Values};
+use self::resolve::{SourcedValue, Values};
 use self::tables::Table;
 use crate::definition::{HealthSettings, ServiceDefinition};
 use crate::gateway::backend::StdioServer;
@@ -112,7 +112,7 @@ pub struct Config {
 
 /// One setting as it is in force.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
+pub struct ShownSetting {
     /// The name of its section.
     pub section: &'static str,
     /// The key within the section.
@@ -172,10 +172,10 @@ pub fn load(
 
 impl Config {
     /// Every setting with its value and where that comes from, in the order of the table.
-    pub fn shown(&self) -> impl Iterator<Item = Shown> {
+    pub fn shown(&self) -> impl Iterator<Item = ShownSetting> {
         keys::settings().map(|field| {
-            let Given { value, place } = self.values.given(field);
-            Shown {
+            let SourcedValue { value, place } = self.values.given(field);
+            ShownSetting {
                 section: field.section,
                 key: field.key,
                 value: value.without_secrets(),
@@ -203,7 +203,7 @@ impl Config {
 
     /// From `[gateway]` and each `[server.NAME]` that is not turned off, with variables filled in. On
     /// failure, every error is returned.
-    pub fn gateway(&self, outside: &Outside<'_>) -> Result<Gateway, Vec<ConfigError>> {
+    pub fn gateway(&self, outside: &ExternalValues<'_>) -> Result<Gateway, Vec<ConfigError>> {
         tables::make_gateway(&self.tables, &self.values, outside)
     }
 
@@ -283,7 +283,7 @@ impl Draft {
         let excerpt = Some(Excerpt::of(&line, name.len() + 1..line.len()));
         let place = Location { origin, excerpt };
         if let Some(value) = field.kind.parse(text) {
-            return self.values.put(field, Given { value, place });
+            return self.values.put(field, SourcedValue { value, place });
         }
         let (wanted, found) = (&field.kind, printable(text));
         let message = format!("`{name}` must be {wanted}, not `{found}`");
@@ -294,7 +294,7 @@ impl Draft {
     }
 
     fn finish(mut self) -> Result<Config, Vec<ConfigError>> {
-        let mut made = tables::Made::default();
+        let mut made = tables::MadeDefinitions::default();
         // A value that could not be read stands at its default: comparing that would mislead.
         if self.errors.is_empty() {
             self.errors.extend(self.values.check_delays().err().map(|error| *error));

@@ -44,14 +44,14 @@ pub struct DaemonSettings {
 
 /// A value, and where it was given.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Given {
+pub(super) struct SourcedValue {
     pub(super) value: Value,
     pub(super) place: Location,
 }
 
 /// The settings that a layer gives; all others have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Values(Vec<(&'static Field, Given)>);
+pub(super) struct Values(Vec<(&'static Field, SourcedValue)>);
 
 impl Lookup for Values {
     fn value(&self, field: &Field) -> Option<&Value> {
@@ -60,7 +60,7 @@ impl Lookup for Values {
 }
 
 impl Values {
-    fn find(&self, field: &Field) -> Option<&Given> {
+    fn find(&self, field: &Field) -> Option<&SourcedValue> {
         self.0.iter().find(|(known, _)| ptr::eq(*known, field)).map(|(_, given)| given)
     }
 
@@ -70,15 +70,15 @@ impl Values {
     }
 
     /// The value in force, and where it comes from.
-    pub(super) fn given(&self, field: &Field) -> Given {
-        self.find(field).cloned().unwrap_or_else(|| Given {
+    pub(super) fn given(&self, field: &Field) -> SourcedValue {
+        self.find(field).cloned().unwrap_or_else(|| SourcedValue {
             value: field.default().unwrap_or(Value::Text(String::new())),
             place: Location::BUILT_IN,
         })
     }
 
     /// Takes the value of a stronger layer.
-    pub(super) fn put(&mut self, field: &'static Field, given: Given) {
+    pub(super) fn put(&mut self, field: &'static Field, given: SourcedValue) {
         self.forget(field);
         self.0.push((field, given));
     }

@@ -6,7 +6,7 @@ use super::keys::run::{
     MAX_TOKENS, MAX_TOTAL_RESTARTS, MODEL, NO_GIT, PERMISSION_MODE, RESTART_DELAY, SILENCE,
     SOFT_THRESHOLD, SUPERVISE_MCP, TOOL_CALL_THRESHOLD,
 };
-use super::resolve::{Given, Values};
+use super::resolve::{SourcedValue, Values};
 use super::shell_split;
 use crate::agent::{AgentKind, Permission};
 use crate::report::{ConfigError, ErrorKind};
@@ -116,7 +116,7 @@ impl Values {
         let hard = self.given(CONTEXT_THRESHOLD.field());
         let soft = self.given(SOFT_THRESHOLD.field());
         if self.is_default(SOFT_THRESHOLD.field()) {
-            self.put(SOFT_THRESHOLD.field(), Given { value: hard.value, place: soft.place });
+            self.put(SOFT_THRESHOLD.field(), SourcedValue { value: hard.value, place: soft.place });
             return None;
         }
         let message = format!(

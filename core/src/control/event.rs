@@ -18,7 +18,7 @@ use crate::time::Stamp;
 
 /// Something that has happened: a record of the trail, with a number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ToldEvent {
+pub struct NumberedEvent {
     /// Counted from 1 in each afresh process.
     pub number: u64,
     /// When, RFC 3339 in UTC.
@@ -36,7 +36,7 @@ pub struct ToldEvent {
     pub props: Map<String, Value>,
 }
 
-impl ToldEvent {
+impl NumberedEvent {
     /// What happened, in one word.
     pub fn event_type(&self) -> &str {
         self.props.get("event_type").and_then(Value::as_str).unwrap_or_default()
@@ -54,7 +54,7 @@ pub struct EventPage {
     /// The afresh process whose numbers these are.
     pub run: String,
     /// Oldest first.
-    pub events: Vec<ToldEvent>,
+    pub events: Vec<NumberedEvent>,
     /// The number of the newest event there is; `since` with it goes on from there.
     pub newest: u64,
     /// What lies between `since` and these.
@@ -130,7 +130,7 @@ struct RememberedEvent {
 
 /// Some events after a position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taken {
+pub struct EventBatch {
     /// What is missing before them.
     pub gap: Gap,
     /// The events as JSON, each with its number.
@@ -176,7 +176,12 @@ impl EventRing {
     }
 
     /// The events after a position, of one service or of all.
-    pub fn after(&self, position: &Position, service: Option<&str>, events_max: usize) -> Taken {
+    pub fn after(
+        &self,
+        position: &Position,
+        service: Option<&str>,
+        events_max: usize,
+    ) -> EventBatch {
         let is_other = position.run.as_ref().is_some_and(|run| *run != self.run);
         // No number of this process is that high.
         let restarted = is_other || position.number > self.newest;
@@ -195,12 +200,12 @@ impl EventRing {
                 events.push((kept.number, Arc::clone(&kept.json)));
             }
         }
-        Taken { gap: Gap { missed, restarted }, events, at }
+        EventBatch { gap: Gap { missed, restarted }, events, at }
     }
 
     /// All of them after a position, as an [`EventPage`] in JSON.
     pub fn page(&self, position: &Position, service: Option<&str>) -> String {
-        let Taken { gap, events, .. } = self.after(position, service, usize::MAX);
+        let EventBatch { gap, events, .. } = self.after(position, service, usize::MAX);
         let events: Vec<&str> = events.iter().map(|(_, json)| &**json).collect();
         format!(
             r#"{{"run":"{}","events":[{}],"newest":{},"missed":{},"restarted":{}}}"#,

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::dependents::Dependence;
-pub use self::event::{EventPage, EventRing, Gap, Position, Taken, ToldEvent};
+pub use self::event::{EventBatch, EventPage, EventRing, Gap, NumberedEvent, Position};
 pub use self::metrics_page::joined;
 pub use self::openapi::document;
 pub use self::service::{RestartNote, Restarts, RunStatus, ServiceStatus, UsageStatus};
@@ -50,9 +50,6 @@ pub enum Face {
 }
 
 impl Face {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Mcp, Self::Keep, Self::Up, Self::Gateway, Self::Run];
-
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -152,23 +149,6 @@ pub enum ChangeOutcome {
     Failed,
     /// Not done within the time that was waited.
     StillWaiting,
-}
-
-impl ChangeOutcome {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Accepted, Self::Up, Self::Down, Self::Failed, Self::StillWaiting];
-
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Failed => "failed",
-            Self::StillWaiting => "still_waiting",
-        }
-    }
 }
 
 /// What is in the stdin of a service: `POST /v1/services/NAME/input`.
@@ -329,11 +309,17 @@ mod tests {
         for stream in Stream::ALL {
             assert_eq!(serde_json::to_value(stream).unwrap(), stream.name());
         }
-        for face in Face::ALL {
+        for face in [Face::Mcp, Face::Keep, Face::Up, Face::Gateway, Face::Run] {
             assert_eq!(serde_json::to_value(face).unwrap(), face.name());
         }
-        for outcome in ChangeOutcome::ALL {
-            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
+        for (outcome, word) in [
+            (ChangeOutcome::Accepted, "accepted"),
+            (ChangeOutcome::Up, "up"),
+            (ChangeOutcome::Down, "down"),
+            (ChangeOutcome::Failed, "failed"),
+            (ChangeOutcome::StillWaiting, "still_waiting"),
+        ] {
+            assert_eq!(serde_json::to_value(outcome).unwrap(), word);
         }
         let refusal = Refusal::new("no service `x`").hint("run `afresh status`");
         assert_eq!(

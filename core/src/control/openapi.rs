@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::route::{Body, Does, Kind, QueryParameter, ROUTES, Route};
+use super::route::{Body, Kind, Operation, QueryParameter, ROUTES, Route};
 use super::schema::{reference, schemas};
 use crate::limits::{CONTROL_NUMBER_MAX, CONTROL_TEXT_CHARS_MAX};
 
@@ -58,7 +58,7 @@ fn operation(route: &Route) -> Value {
         }));
     }
     parameters.extend(route.words.iter().map(parameter));
-    if route.does == Does::Events {
+    if route.operation == Operation::Events {
         parameters.push(json!({
             "name": "Last-Event-ID",
             "in": "header",

@@ -6,7 +6,7 @@ use crate::limits::INPUT_BYTES_MAX;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum Operation {
     /// All services.
     Services,
     /// One service.
@@ -43,7 +43,7 @@ pub struct Route {
     /// With `{name}` for the name of a service.
     pub path: &'static str,
     /// What it is for.
-    pub does: Does,
+    pub operation: Operation,
     /// In a few words.
     pub summary: &'static str,
     /// In a sentence or two.
@@ -142,23 +142,37 @@ const fn stream(schema: &'static str, about: &'static str) -> RouteAnswer {
     RouteAnswer { status: 200, media: "text/event-stream", schema: Some(schema), about }
 }
 
-const fn get(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
+const fn get(
+    path: &'static str,
+    operation: Operation,
+    summary: &'static str,
+    about: &'static str,
+) -> Route {
     let (words, body, answers, refusals) = (&[], Body::None, &[], &[]);
-    Route { method: "GET", path, does, summary, about, words, body, answers, refusals }
+    Route { method: "GET", path, operation, summary, about, words, body, answers, refusals }
 }
 
-const fn post(path: &'static str, does: Does, summary: &'static str, about: &'static str) -> Route {
-    Route { method: "POST", body: Body::Json("ChangeRequest"), ..get(path, does, summary, about) }
+const fn post(
+    path: &'static str,
+    operation: Operation,
+    summary: &'static str,
+    about: &'static str,
+) -> Route {
+    Route {
+        method: "POST",
+        body: Body::Json("ChangeRequest"),
+        ..get(path, operation, summary, about)
+    }
 }
 
 const fn change(
     path: &'static str,
-    does: Does,
+    operation: Operation,
     summary: &'static str,
     about: &'static str,
 ) -> Route {
     let (words, refusals) = (&[WAIT], &[NO_SUCH_SERVICE, CONFLICT]);
-    Route { words, answers: CHANGED, refusals, ..post(path, does, summary, about) }
+    Route { words, answers: CHANGED, refusals, ..post(path, operation, summary, about) }
 }
 
 const fn metrics(path: &'static str) -> Route {
@@ -170,37 +184,42 @@ const fn metrics(path: &'static str) -> Route {
         schema: None,
         about: "The text format of Prometheus, version 0.0.4.",
     }];
-    Route { answers, ..get(path, Does::Metrics, "Numbers for Prometheus", about) }
+    Route { answers, ..get(path, Operation::Metrics, "Numbers for Prometheus", about) }
 }
 
 /// All routes.
 pub static ROUTES: &[Route] = &[
     Route {
         answers: &[json("ServiceList", "All services of this afresh.")],
-        ..get("/v1/services", Does::Services, "All services", "In the order of their definition.")
+        ..get(
+            "/v1/services",
+            Operation::Services,
+            "All services",
+            "In the order of their definition.",
+        )
     },
     Route {
         answers: &[json("ServiceStatus", "The service.")],
         refusals: &[NO_SUCH_SERVICE],
-        ..get("/v1/services/{name}", Does::Service, "One service", "All that is known of it.")
+        ..get("/v1/services/{name}", Operation::Service, "One service", "All that is known of it.")
     },
     change(
         "/v1/services/{name}/start",
-        Does::Start,
+        Operation::Start,
         "Start a service",
         "One that was stopped, has finished or has failed is started anew. One that runs is left \
          alone.",
     ),
     change(
         "/v1/services/{name}/stop",
-        Does::Stop,
+        Operation::Stop,
         "Stop a service",
         "It is stopped as by its user, and stays down until somebody starts it. `afresh mcp` refuses: \
          its client would lose the server.",
     ),
     change(
         "/v1/services/{name}/restart",
-        Does::Restart,
+        Operation::Restart,
         "Restart a service",
         "The restart and its reason are in the trail before anything stops.",
     ),
@@ -210,7 +229,7 @@ pub static ROUTES: &[Route] = &[
         refusals: &[NO_SUCH_SERVICE, CONFLICT],
         ..post(
             "/v1/services/{name}/input",
-            Does::Input,
+            Operation::Input,
             "Write to the stdin of a service",
             "The bytes of the body, as they are, all or none. For `afresh up`. Refused where the service \
              does not run or does not read, and by `afresh keep` and `afresh mcp`, where somebody else \
@@ -255,7 +274,7 @@ pub static ROUTES: &[Route] = &[
         refusals: &[NO_SUCH_SERVICE],
         ..get(
             "/v1/services/{name}/logs",
-            Does::Logs,
+            Operation::Logs,
             "The last lines of a service",
             "What it wrote, and what afresh said about it. A gap in the numbers is lines that are \
              forgotten.",
@@ -283,7 +302,7 @@ pub static ROUTES: &[Route] = &[
             json("EventPage", "The events that are remembered, oldest first."),
             stream(
                 "SentEvent",
-                "With `follow=true`: each event has its `id`, and as `data` a `ToldEvent`. Whoever \
+                "With `follow=true`: each event has its `id`, and as `data` a `NumberedEvent`. Whoever \
                  connects again with `Last-Event-ID` goes on from there. Where events are missing, an \
                  event `gap` with a `Gap` as `data` comes first.",
             ),
@@ -291,7 +310,7 @@ pub static ROUTES: &[Route] = &[
         refusals: &[NO_SUCH_SERVICE],
         ..get(
             "/v1/events",
-            Does::Events,
+            Operation::Events,
             "What has happened",
             "The records of the trail, numbered from 1 in each afresh process. The last ones are \
              remembered; the trail has all of them.",
@@ -305,7 +324,7 @@ pub static ROUTES: &[Route] = &[
         refusals: &[CONFLICT],
         ..post(
             "/v1/reload",
-            Does::Reload,
+            Operation::Reload,
             "Read the configuration again",
             "For `afresh up`. Services that have changed are restarted, new ones started, others left \
              alone. A configuration with a mistake changes nothing.",
@@ -321,20 +340,20 @@ pub static ROUTES: &[Route] = &[
         refusals: &[CONFLICT],
         ..post(
             "/v1/shutdown",
-            Does::Shutdown,
+            Operation::Shutdown,
             "End afresh and all of its services",
             "For `afresh up`. `afresh keep` and `afresh mcp` end with whoever started them, and refuse.",
         )
     },
     Route {
         answers: &[json("OpenApi", "The document.")],
-        ..get("/v1/openapi.json", Does::OpenApi, "This document", "OpenAPI 3.1.")
+        ..get("/v1/openapi.json", Operation::OpenApi, "This document", "OpenAPI 3.1.")
     },
     Route {
         answers: &[json("VersionAnswer", "Who answers.")],
         ..get(
             "/v1/version",
-            Does::Version,
+            Operation::Version,
             "Who answers here",
             "The version of afresh and of the API.",
         )
@@ -405,7 +424,7 @@ mod tests {
         for route in ROUTES {
             let path = route.path.replace("{name}", "a%2Fb");
             let (found, name) = find(route.method, &path).unwrap();
-            assert_eq!((found.path, found.does), (route.path, route.does));
+            assert_eq!((found.path, found.operation), (route.path, route.operation));
             assert_eq!(name.is_some(), route.path.contains("{name}"));
             assert!(name.is_none_or(|name| name == "a/b"));
             let other = if route.method == "GET" { "POST" } else { "GET" };

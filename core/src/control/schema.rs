@@ -41,7 +41,7 @@ pub(super) fn schemas() -> Value {
     let mut all: Map<String, Value> = requests.take_definitions(true);
     all.extend(answers.take_definitions(true));
     all.insert("SentLine".to_owned(), sent("A line, as it is sent.", &["LogLine"]));
-    all.insert("SentEvent".to_owned(), sent("An event, as it is sent.", &["ToldEvent", "Gap"]));
+    all.insert("SentEvent".to_owned(), sent("An event, as it is sent.", &["NumberedEvent", "Gap"]));
     let openapi = json!({
         "type": "object",
         "description": "An OpenAPI document.",
@@ -183,7 +183,7 @@ mod tests {
             "EventPage",
             &EventPage { run: String::new(), events: Vec::new(), newest: 0, gap: Gap::default() },
         );
-        let event = ToldEvent {
+        let event = NumberedEvent {
             number: 1,
             timestamp: String::new(),
             level: String::new(),
@@ -191,7 +191,7 @@ mod tests {
             message: String::new(),
             props: Map::new(),
         };
-        check("ToldEvent", &event);
+        check("NumberedEvent", &event);
         check("InputAnswer", &InputAnswer { name: String::new(), pid: 1, bytes: 1 });
         check("ReloadAnswer", &ReloadAnswer::default());
         check("ShutdownAnswer", &ShutdownAnswer::default());

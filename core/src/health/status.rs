@@ -36,10 +36,6 @@ pub enum HealthState {
 }
 
 impl HealthState {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Unknown, Self::Starting, Self::Healthy, Self::Degraded, Self::Unhealthy];
-
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {

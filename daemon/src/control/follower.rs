@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use afresh_core::control::{Gap, LogLine, Position, ToldEvent};
+use afresh_core::control::{Gap, LogLine, NumberedEvent, Position};
 use afresh_core::limits::{
     CONTROL_ANSWER_BYTES_MAX, CONTROL_ASKS_MAX, FOLLOW_POLL_INTERVAL, FOLLOW_TRIES_MAX,
 };
@@ -21,7 +21,7 @@ use crate::os::{SignalRequest, Signals, Sink};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Followed {
     /// Something has happened.
-    Event(ToldEvent),
+    Event(NumberedEvent),
     /// Some of what has happened is missing here.
     Gap(Gap),
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use afresh_core::control::access::{AccessDenied, Caller};
-use afresh_core::control::route::{Operation, NoRoute, Route, find, paths};
+use afresh_core::control::route::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
     Change, ChangeRequest, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
     ServiceStatus, Stream, Words, document,
@@ -75,7 +75,7 @@ async fn serve(
 ) -> Refusing<Response<MessageBody>> {
     let known: Vec<&str> = route.words.iter().map(|word| word.name).collect();
     let words = Words::parse(request.uri().query().unwrap_or_default(), &known).map_err(bad)?;
-    match route.does {
+    match route.operation {
         Operation::Services => {
             let services = host.ask(|answer| Ask::Status { name: None, answer }).await?;
             Ok(reply(StatusCode::OK, &ServiceList { services: measured(services).await }))
@@ -85,7 +85,7 @@ async fn serve(
             Ok(reply(StatusCode::OK, &found[0]))
         }
         Operation::Start | Operation::Stop | Operation::Restart => {
-            let what = match route.does {
+            let what = match route.operation {
                 Operation::Start => Change::Start,
                 Operation::Stop => Change::Stop,
                 _ => Change::Restart,

@@ -3,7 +3,7 @@
 use afresh_core::adopt::agent_servers::{AgentServers, SupervisedServer};
 use afresh_core::agent::AgentKind;
 use afresh_core::audit::redact::redact_args;
-use afresh_core::config::{Config, Shown};
+use afresh_core::config::{Config, ShownSetting};
 use afresh_core::run::plan::{Phase, Plan};
 use afresh_core::text::harmless;
 use serde_json::{Map, Value, json};
@@ -21,7 +21,8 @@ pub(super) fn show(
     found: &AgentServers,
     json: bool,
 ) -> Result<Exit, CommandError> {
-    let settings: Vec<Shown> = config.shown().filter(|shown| shown.section == "run").collect();
+    let settings: Vec<ShownSetting> =
+        config.shown().filter(|shown| shown.section == "run").collect();
     let program = redact_args(program);
     if json {
         let settings: Map<String, Value> =

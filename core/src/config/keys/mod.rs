@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
     use crate::config::key::Fallback;
-    use crate::config::{Config, ConfigSource, FileKind, Outside, load, schema};
+    use crate::config::{Config, ConfigSource, ExternalValues, FileKind, load, schema};
 
     fn loaded(text: &str) -> Config {
         let source = ConfigSource { kind: FileKind::Workspace, path: "a", bytes: text.as_bytes() };
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_said_to_hold_without_a_key_does() {
         let env = [];
-        let gateway = |config: &Config| config.gateway(&Outside { env: &env, files: &[] });
+        let gateway = |config: &Config| config.gateway(&ExternalValues { env: &env, files: &[] });
         for kind in [TableKind::Server, TableKind::Gateway] {
             for field in kind.fields() {
                 let Some(default) = default_toml(field) else { continue };

@@ -22,7 +22,7 @@ use crate::text::printable;
 
 /// What the files do not say themselves.
 #[derive(Clone, Copy)]
-pub struct Outside<'a> {
+pub struct ExternalValues<'a> {
     /// The environment.
     pub env: &'a [(String, String)],
     /// What is in each of [`Config::token_files`](crate::config::Config::token_files), or why it cannot be
@@ -56,7 +56,7 @@ pub(super) fn check(tables: &[Table], defaults: &Values, errors: &mut Errors<'_>
 pub(in super::super) fn make(
     tables: &[Table],
     defaults: &Values,
-    outside: &Outside<'_>,
+    outside: &ExternalValues<'_>,
 ) -> Result<Gateway, Vec<ConfigError>> {
     let mut all = Vec::new();
     let mut errors = Errors { all: &mut all, limit: CONFIG_ERRORS_MAX };
@@ -129,7 +129,11 @@ fn check_token(table: &Table, servers: &[Table], errors: &mut Errors<'_>) {
     }
 }
 
-fn make_tokens(tables: &[Table], outside: &Outside<'_>, errors: &mut Errors<'_>) -> Vec<Token> {
+fn make_tokens(
+    tables: &[Table],
+    outside: &ExternalValues<'_>,
+    errors: &mut Errors<'_>,
+) -> Vec<Token> {
     let mut made: Vec<Token> = Vec::new();
     for table in tokens(tables) {
         let Some(entry) = secret_entry(table) else { continue };
@@ -161,7 +165,7 @@ fn make_tokens(tables: &[Table], outside: &Outside<'_>, errors: &mut Errors<'_>)
 fn secret(
     table: &Table,
     entry: &TableEntry,
-    outside: &Outside<'_>,
+    outside: &ExternalValues<'_>,
 ) -> Result<String, (String, String)> {
     let name = &table.name;
     let value = entry.value.to_string();

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 pub(super) use self::display::show;
 pub use self::display::{ShownEntry, ShownTable};
-pub use self::gateway::Outside;
+pub use self::gateway::ExternalValues;
 pub(super) use self::gateway::{make as make_gateway, token_files};
 
 use super::FileKind;
@@ -216,14 +216,18 @@ pub(super) fn overlay(tables: &mut Vec<Table>, stronger: Vec<Table>) {
 
 /// What is made of the tables.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct MadeDefinitions {
     pub(super) services: Vec<ServiceDefinition>,
     pub(super) hooks: Vec<HookDefinition>,
 }
 
 /// Makes services and hooks; what is wrong is added to the errors.
-pub(super) fn make(tables: &[Table], values: &Values, errors: &mut Vec<ConfigError>) -> Made {
-    let mut made = Made::default();
+pub(super) fn make(
+    tables: &[Table],
+    values: &Values,
+    errors: &mut Vec<ConfigError>,
+) -> MadeDefinitions {
+    let mut made = MadeDefinitions::default();
     let mut errors = Errors { all: errors, limit: CONFIG_ERRORS_MAX };
     let of_kind = |kind| tables.iter().filter(move |table| table.kind == kind);
     check_counts(tables, &mut errors);

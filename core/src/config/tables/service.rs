@@ -5,7 +5,7 @@ use crate::config::keys::service::{
     AUTOSTART, COMMAND, CWD, DEPENDS_ON, ENV, ENV_FILE, LOG_KEEP, LOG_MAX_AGE, LOG_MAX_SIZE, PORT,
     STOP_SIGNAL, TITLE,
 };
-use crate::config::resolve::{Given, Values};
+use crate::config::resolve::{SourcedValue, Values};
 use crate::definition::{LogLimits, ServiceDefinition};
 use crate::health::{HealthCheck, Login, Probe};
 use crate::policy::{Policy, RestartMode};
@@ -55,7 +55,10 @@ pub(super) fn with_own(table: &Table, defaults: &Values) -> Values {
     let mut values = defaults.clone();
     for field in table.kind.settings() {
         if let Some(entry) = table.entry(field) {
-            values.put(field, Given { value: entry.value.clone(), place: entry.place.clone() });
+            values.put(
+                field,
+                SourcedValue { value: entry.value.clone(), place: entry.place.clone() },
+            );
         }
     }
     values

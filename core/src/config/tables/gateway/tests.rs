@@ -43,7 +43,7 @@ fn files() -> Vec<(PathBuf, Result<String, String>)> {
 }
 
 fn made(config: Result<Config, Vec<ConfigError>>) -> Result<Gateway, Vec<ConfigError>> {
-    config?.gateway(&Outside { env: &env(), files: &files() })
+    config?.gateway(&ExternalValues { env: &env(), files: &files() })
 }
 
 #[track_caller]
