@@ -49,7 +49,8 @@ pub use self::os::{
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{
-    Asker, Asks, JobHearer, Mark, Recorder, Run, RunError, Servers, Shower, asks, run,
+    AgentSetup, ProcessMark, Run, RunError, RunEvents, RunUpdate, Servers, UserRequestSender,
+    UserRequests, run, run_events, user_requests,
 };
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::startup::SetupError;

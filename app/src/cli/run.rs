@@ -4,31 +4,29 @@ mod dry_run;
 mod flags;
 mod progress_lines;
 mod resume_choice;
-mod run_store;
 mod screen;
 mod servers;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::agent::AgentKind;
 use afresh_core::config::RunSettings;
 use afresh_core::limits::SUMMARY_WRITE_MAX;
 use afresh_core::run::plan::Plan;
-use afresh_core::run::{Exclude, Finish, Machine, Record};
+use afresh_core::run::{Exclude, Finish, Machine};
 use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
-use afresh_daemon::{Mark, Run, program_in};
+use afresh_daemon::{AgentSetup, ProcessMark, Run, RunEvents, RunUpdate, program_in};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
 use self::progress_lines::Teller;
 use self::resume_choice::Place;
-use self::run_store::Kept;
 use self::screen::{Facts, Screen};
 use self::servers::OwnServers;
 use crate::cli::runs::runs_error;
@@ -111,7 +109,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     }
     let _lock = Lock::take(workspace.state(), Sole::Run).map_err(unavailable)?;
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
-    let mark = Mark::of(workspace.state()).map_err(unavailable)?;
+    let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
     let env = end_leftovers(&mark, environment.variables.clone())?;
     let runs = Runs::open(workspace.state()).map_err(runs_error)?;
     let place = Place { cwd: &environment.cwd, root: workspace.root() };
@@ -124,45 +122,61 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let teller = Teller::new();
     teller.begins(number, &plan, kind, &logs);
     servers::tell(&found);
-    let (asker, asked) = afresh_daemon::asks();
+    let (sender, requests) = afresh_daemon::user_requests();
     let is_drawn = !arguments.plain && screen::is_possible();
-    let screen = is_drawn.then(|| Screen::start(Facts::new(&plan, number, kind), asker));
-    let screen = screen.transpose()?.map(Rc::new);
-    let (shown, stopped) = (screen.clone(), screen.clone());
-    let mut kept = Kept { runs, number, workspace: workspace.clone(), logs: logs.clone(), mark };
+    let screen = is_drawn.then(|| Screen::start(Facts::new(&plan, number, kind), sender));
+    let screen = screen.transpose()?;
+    let (events, updates) = afresh_daemon::run_events();
+    let display = thread::Builder::new().name("display".to_owned());
+    let display = display.spawn(move || display_updates(updates, screen, &teller))?;
     let finish = afresh_daemon::run(Run {
         machine: Machine::new(plan, settings.settings, past),
+        agent: AgentSetup {
+            kind,
+            program,
+            model: settings.model,
+            permission: settings.permission,
+            servers: Box::new(move || {
+                servers.find().servers.into_iter().map(|it| it.server).collect()
+            }),
+            servers_file: workspace.state().join("agent-servers.json"),
+        },
         folder: environment.cwd.clone(),
         logs,
-        agent: kind,
-        program,
-        model: settings.model,
-        permission: settings.permission,
-        servers: Box::new(move || servers.find().servers.into_iter().map(|it| it.server).collect()),
-        servers_file: workspace.state().join("agent-servers.json"),
         env,
+        mark,
+        runs,
         number,
         workspace,
         control: Some(environment.runtime_folders()),
         version: env!("CARGO_PKG_VERSION"),
         branch: settings.branch,
         excludes: excludes(settings.excludes),
-        record: Box::new(move |records: &[(Stamp, Record)]| kept.record(records)),
-        show: Box::new(move |says, view| match &shown {
-            Some(screen) if screen.show(says, view) => {}
-            _ => teller.tell(says, view),
-        }),
-        asked,
-        job: stopped.map(|screen| -> Box<afresh_daemon::JobHearer> {
-            Box::new(move |job| screen.hear_job(job))
-        }),
+        events,
+        requests,
+        hears_jobs: is_drawn,
     });
+    // The run is over, and with it the updates.
+    let screen = display.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let finish = finish.map_err(|error| {
         let hint = format!("when that is mended, `{}` goes on", arguments.again());
         unavailable(error).hint(hint)
     });
     let conclusion = finish.and_then(|finish| conclude(number, finish, &arguments.again()));
-    end(screen.as_deref(), conclusion)
+    end(screen.as_ref(), conclusion)
+}
+
+/// Shows the updates of a run until they end: on the screen, or as lines where there is none any more.
+fn display_updates(updates: RunEvents, screen: Option<Screen>, teller: &Teller) -> Option<Screen> {
+    for update in updates {
+        match (update, &screen) {
+            (RunUpdate::Progress { says, view }, Some(screen)) if screen.show(&says, &view) => {}
+            (RunUpdate::Progress { says, view }, _) => teller.tell(&says, &view),
+            (RunUpdate::Job(job), Some(screen)) => screen.hear_job(job),
+            (RunUpdate::Job(_), None) => {}
+        }
+    }
+    screen
 }
 
 /// Gives the terminal back, and says how it ended.
@@ -224,7 +238,7 @@ fn warn_of_files(plan: &Plan, settings: &RunSettings) {
 
 /// Ends what a run has left that was killed, and marks what this one starts.
 fn end_leftovers(
-    mark: &Mark,
+    mark: &ProcessMark,
     mut variables: Vec<(OsString, OsString)>,
 ) -> Result<Vec<(OsString, OsString)>, CommandError> {
     match mark.end_leftovers(&variables) {

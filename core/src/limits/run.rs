@@ -93,7 +93,10 @@ pub const RUN_NOTICES_MAX: usize = 16;
 /// How long whoever waits for the end of a run may take to ask once more how it ended.
 pub const CONTROL_FAREWELL: Duration = Duration::from_millis(100);
 
-/// Wishes of a person that wait for the loop of a run.
+/// Messages of a run that wait for its display. A display that is behind by more holds the run up.
+pub const RUN_EVENTS_MAX: usize = 256;
+
+/// Requests of a user that wait for the loop of a run.
 pub const RUN_ASKS_MAX: usize = 16;
 
 /// Lines that can be scrolled back to on the screen of a run, each cut like what is remembered of an agent's

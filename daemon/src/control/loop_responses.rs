@@ -22,8 +22,8 @@ pub(crate) struct About {
     face: Face,
     /// What all of them are copies of, where they are.
     group: Option<String>,
-    workspace: Option<String>,
-    version: &'static str,
+    pub(crate) workspace: Option<String>,
+    pub(crate) version: &'static str,
     started_at: String,
 }
 

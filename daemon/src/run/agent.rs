@@ -1,4 +1,5 @@
-//! The process of an agent's session: its pipes or its port, and the machine that knows its words.
+//! Owns the process of one session: its pipes or its port, and the machine that speaks the agent's protocol. Driven by
+//! [`Sessions`](super::session::Sessions). Never spawns or stops the process.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::agent_output::{Said, Word, read_lines};
+use super::agent_output::{AgentOutput, OutputBatch, read_lines};
 use super::log::SessionLog;
 use crate::http::{HttpClient, Limits, Pool, Request};
 use crate::os::PipeWriter;
@@ -27,7 +28,7 @@ pub(super) struct Agent {
     speaks: Speaks,
     stdin: Option<mpsc::Sender<Vec<u8>>>,
     tasks: JoinSet<()>,
-    words: mpsc::Sender<Word>,
+    sender: mpsc::Sender<OutputBatch>,
     log: SessionLog,
     /// Outputs that are not at their end.
     outputs: u8,
@@ -42,20 +43,20 @@ impl Agent {
         attempt: Attempt,
         kind: AgentKind,
         machine: Box<dyn Session + Send>,
-        stdio: InstanceStdio,
-        words: mpsc::Sender<Word>,
+        stdio: Stdio,
+        sender: mpsc::Sender<OutputBatch>,
         log: SessionLog,
     ) -> Self {
         let start = machine.start();
         let mut tasks = JoinSet::new();
-        let (sender, queue) = mpsc::channel(AGENT_STDIN_MAX);
-        sender.try_send(start.stdin).ok();
+        let (stdin, queue) = mpsc::channel(AGENT_STDIN_MAX);
+        stdin.try_send(start.stdin).ok();
         tasks.spawn(feed(stdio.stdin, queue));
-        let stdin = (start.speaks == Speaks::Lines).then_some(sender);
+        let stdin = (start.speaks == Speaks::Lines).then_some(stdin);
         let is_log = matches!(start.speaks, Speaks::Http { .. });
         let log_of = |is_log: bool| if is_log { None } else { Some(kind) };
-        tasks.spawn(read_lines(attempt, stdio.stdout, words.clone(), log_of(is_log)));
-        tasks.spawn(read_lines(attempt, stdio.stderr, words.clone(), log_of(true)));
+        tasks.spawn(read_lines(attempt, stdio.stdout, sender.clone(), log_of(is_log)));
+        tasks.spawn(read_lines(attempt, stdio.stderr, sender.clone(), log_of(true)));
         Self {
             attempt,
             kind,
@@ -63,7 +64,7 @@ impl Agent {
             speaks: start.speaks,
             stdin,
             tasks,
-            words,
+            sender,
             log,
             outputs: 2,
             exit: None,
@@ -109,35 +110,37 @@ impl Agent {
         self.give(now, Input::Wakeup)
     }
 
-    pub(super) fn take(&mut self, now: Stamp, said: Said) -> Vec<Heard> {
+    pub(super) fn take(&mut self, now: Stamp, said: AgentOutput) -> Vec<Heard> {
         match said {
             // It comes again whole.
-            Said::Piece => Vec::new(),
-            Said::Line(line) => {
+            AgentOutput::Piece => Vec::new(),
+            AgentOutput::Line(line) => {
                 self.log.line(now, &line);
                 self.give(now, Input::Line(&line))
             }
-            Said::Closed => {
+            AgentOutput::Closed => {
                 self.outputs = self.outputs.saturating_sub(1);
                 Vec::new()
             }
-            Said::Log(line) => {
+            AgentOutput::Log(line) => {
                 self.log.line(now, &line);
                 Vec::new()
             }
-            Said::TooLong(bytes) => {
+            AgentOutput::TooLong(bytes) => {
                 let text = format!("a line of {bytes} bytes, which is passed over");
                 self.log.note(now, &text);
                 vec![Heard::Strange(text)]
             }
-            Said::Event(data) => {
+            AgentOutput::Event(data) => {
                 self.log.line(now, &data);
                 self.give(now, Input::Event(&data))
             }
-            Said::Answer { request, status, body } => {
+            AgentOutput::Answer { request, status, body } => {
                 self.give(now, Input::Answer { request, status, body: &body })
             }
-            Said::Failed { request, why } => self.give(now, Input::Failed { request, why: &why }),
+            AgentOutput::Failed { request, why } => {
+                self.give(now, Input::Failed { request, why: &why })
+            }
         }
     }
 
@@ -191,7 +194,7 @@ impl Agent {
     }
 
     fn request(&mut self, request: RequestId, method: &'static str, path: &str, body: Vec<u8>) {
-        let (url, attempt, words) = (self.url(path), self.attempt, self.words.clone());
+        let (url, attempt, sender) = (self.url(path), self.attempt, self.sender.clone());
         let mut headers = self.authorization();
         self.tasks.spawn(async move {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
@@ -200,23 +203,26 @@ impl Agent {
             let limits =
                 Limits { time_max: AGENT_ANSWER_WAIT, body_bytes_max: AGENT_LINE_BYTES_MAX };
             let said = match client().request(asked, limits).await {
-                Ok(answer) => Said::Answer { request, status: answer.status, body: answer.body },
-                Err(error) => {
-                    Said::Failed { request: Some(request), why: crate::error_chain::chain(&error) }
+                Ok(answer) => {
+                    AgentOutput::Answer { request, status: answer.status, body: answer.body }
                 }
+                Err(error) => AgentOutput::Failed {
+                    request: Some(request),
+                    why: crate::error_chain::chain(&error),
+                },
             };
-            words.send(Word { attempt, said: vec![said] }).await.ok();
+            sender.send(OutputBatch { attempt, outputs: vec![said] }).await.ok();
         });
         while self.tasks.try_join_next().is_some() {}
     }
 
     fn listen(&mut self, path: &str) {
-        let (url, attempt, words) = (self.url(path), self.attempt, self.words.clone());
+        let (url, attempt, sender) = (self.url(path), self.attempt, self.sender.clone());
         let (headers, kind) = (self.authorization(), self.kind);
         self.tasks.spawn(async move {
-            let why = follow(&url, headers, (attempt, kind), &words).await;
-            let said = Said::Failed { request: None, why };
-            words.send(Word { attempt, said: vec![said] }).await.ok();
+            let why = follow(&url, headers, (attempt, kind), &sender).await;
+            let said = AgentOutput::Failed { request: None, why };
+            sender.send(OutputBatch { attempt, outputs: vec![said] }).await.ok();
         });
     }
 }
@@ -232,7 +238,7 @@ async fn follow(
     url: &str,
     mut headers: Vec<(String, String)>,
     (attempt, kind): (Attempt, AgentKind),
-    words: &mpsc::Sender<Word>,
+    sender: &mpsc::Sender<OutputBatch>,
 ) -> String {
     let pool = match Pool::new(client(), url) {
         Ok(pool) => pool,
@@ -253,12 +259,12 @@ async fn follow(
             Err(error) => return error.to_string(),
         };
         let said = stream.push(&bytes).into_iter().map(|event| match event.is_too_long {
-            true => Said::TooLong(AGENT_LINE_BYTES_MAX),
-            false if kind.is_delta(&event.data) => Said::Piece,
-            false => Said::Event(event.data),
+            true => AgentOutput::TooLong(AGENT_LINE_BYTES_MAX),
+            false if kind.is_piece(&event.data) => AgentOutput::Piece,
+            false => AgentOutput::Event(event.data),
         });
-        let said: Vec<Said> = said.collect();
-        if !said.is_empty() && words.send(Word { attempt, said }).await.is_err() {
+        let said: Vec<AgentOutput> = said.collect();
+        if !said.is_empty() && sender.send(OutputBatch { attempt, outputs: said }).await.is_err() {
             return "nobody listens".to_owned();
         }
     }

@@ -1,5 +1,5 @@
-//! A run over the control API: one service that is called `run`, which can be looked at, stopped and given another
-//! session.
+//! Owns what clients of the control API see of a run: one service that is called `run`, with its status, log and
+//! metrics. Driven by the loop of the run. Never changes the run: it hands requests back to the loop.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,24 +12,29 @@ use afresh_core::control::{
 };
 use afresh_core::id::Generation;
 use afresh_core::limits::{CONTROL_FAREWELL, RESTARTS_TOLD_MAX, RUN_NOTICES_MAX};
-use afresh_core::run::{Asked, Attempt, Finish, Input, Kind, Record, Say};
+use afresh_core::run::{Asked, Attempt, Finish, Kind, Machine, Record, Say};
+use afresh_core::time::Stamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use super::{Driver, Run, stamp};
-use crate::control::{About, Ask, Before, Begun, Control, NotBegun};
+use crate::clock;
+use crate::control::{About, Ask, Before, Begun, Control, NotBegun, RuntimeFolders};
 use crate::events::Events;
 use crate::logs::Logs;
 use crate::process::MECHANISM;
+use crate::store::workspace::Workspace;
 
 /// Its name.
 const NAME: &str = "run";
 
-/// What is told about the run.
-pub(super) struct Board {
+/// The run, as clients of the control API see it.
+pub(super) struct ControlBoard {
     about: About,
+    number: i64,
+    /// The agent's command, without secrets.
+    command: String,
     pub(super) control: Control,
-    /// What the control API itself has to say.
+    /// Notices of the control API itself.
     pub(super) notices: mpsc::Receiver<String>,
     changes: watch::Sender<u64>,
     logs: Logs,
@@ -38,18 +43,35 @@ pub(super) struct Board {
     /// Why the last session ended.
     ended: String,
     /// The process of the agent, and since when it runs.
-    pub(super) process: Option<(u32, afresh_core::time::Stamp)>,
+    pub(super) process: Option<(u32, Stamp)>,
     is_over: bool,
 }
 
-impl Board {
-    pub(super) fn new(run: &mut Run) -> Self {
-        let about = About::new(Face::Run, None, &run.workspace, run.version);
+/// The status of a run at one moment.
+struct RunReport {
+    state: State,
+    process: Option<(u32, Stamp)>,
+    attempt: Attempt,
+    restarts: Restarts,
+    status: RunStatus,
+}
+
+impl ControlBoard {
+    pub(super) fn new(
+        number: i64,
+        workspace: &Workspace,
+        program: &[String],
+        folders: Option<RuntimeFolders>,
+        version: &'static str,
+    ) -> Self {
+        let about = About::new(Face::Run, None, workspace, version);
         let (sender, notices) = mpsc::channel(RUN_NOTICES_MAX);
         let log = move |text: &str| drop(sender.try_send(text.to_owned()));
-        let control = Control::serve(run.control.take(), None, about.clone(), Events::new(), log);
+        let control = Control::serve(folders, None, about.clone(), Events::new(), log);
         Self {
             about,
+            number,
+            command: redact_args(program).join(" "),
             control,
             notices,
             changes: watch::Sender::new(0),
@@ -62,7 +84,7 @@ impl Board {
         }
     }
 
-    /// Something was written down.
+    /// Takes a record.
     pub(super) fn note(&mut self, record: &Record) {
         self.metrics.note(record);
         match record {
@@ -74,7 +96,7 @@ impl Board {
                 if self.restarts.len() >= RESTARTS_TOLD_MAX {
                     self.restarts.remove(0);
                 }
-                let (time, reason) = (stamp().to_string(), self.ended.clone());
+                let (time, reason) = (clock::now().to_string(), self.ended.clone());
                 self.restarts.push(RestartNote { time, reason });
             }
             Record::RunEnded { .. } => self.is_over = true,
@@ -83,8 +105,8 @@ impl Board {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Something was said.
-    pub(super) fn hear(&self, attempt: Attempt, say: &Say) {
+    /// Adds an event to the log.
+    pub(super) fn log(&self, attempt: Attempt, say: &Say) {
         let text = match say {
             Say::Text(text) | Say::Note(text, _) => text.clone(),
             Say::Tool { name, detail } => format!("> {name} {detail}"),
@@ -93,39 +115,28 @@ impl Board {
         };
         self.logs.say(Generation(attempt.0.into()), &text);
     }
-}
 
-impl Driver {
-    fn generation(&self) -> Generation {
-        Generation(u64::from(self.run.machine.view().attempt.0))
-    }
-
-    /// Answers a question. An answer that nobody waits for any more is dropped.
-    pub(super) fn answer(&mut self, ask: Ask) {
+    /// Answers a question that changes nothing. An answer that the client no longer waits for is dropped.
+    pub(super) fn answer(&self, ask: Ask, machine: &Machine, finish: Option<&Finish>) {
         let is_ours = |name: &str| name == NAME;
         match ask {
             Ask::Status { name, answer } => {
                 let asked = name.is_none_or(|name| is_ours(&name));
-                answer.send(asked.then(|| self.status()).into_iter().collect()).ok();
+                let status = || self.status(self.report(machine, finish));
+                answer.send(asked.then(status).into_iter().collect()).ok();
             }
-            Ask::Change { name, what, reason, answer } => {
-                let begun = match is_ours(&name) {
-                    true => self.change(what, &reason),
-                    false => Err(NotBegun::NoSuchService { known: vec![NAME.to_owned()] }),
-                };
-                answer.send(begun).ok();
-            }
+            Ask::Change { .. } => {}
             Ask::Input { name, answer, .. } => {
                 let refusal = Refusal::new("the agent is told what to do by its plan");
                 answer.send(is_ours(&name).then_some(Err(refusal))).ok();
             }
             Ask::Logs { name, answer } => {
-                answer.send(is_ours(&name).then(|| self.board.logs.clone())).ok();
+                answer.send(is_ours(&name).then(|| self.logs.clone())).ok();
             }
-            Ask::Metrics { answer } => drop(answer.send(vec![self.measured()])),
+            Ask::Metrics { answer } => drop(answer.send(vec![self.measured(machine, finish)])),
             Ask::Reload { answer, .. } => {
                 let why = "has no configuration of services to read";
-                answer.send(Err(self.board.about.only_up(why))).ok();
+                answer.send(Err(self.about.only_up(why))).ok();
             }
             Ask::Shutdown { answer, .. } => {
                 let refusal = Refusal::new("this is `afresh run`, which ends with its plan");
@@ -134,58 +145,42 @@ impl Driver {
         }
     }
 
-    fn change(&mut self, what: Change, reason: &str) -> Result<Begun, NotBegun> {
-        if self.board.is_over {
+    /// Whether a change can begin, and what the client waits for.
+    pub(super) fn begin_change(
+        &self,
+        name: &str,
+        what: Change,
+        machine: &Machine,
+    ) -> Result<Begun, NotBegun> {
+        if name != NAME {
+            return Err(NotBegun::NoSuchService { known: vec![NAME.to_owned()] });
+        }
+        if self.is_over {
             return Err(NotBegun::Stopping);
         }
-        if what == Change::Restart && !self.run.machine.view().can_restart {
+        let view = machine.view();
+        if what == Change::Restart && !view.can_restart {
             return Err(NotBegun::NotNow("no agent is at work"));
         }
-        let old_pid = self.board.process.map(|(pid, _)| pid);
-        let before = Before::new(old_pid, self.generation(), self.board.changes.subscribe());
-        let asked = match what {
-            // It runs.
-            Change::Start => None,
-            Change::Stop => Some(Asked::Stop),
-            Change::Restart => Some(Asked::Restart),
-        };
-        if let Some(asked) = asked {
-            let text = format!("somebody wants a {}: {reason}", what.name());
-            self.says.push(Say::Note(text, false));
-            self.give(Input::Asked(asked));
-            self.settle();
-        }
+        let old_pid = self.process.map(|(pid, _)| pid);
+        let generation = Generation(u64::from(view.attempt.0));
+        let before = Before::new(old_pid, generation, self.changes.subscribe());
         let (sender, recorded) = oneshot::channel();
         sender.send(()).ok();
         Ok(Begun { before, recorded })
     }
 
-    fn state(&self) -> State {
-        match &self.finish {
-            Some(Finish::Stopped { .. } | Finish::Skipped { .. }) => State::Stopped,
-            Some(Finish::Failed { why } | Finish::Refused { why, .. }) => {
-                State::Failed { why: why.clone() }
-            }
-            Some(Finish::Done) => State::Finished,
-            None => self.run.machine.state(),
-        }
-    }
-
     fn uptime(&self) -> Option<Duration> {
-        self.board.process.map(|(_, since)| stamp().since(since))
+        self.process.map(|(_, since)| clock::now().since(since))
     }
 
-    fn status(&self) -> ServiceStatus {
-        let view = self.run.machine.view();
-        let (process, plan) = (self.board.process, self.run.machine.plan());
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let run = RunStatus {
-            number: self.run.number,
+    fn report(&self, machine: &Machine, finish: Option<&Finish>) -> RunReport {
+        let (view, plan) = (machine.view(), machine.plan());
+        let phase = plan.phases.get(view.current);
+        let status = RunStatus {
+            number: self.number,
             plan: plan.title.clone(),
-            phase: plan
-                .phases
-                .get(view.current)
-                .map_or_else(String::new, |phase| phase.name.clone()),
+            phase: phase.map_or_else(String::new, |phase| phase.name.clone()),
             phase_number: view.current as u64 + 1,
             phases: view.ends.len() as u64,
             doing: view.doing.to_owned(),
@@ -200,47 +195,93 @@ impl Driver {
             dollars: view.spent.dollars,
             waits_until: view.wait.map(|wait| wait.until.to_string()),
         };
-        let total = view.restarts_in_all.into();
-        ServiceStatus {
-            pid: process.map(|(pid, _)| pid),
-            generation: u64::from(view.attempt.0),
-            started_at: process.map(|(_, since)| since.to_string()),
-            uptime_ms: self.uptime().map(millis),
-            restarts: Restarts { total, last: self.board.restarts.clone() },
-            run: Some(run),
-            mechanism: MECHANISM.to_owned(),
-            says_ready: false,
-            ..self.board.about.remote(
-                NAME.to_owned(),
-                redact_args(&self.run.program).join(" "),
-                self.state(),
-            )
+        RunReport {
+            state: state_of(machine, finish),
+            process: self.process,
+            attempt: view.attempt,
+            restarts: Restarts { total: view.restarts_in_all.into(), last: self.restarts.clone() },
+            status,
         }
     }
 
-    fn measured(&self) -> ServiceMetrics {
-        let view = self.run.machine.view();
-        let mut run = self.board.metrics.clone();
+    /// The report as one of the services of the control API.
+    fn status(&self, report: RunReport) -> ServiceStatus {
+        let RunReport { state, process, attempt, restarts, status } = report;
+        let uptime = self.uptime();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        ServiceStatus {
+            name: NAME.to_owned(),
+            group: None,
+            face: Face::Run,
+            state,
+            says_ready: false,
+            pid: process.map(|(pid, _)| pid),
+            supervisor_pid: std::process::id(),
+            generation: u64::from(attempt.0),
+            started_at: process.map(|(_, since)| since.to_string()),
+            uptime_ms: uptime.map(millis),
+            restarts,
+            candidate_pid: None,
+            spare_pid: None,
+            waits_for: Vec::new(),
+            depends_on: Vec::new(),
+            swap_failed: None,
+            last_exit: None,
+            health: None,
+            usage: None,
+            run: Some(status),
+            workspace: self.about.workspace.clone(),
+            command: self.command.clone(),
+            mechanism: MECHANISM.to_owned(),
+            version: self.about.version.to_owned(),
+        }
+    }
+
+    fn measured(&self, machine: &Machine, finish: Option<&Finish>) -> ServiceMetrics {
+        let view = machine.view();
+        let mut run = self.metrics.clone();
         (run.spent, run.context) = (view.spent, view.percent.map(|percent| percent / 100.0));
         ServiceMetrics {
             name: NAME.to_owned(),
-            state: self.state(),
+            state: state_of(machine, finish),
             uptime: self.uptime(),
-            pid: self.board.process.map(|(pid, _)| pid),
+            pid: self.process.map(|(pid, _)| pid),
             usage: None,
             vitals: Vitals::default(),
             run: Some(run),
         }
     }
 
-    /// Whoever waits for the end gets to know it.
-    pub(super) async fn farewell(&mut self) {
-        self.board.changes.send_modify(|changes| *changes += 1);
-        while self.board.changes.receiver_count() > 0 {
-            match timeout(CONTROL_FAREWELL, self.board.control.next()).await {
-                Ok(ask) => self.answer(ask),
-                Err(_) => return,
-            }
+    /// Wakes clients that wait for the end of the run.
+    pub(super) fn announce_end(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// The next question of a client, as long as one waits for the end.
+    pub(super) async fn next_before_end(&mut self) -> Option<Ask> {
+        match self.changes.receiver_count() {
+            0 => None,
+            _ => timeout(CONTROL_FAREWELL, self.control.next()).await.ok(),
         }
+    }
+}
+
+/// The request that a change over the control API stands for; a run that runs need not be started.
+pub(super) const fn request_of(what: Change) -> Option<Asked> {
+    match what {
+        Change::Start => None,
+        Change::Stop => Some(Asked::Stop),
+        Change::Restart => Some(Asked::Restart),
+    }
+}
+
+fn state_of(machine: &Machine, finish: Option<&Finish>) -> State {
+    match finish {
+        Some(Finish::Stopped { .. } | Finish::Skipped { .. }) => State::Stopped,
+        Some(Finish::Failed { why } | Finish::Refused { why, .. }) => {
+            State::Failed { why: why.clone() }
+        }
+        Some(Finish::Done) => State::Finished,
+        None => machine.state(),
     }
 }

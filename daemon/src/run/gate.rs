@@ -1,24 +1,45 @@
-//! A gate of a phase, run by a shell in the folder of the run.
+//! Owns the gate that runs: a shell in the folder of the run. Driven by the loop of the run. Never judges a phase.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use afresh_core::limits::GATE_OUTPUT_BYTES_MAX;
 use afresh_core::run::GateEnd;
 use afresh_core::service::Exit;
+use tokio::task::JoinSet;
 
-use super::Driver;
 use crate::process::Command;
 use crate::run_briefly::{Brief, BriefEnding, BriefRunner};
 
-impl Driver {
-    pub(super) fn run_gate(&mut self, gate: usize, command: String, time_max: Duration) {
+/// Runs gates, one at a time.
+pub(super) struct GateRunner {
+    runner: BriefRunner,
+    folder: PathBuf,
+    env: Vec<(OsString, OsString)>,
+    pub(super) running: JoinSet<GateEnd>,
+}
+
+impl GateRunner {
+    pub(super) fn new(
+        runner: BriefRunner,
+        folder: PathBuf,
+        env: Vec<(OsString, OsString)>,
+    ) -> Self {
+        Self { runner, folder, env, running: JoinSet::new() }
+    }
+
+    pub(super) fn run(&mut self, gate: usize, command: String, time_max: Duration) {
         let argv = ["sh", "-c", &command].map(OsString::from).to_vec();
-        let command =
-            Command { argv, cwd: Some(self.run.folder.clone()), env: self.run.env.clone() };
+        let command = Command { argv, cwd: Some(self.folder.clone()), env: self.env.clone() };
         let brief =
             Brief { command, stdin: Vec::new(), time_max, output_bytes_max: GATE_OUTPUT_BYTES_MAX };
-        self.gate.spawn(judge(self.briefs.runner(), gate, brief));
+        self.running.spawn(judge(self.runner.clone(), gate, brief));
+    }
+
+    /// Ends the gate that runs, without a result.
+    pub(super) fn end(&mut self) {
+        self.running = JoinSet::new();
     }
 }
 
@@ -26,14 +47,8 @@ impl Driver {
 async fn judge(runner: BriefRunner, gate: usize, brief: Brief) -> GateEnd {
     let time_max = brief.time_max;
     let Some(outcome) = runner.run(brief).await else {
-        let ending = "afresh is ending".to_owned();
-        return GateEnd {
-            gate,
-            passed: false,
-            ending,
-            output: String::new(),
-            took: Duration::ZERO,
-        };
+        let (ending, output) = ("afresh is ending".to_owned(), String::new());
+        return GateEnd { gate, passed: false, ending, output, took: Duration::ZERO };
     };
     let (passed, ending) = match outcome.ending {
         BriefEnding::Exited(Exit::Code(0)) => (true, "exit code 0".to_owned()),

@@ -20,9 +20,9 @@ const FILE: &str = "run-mark";
 
 /// The mark of the runs of one workspace.
 #[derive(Clone, Debug)]
-pub struct Mark(String);
+pub struct ProcessMark(String);
 
-impl Mark {
+impl ProcessMark {
     /// The mark of the workspace with this state, made where there is none.
     pub fn of(state: &Path) -> io::Result<Self> {
         let path = state.join(FILE);

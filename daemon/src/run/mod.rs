@@ -1,43 +1,52 @@
-//! `afresh run`: drives the machine of a run. One loop owns the agent's session, gates, git and the record;
-//! all processes go through the process layer, so that nothing of an agent outlives us.
+//! Owns the loop of `afresh run`: wait → core → perform. Every happening becomes inputs of the machine; its effects
+//! are performed in order, and what they lead to joins the queue of inputs. All processes go through the process
+//! layer, so that nothing of an agent outlives afresh. Never decides.
+//!
+//! A record is on disk before an effect that follows from it is performed, and before it is shown.
 
 mod agent;
 mod agent_output;
 mod control;
 mod gate;
 mod git;
+mod journal;
 mod leftovers;
 mod log;
 mod session;
 mod setup;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::id::ServiceId;
-use afresh_core::run::{Asked, Effect, Finish, GateEnd, Input, Now, Record, Say};
-use afresh_core::time::{Stamp, Time};
-use tokio::sync::mpsc;
+use afresh_core::run::{Asked, Effect, Finish, GateEnd, Input, Machine, Now, Record, Say};
+use afresh_core::time::Time;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
-use self::agent_output::Word;
-use self::control::Board;
-use self::git::{Answered, Git};
-pub use self::leftovers::Mark;
-use self::session::Running;
-pub use self::setup::{Asker, Asks, JobHearer, Recorder, Run, RunError, Servers, Shower, asks};
+use self::agent_output::{AgentOutput, OutputBatch};
+use self::control::{ControlBoard, request_of};
+use self::gate::GateRunner;
+use self::git::{Git, GitReply};
+use self::journal::{Journal, RunStore};
+pub use self::leftovers::ProcessMark;
+use self::session::Sessions;
+use self::setup::RunEventSender;
+pub use self::setup::{
+    AgentSetup, Run, RunError, RunEvents, RunUpdate, Servers, UserRequestSender, UserRequests,
+    run_events, user_requests,
+};
+use crate::clock;
 use crate::control::Ask;
 use crate::os::{self, Jobs, Signals};
 use crate::process::{Processes, Report, ignore_in_supervisor};
 use crate::run_briefly::{BriefStep, Briefs};
 
-/// The only service that a run has: its agent, an instance for each session.
+/// The only service of a run: its agent, an instance for each session.
 const AGENT: ServiceId = ServiceId(0);
 
-/// Carries a plan out, until it is over or somebody wants it to stop.
+/// Carries a plan out, until it is over or a user stops it.
 pub fn run(run: Run) -> Result<Finish, RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -46,12 +55,12 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
     let result = runtime.block_on(async {
         let signals = Signals::listen().map_err(RunError::Signals)?;
         ignore_in_supervisor().map_err(RunError::Signals)?;
-        let jobs = run.job.is_some().then(Jobs::listen).transpose().map_err(RunError::Signals)?;
+        let jobs = run.hears_jobs.then(Jobs::listen).transpose().map_err(RunError::Signals)?;
         let mut driver = Driver::new(run, jobs, Processes::start()?);
-        // One that was killed may have left it.
-        driver.remove_servers_file();
+        // A run that was killed may have left it.
+        driver.sessions.remove_servers_file();
         let result = driver.drive(signals).await;
-        driver.remove_servers_file();
+        driver.sessions.remove_servers_file();
         driver.close().await;
         result
     });
@@ -60,37 +69,40 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
 }
 
 struct Driver {
-    run: Run,
-    board: Board,
+    machine: Machine,
+    /// Inputs that the machine has not taken yet.
+    inputs: VecDeque<Input>,
+    journal: Journal,
+    events: RunEventSender,
+    board: ControlBoard,
     jobs: Option<Jobs>,
     processes: Processes,
     briefs: Briefs,
     git: Git,
-    session: Option<Running>,
-    words: (mpsc::Sender<Word>, mpsc::Receiver<Word>),
-    answers: JoinSet<Answered>,
-    /// What git had to say before: once is enough.
-    noted: BTreeSet<String>,
-    gate: JoinSet<GateEnd>,
+    git_replies: JoinSet<GitReply>,
+    /// Notes of git that were shown: once is enough.
+    git_notes: BTreeSet<String>,
+    sessions: Sessions,
+    gates: GateRunner,
+    requests: UserRequests,
+    /// Requests to stop so far; from the second on, steps of the end do not wait.
+    stops: u32,
     begun: Instant,
     finish: Option<Finish>,
     failed: Option<RunError>,
-    /// Records that are written down together, before anything that follows from them is done…
-    records: Vec<(Stamp, Record)>,
-    /// …and what is shown then.
-    says: Vec<Say>,
-    /// What is neither shown nor written down.
+    /// Values that are neither shown nor recorded.
     secrets: Arc<KnownSecrets>,
 }
 
-enum Happened {
+/// One happening that the loop waits for.
+enum Happening {
     Report(Report),
     Brief(BriefStep),
-    Word(Word),
-    Git(Answered),
+    Output(OutputBatch),
+    Git(GitReply),
     Gate(GateEnd),
-    Asked(Asked),
-    Ask(Ask),
+    Request(Asked),
+    Control(Ask),
     Notice(String),
     Signal(os::SignalRequest),
     Job(os::Job),
@@ -98,47 +110,44 @@ enum Happened {
 }
 
 impl Driver {
-    fn new(mut run: Run, jobs: Option<Jobs>, processes: Processes) -> Self {
+    fn new(run: Run, jobs: Option<Jobs>, processes: Processes) -> Self {
         let variables =
             run.env.iter().filter_map(|(name, value)| name.to_str().zip(value.to_str()));
         let secrets = Arc::new(KnownSecrets::of(variables));
         let briefs = Briefs::new();
-        let git = Git {
-            runner: briefs.runner(),
-            folder: run.folder.clone(),
-            env: git::env_of_git(&run.env),
-            excludes: run.excludes.clone(),
-            steps_up: git::steps_up(&run.folder, run.workspace.root()),
-            wanted: run.branch.clone(),
-            left_out: Vec::new(),
-            notes: Vec::new(),
-        };
+        let git = Git::new(&run, briefs.runner());
+        let Run { machine, agent, folder, logs, env, number, workspace, .. } = run;
+        let board = ControlBoard::new(number, &workspace, &agent.program, run.control, run.version);
+        let gates = GateRunner::new(briefs.runner(), folder.clone(), env.clone());
+        let sessions = Sessions::new(agent, folder, logs.clone(), env, Arc::clone(&secrets));
+        let store = RunStore { runs: run.runs, number, workspace, logs, mark: run.mark };
         Self {
-            board: Board::new(&mut run),
-            run,
+            machine,
+            inputs: VecDeque::from([Input::Begin]),
+            journal: Journal::new(store),
+            events: run.events,
+            board,
             jobs,
             processes,
             briefs,
             git,
-            session: None,
-            words: agent_output::words(),
-            answers: JoinSet::new(),
-            noted: BTreeSet::new(),
-            gate: JoinSet::new(),
+            git_replies: JoinSet::new(),
+            git_notes: BTreeSet::new(),
+            sessions,
+            gates,
+            requests: run.requests,
+            stops: 0,
             begun: Instant::now(),
             finish: None,
             failed: None,
-            records: Vec::new(),
-            says: Vec::new(),
             secrets,
         }
     }
 
     async fn drive(&mut self, mut signals: Signals) -> Result<Finish, RunError> {
         self.go_to_branch().await?;
-        self.give(Input::Begin);
-        let mut interrupts = 0;
         loop {
+            self.advance();
             self.settle();
             if let Some(error) = self.failed.take() {
                 return Err(error);
@@ -147,50 +156,21 @@ impl Driver {
                 self.farewell().await;
                 return Ok(finish);
             }
-            match self.wait(&mut signals).await {
-                Happened::Report(report) if Briefs::are_meant(&report) => self.briefs.hear(report),
-                Happened::Report(report) => self.hear(report),
-                Happened::Brief(step) => self.briefs.react(&mut self.processes, step),
-                Happened::Word(word) => self.take(word),
-                Happened::Git(answered) => self.git_answered(answered),
-                Happened::Gate(mut end) => {
-                    end.output = self.secrets.redact(&end.output).into_owned();
-                    self.give(Input::GateEnded(end));
-                }
-                Happened::Ask(ask) => self.answer(ask),
-                Happened::Notice(text) => self.says.push(Say::Note(text, true)),
-                Happened::Job(job) => {
-                    if let Some(hear) = &mut self.run.job {
-                        hear(job);
-                    }
-                }
-                Happened::Signal(os::SignalRequest::Restart(_)) => {
-                    self.give(Input::Asked(Asked::Restart))
-                }
-                // Where a screen is drawn, Ctrl+C is a key.
-                Happened::Asked(Asked::Stop) | Happened::Signal(_) => {
-                    interrupts += 1;
-                    self.give(Input::Asked(Asked::Stop));
-                    if interrupts > 1 {
-                        self.end_faster();
-                    }
-                }
-                Happened::Asked(asked) => self.give(Input::Asked(asked)),
-                Happened::Wakeup => self.wake(),
-            }
+            let happening = self.wait(&mut signals).await;
+            self.take(happening);
         }
     }
 
-    /// Everything that still runs ends with the process layer.
+    /// Ends all that still runs with the process layer.
     async fn close(self) {
-        let Self { processes, gate, answers, board, .. } = self;
-        drop((gate, answers));
+        let Self { processes, gates, git_replies, board, .. } = self;
+        drop((gates, git_replies));
         board.control.close().await;
         processes.shutdown().await;
     }
 
     async fn go_to_branch(&mut self) -> Result<(), RunError> {
-        let Some(branch) = self.run.branch.clone() else { return Ok(()) };
+        let Some(branch) = self.git.wanted_branch().map(str::to_owned) else { return Ok(()) };
         let git = self.git.clone();
         let switched = async { git.switch(&branch).await };
         let mut switched = std::pin::pin!(switched);
@@ -207,7 +187,7 @@ impl Driver {
         }
     }
 
-    async fn wait(&mut self, signals: &mut Signals) -> Happened {
+    async fn wait(&mut self, signals: &mut Signals) -> Happening {
         let (wake_at, jobs) = (self.next_wakeup(), &mut self.jobs);
         let job = async {
             match jobs {
@@ -222,124 +202,206 @@ impl Driver {
             }
         };
         tokio::select! {
-            report = self.processes.next() => Happened::Report(report),
-            step = self.briefs.next() => Happened::Brief(step),
-            Some(word) = self.words.1.recv() => Happened::Word(word),
-            Some(answered) = self.answers.join_next() => Happened::Git(whole(answered)),
-            Some(end) = self.gate.join_next() => Happened::Gate(whole(end)),
-            Some(asked) = self.run.asked.0.recv() => Happened::Asked(asked),
-            ask = self.board.control.next() => Happened::Ask(ask),
-            Some(text) = self.board.notices.recv() => Happened::Notice(text),
-            asked = signals.next() => Happened::Signal(asked),
-            job = job => Happened::Job(job),
-            () = wakeup => Happened::Wakeup,
+            report = self.processes.next() => Happening::Report(report),
+            step = self.briefs.next() => Happening::Brief(step),
+            Some(batch) = self.sessions.output.recv() => Happening::Output(batch),
+            Some(reply) = self.git_replies.join_next() => Happening::Git(joined(reply)),
+            Some(end) = self.gates.running.join_next() => Happening::Gate(joined(end)),
+            Some(request) = self.requests.0.recv() => Happening::Request(request),
+            ask = self.board.control.next() => Happening::Control(ask),
+            Some(text) = self.board.notices.recv() => Happening::Notice(text),
+            asked = signals.next() => Happening::Signal(asked),
+            job = job => Happening::Job(job),
+            () = wakeup => Happening::Wakeup,
         }
     }
 
     fn now(&self) -> Now {
-        Now { time: Time::after_start(self.begun.elapsed()), stamp: stamp() }
+        Now { time: Time::after_start(self.begun.elapsed()), stamp: clock::now() }
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let machine = self.run.machine.next_wakeup(self.now());
-        let machine = machine.map(|time| self.begun + time.since_start());
-        let session = self.session.as_ref().and_then(|session| session.agent.next_wakeup());
-        let ending = self.session.as_ref().and_then(|session| session.ending).map(|(_, at)| at);
-        [machine, session, ending].into_iter().flatten().min()
+        let machine = self.machine.next_wakeup(self.now());
+        let stop = self.sessions.next_stop_step();
+        let times = [machine, stop].into_iter().flatten();
+        let times = times.map(|time| self.begun + time.since_start());
+        times.chain(self.sessions.next_wakeup()).min()
     }
 
-    fn wake(&mut self) {
-        let now = Instant::now();
-        self.step_of_end(now);
-        if let Some(session) = &mut self.session
-            && session.agent.wake_at.is_some_and(|at| at <= now)
-        {
-            let heard = session.agent.wake(stamp());
-            self.heard(heard);
-        }
-        self.end_if_over();
-        self.give(Input::Wakeup);
-    }
-
-    /// Gives the machine what happened, and does what it says.
-    fn give(&mut self, input: Input) {
-        for effect in self.run.machine.handle(self.now(), input) {
-            self.perform(effect);
-        }
-    }
-
-    fn git_answered(&mut self, answered: Answered) {
-        for note in answered.notes {
-            if self.noted.insert(note.clone()) {
-                self.says.push(Say::Note(note, true));
+    /// Turns what happened into inputs of the machine.
+    fn take(&mut self, happening: Happening) {
+        match happening {
+            Happening::Report(report) if Briefs::are_meant(&report) => self.briefs.hear(report),
+            Happening::Report(report) => self.take_report(report),
+            Happening::Brief(step) => self.briefs.react(&mut self.processes, step),
+            Happening::Output(batch) => self.take_output(batch),
+            Happening::Git(reply) => self.take_git(reply),
+            Happening::Gate(mut end) => {
+                end.output = self.secrets.redact(&end.output).into_owned();
+                self.inputs.push_back(Input::GateEnded(end));
+            }
+            Happening::Control(ask) => self.answer(ask),
+            Happening::Notice(text) => self.journal.say(Say::Note(text, true)),
+            Happening::Job(job) => self.events.send(RunUpdate::Job(job)),
+            Happening::Signal(os::Asked::Restart(_)) => {
+                self.inputs.push_back(Input::Asked(Asked::Restart));
+            }
+            // Where a screen is drawn, Ctrl+C is a key.
+            Happening::Request(Asked::Stop) | Happening::Signal(_) => {
+                self.stops += 1;
+                self.inputs.push_back(Input::Asked(Asked::Stop));
+                self.advance();
+                if self.stops > 1 {
+                    self.sessions.hurry_stop(self.now().time, &mut self.processes);
+                }
+            }
+            Happening::Request(request) => self.inputs.push_back(Input::Asked(request)),
+            Happening::Wakeup => {
+                let now = self.now();
+                self.sessions.take_stop_step(now.time, &mut self.processes);
+                self.inputs.extend(self.sessions.wake(now.stamp));
+                self.end_session();
+                self.inputs.push_back(Input::Wakeup);
             }
         }
-        if let Some(stash) = answered.stash {
-            self.give(Input::Stash(stash));
-        }
-        self.give(Input::Git(answered.answer));
     }
 
+    fn take_report(&mut self, report: Report) {
+        match report {
+            Report::Spawned { pid, .. } => {
+                let now = clock::now();
+                self.board.process = Some((pid, now));
+                self.inputs.extend(self.sessions.spawned(now));
+            }
+            Report::SpawnFailed { failure, .. } => {
+                self.inputs.extend(self.sessions.spawn_failed(failure.message));
+            }
+            Report::Exited { exit, .. } => {
+                self.sessions.exited(exit);
+                self.end_session();
+            }
+            Report::Notice(text) => self.journal.say(Say::Note(text, true)),
+        }
+    }
+
+    /// The agent hears the answer to one output before the next one is read.
+    fn take_output(&mut self, batch: OutputBatch) {
+        let OutputBatch { attempt, outputs } = batch;
+        if outputs.iter().any(|output| matches!(output, AgentOutput::Piece)) {
+            self.inputs.push_back(Input::Stirred(attempt));
+        }
+        let now = clock::now();
+        for output in outputs {
+            self.inputs.extend(self.sessions.take_output(now, attempt, output));
+            self.advance();
+        }
+        self.sessions.flush_log();
+        self.end_session();
+    }
+
+    fn take_git(&mut self, reply: GitReply) {
+        for note in reply.notes {
+            if self.git_notes.insert(note.clone()) {
+                self.journal.say(Say::Note(note, true));
+            }
+        }
+        self.inputs.extend(reply.stash.map(Input::Stash));
+        self.inputs.push_back(Input::Git(reply.answer));
+    }
+
+    /// Ends the session whose process is gone and whose output is read.
+    fn end_session(&mut self) {
+        let ended = self.sessions.take_ended(clock::now());
+        self.inputs.extend(ended);
+    }
+
+    /// Gives the machine its inputs and performs its effects, until there are no more.
+    fn advance(&mut self) {
+        while let Some(input) = self.inputs.pop_front() {
+            for effect in self.machine.handle(self.now(), input) {
+                // Nothing follows from what could not be recorded.
+                if self.failed.is_none() {
+                    self.perform(effect);
+                }
+            }
+        }
+    }
+
+    /// Performs an effect; what comes of it at once joins the inputs.
     fn perform(&mut self, effect: Effect) {
         if !matches!(effect, Effect::Record(_) | Effect::Say(_)) {
             self.settle();
+            if self.failed.is_some() {
+                return;
+            }
         }
         match effect {
-            Effect::Open { attempt, prompt } => self.open(attempt, prompt),
-            Effect::Tell(attempt, told) => self.tell(attempt, &told),
-            Effect::End(attempt) => self.end(attempt),
-            Effect::Git(ask) => drop(self.answers.spawn(self.git.clone().ask(ask))),
-            Effect::RunGate { gate, command, time_max } => self.run_gate(gate, command, time_max),
-            // Whoever asked is gone, and so is what was asked for.
-            Effect::EndGate => self.gate = JoinSet::new(),
+            Effect::Open { attempt, prompt } => {
+                if let Err(why) = self.sessions.open(attempt, prompt, &mut self.processes) {
+                    self.inputs.push_back(Input::NotStarted(attempt, why));
+                }
+            }
+            Effect::Tell(attempt, told) => {
+                self.inputs.extend(self.sessions.tell(clock::now(), attempt, &told));
+            }
+            Effect::End(attempt) => {
+                let now = self.now();
+                self.inputs.extend(self.sessions.begin_stop(now, attempt));
+            }
+            Effect::Git(ask) => drop(self.git_replies.spawn(self.git.clone().ask(ask))),
+            Effect::RunGate { gate, command, time_max } => self.gates.run(gate, command, time_max),
+            Effect::EndGate => self.gates.end(),
             Effect::Record(record) => {
-                if let Record::AttemptEnded { .. } = &record {
-                    self.note_end(&record);
+                if let Record::AttemptEnded { attempt, cause, detail, .. } = &record {
+                    self.sessions.log_end(*attempt, *cause, detail);
                 }
                 self.board.note(&record);
-                // What a session has used in all is only told better by what follows at once.
-                if let Record::Spent { .. } = &record {
-                    self.records.retain(|(_, earlier)| !matches!(earlier, Record::Spent { .. }));
-                }
-                self.records.push((stamp(), record));
+                self.journal.record(clock::now(), record);
             }
-            Effect::Say(say) => {
-                // Nobody reads two of these at once.
-                if matches!(say, Say::Context(..) | Say::Spent(_) | Say::Moved) {
-                    let kind = std::mem::discriminant(&say);
-                    self.says.retain(|earlier| std::mem::discriminant(earlier) != kind);
-                }
-                self.says.push(say);
-            }
+            Effect::Say(say) => self.journal.say(say),
             Effect::Finish(finish) => self.finish = Some(finish),
         }
     }
 
-    /// Writes down what has happened, and shows it: whoever has seen it can rely on it.
+    /// Records what has happened, and then shows it.
     fn settle(&mut self) {
-        if !self.records.is_empty() {
-            if let Err(why) = (self.run.record)(&self.records) {
-                self.failed.get_or_insert(RunError::Record(why));
-            }
-            self.records.clear();
+        if let Err(why) = self.journal.write() {
+            self.failed.get_or_insert(RunError::Record(why));
         }
-        if !self.says.is_empty() {
-            let view = self.run.machine.view();
-            for say in &self.says {
-                self.board.hear(view.attempt, say);
-            }
-            (self.run.show)(&self.says, &view);
-            self.says.clear();
+        let says = self.journal.take_says();
+        if !says.is_empty() {
+            let view = self.machine.view();
+            says.iter().for_each(|say| self.board.log(view.attempt, say));
+            self.events.send(RunUpdate::Progress { says, view: Box::new(view) });
+        }
+    }
+
+    /// Answers a question over the control API. A change is recorded before it is answered.
+    fn answer(&mut self, ask: Ask) {
+        let Ask::Change { name, what, reason, answer } = ask else {
+            return self.board.answer(ask, &self.machine, self.finish.as_ref());
+        };
+        let begun = self.board.begin_change(&name, what, &self.machine);
+        if let Some(request) = request_of(what).filter(|_| begun.is_ok()) {
+            let text = format!("somebody wants a {}: {reason}", what.name());
+            self.journal.say(Say::Note(text, false));
+            self.inputs.push_back(Input::Asked(request));
+            self.advance();
+            self.settle();
+        }
+        answer.send(begun).ok();
+    }
+
+    /// Answers clients of the control API that wait for the end.
+    async fn farewell(&mut self) {
+        self.board.announce_end();
+        while let Some(ask) = self.board.next_before_end().await {
+            self.answer(ask);
         }
     }
 }
 
-/// A task that panicked ends all of it: nobody would wait for its answer in vain.
-fn whole<T>(joined: Result<T, JoinError>) -> T {
+/// A task that panicked ends the run: its answer would never come.
+fn joined<T>(joined: Result<T, JoinError>) -> T {
     joined.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-}
-
-/// The time on the wall.
-fn stamp() -> Stamp {
-    Stamp::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -1,94 +1,140 @@
-//! What a run is given: what is to be done, and who is told.
+//! Owns what `afresh run` hands to the loop of a run, and both ends of its channels: requests of users go in, events
+//! come out. Read once by the loop. Never runs anything.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use afresh_core::agent::{AgentKind, Permission, Server};
-use afresh_core::limits::RUN_ASKS_MAX;
-use afresh_core::run::{Asked, Exclude, Machine, Record, Say, View};
-use afresh_core::time::Stamp;
+use afresh_core::limits::{RUN_ASKS_MAX, RUN_EVENTS_MAX};
+use afresh_core::run::{Asked, Exclude, Machine, Say, View};
 use tokio::sync::mpsc;
 
+use super::ProcessMark;
 use crate::control::RuntimeFolders;
-use crate::os;
+use crate::os::Job;
 use crate::process::StartError;
+use crate::store::runs::Runs;
 use crate::store::workspace::Workspace;
 
-/// Writes records down together, or says why it cannot.
-pub type Recorder = dyn FnMut(&[(Stamp, Record)]) -> Result<(), String>;
-
-/// Shows what happened, together, beside the state of the run.
-pub type Shower = dyn FnMut(&[Say], &View);
-
-/// Says which MCP servers are laid over those of an agent.
+/// Lists the MCP servers that are laid over those of an agent.
 pub type Servers = dyn FnMut() -> Vec<Server>;
 
-/// Hears what job control does to us.
-pub type JobHearer = dyn FnMut(os::Job);
-
-/// What is to be run, and how.
+/// A run to carry out.
 pub struct Run {
     /// The machine, with what is known of its past.
     pub machine: Machine,
+    /// The agent.
+    pub agent: AgentSetup,
     /// The folder that the agent works in.
     pub folder: PathBuf,
-    /// Where the logs of sessions go; it exists.
+    /// The folder for the logs of sessions; it exists.
     pub logs: PathBuf,
-    /// The agent.
-    pub agent: AgentKind,
+    /// The environment of everything that is started.
+    pub env: Vec<(OsString, OsString)>,
+    /// The mark in that environment.
+    pub mark: ProcessMark,
+    /// The runs of the workspace.
+    pub runs: Runs,
+    /// The number of this one.
+    pub number: i64,
+    /// The workspace.
+    pub workspace: Workspace,
+    /// Where the control socket may be; none for none.
+    pub control: Option<RuntimeFolders>,
+    /// afresh's version, for clients of the control API.
+    pub version: &'static str,
+    /// The branch to work on.
+    pub branch: Option<String>,
+    /// Patterns of files that are never committed.
+    pub excludes: Vec<Exclude>,
+    /// Where events go.
+    pub events: RunEventSender,
+    /// Requests of the user at the terminal.
+    pub requests: UserRequests,
+    /// Whether job control is listened to, and told as [`RunUpdate::Job`]: for a drawn screen.
+    pub hears_jobs: bool,
+}
+
+/// The agent of a run.
+pub struct AgentSetup {
+    /// Which.
+    pub kind: AgentKind,
     /// Its program, and arguments that come before ours.
     pub program: Vec<String>,
     /// The model, where it is not the agent's usual one.
     pub model: Option<String>,
-    /// What the agent may do.
+    /// What it may do.
     pub permission: Permission,
-    /// Which MCP servers are laid over its own, asked for each session: it may change its files meanwhile.
+    /// The MCP servers laid over its own, asked for each session: it may change its files meanwhile.
     pub servers: Box<Servers>,
-    /// A file that nobody else uses and that only this user can read, for as long as a session has it.
+    /// A file for them that only this user can read, for as long as a session has it.
     pub servers_file: PathBuf,
-    /// The environment of everything that is started.
-    pub env: Vec<(OsString, OsString)>,
-    /// Its number in the workspace.
-    pub number: i64,
-    /// The workspace, for whoever asks.
-    pub workspace: Workspace,
-    /// Where the control socket may be; none for none.
-    pub control: Option<RuntimeFolders>,
-    /// afresh's version, for whoever asks.
-    pub version: &'static str,
-    /// The branch to work on.
-    pub branch: Option<String>,
-    /// Patterns of what is never committed.
-    pub excludes: Vec<Exclude>,
-    /// Writes down what happened, before anything that comes after it is done.
-    pub record: Box<Recorder>,
-    /// Shows what happens.
-    pub show: Box<Shower>,
-    /// What a person wants.
-    pub asked: Asks,
-    /// Who draws on a terminal, and so has to know when that is taken away; none where nobody does.
-    pub job: Option<Box<JobHearer>>,
 }
 
-/// What a person wants, on its way to a run.
+/// One message to the display.
 #[derive(Debug)]
-pub struct Asks(pub(super) mpsc::Receiver<Asked>);
+pub enum RunUpdate {
+    /// Events, and the state of the run after them. The records before them are on disk.
+    Progress {
+        /// In order.
+        says: Vec<Say>,
+        /// The state.
+        view: Box<View>,
+    },
+    /// Job control stops or continues afresh.
+    Job(Job),
+}
 
-/// Where a person says it.
-#[derive(Clone, Debug)]
-pub struct Asker(mpsc::Sender<Asked>);
+/// The events of a run, in order; they end with the run.
+#[derive(Debug)]
+pub struct RunEvents(Receiver<RunUpdate>);
 
-impl Asker {
-    /// Asks; one who asks faster than the run can hear is not heard.
-    pub fn ask(&self, asked: Asked) {
-        self.0.try_send(asked).ok();
+impl Iterator for RunEvents {
+    type Item = RunUpdate;
+
+    fn next(&mut self) -> Option<RunUpdate> {
+        self.0.recv().ok()
     }
 }
 
-/// Both ends.
-pub fn asks() -> (Asker, Asks) {
+/// The end of the channel that the loop has.
+#[derive(Debug)]
+pub struct RunEventSender(SyncSender<RunUpdate>);
+
+impl RunEventSender {
+    /// Waits while the display is behind by a whole channel: no line of a run is lost.
+    pub(super) fn send(&self, update: RunUpdate) {
+        // A display that is gone is no reason to stop.
+        self.0.send(update).ok();
+    }
+}
+
+/// A channel of events.
+pub fn run_events() -> (RunEventSender, RunEvents) {
+    let (sender, receiver) = sync_channel(RUN_EVENTS_MAX);
+    (RunEventSender(sender), RunEvents(receiver))
+}
+
+/// The requests of users, on their way to a run.
+#[derive(Debug)]
+pub struct UserRequests(pub(super) mpsc::Receiver<Asked>);
+
+/// The end of the channel that a screen has.
+#[derive(Clone, Debug)]
+pub struct UserRequestSender(mpsc::Sender<Asked>);
+
+impl UserRequestSender {
+    /// Sends a request; those that come faster than the run takes them are dropped.
+    pub fn send(&self, request: Asked) {
+        self.0.try_send(request).ok();
+    }
+}
+
+/// A channel of requests.
+pub fn user_requests() -> (UserRequestSender, UserRequests) {
     let (sender, receiver) = mpsc::channel(RUN_ASKS_MAX);
-    (Asker(sender), Asks(receiver))
+    (UserRequestSender(sender), UserRequests(receiver))
 }
 
 /// Why a run could not be driven.
@@ -111,7 +157,7 @@ pub enum RunError {
         /// What git said.
         why: String,
     },
-    /// What happened cannot be written down.
+    /// What happened cannot be recorded.
     #[error("cannot write down what happens: {0}")]
     Record(String),
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use afresh_core::limits::{OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
 use afresh_core::run::{Say, View};
-use afresh_daemon::{Asker, Job, Keys, Stopped};
+use afresh_daemon::{Job, Keys, Stopped, UserRequestSender};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event};
@@ -91,7 +91,7 @@ pub(super) fn is_possible() -> bool {
 
 impl Screen {
     /// Takes the terminal, and begins to draw and to hear keys.
-    pub(super) fn start(facts: Facts, asker: Asker) -> io::Result<Self> {
+    pub(super) fn start(facts: Facts, requests: UserRequestSender) -> io::Result<Self> {
         let (wake, woken) = sync_channel(1);
         let (done, gone) = sync_channel(1);
         let state = Mutex::new(State::new(facts));
@@ -107,7 +107,7 @@ impl Screen {
             };
             let drawer = Builder::new().name("screen".to_owned()).spawn(draw)?;
             let own = Arc::clone(&shared);
-            Builder::new().name("keys".to_owned()).spawn(move || hear_keys(&own, &asker))?;
+            Builder::new().name("keys".to_owned()).spawn(move || hear_keys(&own, &requests))?;
             io::Result::Ok(drawer)
         };
         let drawer = begin().inspect_err(|_| drop(terminal::give_back()))?;
@@ -210,7 +210,7 @@ fn clear(terminal: &mut Drawing) -> io::Result<()> {
 }
 
 /// Ends with the terminal or the process: nobody else can end a read.
-fn hear_keys(shared: &Shared, asker: &Asker) {
+fn hear_keys(shared: &Shared, requests: &UserRequestSender) {
     let mut typed = Typed::default();
     loop {
         let events: Vec<Event> = match afresh_daemon::next_keys(typed.patience()) {
@@ -222,14 +222,14 @@ fn hear_keys(shared: &Shared, asker: &Asker) {
             },
             Keys::Gone => return,
         };
-        events.iter().for_each(|event| hear(shared, asker, event));
+        events.iter().for_each(|event| hear(shared, requests, event));
     }
 }
 
-fn hear(shared: &Shared, asker: &Asker, event: &Event) {
+fn hear(shared: &Shared, requests: &UserRequestSender, event: &Event) {
     let action = keys::press(&mut shared.state(), event);
     match action {
-        Some(Action::Ask(asked)) => asker.ask(asked),
+        Some(Action::Ask(asked)) => requests.send(asked),
         Some(Action::Suspend) => shared.order(Order::Suspend(Stopped::Everyone)),
         Some(Action::Redraw) => shared.order(Order::Redraw),
         None => {}

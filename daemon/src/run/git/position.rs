@@ -25,14 +25,14 @@ impl Git {
     /// Why a commit would end up where nobody wants it, or would not stand on the work of the run. Once a run has begun,
     /// no way is named that would throw away what is not committed.
     pub(super) async fn astray(&mut self, stand: &Stand) -> Result<Option<String>, String> {
-        let conflicts = self.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
+        let conflicts = self.command.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         let conflicts = (!conflicts.is_empty()).then(|| named(conflicts.split_terminator('\0')));
         if let Some((what, command)) = self.unfinished(conflicts.is_some()).await? {
             let way = self.way_out(stand, command, conflicts).await?;
             return Ok(Some(format!("{what} is not finished here: {way}")));
         }
         if let Some(files) = conflicts {
-            let end = match self.has_file("MERGE_HEAD").await? {
+            let end = match self.command.has_file("MERGE_HEAD").await? {
                 true => ", and `git commit`",
                 false => "",
             };
@@ -40,7 +40,7 @@ impl Git {
                 "there are conflicts in {files}: resolve them, then `git add` these files{end}"
             )));
         }
-        let branch = self.branch().await;
+        let branch = self.command.branch().await;
         // Where somebody names a branch, that is where we have gone.
         let wanted = self.wanted.clone().or_else(|| stand.branch.clone());
         let Some(wanted) = wanted.or_else(|| branch.clone()) else {
@@ -63,7 +63,7 @@ impl Git {
     ) -> Result<Option<(&'static str, &'static str)>, String> {
         let mut files: Vec<&str> = UNFINISHED.iter().map(|(file, ..)| *file).collect();
         files.push("sequencer");
-        let mut are_there = self.have_files(&files).await?;
+        let mut are_there = self.command.have_files(&files).await?;
         // Without conflicts and without more to come, the next commit concludes one.
         let has_more = are_there.pop() == Some(true);
         let is_concluded = !has_conflicts && !has_more;
@@ -71,22 +71,6 @@ impl Git {
         let found = all
             .find(|((file, ..), is_there)| *is_there && !(is_concluded && file.ends_with("_HEAD")));
         Ok(found.map(|((_, what, command), _)| (what, command)))
-    }
-
-    /// Which of these are in the folder of git.
-    async fn have_files(&self, names: &[&str]) -> Result<Vec<bool>, String> {
-        let mut words = vec!["rev-parse"];
-        words.extend(names.iter().flat_map(|name| ["--git-path", name]));
-        let paths = self.run(&words).await?;
-        // A name may have more than one line, but all of these are in one folder: then they are asked for one by one.
-        if paths.lines().count() == names.len() {
-            return Ok(paths.lines().map(|path| self.folder.join(path).exists()).collect());
-        }
-        let mut are_there = Vec::new();
-        for name in names {
-            are_there.push(self.has_file(name).await?);
-        }
-        Ok(are_there)
     }
 
     /// How what is not finished comes to its end.
@@ -99,7 +83,7 @@ impl Git {
         if command == BISECT {
             // What was committed on the way is in no branch.
             let (branch, head) =
-                (self.wanted.as_ref().or(stand.branch.as_ref()), self.head().await);
+                (self.wanted.as_ref().or(stand.branch.as_ref()), self.command.head().await);
             let more = match (branch, head) {
                 (Some(branch), Some(head))
                     if !self.is_in(&head, &format!("refs/heads/{branch}")).await? =>
@@ -122,18 +106,6 @@ impl Git {
         })
     }
 
-    /// Whether there is such a file in the folder of git.
-    pub(super) async fn has_file(&self, name: &str) -> Result<bool, String> {
-        Ok(self.path(name).await?.exists())
-    }
-
-    /// The branch that HEAD is on.
-    pub(super) async fn branch(&self) -> Option<String> {
-        let name = self.run(&["symbolic-ref", "-q", "HEAD"]).await.ok()?;
-        let name = name.trim_end_matches('\n');
-        Some(name.strip_prefix("refs/heads/").unwrap_or(name).to_owned())
-    }
-
     /// HEAD is not on the branch of the run: where it is, and the way back.
     async fn elsewhere(
         &self,
@@ -142,8 +114,8 @@ impl Git {
         stand: &Stand,
     ) -> Result<String, String> {
         let wanted_ref = format!("refs/heads/{wanted}");
-        let (shown, head) = (word(wanted), self.head().await);
-        if !self.holds(&["rev-parse", "-q", "--verify", &wanted_ref]).await? {
+        let (shown, head) = (word(wanted), self.command.head().await);
+        if !self.command.holds(&["rev-parse", "-q", "--verify", &wanted_ref]).await? {
             let from = match (&stand.commit, &head) {
                 (Some(commit), Some(_)) if self.is_in(commit, "HEAD").await? => String::new(),
                 (Some(commit), _) => format!(" {commit}"),
@@ -169,13 +141,17 @@ impl Git {
     /// Why what the run has done is not there any more.
     async fn lost(&mut self, branch: &str, commit: &str) -> Result<Option<String>, String> {
         let shown = short(commit);
-        if !self.holds(&["rev-parse", "-q", "--verify", &format!("{commit}^{{commit}}")]).await? {
+        if !self
+            .command
+            .holds(&["rev-parse", "-q", "--verify", &format!("{commit}^{{commit}}")])
+            .await?
+        {
             return Ok(Some(format!(
                 "the last commit of the run, `{shown}`, is not in this repository any more: bring the one back in \
                  which the run began, or begin a new run"
             )));
         }
-        if self.head().await.is_some() {
+        if self.command.head().await.is_some() {
             if self.is_in(commit, "HEAD").await? {
                 return Ok(None);
             }
@@ -198,7 +174,8 @@ impl Git {
     /// What became of a commit by `git commit --amend`, which keeps its work and may have changed it.
     async fn amended(&self, branch: &str, commit: &str) -> Result<String, String> {
         let (max, branch) = (format!("-n{GIT_REFLOG_MAX}"), format!("refs/heads/{branch}"));
-        let moves = self.run(&["log", "-g", &max, "--format=%H %gs", &branch, "--"]).await?;
+        let moves =
+            self.command.run(&["log", "-g", &max, "--format=%H %gs", &branch, "--"]).await?;
         let mut moves: Vec<(&str, &str)> =
             moves.lines().filter_map(|line| line.split_once(' ')).collect();
         moves.reverse();
@@ -214,7 +191,7 @@ impl Git {
 
     /// Whether a commit is a part of another one's history.
     async fn is_in(&self, commit: &str, other: &str) -> Result<bool, String> {
-        self.holds(&["merge-base", "--is-ancestor", commit, other]).await
+        self.command.holds(&["merge-base", "--is-ancestor", commit, other]).await
     }
 }
 

@@ -1,4 +1,5 @@
-//! Whether git can work here at all. What stands in the way is found before an agent begins, and not after it is done.
+//! Finds what would keep git from committing, before an agent begins. Driven by [`Git`](super::Git). Never removes a
+//! lock.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use afresh_core::limits::{GIT_LOCK_LOOK_EVERY, GIT_LOCK_PATIENCE};
 use tokio::time::{Instant, sleep};
 
-use super::Git;
+use super::command::GitCommand;
 
 /// What says where a repository is or how its files are named: of whoever has started us, and not about this folder.
 const ELSEWHERE: [&str; 16] = [
@@ -40,7 +41,7 @@ pub(in crate::run) fn env_of_git(env: &[(OsString, OsString)]) -> Vec<(OsString,
     env
 }
 
-impl Git {
+impl GitCommand {
     /// Why nothing could be committed here: somebody holds the lock, or the disk does not let us.
     pub(super) async fn obstacle(&self) -> Result<Option<String>, String> {
         if let Some(lock) = self.wait_for_lock().await? {
@@ -70,12 +71,6 @@ impl Git {
             sleep(GIT_LOCK_LOOK_EVERY).await;
         }
         Ok(None)
-    }
-
-    /// Where something is in the folder of git.
-    pub(super) async fn path(&self, name: &str) -> Result<PathBuf, String> {
-        let path = self.run(&["rev-parse", "--git-path", name]).await?;
-        Ok(self.folder.join(path.trim_end_matches('\n')))
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use afresh_core::run::{Exclude, named};
 
-use super::{Git, Said};
+use super::Git;
+use super::command::GitOutput;
 
 /// How many folders a workspace is above the folder of the run; none where it is not above it.
 pub(in crate::run) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
@@ -17,7 +18,7 @@ pub(in crate::run) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
 
 impl Git {
     /// Runs it on all files but those that are never committed.
-    pub(super) async fn run_on_ours(&self, words: &[&str]) -> Said {
+    pub(super) async fn run_on_ours(&self, words: &[&str]) -> GitOutput {
         let mut excludes = self.excluded("exclude,").await?;
         let left_out =
             |name: &String| format!(":(top,exclude,literal){}", name.trim_end_matches('/'));
@@ -25,7 +26,7 @@ impl Git {
         let mut all = words.to_vec();
         all.extend(["--", ":/"]);
         all.extend(excludes.iter().map(String::as_str));
-        self.run(&all).await
+        self.command.run(&all).await
     }
 
     /// What is changed or new: two letters, and a name.
@@ -59,9 +60,9 @@ impl Git {
 
     /// Looks which of these repositories inside of ours are not added, and says what becomes of all.
     async fn look_into(&mut self, nested: Vec<String>) -> Result<(), String> {
-        let top = self.run(&["rev-parse", "--show-toplevel"]).await?;
+        let top = self.command.run(&["rev-parse", "--show-toplevel"]).await?;
         let top = top.trim_end_matches('\n');
-        let worktrees = self.run(&["worktree", "list", "--porcelain"]).await?;
+        let worktrees = self.command.run(&["worktree", "list", "--porcelain"]).await?;
         let worktrees = worktrees.lines().filter_map(|line| line.strip_prefix("worktree "));
         let worktrees: Vec<_> =
             worktrees.filter_map(|it| Path::new(it).canonicalize().ok()).collect();
@@ -75,7 +76,7 @@ impl Git {
             }
             let words = ["-C", &folder, "rev-parse", "-q", "--verify", "HEAD"];
             // One that git cannot read cannot be added either.
-            match self.holds(&words).await.unwrap_or(false) {
+            match self.command.holds(&words).await.unwrap_or(false) {
                 true => born.push(name),
                 false => unborn.push(name),
             }
@@ -101,9 +102,10 @@ impl Git {
     }
 
     /// Adds all that is ours to the index. Where a file cannot be added, all others are.
-    pub(super) async fn add(&self) -> Said {
+    pub(super) async fn add(&self) -> GitOutput {
         let words = ["add", "-A", "--ignore-errors"];
-        let sparse = self.run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).await;
+        let sparse =
+            self.command.run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).await;
         if sparse.is_ok_and(|is_sparse| is_sparse.trim() == "true") {
             let added = self.run_on_ours(&["add", "-A", "--ignore-errors", "--sparse"]).await;
             // Older ones do not know it, and do not need it.
@@ -120,7 +122,7 @@ impl Git {
         let mut ups = vec![String::new()];
         if self.steps_up > 0 && self.excludes.iter().any(Exclude::is_anchored) {
             // Where the workspace is above the repository, nothing can be there.
-            let to_top = self.run(&["rev-parse", "--show-cdup"]).await?;
+            let to_top = self.command.run(&["rev-parse", "--show-cdup"]).await?;
             if self.steps_up <= to_top.matches("../").count() {
                 ups.push("../".repeat(self.steps_up));
             }
@@ -140,7 +142,7 @@ impl Git {
     pub(super) async fn unstage_excluded(&mut self) -> Result<(), String> {
         let mut staged = self.staged_excluded(&[]).await?;
         // What comes from the other side of a merge is committed there already.
-        if !staged.is_empty() && self.has_file("MERGE_HEAD").await? {
+        if !staged.is_empty() && self.command.has_file("MERGE_HEAD").await? {
             let new = self.staged_excluded(&["MERGE_HEAD"]).await?;
             staged.retain(|name| new.contains(name));
         }
@@ -156,7 +158,7 @@ impl Git {
             specs.push(0);
         }
         let words = ["reset", "-q", "--pathspec-from-file=-", "--pathspec-file-nul"];
-        self.run_with(&words, specs).await?;
+        self.command.run_with(&words, specs).await?;
         let names = named(names.iter().map(String::as_str));
         self.notes.push(format!("what is excluded was staged, and is in no commit: {names}"));
         Ok(())
@@ -197,7 +199,7 @@ impl Git {
         words.push("--");
         words.extend(excluded.iter().map(String::as_str));
         // Not every name is text.
-        let names = self.run_with(&words, Vec::new()).await?;
+        let names = self.command.run_with(&words, Vec::new()).await?;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(<[u8]>::to_vec).collect())
     }

@@ -1,0 +1,134 @@
+//! Owns the records and events that are not written yet, and the database that they go to. Driven by the loop of the
+//! run. Never shows anything: events leave it only after the records before them are on disk.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use afresh_core::run::{Record, Say};
+use afresh_core::time::Stamp;
+
+use super::ProcessMark;
+use crate::error_chain::chain;
+use crate::store::runs::Runs;
+use crate::store::workspace::Workspace;
+
+/// Where the records of one run go. An agent that tidies up with `git clean -fdx` deletes the state folder, which is
+/// ignored by git: it is put back.
+pub(super) struct RunStore {
+    pub(super) runs: Runs,
+    pub(super) number: i64,
+    pub(super) workspace: Workspace,
+    pub(super) logs: PathBuf,
+    pub(super) mark: ProcessMark,
+}
+
+impl RunStore {
+    fn write(&mut self, records: &[(Stamp, Record)]) -> Result<(), String> {
+        if self.runs.is_gone() {
+            self.put_back().map_err(|error| chain(&*error))?;
+        }
+        self.runs.record(self.number, records).map_err(|error| chain(&error))
+    }
+
+    fn put_back(&mut self) -> Result<(), Box<dyn Error>> {
+        self.workspace.prepare()?;
+        self.runs.put_back()?;
+        self.mark.put_back(self.workspace.state())?;
+        std::fs::create_dir_all(&self.logs)?;
+        Ok(())
+    }
+}
+
+/// Records and events in the order in which they came.
+pub(super) struct Journal {
+    store: RunStore,
+    records: Vec<(Stamp, Record)>,
+    says: Vec<Say>,
+}
+
+impl Journal {
+    pub(super) fn new(store: RunStore) -> Self {
+        Self { store, records: Vec::new(), says: Vec::new() }
+    }
+
+    /// Takes a record. Of several totals of a session that are written together, the last one counts.
+    pub(super) fn record(&mut self, at: Stamp, record: Record) {
+        if let Record::Spent { .. } = &record {
+            self.records.retain(|(_, earlier)| !matches!(earlier, Record::Spent { .. }));
+        }
+        self.records.push((at, record));
+    }
+
+    /// Takes an event. Of those that only tell a state, the last one counts.
+    pub(super) fn say(&mut self, say: Say) {
+        if matches!(say, Say::Context(..) | Say::Spent(_) | Say::Moved) {
+            let kind = std::mem::discriminant(&say);
+            self.says.retain(|earlier| std::mem::discriminant(earlier) != kind);
+        }
+        self.says.push(say);
+    }
+
+    /// Writes all records, in one transaction.
+    pub(super) fn write(&mut self) -> Result<(), String> {
+        match std::mem::take(&mut self.records) {
+            records if records.is_empty() => Ok(()),
+            records => self.store.write(&records),
+        }
+    }
+
+    pub(super) fn take_says(&mut self) -> Vec<Say> {
+        std::mem::take(&mut self.says)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use afresh_core::run::{Attempt, Past};
+
+    use super::*;
+    use crate::clock::now;
+    use crate::store::testing::TempDir;
+
+    fn journal(folder: &TempDir) -> Journal {
+        std::fs::create_dir(folder.join(".git")).unwrap();
+        let mut workspace = Workspace::find(&folder.join("."), None, None);
+        workspace.prepare().unwrap();
+        let runs = Runs::open(workspace.state()).unwrap();
+        let number = runs.begin(now(), ("PLAN.md", "."), "A plan", "command").unwrap();
+        let mark = ProcessMark::of(workspace.state()).unwrap();
+        let logs = workspace.state().join("runs");
+        Journal::new(RunStore { runs, number, workspace, logs, mark })
+    }
+
+    #[test]
+    fn of_several_totals_the_last_is_written_and_of_several_states_the_last_is_shown() {
+        let folder = TempDir::new();
+        let mut journal = journal(&folder);
+        let attempt = Attempt(1);
+        for input in [10, 20] {
+            let (cached, output, dollars, guessed) = (0, 0, None, false);
+            let spent = Record::Spent { attempt, input, cached, output, dollars, guessed };
+            journal.record(now(), spent);
+            journal.say(Say::Moved);
+        }
+        journal.write().unwrap();
+        assert_eq!(journal.take_says().len(), 1);
+        let records = journal.store.runs.records(journal.store.number).unwrap();
+        assert_eq!(Past::of(records.iter().map(|(_, record)| record)).spent.input, 20);
+        assert_eq!(records.len(), 1);
+    }
+
+    #[test]
+    fn a_state_folder_that_was_deleted_is_put_back_with_all_records() {
+        let folder = TempDir::new();
+        let mut journal = journal(&folder);
+        journal.record(now(), Record::Worked { run_ms: 1, phase_ms: 1 });
+        journal.write().unwrap();
+        std::fs::remove_dir_all(journal.store.workspace.state()).unwrap();
+        journal.record(now(), Record::Worked { run_ms: 2, phase_ms: 2 });
+        journal.write().unwrap();
+        let number = journal.store.number;
+        let again = Runs::open(journal.store.workspace.state()).unwrap();
+        assert_eq!(again.records(number).unwrap().len(), 2);
+    }
+}
