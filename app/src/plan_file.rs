@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use afresh_core::limits::PLAN_FILE_BYTES_MAX;
-use afresh_core::run::plan::{self, Linked, PlanError, Sound, Source};
+use afresh_core::run::plan::{self, CheckedPlan, LinkedFile, PlanError, PlanFile};
 
 use crate::environment::{Environment, read_bounded};
 use crate::error::{CommandError, Exit, Text};
@@ -14,7 +14,7 @@ pub(crate) struct ReadPlan {
     /// The files that it is written in, as people would write them here; its own is the first.
     pub(crate) files: Vec<String>,
     /// The plan, or what is wrong with it.
-    pub(crate) result: Result<Sound, Vec<PlanError>>,
+    pub(crate) result: Result<CheckedPlan, Vec<PlanError>>,
 }
 
 /// Reads a plan with all that it links. That a linked file cannot be read is an error of the plan.
@@ -26,7 +26,7 @@ pub(crate) fn read(file: &Path, environment: &Environment) -> Result<ReadPlan, C
         return Err(CommandError::new(Exit::NotFound, format!("there is no file `{shown}`"))
             .hint("run `afresh plan new` to write an example, or name the plan"));
     };
-    let source = Source { path: &shown, bytes: &bytes };
+    let source = PlanFile { path: &shown, bytes: &bytes };
     let folder = path.parent().map(Path::to_owned).unwrap_or_default();
     let read = |link: String| {
         let path = folder.join(&link);
@@ -38,9 +38,9 @@ pub(crate) fn read(file: &Path, environment: &Environment) -> Result<ReadPlan, C
             Ok(None) => Err("there is no such file".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        Linked { path: link, content }
+        LinkedFile { path: link, content }
     };
-    let linked: Vec<Linked> = plan::links(&source).into_iter().map(read).collect();
+    let linked: Vec<LinkedFile> = plan::links(&source).into_iter().map(read).collect();
     let result = plan::read(&source, &linked);
     let beside = linked.iter().map(|file| environment.shown(&folder.join(&file.path)));
     let files = std::iter::once(shown.clone()).chain(beside).collect();

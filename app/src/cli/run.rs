@@ -25,8 +25,8 @@ use afresh_daemon::{AgentSetup, ProcessMark, Run, RunEvents, RunUpdate, program_
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
-use self::progress_lines::Teller;
-use self::resume_choice::Place;
+use self::progress_lines::ProgressPrinter;
+use self::resume_choice::PlanLocation;
 use self::screen::{Facts, Screen};
 use self::servers::OwnServers;
 use crate::cli::runs::runs_error;
@@ -112,14 +112,14 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
     let env = end_leftovers(&mark, environment.variables.clone())?;
     let runs = Runs::open(workspace.state()).map_err(runs_error)?;
-    let place = Place { cwd: &environment.cwd, root: workspace.root() };
+    let place = PlanLocation { cwd: &environment.cwd, root: workspace.root() };
     let (number, past) = match arguments.resume {
         true => arguments.resumed(&runs, &place)?,
         false => arguments.begun(&runs, &place, &plan.title, kind)?,
     };
     let logs = workspace.state().join("runs").join(number.to_string());
     std::fs::create_dir_all(&logs).map_err(unavailable)?;
-    let teller = Teller::new();
+    let teller = ProgressPrinter::new();
     teller.begins(number, &plan, kind, &logs);
     servers::tell(&found);
     let (sender, requests) = afresh_daemon::user_requests();
@@ -167,7 +167,11 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
 }
 
 /// Shows the updates of a run until they end: on the screen, or as lines where there is none any more.
-fn display_updates(updates: RunEvents, screen: Option<Screen>, teller: &Teller) -> Option<Screen> {
+fn display_updates(
+    updates: RunEvents,
+    screen: Option<Screen>,
+    teller: &ProgressPrinter,
+) -> Option<Screen> {
     for update in updates {
         match (update, &screen) {
             (RunUpdate::Progress { says, view }, Some(screen)) if screen.show(&says, &view) => {}
@@ -191,7 +195,7 @@ fn end(
     };
     if let Some(lines) = lines {
         let say = move || {
-            Teller::new().lines(lines);
+            ProgressPrinter::new().lines(lines);
             match conclusion {
                 Ok(words) => output::remark(&words),
                 Err(error) => drop(output::report(&error)),

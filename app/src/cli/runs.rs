@@ -1,6 +1,6 @@
 //! `afresh runs`.
 
-use afresh_core::run::{Attempt, Finish, Kind, Past, PhaseEnd, Record, shown_output};
+use afresh_core::run::{Attempt, Finish, Kind, PhaseEnd, Record, ResumeState, shown_output};
 use afresh_core::text::harmless;
 use afresh_daemon::store::runs::{RunRow, Runs, RunsError};
 use clap::{Args, Subcommand};
@@ -227,7 +227,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
 }
 
 fn totals(records: &[(String, Record)]) -> Vec<String> {
-    let past = Past::of(records.iter().map(|(_, record)| record));
+    let past = ResumeState::of(records.iter().map(|(_, record)| record));
     let cost = past.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
     let (input, cached, output) = (past.spent.input, past.spent.cached, past.spent.output);
     let guess = if past.spent.guessed { "about " } else { "" };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Kind, Looked};
+use super::{Kind, PhaseChanges};
 use crate::limits::{
     CHECKPOINT_CHARS_MAX, CHECKPOINT_LIST_MAX, GATE_TAIL_CHARS_MAX, HANDOFF_CHARS_MAX,
 };
@@ -24,7 +24,7 @@ pub struct Checkpoint {
     /// What agents said on the way, oldest first.
     pub progress: Vec<String>,
     /// What git knows.
-    pub looked: Looked,
+    pub changes: PhaseChanges,
     /// What sessions have put into the stash of git, and nobody has taken back.
     pub stashed: Vec<String>,
     /// Gates that failed: their names and ends of output.
@@ -62,12 +62,12 @@ impl Checkpoint {
             let skipped = self.progress.len().saturating_sub(list_max.max(1));
             push(&mut out, &bullets(&self.progress[skipped..], usize::MAX));
         }
-        let looked = &self.looked;
+        let changes = &self.changes;
         let lists = [
-            ("Commits since the phase began", &looked.commits),
-            ("Files modified", &looked.modified),
-            ("New files", &looked.new),
-            ("Files that were touched though the plan does not allow it", &looked.outside),
+            ("Commits since the phase began", &changes.commits),
+            ("Files modified", &changes.modified),
+            ("New files", &changes.new),
+            ("Files that were touched though the plan does not allow it", &changes.outside),
         ];
         for (title, list) in lists {
             if !list.is_empty() {
@@ -75,9 +75,9 @@ impl Checkpoint {
                 push(&mut out, &bullets(list, list_max));
             }
         }
-        if !looked.stat.is_empty() && list_max >= CHECKPOINT_LIST_MAX {
+        if !changes.stat.is_empty() && list_max >= CHECKPOINT_LIST_MAX {
             section(&mut out, "What changed");
-            push(&mut out, &fenced(&tail(&looked.stat, 2_000)));
+            push(&mut out, &fenced(&tail(&changes.stat, 2_000)));
         }
         section(&mut out, "What to do now");
         for name in &self.stashed {
@@ -177,12 +177,12 @@ mod tests {
             why: "its context was full (83 %)".to_owned(),
             handoff: Some("Half of the routes are there.".to_owned()),
             progress: vec!["read the code".to_owned()],
-            looked: Looked {
+            changes: PhaseChanges {
                 commits: vec!["abc123 afresh: API".to_owned()],
                 stat: " a.rs | 2 +-".to_owned(),
                 modified: vec!["a.rs".to_owned()],
                 new: vec!["b.rs".to_owned()],
-                ..Looked::default()
+                ..PhaseChanges::default()
             },
             stashed: Vec::new(),
             failed: vec![("cargo test".to_owned(), "1 failed ```".to_owned())],
@@ -225,7 +225,7 @@ mod tests {
         let many: Vec<String> = (0..5_000).map(|n| format!("src/some/file_{n}.rs")).collect();
         let big = Checkpoint {
             handoff: Some("handoff ".repeat(50_000)),
-            looked: Looked { modified: many.clone(), new: many, ..Looked::default() },
+            changes: PhaseChanges { modified: many.clone(), new: many, ..PhaseChanges::default() },
             failed: vec![("gate".to_owned(), "é".repeat(100_000)); 8],
             ..full()
         };

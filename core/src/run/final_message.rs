@@ -8,7 +8,7 @@ use super::prompts::{DONE, HANDOFF};
 
 /// What the last message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LastWord<'a> {
+pub(super) enum FinalMessage<'a> {
     /// Something is left, and this is for the session that goes on.
     Handoff(&'a str),
     /// The task is complete.
@@ -17,7 +17,7 @@ pub(super) enum LastWord<'a> {
     None,
 }
 
-impl<'a> LastWord<'a> {
+impl<'a> FinalMessage<'a> {
     /// Reads a message.
     pub(super) fn of(text: &'a str) -> Self {
         let text = text.trim();
@@ -125,12 +125,12 @@ mod tests {
             "Done. I have stopped.\n\n**HANDOFF:** half",
             "DONE:\n- one\n\nHANDOFF:\n- two",
         ] {
-            assert!(matches!(LastWord::of(text), LastWord::Handoff(_)), "{text:?}");
+            assert!(matches!(FinalMessage::of(text), FinalMessage::Handoff(_)), "{text:?}");
         }
-        assert_eq!(LastWord::of("**HANDOFF:**\n\nhalf"), LastWord::Handoff("half"));
+        assert_eq!(FinalMessage::of("**HANDOFF:**\n\nhalf"), FinalMessage::Handoff("half"));
         assert_eq!(
-            LastWord::of("As asked.\nHANDOFF: half"),
-            LastWord::Handoff("As asked.\nHANDOFF: half")
+            FinalMessage::of("As asked.\nHANDOFF: half"),
+            FinalMessage::Handoff("As asked.\nHANDOFF: half")
         );
     }
 
@@ -149,7 +149,7 @@ mod tests {
             "All files are written.\n\nDONE",
             "DONE: `HANDOFF.md` is written",
         ] {
-            assert_eq!(LastWord::of(text), LastWord::Done, "{text:?}");
+            assert_eq!(FinalMessage::of(text), FinalMessage::Done, "{text:?}");
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
             "DONE with the parser; the printer is left for another session",
             "ToDo printer\n\nDONE",
         ] {
-            assert_eq!(LastWord::of(text), LastWord::None, "{text:?}");
+            assert_eq!(FinalMessage::of(text), FinalMessage::None, "{text:?}");
         }
     }
 }

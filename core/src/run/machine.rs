@@ -35,7 +35,9 @@ use self::step::{EndReason, HeldWork, Step};
 use self::usage::Usage;
 pub use self::view::{GateState, View, Wait};
 use super::plan::Plan;
-use super::{Attempt, Cause, Effect, Finish, Input, Now, Past, PhaseEnd, Record, Say, Settings};
+use super::{
+    Attempt, Cause, Effect, Finish, Input, Now, PhaseEnd, Record, ResumeState, RunEvent, Settings,
+};
 use crate::agent::Spent;
 use crate::service::State;
 use crate::time::Time;
@@ -56,17 +58,17 @@ pub struct Machine {
     requests: Requests,
     model: Option<String>,
     now: Now,
-    /// What the last [`Say::Moved`] was about.
+    /// What the last [`RunEvent::Moved`] was about.
     told_doing: &'static str,
     out: Outbox,
 }
 
 impl Machine {
     /// A run that has not begun, or goes on with what is known of its past.
-    pub fn new(plan: Plan, settings: Settings, past: Past) -> Self {
+    pub fn new(plan: Plan, settings: Settings, past: ResumeState) -> Self {
         let plan = PlanProgress::new(plan, &past.over);
         let mut usage = Usage::resumed(settings.budget, &past);
-        let mut repository = Repository::new(!settings.without_git, past.stand);
+        let mut repository = Repository::new(!settings.without_git, past.position);
         let (mut phase, mut gates) = (PhaseProgress::default(), Gates::default());
         let name = plan.current().map(|phase| &phase.name);
         if let Some(failed) = past.failed.filter(|failed| Some(&failed.name) == name) {
@@ -103,7 +105,7 @@ impl Machine {
         match input {
             Input::Begin if self.step == Step::Idle => self.begin_phase(),
             Input::Heard(attempt, heard) => self.hear(attempt, heard),
-            Input::Stirred(attempt) => {
+            Input::Streaming(attempt) => {
                 let session = self.session.as_mut();
                 if let Some(session) = session.filter(|session| session.attempt() == attempt) {
                     session.stir(now.time);
@@ -119,13 +121,13 @@ impl Machine {
                     self.run_next_gate();
                 }
             }
-            Input::Asked(asked) => self.take_request(asked),
+            Input::User(asked) => self.take_request(asked),
             Input::Begin | Input::Wakeup => {}
         }
         self.check_clock();
         let doing = self.step.doing(self.session.as_ref(), self.requests.is_held());
         if std::mem::replace(&mut self.told_doing, doing) != doing {
-            self.out.say(Say::Moved);
+            self.out.say(RunEvent::Moved);
         }
         self.out.take()
     }

@@ -38,7 +38,7 @@ pub use self::machine::{GateState, Machine, View, Wait};
 pub use self::meter::{Level, Meter};
 pub use self::names::named;
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
-pub use self::resume::{Past, PastPhase};
+pub use self::resume::{ResumePhase, ResumeState};
 pub use self::settings::{Budget, Dirty, Settings};
 use crate::agent::{Context, Heard, Spent, Told};
 use crate::limits::{GATE_SHOWN_CELLS_MAX, GATE_SHOWN_LINES_MAX};
@@ -66,7 +66,7 @@ pub enum Input {
     /// Something was heard of a session.
     Heard(Attempt, Heard),
     /// A session is at work, though there is nothing new to hear of it.
-    Stirred(Attempt),
+    Streaming(Attempt),
     /// The process of a session could not be started.
     NotStarted(Attempt, String),
     /// The process of a session and all that it started are gone; how it ended, in words.
@@ -78,14 +78,14 @@ pub enum Input {
     /// A gate has ended.
     GateEnded(GateEnd),
     /// Somebody wants something.
-    Asked(Asked),
+    User(UserRequest),
     /// The time of `next_wakeup` has come.
     Wakeup,
 }
 
 /// What a person may want of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum UserRequest {
     /// Stop working until it is resumed.
     Pause,
     /// Go on.
@@ -115,7 +115,7 @@ pub enum Effect {
     /// End the process of a session and all that it started; it may be gone already.
     End(Attempt),
     /// Ask git.
-    Git(GitAsk),
+    Git(GitRequest),
     /// Run a gate.
     RunGate {
         /// Its place in the phase.
@@ -130,25 +130,25 @@ pub enum Effect {
     /// Write this down, before anything that comes after it is done.
     Record(Record),
     /// Tell people.
-    Say(Say),
+    Event(RunEvent),
     /// The run is over.
     Finish(Finish),
 }
 
 /// What git is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GitAsk {
+pub enum GitRequest {
     /// Where we stand, and whether there are changes.
-    Base(Stand),
+    Base(GitPosition),
     /// Commit everything, where the run stands and nowhere else.
     Commit {
         /// The message.
         message: String,
         /// Where the run stands.
-        stand: Stand,
+        position: GitPosition,
     },
     /// What has happened since a commit.
-    Look {
+    Changes {
         /// That commit; none where there was none.
         since: Option<String>,
         /// Patterns of the files that may be touched.
@@ -164,14 +164,14 @@ pub enum GitAnswer {
     /// Where we stand.
     Base {
         /// The branch and its commit; none in a repository without any.
-        stand: Stand,
+        position: GitPosition,
         /// Files that are changed or new.
         dirty: Vec<String>,
     },
     /// Everything is committed; none where there was nothing.
     Committed(Option<String>),
     /// What has happened.
-    Looked(Looked),
+    Changes(PhaseChanges),
     /// There is no repository here, or no git.
     NoRepository(String),
     /// Commits would end up where nobody wants them, and why.
@@ -182,14 +182,14 @@ pub enum GitAnswer {
 
 /// Where a run stands in a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stand {
+pub struct GitPosition {
     /// The branch that it works on; none where nobody knows.
     pub branch: Option<String>,
     /// The last commit that it relies on, which is in that branch.
     pub commit: Option<String>,
 }
 
-impl Stand {
+impl GitPosition {
     /// Whether a run has been at work, so that files may hold what only it has done.
     pub fn has_begun(&self) -> bool {
         *self != Self::default()
@@ -198,7 +198,7 @@ impl Stand {
 
 /// What has happened in a repository since a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct PhaseChanges {
     /// Commits, newest first: hash and title.
     pub commits: Vec<String>,
     /// What `git diff --stat` says.
@@ -244,7 +244,7 @@ pub fn shown_output(output: &str) -> Vec<String> {
 
 /// What people are told.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Say {
+pub enum RunEvent {
     /// A phase begins.
     PhaseBegins {
         /// Its name.

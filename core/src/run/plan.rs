@@ -18,7 +18,7 @@ mod value;
 use std::time::Duration;
 
 pub use self::error::{PlanError, Severity};
-pub use self::read::{Linked, Sound, Source, links, read};
+pub use self::read::{CheckedPlan, LinkedFile, PlanFile, links, read};
 
 /// An example of a plan, which has no mistake and shows what can be said.
 pub const EXAMPLE: &str = include_str!("plan/example.md");

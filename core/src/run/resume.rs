@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Attempt, Cause, Finish, Kind, PhaseEnd, Record, Stand, machine};
+use super::{Attempt, Cause, Finish, GitPosition, Kind, PhaseEnd, Record, machine};
 use crate::agent::Spent;
 use crate::limits::PROGRESS_TEXTS_MAX;
 
 /// What is known of an earlier part of the same run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Past {
+pub struct ResumeState {
     /// Phases that are over and did not fail.
     pub over: Vec<(String, PhaseEnd)>,
     /// The last number of a session.
@@ -20,16 +20,16 @@ pub struct Past {
     /// How long was worked in all.
     pub worked: Duration,
     /// Where it stood in the repository.
-    pub stand: Stand,
+    pub position: GitPosition,
     /// The phase that had begun.
-    pub phase: Option<PastPhase>,
+    pub phase: Option<ResumePhase>,
     /// The phase that failed last, if no other has begun since.
-    pub failed: Option<PastPhase>,
+    pub failed: Option<ResumePhase>,
 }
 
 /// What is known of a phase that had begun.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PastPhase {
+pub struct ResumePhase {
     /// Its name.
     pub name: String,
     /// Where the repository stood.
@@ -60,7 +60,7 @@ pub struct PastPhase {
     pub worked: Duration,
 }
 
-impl PastPhase {
+impl ResumePhase {
     /// Whether a session had ended so that only a restart could follow, and none did.
     pub(super) const fn is_restart_due(&self) -> bool {
         let Some((kind, Some(cause))) = self.last else { return false };
@@ -68,7 +68,7 @@ impl PastPhase {
     }
 }
 
-impl Past {
+impl ResumeState {
     /// What these records tell, in the order in which they were written.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
         let mut past = Self::default();
@@ -87,7 +87,7 @@ impl Past {
                 let beside = again.map_or_else(Vec::new, |failed| failed.beside);
                 let (name, base, stashes) = (phase.clone(), base.clone(), stashes.clone());
                 self.phase =
-                    Some(PastPhase { name, base, stashes, beside, ..PastPhase::default() });
+                    Some(ResumePhase { name, base, stashes, beside, ..ResumePhase::default() });
             }
             Record::AttemptBegan { attempt, kind, .. } => {
                 self.settle(std::mem::take(running));
@@ -171,9 +171,9 @@ impl Past {
     fn take_git(&mut self, record: &Record) {
         match record {
             Record::Stood { branch, commit } => {
-                self.stand = Stand { branch: branch.clone(), commit: commit.clone() };
+                self.position = GitPosition { branch: branch.clone(), commit: commit.clone() };
             }
-            Record::Committed { commit, .. } => self.stand.commit = Some(commit.clone()),
+            Record::Committed { commit, .. } => self.position.commit = Some(commit.clone()),
             Record::Seen { commit } => {
                 let Some(phase) = &mut self.phase else { return };
                 phase.seen = Some(commit.clone());
@@ -220,16 +220,16 @@ mod tests {
             let (commit, message) = (commit.to_owned(), "m".to_owned());
             Record::Committed { commit, message }
         };
-        let stand = |records: &[Record]| {
-            let stand = Past::of(records).stand;
-            (stand.branch.unwrap_or_default(), stand.commit.unwrap_or_default())
+        let position = |records: &[Record]| {
+            let position = ResumeState::of(records).position;
+            (position.branch.unwrap_or_default(), position.commit.unwrap_or_default())
         };
         let is = |branch: &str, commit: &str| (branch.to_owned(), commit.to_owned());
         let records = [stood("main", "a"), committed("b"), stood("main", "c"), committed("d")];
-        assert_eq!(stand(&records), is("main", "d"));
-        assert_eq!(stand(&records[..3]), is("main", "c"));
+        assert_eq!(position(&records), is("main", "d"));
+        assert_eq!(position(&records[..3]), is("main", "c"));
         // A run of an older version.
-        assert_eq!(stand(&records[1..2]), is("", "b"));
+        assert_eq!(position(&records[1..2]), is("", "b"));
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
             began(3, Kind::Restart(1)),
             spent(3, 20),
         ];
-        let past = Past::of(&records);
+        let past = ResumeState::of(&records);
         assert_eq!(past.over, [("A".to_owned(), PhaseEnd::Done)]);
         assert_eq!((past.last_attempt, past.restarts), (Attempt(3), 1));
         assert_eq!((past.spent.input, past.spent.dollars), (180, Some(1.5)));

@@ -43,7 +43,7 @@ impl Agent {
         attempt: Attempt,
         kind: AgentKind,
         machine: Box<dyn Session + Send>,
-        stdio: Stdio,
+        stdio: InstanceStdio,
         sender: mpsc::Sender<OutputBatch>,
         log: SessionLog,
     ) -> Self {
@@ -260,7 +260,7 @@ async fn follow(
         };
         let said = stream.push(&bytes).into_iter().map(|event| match event.is_too_long {
             true => AgentOutput::TooLong(AGENT_LINE_BYTES_MAX),
-            false if kind.is_piece(&event.data) => AgentOutput::Piece,
+            false if kind.is_delta(&event.data) => AgentOutput::Piece,
             false => AgentOutput::Event(event.data),
         });
         let said: Vec<AgentOutput> = said.collect();

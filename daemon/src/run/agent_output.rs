@@ -120,7 +120,7 @@ impl LineSplitter {
         let line = std::mem::take(&mut self.line);
         match (std::mem::take(&mut self.skipped), self.kind) {
             (0, None) => AgentOutput::Log(line),
-            (0, Some(kind)) if kind.is_piece(&line) => AgentOutput::Piece,
+            (0, Some(kind)) if kind.is_delta(&line) => AgentOutput::Piece,
             (0, Some(_)) => AgentOutput::Line(line),
             (more, _) => AgentOutput::TooLong(more + line.len()),
         }

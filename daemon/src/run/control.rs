@@ -12,7 +12,7 @@ use afresh_core::control::{
 };
 use afresh_core::id::Generation;
 use afresh_core::limits::{CONTROL_FAREWELL, RESTARTS_TOLD_MAX, RUN_NOTICES_MAX};
-use afresh_core::run::{Asked, Attempt, Finish, Kind, Machine, Record, Say};
+use afresh_core::run::{Attempt, Finish, Kind, Machine, Record, RunEvent, UserRequest};
 use afresh_core::time::Stamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -106,11 +106,11 @@ impl ControlBoard {
     }
 
     /// Adds an event to the log.
-    pub(super) fn log(&self, attempt: Attempt, say: &Say) {
+    pub(super) fn log(&self, attempt: Attempt, say: &RunEvent) {
         let text = match say {
-            Say::Text(text) | Say::Note(text, _) => text.clone(),
-            Say::Tool { name, detail } => format!("> {name} {detail}"),
-            Say::Waits { why, until } => format!("waiting until {until}: {why}"),
+            RunEvent::Text(text) | RunEvent::Note(text, _) => text.clone(),
+            RunEvent::Tool { name, detail } => format!("> {name} {detail}"),
+            RunEvent::Waits { why, until } => format!("waiting until {until}: {why}"),
             _ => return,
         };
         self.logs.say(Generation(attempt.0.into()), &text);
@@ -267,11 +267,11 @@ impl ControlBoard {
 }
 
 /// The request that a change over the control API stands for; a run that runs need not be started.
-pub(super) const fn request_of(what: Change) -> Option<Asked> {
+pub(super) const fn request_of(what: Change) -> Option<UserRequest> {
     match what {
         Change::Start => None,
-        Change::Stop => Some(Asked::Stop),
-        Change::Restart => Some(Asked::Restart),
+        Change::Stop => Some(UserRequest::Stop),
+        Change::Restart => Some(UserRequest::Restart),
     }
 }
 

@@ -9,7 +9,7 @@ mod staging;
 use std::collections::BTreeSet;
 
 use afresh_core::limits::GIT_STASHES_MAX;
-use afresh_core::run::{Exclude, GitAnswer, GitAsk, Looked, Stand, expand_braces};
+use afresh_core::run::{Exclude, GitAnswer, GitPosition, GitRequest, PhaseChanges, expand_braces};
 
 use self::command::{GitCommand, GitOutput};
 use self::preflight::env_of_git;
@@ -58,13 +58,13 @@ impl Git {
         self.wanted.as_deref()
     }
 
-    pub(super) async fn ask(mut self, ask: GitAsk) -> GitReply {
-        let is_look = matches!(ask, GitAsk::Look { .. });
+    pub(super) async fn ask(mut self, ask: GitRequest) -> GitReply {
+        let is_look = matches!(ask, GitRequest::Changes { .. });
         let answer = match ask {
-            GitAsk::Base(stand) => self.base(&stand).await,
-            GitAsk::Commit { message, stand } => self.commit_at(&stand, &message).await,
-            GitAsk::Look { since, files, beside } => {
-                self.look(since.as_deref(), &files, &beside).await.map(GitAnswer::Looked)
+            GitRequest::Base(position) => self.base(&position).await,
+            GitRequest::Commit { message, position } => self.commit_at(&position, &message).await,
+            GitRequest::Changes { since, files, beside } => {
+                self.look(since.as_deref(), &files, &beside).await.map(GitAnswer::Changes)
             }
         };
         let answer = answer.unwrap_or_else(GitAnswer::Failed);
@@ -96,7 +96,7 @@ impl Git {
         }
     }
 
-    async fn base(&mut self, stand: &Stand) -> Result<GitAnswer, String> {
+    async fn base(&mut self, position: &GitPosition) -> Result<GitAnswer, String> {
         match self.command.run(&["rev-parse", "--is-inside-work-tree"]).await {
             Ok(said) if said.trim() == "true" => {}
             Ok(_) => {
@@ -119,27 +119,31 @@ impl Git {
             return Ok(GitAnswer::Unready(why));
         }
         let is_merge = self.command.has_file("MERGE_HEAD").await?;
-        if is_merge && !stand.has_begun() {
+        if is_merge && !position.has_begun() {
             let why =
                 "a merge is not finished here: commit it, or give it up with `git merge --abort`";
             return Ok(GitAnswer::Unready(why.to_owned()));
         }
-        if let Some(why) = self.astray(stand).await? {
+        if let Some(why) = self.astray(position).await? {
             return Ok(GitAnswer::Unready(why));
         }
         if is_merge {
             let why = "a merge is not finished here: conclude it with `git commit`";
             return Ok(GitAnswer::Unready(why.to_owned()));
         }
-        let stand =
-            Stand { branch: self.command.branch().await, commit: self.command.head().await };
+        let position =
+            GitPosition { branch: self.command.branch().await, commit: self.command.head().await };
         let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();
-        Ok(GitAnswer::Base { stand, dirty })
+        Ok(GitAnswer::Base { position, dirty })
     }
 
     /// Commits where the run stands, and nowhere else.
-    async fn commit_at(&mut self, stand: &Stand, message: &str) -> Result<GitAnswer, String> {
-        if let Some(why) = self.astray(stand).await? {
+    async fn commit_at(
+        &mut self,
+        position: &GitPosition,
+        message: &str,
+    ) -> Result<GitAnswer, String> {
+        if let Some(why) = self.astray(position).await? {
             return Ok(GitAnswer::Unready(why));
         }
         // Of a lock that stays, git itself says so.
@@ -183,9 +187,9 @@ impl Git {
         since: Option<&str>,
         files: &[String],
         beside: &[(String, String)],
-    ) -> Result<Looked, String> {
+    ) -> Result<PhaseChanges, String> {
         let head = self.command.head().await;
-        let Some(head) = head else { return Ok(Looked::default()) };
+        let Some(head) = head else { return Ok(PhaseChanges::default()) };
         let base = match since {
             Some(since) => since.to_owned(),
             // The tree without files.
@@ -206,17 +210,17 @@ impl Git {
             .command
             .run(&["diff", "--name-status", "--no-renames", "-z", range[0], range[1]])
             .await?;
-        let mut looked = Looked {
+        let mut changes = PhaseChanges {
             commits: commits.lines().map(str::to_owned).collect(),
             stat,
             head: Some(head.clone()),
-            ..Looked::default()
+            ..PhaseChanges::default()
         };
         let mut fields = named.split('\0');
         while let (Some(status), Some(name)) = (fields.next(), fields.next()) {
             match status {
-                "A" => looked.new.push(name.to_owned()),
-                _ => looked.modified.push(name.to_owned()),
+                "A" => changes.new.push(name.to_owned()),
+                _ => changes.modified.push(name.to_owned()),
             }
         }
         if !files.is_empty() {
@@ -228,9 +232,9 @@ impl Git {
             let outside = self.command.run(&words).await?;
             let theirs = self.touched(beside).await?;
             let is_agents = |name: &&str| !name.is_empty() && !theirs.contains(*name);
-            looked.outside = outside.split('\0').filter(is_agents).map(str::to_owned).collect();
+            changes.outside = outside.split('\0').filter(is_agents).map(str::to_owned).collect();
         }
-        Ok(looked)
+        Ok(changes)
     }
 
     /// The files that were touched between these commits.

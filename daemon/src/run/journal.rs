@@ -4,7 +4,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use afresh_core::run::{Record, Say};
+use afresh_core::run::{Record, RunEvent};
 use afresh_core::time::Stamp;
 
 use super::ProcessMark;
@@ -43,7 +43,7 @@ impl RunStore {
 pub(super) struct Journal {
     store: RunStore,
     records: Vec<(Stamp, Record)>,
-    says: Vec<Say>,
+    says: Vec<RunEvent>,
 }
 
 impl Journal {
@@ -60,8 +60,8 @@ impl Journal {
     }
 
     /// Takes an event. Of those that only tell a state, the last one counts.
-    pub(super) fn say(&mut self, say: Say) {
-        if matches!(say, Say::Context(..) | Say::Spent(_) | Say::Moved) {
+    pub(super) fn say(&mut self, say: RunEvent) {
+        if matches!(say, RunEvent::Context(..) | RunEvent::Spent(_) | RunEvent::Moved) {
             let kind = std::mem::discriminant(&say);
             self.says.retain(|earlier| std::mem::discriminant(earlier) != kind);
         }
@@ -76,14 +76,14 @@ impl Journal {
         }
     }
 
-    pub(super) fn take_says(&mut self) -> Vec<Say> {
+    pub(super) fn take_says(&mut self) -> Vec<RunEvent> {
         std::mem::take(&mut self.says)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use afresh_core::run::{Attempt, Past};
+    use afresh_core::run::{Attempt, ResumeState};
 
     use super::*;
     use crate::clock::now;
@@ -109,12 +109,12 @@ mod tests {
             let (cached, output, dollars, guessed) = (0, 0, None, false);
             let spent = Record::Spent { attempt, input, cached, output, dollars, guessed };
             journal.record(now(), spent);
-            journal.say(Say::Moved);
+            journal.say(RunEvent::Moved);
         }
         journal.write().unwrap();
         assert_eq!(journal.take_says().len(), 1);
         let records = journal.store.runs.records(journal.store.number).unwrap();
-        assert_eq!(Past::of(records.iter().map(|(_, record)| record)).spent.input, 20);
+        assert_eq!(ResumeState::of(records.iter().map(|(_, record)| record)).spent.input, 20);
         assert_eq!(records.len(), 1);
     }
 

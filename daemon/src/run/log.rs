@@ -25,7 +25,7 @@ pub(super) struct SessionLog {
 
 /// A line of the agent.
 #[derive(Serialize)]
-struct Line<'a> {
+struct AgentLine<'a> {
     at: &'a str,
     said: &'a str,
 }
@@ -45,7 +45,7 @@ impl SessionLog {
     pub(super) fn line(&mut self, now: Stamp, line: &[u8]) {
         let said = String::from_utf8_lossy(line);
         let secrets = Arc::clone(&self.secrets);
-        self.push(&Line { at: &now.to_string(), said: &secrets.redact(&said) });
+        self.push(&AgentLine { at: &now.to_string(), said: &secrets.redact(&said) });
         if self.waiting.len() > AGENT_READ_BYTES {
             self.flush();
         }

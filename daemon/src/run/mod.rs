@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::id::ServiceId;
-use afresh_core::run::{Asked, Effect, Finish, GateEnd, Input, Machine, Now, Record, Say};
+use afresh_core::run::{
+    Effect, Finish, GateEnd, Input, Machine, Now, Record, RunEvent, UserRequest,
+};
 use afresh_core::time::Time;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -101,7 +103,7 @@ enum Happening {
     Output(OutputBatch),
     Git(GitReply),
     Gate(GateEnd),
-    Request(Asked),
+    Request(UserRequest),
     Control(Ask),
     Notice(String),
     Signal(os::SignalRequest),
@@ -241,21 +243,21 @@ impl Driver {
                 self.inputs.push_back(Input::GateEnded(end));
             }
             Happening::Control(ask) => self.answer(ask),
-            Happening::Notice(text) => self.journal.say(Say::Note(text, true)),
+            Happening::Notice(text) => self.journal.say(RunEvent::Note(text, true)),
             Happening::Job(job) => self.events.send(RunUpdate::Job(job)),
-            Happening::Signal(os::Asked::Restart(_)) => {
-                self.inputs.push_back(Input::Asked(Asked::Restart));
+            Happening::Signal(os::SignalRequest::Restart(_)) => {
+                self.inputs.push_back(Input::User(UserRequest::Restart));
             }
             // Where a screen is drawn, Ctrl+C is a key.
-            Happening::Request(Asked::Stop) | Happening::Signal(_) => {
+            Happening::Request(UserRequest::Stop) | Happening::Signal(_) => {
                 self.stops += 1;
-                self.inputs.push_back(Input::Asked(Asked::Stop));
+                self.inputs.push_back(Input::User(UserRequest::Stop));
                 self.advance();
                 if self.stops > 1 {
                     self.sessions.hurry_stop(self.now().time, &mut self.processes);
                 }
             }
-            Happening::Request(request) => self.inputs.push_back(Input::Asked(request)),
+            Happening::Request(request) => self.inputs.push_back(Input::User(request)),
             Happening::Wakeup => {
                 let now = self.now();
                 self.sessions.take_stop_step(now.time, &mut self.processes);
@@ -280,7 +282,7 @@ impl Driver {
                 self.sessions.exited(exit);
                 self.end_session();
             }
-            Report::Notice(text) => self.journal.say(Say::Note(text, true)),
+            Report::Notice(text) => self.journal.say(RunEvent::Note(text, true)),
         }
     }
 
@@ -288,7 +290,7 @@ impl Driver {
     fn take_output(&mut self, batch: OutputBatch) {
         let OutputBatch { attempt, outputs } = batch;
         if outputs.iter().any(|output| matches!(output, AgentOutput::Piece)) {
-            self.inputs.push_back(Input::Stirred(attempt));
+            self.inputs.push_back(Input::Streaming(attempt));
         }
         let now = clock::now();
         for output in outputs {
@@ -302,7 +304,7 @@ impl Driver {
     fn take_git(&mut self, reply: GitReply) {
         for note in reply.notes {
             if self.git_notes.insert(note.clone()) {
-                self.journal.say(Say::Note(note, true));
+                self.journal.say(RunEvent::Note(note, true));
             }
         }
         self.inputs.extend(reply.stash.map(Input::Stash));
@@ -329,7 +331,7 @@ impl Driver {
 
     /// Performs an effect; what comes of it at once joins the inputs.
     fn perform(&mut self, effect: Effect) {
-        if !matches!(effect, Effect::Record(_) | Effect::Say(_)) {
+        if !matches!(effect, Effect::Record(_) | Effect::Event(_)) {
             self.settle();
             if self.failed.is_some() {
                 return;
@@ -358,7 +360,7 @@ impl Driver {
                 self.board.note(&record);
                 self.journal.record(clock::now(), record);
             }
-            Effect::Say(say) => self.journal.say(say),
+            Effect::Event(say) => self.journal.say(say),
             Effect::Finish(finish) => self.finish = Some(finish),
         }
     }
@@ -384,8 +386,8 @@ impl Driver {
         let begun = self.board.begin_change(&name, what, &self.machine);
         if let Some(request) = request_of(what).filter(|_| begun.is_ok()) {
             let text = format!("somebody wants a {}: {reason}", what.name());
-            self.journal.say(Say::Note(text, false));
-            self.inputs.push_back(Input::Asked(request));
+            self.journal.say(RunEvent::Note(text, false));
+            self.inputs.push_back(Input::User(request));
             self.advance();
             self.settle();
         }

@@ -6,9 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::agent::{
-    AgentKind, Claude, Codex, Command as AnyCommand, Heard, Opencode, Session, Setup, Told,
-};
+use afresh_core::agent::{Heard, Session, Setup, Told};
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::Generation;
@@ -27,7 +25,7 @@ use super::log::SessionLog;
 use super::setup::AgentSetup;
 use crate::clock;
 use crate::os;
-use crate::process::{Command, OutputEnd, Processes, Stdio};
+use crate::process::{Command, InstanceStdio, OutputEnd, Processes};
 
 /// The sessions of a run, one at a time.
 pub(super) struct Sessions {
@@ -93,7 +91,7 @@ impl Sessions {
             file: self.setup.servers_file.to_string_lossy().into_owned(),
             settings,
         };
-        let machine = machine_of(self.setup.kind, setup);
+        let machine = self.setup.kind.session(setup, uuid());
         let start = machine.start();
         if let Some(content) = &start.file {
             self.write_servers_file(content).map_err(|error| {
@@ -112,7 +110,7 @@ impl Sessions {
         Ok(())
     }
 
-    fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: Stdio) {
+    fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: InstanceStdio) {
         let log = SessionLog::create(&self.log_path(attempt), Arc::clone(&self.secrets));
         let agent = Agent::new(attempt, self.setup.kind, machine, stdio, self.sender.clone(), log);
         self.running = Some(RunningSession { attempt, agent, stop: None });
@@ -250,15 +248,6 @@ impl Sessions {
     pub(super) fn log_end(&self, attempt: Attempt, cause: Cause, detail: &str) {
         let mut log = SessionLog::append(&self.log_path(attempt), Arc::clone(&self.secrets));
         log.ended(clock::now(), cause, detail);
-    }
-}
-
-fn machine_of(kind: AgentKind, setup: Setup) -> Box<dyn Session + Send> {
-    match kind {
-        AgentKind::Claude => Box::new(Claude::new(setup)),
-        AgentKind::Codex => Box::new(Codex::new(setup)),
-        AgentKind::Opencode => Box::new(Opencode::new(setup).with_secret(uuid())),
-        AgentKind::Command => Box::new(AnyCommand::new(setup)),
     }
 }
 

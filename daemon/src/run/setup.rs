@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use afresh_core::agent::{AgentKind, Permission, Server};
 use afresh_core::limits::{RUN_ASKS_MAX, RUN_EVENTS_MAX};
-use afresh_core::run::{Asked, Exclude, Machine, Say, View};
+use afresh_core::run::{Exclude, Machine, RunEvent, UserRequest, View};
 use tokio::sync::mpsc;
 
 use super::ProcessMark;
@@ -78,7 +78,7 @@ pub enum RunUpdate {
     /// Events, and the state of the run after them. The records before them are on disk.
     Progress {
         /// In order.
-        says: Vec<Say>,
+        says: Vec<RunEvent>,
         /// The state.
         view: Box<View>,
     },
@@ -118,15 +118,15 @@ pub fn run_events() -> (RunEventSender, RunEvents) {
 
 /// The requests of users, on their way to a run.
 #[derive(Debug)]
-pub struct UserRequests(pub(super) mpsc::Receiver<Asked>);
+pub struct UserRequests(pub(super) mpsc::Receiver<UserRequest>);
 
 /// The end of the channel that a screen has.
 #[derive(Clone, Debug)]
-pub struct UserRequestSender(mpsc::Sender<Asked>);
+pub struct UserRequestSender(mpsc::Sender<UserRequest>);
 
 impl UserRequestSender {
     /// Sends a request; those that come faster than the run takes them are dropped.
-    pub fn send(&self, request: Asked) {
+    pub fn send(&self, request: UserRequest) {
         self.0.try_send(request).ok();
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use afresh_core::agent::AgentKind;
 use afresh_core::run::plan::Plan;
-use afresh_core::run::{Kind, PhaseEnd, Say, View, shown_output};
+use afresh_core::run::{Kind, PhaseEnd, RunEvent, View, shown_output};
 use afresh_core::text::harmless;
 
 use crate::output::{self, Lines, Paint};
@@ -21,11 +21,11 @@ pub(super) enum Tone {
 }
 
 /// Prints what happens, a line each.
-pub(super) struct Teller {
+pub(super) struct ProgressPrinter {
     paint: Paint,
 }
 
-impl Teller {
+impl ProgressPrinter {
     pub(super) fn new() -> Self {
         Self { paint: Paint::stdout() }
     }
@@ -36,7 +36,7 @@ impl Teller {
         output::remark(&format!("the logs of its sessions are in {}", logs.display()));
     }
 
-    pub(super) fn tell(&self, says: &[Say], view: &View) {
+    pub(super) fn tell(&self, says: &[RunEvent], view: &View) {
         self.lines(says.iter().flat_map(|say| lines(say, view)));
     }
 
@@ -66,28 +66,28 @@ fn write(lines: impl IntoIterator<Item = String>) {
 }
 
 /// What is said, as harmless lines; none where they would say nothing.
-pub(super) fn lines(say: &Say, view: &View) -> Vec<(Tone, String)> {
+pub(super) fn lines(say: &RunEvent, view: &View) -> Vec<(Tone, String)> {
     let more = match say {
-        Say::GateEnds(_, end) if !end.passed => shown_output(&end.output),
+        RunEvent::GateEnds(_, end) if !end.passed => shown_output(&end.output),
         _ => Vec::new(),
     };
     let more = more.into_iter().map(|line| (Tone::Dim, format!("    {line}")));
     line(say, view).into_iter().chain(more).collect()
 }
 
-fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
+fn line(say: &RunEvent, view: &View) -> Option<(Tone, String)> {
     Some(match say {
-        Say::PhaseBegins { phase, number, of } => {
+        RunEvent::PhaseBegins { phase, number, of } => {
             (Tone::Bold, format!("phase {number} of {of}: {}", harmless(phase)))
         }
-        Say::AttemptBegins(attempt, kind) => {
+        RunEvent::AttemptBegins(attempt, kind) => {
             (Tone::Plain, format!("  session {}{}", attempt.0, kind_of(*kind)))
         }
-        Say::AgentReady { model } => match model {
+        RunEvent::AgentReady { model } => match model {
             Some(model) => (Tone::Dim, format!("  the agent is ready ({})", harmless(model))),
             None => (Tone::Dim, "  the agent is ready".to_owned()),
         },
-        Say::Context(context, percent) => {
+        RunEvent::Context(context, percent) => {
             let guess = if context.exact { "" } else { "about " };
             let used = match (percent, context.window) {
                 (Some(percent), Some(window)) => {
@@ -98,16 +98,16 @@ fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
             (Tone::Dim, format!("  context: {used}"))
         }
         // It is in what is shown at the end of a phase.
-        Say::Spent(_) | Say::Moved => return None,
-        Say::Text(text) => (Tone::Plain, format!("  {}", harmless(first_line(text)))),
-        Say::Tool { name, detail } => {
+        RunEvent::Spent(_) | RunEvent::Moved => return None,
+        RunEvent::Text(text) => (Tone::Plain, format!("  {}", harmless(first_line(text)))),
+        RunEvent::Tool { name, detail } => {
             let line = format!("  > {} {}", harmless(name), harmless(first_line(detail)));
             (Tone::Dim, line)
         }
-        Say::Note(text, true) => (Tone::Warning, format!("  {}", harmless(text))),
-        Say::Note(text, false) => (Tone::Dim, format!("  {}", harmless(text))),
-        Say::GateBegins(name) => (Tone::Dim, format!("  gate: {}", harmless(name))),
-        Say::GateEnds(name, end) => {
+        RunEvent::Note(text, true) => (Tone::Warning, format!("  {}", harmless(text))),
+        RunEvent::Note(text, false) => (Tone::Dim, format!("  {}", harmless(text))),
+        RunEvent::GateBegins(name) => (Tone::Dim, format!("  gate: {}", harmless(name))),
+        RunEvent::GateEnds(name, end) => {
             let (name, took) = (harmless(name), end.took.as_secs_f64());
             match end.passed {
                 true => (Tone::Good, format!("  gate passed: {name} ({took:.1} s)")),
@@ -116,10 +116,10 @@ fn line(say: &Say, view: &View) -> Option<(Tone, String)> {
                 }
             }
         }
-        Say::Waits { why, until } => {
+        RunEvent::Waits { why, until } => {
             (Tone::Warning, format!("  waiting until {until}: {}", harmless(why)))
         }
-        Say::PhaseEnds { phase, end, detail } => {
+        RunEvent::PhaseEnds { phase, end, detail } => {
             let tokens = view.spent.shown_tokens();
             let cost = view.spent.dollars.map_or(String::new(), |cost| format!(", ${cost:.2}"));
             let used = format!("{tokens}{cost} so far");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use afresh_core::agent::AgentKind;
 use afresh_core::audit::redact::redact_args;
-use afresh_core::run::{Finish, Past, Record};
+use afresh_core::run::{Finish, Record, ResumeState};
 use afresh_daemon::store::runs::{RunRow, Runs};
 
 use super::{PLAN, RunArgs, now};
@@ -32,10 +32,10 @@ impl RunArgs {
     pub(super) fn begun(
         &self,
         runs: &Runs,
-        place: &Place<'_>,
+        place: &PlanLocation<'_>,
         title: &str,
         kind: AgentKind,
-    ) -> Result<(i64, Past), CommandError> {
+    ) -> Result<(i64, ResumeState), CommandError> {
         let path = place.name(&self.plan);
         if let Some((row, _)) = self.last(runs, place)?
             && row.finish != Some(Finish::Done)
@@ -47,15 +47,15 @@ impl RunArgs {
         }
         let folder = place.name(place.cwd);
         let number = runs.begin(now(), (&path, &folder), title, kind.name()).map_err(runs_error)?;
-        Ok((number, Past::default()))
+        Ok((number, ResumeState::default()))
     }
 
     /// The run to go on with.
     pub(super) fn resumed(
         &self,
         runs: &Runs,
-        place: &Place<'_>,
-    ) -> Result<(i64, Past), CommandError> {
+        place: &PlanLocation<'_>,
+    ) -> Result<(i64, ResumeState), CommandError> {
         let Some((row, past)) = self.last(runs, place)? else {
             let text = format!("there is no run of `{}`", self.plan.display());
             return Err(
@@ -83,14 +83,18 @@ impl RunArgs {
     }
 
     /// The last run of this plan. One that was refused before any phase began was none.
-    fn last(&self, runs: &Runs, place: &Place<'_>) -> Result<Option<(RunRow, Past)>, CommandError> {
+    fn last(
+        &self,
+        runs: &Runs,
+        place: &PlanLocation<'_>,
+    ) -> Result<Option<(RunRow, ResumeState)>, CommandError> {
         let list = runs.list(1_000).map_err(runs_error)?;
         let name = place.name(&self.plan);
         for row in list.into_iter().filter(|row| place.is_of(&row.plan, &name)) {
             let records = runs.records(row.run).map_err(runs_error)?;
             let has_begun = records.iter().any(|(_, it)| matches!(it, Record::PhaseBegan { .. }));
             if has_begun || !matches!(row.finish, Some(Finish::Refused { .. })) {
-                let past = Past::of(records.iter().map(|(_, record)| record));
+                let past = ResumeState::of(records.iter().map(|(_, record)| record));
                 return Ok(Some((row, past)));
             }
         }
@@ -99,12 +103,12 @@ impl RunArgs {
 }
 
 /// Where plans are named: the same name in another folder is another plan.
-pub(super) struct Place<'a> {
+pub(super) struct PlanLocation<'a> {
     pub(super) cwd: &'a Path,
     pub(super) root: Option<&'a Path>,
 }
 
-impl Place<'_> {
+impl PlanLocation<'_> {
     /// The name of a plan or folder in the whole workspace: from its root, or in full where it is elsewhere.
     fn name(&self, path: &Path) -> String {
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);

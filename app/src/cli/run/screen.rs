@@ -18,7 +18,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use afresh_core::limits::{OUTPUT_FLUSH_MAX, SCREEN_DRAW_GAP};
-use afresh_core::run::{Say, View};
+use afresh_core::run::{RunEvent, View};
 use afresh_daemon::{Job, Keys, Stopped, UserRequestSender};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -115,7 +115,7 @@ impl Screen {
     }
 
     /// Shows what is said, and how the run is now. Returns whether somebody draws.
-    pub(super) fn show(&self, says: &[Say], view: &View) -> bool {
+    pub(super) fn show(&self, says: &[RunEvent], view: &View) -> bool {
         let mut state = self.shared.state();
         says.iter().for_each(|say| state.tell(say, view));
         drop(state);

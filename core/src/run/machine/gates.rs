@@ -6,7 +6,7 @@ use super::outbox::Outbox;
 use crate::limits::GATE_TAIL_CHARS_MAX;
 use crate::run::checkpoint::tail;
 use crate::run::plan::Phase;
-use crate::run::{Effect, GateEnd, Record, Say, Settings};
+use crate::run::{Effect, GateEnd, Record, RunEvent, Settings};
 use crate::time::Stamp;
 
 /// One round of the gates after another.
@@ -51,7 +51,7 @@ impl Gates {
         }
         self.states.resize(phase.gates.len(), GateState::Waiting);
         self.states[gate] = GateState::Running(now);
-        out.say(Say::GateBegins(wanted.name.clone()));
+        out.say(RunEvent::GateBegins(wanted.name.clone()));
         let time_max = wanted.time_max.unwrap_or(settings.gate_max);
         out.push(Effect::RunGate { gate, command: wanted.command.clone(), time_max });
     }
@@ -77,7 +77,7 @@ impl Gates {
             output,
             took_ms: u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX),
         });
-        out.say(Say::GateEnds(gate.name.clone(), end));
+        out.say(RunEvent::GateEnds(gate.name.clone(), end));
         self.current += 1;
         true
     }

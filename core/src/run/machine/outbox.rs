@@ -3,7 +3,7 @@
 //!
 //! [`Machine::handle`]: super::Machine::handle
 
-use crate::run::{Effect, Record, Say};
+use crate::run::{Effect, Record, RunEvent};
 
 /// Effects that the driver has not received yet.
 #[derive(Clone, Debug, Default)]
@@ -20,16 +20,16 @@ impl Outbox {
         self.push(Effect::Record(record));
     }
 
-    pub(super) fn say(&mut self, say: Say) {
-        self.push(Effect::Say(say));
+    pub(super) fn say(&mut self, say: RunEvent) {
+        self.push(Effect::Event(say));
     }
 
     pub(super) fn note(&mut self, text: impl Into<String>) {
-        self.say(Say::Note(text.into(), false));
+        self.say(RunEvent::Note(text.into(), false));
     }
 
     pub(super) fn warn(&mut self, text: impl Into<String>) {
-        self.say(Say::Note(text.into(), true));
+        self.say(RunEvent::Note(text.into(), true));
     }
 
     pub(super) fn take(&mut self) -> Vec<Effect> {

@@ -11,7 +11,7 @@ use super::phase_progress::PhaseProgress;
 use super::{HeldWork, Machine, Step};
 use crate::agent::Spent;
 use crate::limits::LIMIT_WAITS_MAX;
-use crate::run::{Cause, Dirty, Finish, GitAnswer, Kind, PhaseEnd, Record, Say, Stand};
+use crate::run::{Cause, Dirty, Finish, GitAnswer, GitPosition, Kind, PhaseEnd, Record, RunEvent};
 use crate::time::Stamp;
 
 impl Machine {
@@ -40,9 +40,9 @@ impl Machine {
     }
 
     pub(super) fn git_answered(&mut self, answer: GitAnswer) {
-        let is_end = !matches!(answer, GitAnswer::Base { .. } | GitAnswer::Looked(_));
+        let is_end = !matches!(answer, GitAnswer::Base { .. } | GitAnswer::Changes(_));
         match (std::mem::replace(&mut self.step, Step::Idle), answer) {
-            (Step::Basing, GitAnswer::Base { stand, dirty }) => self.based(stand, &dirty),
+            (Step::Basing, GitAnswer::Base { position, dirty }) => self.based(position, &dirty),
             (Step::Basing, GitAnswer::NoRepository(why)) => {
                 let hint = "run `git init` and commit, or pass --no-git to work without commits";
                 self.finish(Finish::Refused { why, hint: hint.to_owned() });
@@ -75,7 +75,7 @@ impl Machine {
                     self.ask_changes(cause, until);
                 }
             }
-            (Step::Looking { cause, until }, GitAnswer::Looked(changes)) => {
+            (Step::Looking { cause, until }, GitAnswer::Changes(changes)) => {
                 self.repository.set_changes(changes, &mut self.out);
                 self.after_session(cause, until);
             }
@@ -96,10 +96,10 @@ impl Machine {
         }
     }
 
-    fn based(&mut self, stand: Stand, dirty: &[String]) {
+    fn based(&mut self, position: GitPosition, dirty: &[String]) {
         // Where the last session has ended in order, all that came since is a person's.
         let is_theirs = self.phase.kind().is_none() || self.repository.has_seen_end();
-        self.repository.set_stand(stand, self.phase.is_first(), &mut self.out);
+        self.repository.set_position(position, self.phase.is_first(), &mut self.out);
         if self.grant() {
             return;
         }
@@ -235,7 +235,7 @@ impl Machine {
         };
         let why = self.phase.why();
         self.out.record(Record::Waiting { why: why.clone(), until: until.to_string() });
-        self.out.say(Say::Waits { why, until });
+        self.out.say(RunEvent::Waits { why, until });
         self.step = Step::Limited { kind: self.phase.continued(), until };
     }
 

@@ -12,7 +12,7 @@ use crate::limits::{
     PROGRESS_TEXTS_MAX,
 };
 use crate::run::checkpoint::cut;
-use crate::run::{Attempt, Cause, Kind, PastPhase, Record, Say};
+use crate::run::{Attempt, Cause, Kind, Record, ResumePhase, RunEvent};
 use crate::time::Stamp;
 
 /// The phase that is worked on.
@@ -42,7 +42,7 @@ impl PhaseProgress {
     }
 
     /// A phase that goes on.
-    pub(super) fn resumed(past: &PastPhase) -> Self {
+    pub(super) fn resumed(past: &ResumePhase) -> Self {
         let (kind, unjudged) = match past.last {
             Some((kind, Some(cause))) if is_for_gates(kind, cause) => (kind, Some(cause)),
             Some((kind, _)) => (continued(kind), None),
@@ -88,7 +88,7 @@ impl PhaseProgress {
         let text = cut(text, PROGRESS_TEXT_CHARS_MAX);
         self.texts.push_back(text.clone());
         out.record(Record::Progress { attempt, text: text.clone() });
-        out.say(Say::Text(text));
+        out.say(RunEvent::Text(text));
     }
 
     pub(super) fn texts(&self) -> Vec<String> {

@@ -3,7 +3,7 @@
 
 use super::outbox::Outbox;
 use crate::run::plan::{Phase, Plan};
-use crate::run::{Finish, PhaseEnd, Record, Say};
+use crate::run::{Finish, PhaseEnd, Record, RunEvent};
 
 /// The plan, and how far it is carried out.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl PlanProgress {
     /// Tells that the current phase begins, also where it depends on one that was skipped.
     pub(super) fn tell_begin(&self, out: &mut Outbox) {
         let (number, of) = (self.current + 1, self.ends.len());
-        out.say(Say::PhaseBegins { phase: self.phase().name.clone(), number, of });
+        out.say(RunEvent::PhaseBegins { phase: self.phase().name.clone(), number, of });
         let needs = &self.phase().depends_on;
         let ends = self.plan.phases.iter().zip(&self.ends);
         let skipped = ends.filter(|(_, end)| **end == Some(PhaseEnd::Skipped));
@@ -69,7 +69,7 @@ impl PlanProgress {
     pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: &str, out: &mut Outbox) {
         let (phase, detail) = (self.phase().name.clone(), detail.to_owned());
         out.record(Record::PhaseEnded { phase: phase.clone(), end, detail: detail.clone() });
-        out.say(Say::PhaseEnds { phase, end, detail });
+        out.say(RunEvent::PhaseEnds { phase, end, detail });
         self.ends[self.current] = Some(end);
         if end != PhaseEnd::Failed {
             self.go_to_next();

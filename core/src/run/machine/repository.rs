@@ -8,7 +8,9 @@ use super::stash::Stashes;
 use crate::limits::GATE_TAIL_CHARS_MAX;
 use crate::run::checkpoint::tail;
 use crate::run::plan::Phase;
-use crate::run::{Effect, GateEnd, GitAsk, Looked, PastPhase, Record, Say, Stand, named};
+use crate::run::{
+    Effect, GateEnd, GitPosition, GitRequest, PhaseChanges, Record, ResumePhase, RunEvent, named,
+};
 
 /// The name of the gate for the files of a phase.
 const FILES_GATE: &str = "files of the phase";
@@ -17,37 +19,37 @@ const FILES_GATE: &str = "files of the phase";
 #[derive(Clone, Debug)]
 pub(super) struct Repository {
     is_used: bool,
-    stand: Stand,
+    position: GitPosition,
     /// The commit at which the phase began.
     base: Option<String>,
     /// The commit at which the last session ended; none while a session may be at work.
     seen: Option<String>,
     /// Ranges of commits that a person or a gate made, not the agent.
     beside: Vec<(String, String)>,
-    changes: Looked,
+    changes: PhaseChanges,
     stashes: Stashes,
 }
 
 impl Repository {
-    pub(super) fn new(is_used: bool, stand: Stand) -> Self {
+    pub(super) fn new(is_used: bool, position: GitPosition) -> Self {
         Self {
             is_used,
-            stand,
+            position,
             base: None,
             seen: None,
             beside: Vec::new(),
-            changes: Looked::default(),
+            changes: PhaseChanges::default(),
             stashes: Stashes::default(),
         }
     }
 
     /// Another phase begins.
     pub(super) fn begin_phase(&mut self) {
-        *self = Self::new(self.is_used, std::mem::take(&mut self.stand));
+        *self = Self::new(self.is_used, std::mem::take(&mut self.position));
     }
 
     /// A phase goes on, or begins again after it failed.
-    pub(super) fn resume_phase(&mut self, phase: &PastPhase, stashes: Vec<String>) {
+    pub(super) fn resume_phase(&mut self, phase: &ResumePhase, stashes: Vec<String>) {
         self.base.clone_from(&phase.base);
         self.seen.clone_from(&phase.seen);
         self.beside.clone_from(&phase.beside);
@@ -58,7 +60,7 @@ impl Repository {
         self.is_used
     }
 
-    pub(super) const fn changes(&self) -> &Looked {
+    pub(super) const fn changes(&self) -> &PhaseChanges {
         &self.changes
     }
 
@@ -78,41 +80,41 @@ impl Repository {
     }
 
     pub(super) fn ask_base(&self, out: &mut Outbox) {
-        out.push(Effect::Git(GitAsk::Base(self.stand.clone())));
+        out.push(Effect::Git(GitRequest::Base(self.position.clone())));
     }
 
     pub(super) fn ask_commit(&self, message: String, out: &mut Outbox) {
-        out.push(Effect::Git(GitAsk::Commit { message, stand: self.stand.clone() }));
+        out.push(Effect::Git(GitRequest::Commit { message, position: self.position.clone() }));
     }
 
     /// Asks what has changed in the phase.
     pub(super) fn ask_changes(&self, phase: &Phase, out: &mut Outbox) {
         let (since, files, beside) = (self.base.clone(), phase.files.clone(), self.beside.clone());
-        out.push(Effect::Git(GitAsk::Look { since, files, beside }));
+        out.push(Effect::Git(GitRequest::Changes { since, files, beside }));
     }
 
     /// Takes the current position, which is the base of a phase that begins for the first time.
-    pub(super) fn set_stand(&mut self, stand: Stand, is_first: bool, out: &mut Outbox) {
+    pub(super) fn set_position(&mut self, position: GitPosition, is_first: bool, out: &mut Outbox) {
         if is_first {
-            self.base.clone_from(&stand.commit);
+            self.base.clone_from(&position.commit);
         }
-        if self.stand != stand {
-            let Stand { branch, commit } = stand.clone();
+        if self.position != position {
+            let GitPosition { branch, commit } = position.clone();
             out.record(Record::Stood { branch, commit });
-            self.stand = stand;
+            self.position = position;
         }
         self.note_others(out);
     }
 
     pub(super) fn committed(&mut self, commit: String, message: String, out: &mut Outbox) {
-        self.stand.commit = Some(commit.clone());
+        self.position.commit = Some(commit.clone());
         out.record(Record::Committed { commit, message });
     }
 
     /// What was there before the phase is committed.
     pub(super) fn tidied(&mut self, is_first: bool, out: &mut Outbox) {
         if is_first {
-            self.base.clone_from(&self.stand.commit);
+            self.base.clone_from(&self.position.commit);
         }
         self.note_others(out);
     }
@@ -122,7 +124,9 @@ impl Repository {
         if !self.is_used {
             return;
         }
-        let (Some(from), Some(to)) = (self.seen.clone(), self.stand.commit.clone()) else { return };
+        let (Some(from), Some(to)) = (self.seen.clone(), self.position.commit.clone()) else {
+            return;
+        };
         if from != to {
             out.record(Record::Beside { from: from.clone(), to: to.clone() });
             self.seen = Some(to.clone());
@@ -130,7 +134,7 @@ impl Repository {
         }
     }
 
-    pub(super) fn set_changes(&mut self, changes: Looked, out: &mut Outbox) {
+    pub(super) fn set_changes(&mut self, changes: PhaseChanges, out: &mut Outbox) {
         if let Some(commit) = changes.head.clone().filter(|head| Some(head) != self.seen.as_ref()) {
             out.record(Record::Seen { commit });
         }
@@ -140,7 +144,7 @@ impl Repository {
 
     pub(super) fn set_changes_unknown(&mut self, why: String, out: &mut Outbox) {
         out.warn(format!("git cannot say what has changed: {why}"));
-        self.changes = Looked { unknown: Some(why), ..Looked::default() };
+        self.changes = PhaseChanges { unknown: Some(why), ..PhaseChanges::default() };
     }
 
     /// The stash when the phase begins for the first time.
@@ -156,7 +160,7 @@ impl Repository {
 
     /// Judges which files were touched. Returns the gate where it failed: its name, and why.
     pub(super) fn judge_files(&self, phase: &Phase, out: &mut Outbox) -> Option<(String, String)> {
-        let Looked { outside, unknown, .. } = &self.changes;
+        let PhaseChanges { outside, unknown, .. } = &self.changes;
         let is_asked = self.is_used && !phase.files.is_empty();
         let (passed, ending, output) = match unknown {
             // Files that git could not list are not allowed.
@@ -184,7 +188,7 @@ impl Repository {
         // Its index is that of no gate of the plan.
         let (gate, took) = (phase.gates.len(), Duration::ZERO);
         let end = GateEnd { gate, passed, ending: ending.clone(), output: shown, took };
-        out.say(Say::GateEnds(FILES_GATE.to_owned(), end));
+        out.say(RunEvent::GateEnds(FILES_GATE.to_owned(), end));
         let why = if output.is_empty() { ending } else { output };
         (!passed).then(|| (FILES_GATE.to_owned(), why))
     }
@@ -193,26 +197,26 @@ impl Repository {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::machine::tests::{phase, stand};
+    use crate::run::machine::tests::{phase, position};
 
     #[test]
     fn commits_since_the_last_session_are_not_the_agents() {
         let (mut repository, mut out) =
-            (Repository::new(true, Stand::default()), Outbox::default());
-        repository.set_stand(stand("a"), true, &mut out);
-        let changes = Looked { head: Some("b".to_owned()), ..Looked::default() };
+            (Repository::new(true, GitPosition::default()), Outbox::default());
+        repository.set_position(position("a"), true, &mut out);
+        let changes = PhaseChanges { head: Some("b".to_owned()), ..PhaseChanges::default() };
         repository.set_changes(changes, &mut out);
-        repository.set_stand(stand("c"), false, &mut out);
+        repository.set_position(position("c"), false, &mut out);
         assert_eq!(repository.beside, [("b".to_owned(), "c".to_owned())]);
         assert_eq!(repository.base.as_deref(), Some("a"));
         repository.begin_phase();
-        assert!(!repository.has_seen_end() && repository.stand == stand("c"));
+        assert!(!repository.has_seen_end() && repository.position == position("c"));
     }
 
     #[test]
     fn the_files_gate_fails_for_files_outside_and_where_git_cannot_tell() {
         let (mut repository, mut out) =
-            (Repository::new(true, Stand::default()), Outbox::default());
+            (Repository::new(true, GitPosition::default()), Outbox::default());
         let mut limited = phase("A", &[]);
         assert_eq!(repository.judge_files(&limited, &mut out), None);
         limited.files = vec!["src/**".to_owned()];
@@ -220,8 +224,10 @@ mod tests {
         assert_eq!(out.take().len(), 2, "a record and a line that it has passed");
         repository.set_changes_unknown("locked".to_owned(), &mut out);
         assert!(repository.judge_files(&limited, &mut out).is_some());
-        repository
-            .set_changes(Looked { outside: vec!["x".to_owned()], ..Looked::default() }, &mut out);
+        repository.set_changes(
+            PhaseChanges { outside: vec!["x".to_owned()], ..PhaseChanges::default() },
+            &mut out,
+        );
         let (name, why) = repository.judge_files(&phase("B", &[]), &mut out).unwrap();
         assert!(name == FILES_GATE && why.ends_with("\nx"), "{why}");
     }

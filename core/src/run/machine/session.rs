@@ -19,9 +19,9 @@ use crate::limits::{
     RETRY_PATIENCE,
 };
 use crate::run::checkpoint::cut;
-use crate::run::final_message::LastWord;
+use crate::run::final_message::FinalMessage;
 use crate::run::meter::{Level, Meter};
-use crate::run::{Attempt, Cause, Effect, Now, Record, Say, Settings, prompts};
+use crate::run::{Attempt, Cause, Effect, Now, Record, RunEvent, Settings, prompts};
 use crate::time::{Stamp, Time, show_duration};
 
 /// A session of an agent.
@@ -194,12 +194,12 @@ impl Session {
                 self.tools.push_back(RunningTool { id, name: its_name, detail: its_detail });
                 self.meter.count_tool();
                 self.retries = 0;
-                env.out.say(Say::Tool { name, detail });
+                env.out.say(RunEvent::Tool { name, detail });
                 self.climb(env);
             }
             Heard::ToolEnded { id, .. } => {
                 self.tools.retain(|tool| tool.id != id);
-                env.out.say(Say::Moved);
+                env.out.say(RunEvent::Moved);
             }
             Heard::Compacted => {
                 env.out.warn("the agent has compacted its context by itself");
@@ -219,7 +219,7 @@ impl Session {
     fn ready(&mut self, session: Option<String>, model: Option<String>, env: SessionEnv<'_>) {
         let attempt = self.attempt;
         env.out.record(Record::SessionNamed { attempt, session, model: model.clone() });
-        env.out.say(Say::AgentReady { model });
+        env.out.say(RunEvent::AgentReady { model });
         if let SessionStep::Opening { prompt, .. } = &self.step {
             let prompt = prompt.clone();
             self.tell(Told::Prompt(prompt), env.out);
@@ -236,7 +236,7 @@ impl Session {
         let context = self.meter.context().unwrap_or(context);
         let (used, window, exact) = (context.used, context.window, context.exact);
         env.out.record(Record::Sampled { attempt, used, window, exact });
-        env.out.say(Say::Context(context, self.meter.percent()));
+        env.out.say(RunEvent::Context(context, self.meter.percent()));
         self.climb(env);
     }
 
@@ -331,14 +331,14 @@ impl Session {
 
     /// The turn is over by itself. Only an agent that was asked to stop can have left something.
     fn done(&mut self, text: &str, env: SessionEnv<'_>) {
-        let word = if self.is_steered { LastWord::of(text) } else { LastWord::Done };
+        let word = if self.is_steered { FinalMessage::of(text) } else { FinalMessage::Done };
         let (handoff, detail) = match word {
-            LastWord::Handoff(handoff) => (handoff, "it stopped before its context was full"),
+            FinalMessage::Handoff(handoff) => (handoff, "it stopped before its context was full"),
             // No gate would notice.
-            LastWord::None if !env.has_gates => {
+            FinalMessage::None if !env.has_gates => {
                 (text, "it was asked to stop, and did not say that the task is complete")
             }
-            LastWord::None | LastWord::Done => {
+            FinalMessage::None | FinalMessage::Done => {
                 let why = EndReason::new(Cause::Done, "the agent said that it is done");
                 return self.close(why, None, env.out);
             }

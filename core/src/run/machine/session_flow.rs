@@ -6,7 +6,9 @@ use super::session::{Session, SessionEnv};
 use super::{EndReason, HeldWork, Machine, Step};
 use crate::agent::{Heard, Spent};
 use crate::run::checkpoint::Checkpoint;
-use crate::run::{Asked, Attempt, Cause, Effect, Finish, Kind, PhaseEnd, Record, Say, prompts};
+use crate::run::{
+    Attempt, Cause, Effect, Finish, Kind, PhaseEnd, Record, RunEvent, UserRequest, prompts,
+};
 
 const NOT_POSSIBLE: &str = "that is not possible now: no agent is at work";
 
@@ -48,7 +50,7 @@ impl Machine {
         self.phase.begin_session(kind);
         self.step = Step::InSession;
         self.out.record(Record::AttemptBegan { attempt, phase, kind });
-        self.out.say(Say::AttemptBegins(attempt, kind));
+        self.out.say(RunEvent::AttemptBegins(attempt, kind));
         let env = SessionEnv {
             now: self.now,
             settings: &self.settings,
@@ -67,7 +69,7 @@ impl Machine {
             why: self.phase.why(),
             handoff: self.phase.handoff(),
             progress: self.phase.texts(),
-            looked: self.repository.changes().clone(),
+            changes: self.repository.changes().clone(),
             stashed: self.repository.stashed(),
             failed: self.gates.failed().to_vec(),
         }
@@ -90,7 +92,7 @@ impl Machine {
             return;
         }
         let (running, is_working) = (session.spent(), session.is_working());
-        self.out.say(Say::Spent(self.usage.spent_with(running)));
+        self.out.say(RunEvent::Spent(self.usage.spent_with(running)));
         let reached = self.usage.out_of_budget(self.plan.phase(), running);
         if let Some(why) = reached.filter(|_| is_working)
             && let Some((session, env)) = self.session_env()
@@ -126,10 +128,10 @@ impl Machine {
     }
 
     /// Takes a request: it is granted at once where that is possible, else at the next good step.
-    pub(super) fn take_request(&mut self, asked: Asked) {
+    pub(super) fn take_request(&mut self, asked: UserRequest) {
         match asked {
             _ if self.is_over() => {}
-            Asked::Steer(text) => {
+            UserRequest::Steer(text) => {
                 let was_paused = self.session.as_ref().is_some_and(Session::is_paused);
                 let is_told =
                     self.session_env().is_some_and(|(session, env)| session.steer(text, env));
@@ -140,17 +142,17 @@ impl Machine {
                     false => self.out.note(NOT_POSSIBLE),
                 }
             }
-            Asked::Pause => {
+            UserRequest::Pause => {
                 self.requests.hold();
                 if let Some((session, env)) = self.session_env() {
                     session.pause(env);
                 }
             }
-            Asked::Resume => self.resume(),
-            Asked::Restart => self.restart_now(),
-            Asked::Skip(phase) if phase != self.plan.index() => self.out.note(TOO_LATE),
-            Asked::Skip(_) => self.request_end(PendingEnd::Skip),
-            Asked::Stop => self.request_end(PendingEnd::Stop),
+            UserRequest::Resume => self.resume(),
+            UserRequest::Restart => self.restart_now(),
+            UserRequest::Skip(phase) if phase != self.plan.index() => self.out.note(TOO_LATE),
+            UserRequest::Skip(_) => self.request_end(PendingEnd::Skip),
+            UserRequest::Stop => self.request_end(PendingEnd::Stop),
         }
     }
 

@@ -10,7 +10,8 @@ use super::*;
 use crate::agent::{Context, Failure, Heard, Told, TurnEnd};
 use crate::run::plan::{Gate, Phase};
 use crate::run::{
-    Asked, Budget, Dirty, GateEnd, GitAnswer, GitAsk, Kind, Looked, PastPhase, Stand,
+    Budget, Dirty, GateEnd, GitAnswer, GitPosition, GitRequest, Kind, PhaseChanges, ResumePhase,
+    UserRequest,
 };
 use crate::time::Stamp;
 
@@ -47,13 +48,13 @@ pub(super) fn plan(phases: Vec<Phase>) -> Plan {
     Plan { title: "A plan".to_owned(), preface: String::new(), phases }
 }
 
-pub(super) fn stand(commit: &str) -> Stand {
-    Stand { branch: Some("main".to_owned()), commit: Some(commit.to_owned()) }
+pub(super) fn position(commit: &str) -> GitPosition {
+    GitPosition { branch: Some("main".to_owned()), commit: Some(commit.to_owned()) }
 }
 
 impl Play {
     fn new(phases: Vec<Phase>, settings: Settings) -> Self {
-        Self::of(Machine::new(plan(phases), settings, Past::default()))
+        Self::of(Machine::new(plan(phases), settings, ResumeState::default()))
     }
 
     fn of(machine: Machine) -> Self {
@@ -74,7 +75,7 @@ impl Play {
     fn base(&mut self, dirty: &[&str]) {
         let dirty = dirty.iter().map(|file| (*file).to_owned()).collect();
         self.new.retain(|effect| !matches!(effect, Effect::Git(_)));
-        self.give(Input::Git(GitAnswer::Base { stand: stand("base"), dirty }));
+        self.give(Input::Git(GitAnswer::Base { position: position("base"), dirty }));
     }
 
     fn pass(&mut self, time: Duration) {
@@ -126,16 +127,18 @@ impl Play {
                 return;
             };
             self.give(Input::Git(match asked {
-                GitAsk::Base(_) => GitAnswer::Base { stand: stand("base"), dirty: vec![] },
+                GitRequest::Base(_) => {
+                    GitAnswer::Base { position: position("base"), dirty: vec![] }
+                }
                 // Gates change nothing by themselves.
-                GitAsk::Commit { message, .. } if message.ends_with("by gates") => {
+                GitRequest::Commit { message, .. } if message.ends_with("by gates") => {
                     GitAnswer::Committed(None)
                 }
-                GitAsk::Commit { .. } => GitAnswer::Committed(Some("c0ffee".to_owned())),
-                GitAsk::Look { .. } => GitAnswer::Looked(Looked {
+                GitRequest::Commit { .. } => GitAnswer::Committed(Some("c0ffee".to_owned())),
+                GitRequest::Changes { .. } => GitAnswer::Changes(PhaseChanges {
                     commits: vec!["c0ffee afresh: A".to_owned()],
                     modified: vec!["src/a.rs".to_owned()],
-                    ..Looked::default()
+                    ..PhaseChanges::default()
                 }),
             }));
         }
@@ -313,7 +316,7 @@ fn files_that_may_not_be_touched_are_a_gate() {
     play.give(Input::SessionEnded(play.attempt(), String::new()));
     play.give(Input::Git(GitAnswer::Committed(None)));
     let outside = vec!["secret.txt".to_owned()];
-    play.give(Input::Git(GitAnswer::Looked(Looked { outside, ..Looked::default() })));
+    play.give(Input::Git(GitAnswer::Changes(PhaseChanges { outside, ..PhaseChanges::default() })));
     play.give(Input::Git(GitAnswer::Committed(None)));
     assert!(play.prompts()[1].contains("secret.txt"), "{:?}", play.prompts());
 }
@@ -336,10 +339,10 @@ fn an_agent_whose_model_speaks_is_not_silent() {
     play.ready();
     for _ in 0..10 {
         play.pass(Duration::from_secs(14 * 60));
-        play.give(Input::Stirred(play.attempt()));
+        play.give(Input::Streaming(play.attempt()));
     }
     assert_eq!(play.machine.view().doing, "working");
-    play.give(Input::Stirred(Attempt(7)));
+    play.give(Input::Streaming(Attempt(7)));
     play.pass(Duration::from_secs(15 * 60));
     assert_eq!(play.machine.view().doing, "interrupting");
 }
@@ -372,14 +375,14 @@ fn an_agent_that_hears_nothing_is_ended_and_begun_afresh_at_once() {
     let guess = |used| Context { used, window: None, compacts_at: None, exact: false };
     play.hear(Heard::Context(guess(700)));
     // It is let finish what it does.
-    play.give(Input::Asked(Asked::Pause));
+    play.give(Input::User(UserRequest::Pause));
     assert_eq!(play.machine.view().doing, "pausing");
     play.hear(Heard::Context(guess(800)));
     assert!(matches!(play.told()[..], [Told::Prompt(_)]), "nothing more: {:?}", play.told());
     assert!(play.new.contains(&Effect::End(Attempt(1))));
     play.ended();
     assert_eq!((play.attempt(), play.machine.view().doing), (Attempt(1), "paused"));
-    play.give(Input::Asked(Asked::Resume));
+    play.give(Input::User(UserRequest::Resume));
     assert_eq!((play.causes(), play.attempt()), (vec![Cause::ContextLimitRestart], Attempt(2)));
 }
 
@@ -465,7 +468,7 @@ fn budgets_end_the_run_so_that_it_can_be_resumed() {
 #[test]
 fn a_dirty_tree_is_committed_apart_or_refused_and_without_git_nothing_begins() {
     let start = |settings: Settings| {
-        let machine = Machine::new(plan(vec![phase("A", &[])]), settings, Past::default());
+        let machine = Machine::new(plan(vec![phase("A", &[])]), settings, ResumeState::default());
         let mut play = Play { machine, now: Now::default(), all: vec![], new: vec![] };
         play.give(Input::Begin);
         play
@@ -507,25 +510,25 @@ fn commits_can_be_without_a_prefix() {
 fn people_can_pause_steer_restart_skip_and_stop() {
     let mut play = Play::new(vec![phase("A", &[]), phase("B", &[])], Settings::default());
     play.ready();
-    play.give(Input::Asked(Asked::Steer("use tabs".to_owned())));
+    play.give(Input::User(UserRequest::Steer("use tabs".to_owned())));
     assert_eq!(play.told()[1], &Told::Steer("use tabs".to_owned()));
-    play.give(Input::Asked(Asked::Pause));
+    play.give(Input::User(UserRequest::Pause));
     play.turn(TurnEnd::Interrupted);
     play.pass(Duration::from_secs(100_000));
     assert_eq!(play.machine.view().doing, "paused");
-    play.give(Input::Asked(Asked::Resume));
+    play.give(Input::User(UserRequest::Resume));
     assert_eq!(play.machine.view().doing, "working");
-    play.give(Input::Asked(Asked::Restart));
+    play.give(Input::User(UserRequest::Restart));
     play.turn(TurnEnd::Interrupted);
     play.turn(TurnEnd::Done("so far".to_owned()));
     play.ended();
     assert_eq!((play.attempt(), play.machine.view().restarts_in_all), (Attempt(2), 0));
     play.ready();
-    play.give(Input::Asked(Asked::Skip(0)));
+    play.give(Input::User(UserRequest::Skip(0)));
     play.ended();
     assert_eq!(play.machine.view().current, 1);
     play.ready();
-    play.give(Input::Asked(Asked::Stop));
+    play.give(Input::User(UserRequest::Stop));
     play.ended();
     assert!(matches!(play.finish(), Some(Finish::Stopped { .. })));
     assert!(play.machine.is_over());
@@ -535,13 +538,13 @@ fn people_can_pause_steer_restart_skip_and_stop() {
 fn a_run_goes_on_where_it_was_and_does_nothing_twice() {
     // S9
     let progress = vec!["half of it".to_owned()];
-    let begun = PastPhase { name: "B".to_owned(), progress, ..PastPhase::default() };
-    let past = Past {
+    let begun = ResumePhase { name: "B".to_owned(), progress, ..ResumePhase::default() };
+    let past = ResumeState {
         over: vec![("A".to_owned(), PhaseEnd::Done)],
         last_attempt: Attempt(3),
         restarts: 1,
         phase: Some(begun),
-        ..Past::default()
+        ..ResumeState::default()
     };
     let phases = vec![phase("A", &[]), phase("B", &[])];
     let mut play = Play::of(Machine::new(plan(phases), Settings::default(), past));
@@ -556,7 +559,7 @@ fn a_run_goes_on_where_it_was_and_does_nothing_twice() {
 
 /// A run that goes on after all that these records tell.
 fn resumed(phases: Vec<Phase>, settings: Settings, records: &[Record]) -> Play {
-    let mut play = Play::of(Machine::new(plan(phases), settings, Past::of(records)));
+    let mut play = Play::of(Machine::new(plan(phases), settings, ResumeState::of(records)));
     play.answer_git();
     play
 }
@@ -613,7 +616,7 @@ fn a_remediation_that_was_lost_or_begun_anew_stays_one() {
     let prompt = play.prompts()[0].clone();
     assert!(prompt.contains("remediation 1") && prompt.contains("before"), "{prompt}");
     play.ready();
-    play.give(Input::Asked(Asked::Restart));
+    play.give(Input::User(UserRequest::Restart));
     play.turn(TurnEnd::Interrupted);
     play.turn(TurnEnd::Done("half".to_owned()));
     play.ended();
@@ -623,7 +626,7 @@ fn a_remediation_that_was_lost_or_begun_anew_stays_one() {
     let mut play = Play::new(vec![phase("A", &["x"])], delay);
     play.done();
     play.gate(0, false);
-    play.give(Input::Asked(Asked::Restart));
+    play.give(Input::User(UserRequest::Restart));
     assert!(play.prompts()[1].contains("remediation 1"), "{}", play.prompts()[1]);
 }
 
@@ -646,7 +649,7 @@ fn the_time_that_was_worked_before_counts() {
         play.hear(Heard::Text("word".to_owned()));
     }
     let records: Vec<Record> = play.records(|record| Some(record.clone()));
-    let past = Past::of(&records);
+    let past = ResumeState::of(&records);
     assert_eq!(past.worked, Duration::from_secs(1_200));
     let mut play = resumed(vec![slow.clone()], settings(), &records);
     play.ready();
@@ -688,8 +691,8 @@ fn history(seed: u64) {
                     assert_eq!(open, None, "seed {seed}: two sessions at once");
                     open = Some(attempt);
                 }
-                Effect::Git(GitAsk::Base(_)) => play.base(&[]),
-                Effect::Git(GitAsk::Commit { .. }) => {
+                Effect::Git(GitRequest::Base(_)) => play.base(&[]),
+                Effect::Git(GitRequest::Commit { .. }) => {
                     assert_eq!(open, None, "seed {seed}: committed under a session");
                     let answer = match random.bits() % 4 {
                         0 => GitAnswer::Failed("locked".to_owned()),
@@ -698,8 +701,8 @@ fn history(seed: u64) {
                     };
                     play.give(Input::Git(answer));
                 }
-                Effect::Git(GitAsk::Look { .. }) => {
-                    play.give(Input::Git(GitAnswer::Looked(Looked::default())));
+                Effect::Git(GitRequest::Changes { .. }) => {
+                    play.give(Input::Git(GitAnswer::Changes(PhaseChanges::default())));
                 }
                 Effect::RunGate { gate, .. } => {
                     // In the end all is well.

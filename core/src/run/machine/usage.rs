@@ -8,7 +8,7 @@ use super::outbox::Outbox;
 use crate::agent::Spent;
 use crate::limits::WORKED_NOTE_EVERY;
 use crate::run::plan::Phase;
-use crate::run::{Budget, Cause, Past, Record};
+use crate::run::{Budget, Cause, Record, ResumeState};
 
 /// Counters of a run and of its current phase. What the session in progress spends is added when it has ended.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    pub(super) fn resumed(budget: Budget, past: &Past) -> Self {
+    pub(super) fn resumed(budget: Budget, past: &ResumeState) -> Self {
         Self {
             budget,
             run: past.spent,
@@ -154,7 +154,7 @@ mod tests {
     fn the_nearer_limit_of_run_and_phase_counts() {
         let minute = Duration::from_secs(60);
         let budget = Budget { time: Some(3 * minute), ..Budget::default() };
-        let mut usage = Usage::resumed(budget, &Past::default());
+        let mut usage = Usage::resumed(budget, &ResumeState::default());
         let mut slow = phase("A", &[]);
         assert_eq!(usage.time_left(Some(&slow)), Some(3 * minute));
         slow.time_max = Some(2 * minute);
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_the_running_session_spends_counts_before_it_has_ended() {
         let budget = Budget { dollars: Some(1.0), ..Budget::default() };
-        let mut usage = Usage::resumed(budget, &Past::default());
+        let mut usage = Usage::resumed(budget, &ResumeState::default());
         let any = phase("A", &[]);
         usage.add_spent(spent(10, 0.75));
         assert_eq!(usage.out_of_budget(&any, spent(1, 0.125)), None);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_working_time_is_recorded_once() {
-        let mut usage = Usage::resumed(Budget::default(), &Past::default());
+        let mut usage = Usage::resumed(Budget::default(), &ResumeState::default());
         let mut out = Outbox::default();
         usage.add_time(WORKED_NOTE_EVERY);
         assert_eq!(usage.record_due_in(), Duration::ZERO);

@@ -2,37 +2,37 @@
 
 use std::ops::Range;
 
-use super::error::{Place, PlanError};
-use super::key::{Key, KeyLine, Looks, is_gates_heading, look};
-use super::page::{Page, RowKind, bullet, indent};
+use super::error::{PlanError, SourcePosition};
+use super::key::{Key, KeyLine, KeyMatch, is_gates_heading, look};
+use super::page::{LineKind, MarkdownPage, bullet, indent};
 use crate::text::printable;
 
 /// What was read of some lines.
 pub(super) struct Body {
     /// The lines without those that have a key.
     pub(super) prose: String,
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<KeyNote>,
 }
 
 /// What one key says.
-pub(super) struct Note {
+pub(super) struct KeyNote {
     pub(super) key: Key,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     /// What stands in parentheses behind the key.
-    pub(super) label: Option<(String, Place)>,
-    pub(super) values: Vec<Value>,
+    pub(super) label: Option<(String, SourcePosition)>,
+    pub(super) values: Vec<KeyValue>,
 }
 
 /// One value of a key.
-pub(super) struct Value {
+pub(super) struct KeyValue {
     pub(super) text: String,
-    pub(super) place: Place,
-    pub(super) form: Form,
+    pub(super) place: SourcePosition,
+    pub(super) form: ValueForm,
 }
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ValueForm {
     /// Behind the colon.
     Inline,
     /// As an item of a list.
@@ -43,14 +43,14 @@ pub(super) enum Form {
 
 /// How some lines are read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct SectionRules {
     /// Headings from this level on are part of the phase.
     pub(super) level_min: usize,
     /// A line with a key is not further in than that.
     pub(super) indent_max: usize,
 }
 
-impl Manner {
+impl SectionRules {
     /// Below a heading: a line that is further in is code.
     pub(super) const SECTION: Self = Self { level_min: 3, indent_max: 3 };
     /// Below an item of a list.
@@ -61,12 +61,12 @@ impl Manner {
 
 /// Reads the lines of a phase.
 pub(super) fn read(
-    page: &Page<'_>,
+    page: &MarkdownPage<'_>,
     rows: Range<usize>,
-    manner: Manner,
+    manner: SectionRules,
     errors: &mut Vec<PlanError>,
 ) -> Body {
-    let mut reader = Reader { page, end: rows.end, manner, notes: Vec::new(), errors };
+    let mut reader = BodyReader { page, end: rows.end, manner, notes: Vec::new(), errors };
     let mut kept = Vec::new();
     let mut at = rows.start;
     // Whether a line without a bullet can begin something here: within a paragraph it goes on with that.
@@ -78,8 +78,8 @@ pub(super) fn read(
             continue;
         }
         let kind = &page.rows[at].kind;
-        is_fresh = *kind != RowKind::Text;
-        if *kind != RowKind::Comment {
+        is_fresh = *kind != LineKind::Text;
+        if *kind != LineKind::Comment {
             kept.push(at);
         }
         at += 1;
@@ -87,21 +87,21 @@ pub(super) fn read(
     Body { prose: page.prose(&kept), notes: reader.notes }
 }
 
-struct Reader<'a, 'b> {
-    page: &'a Page<'a>,
+struct BodyReader<'a, 'b> {
+    page: &'a MarkdownPage<'a>,
     end: usize,
-    manner: Manner,
-    notes: Vec<Note>,
+    manner: SectionRules,
+    notes: Vec<KeyNote>,
     errors: &'b mut Vec<PlanError>,
 }
 
-impl Reader<'_, '_> {
+impl BodyReader<'_, '_> {
     /// Reads what a key says that stands in this line, and where it ends; none where there is no key.
     fn note(&mut self, at: usize, is_fresh: bool) -> Option<usize> {
         let row = &self.page.rows[at];
         match &row.kind {
-            RowKind::Text => {}
-            RowKind::Heading { level, content } if *level >= self.manner.level_min => {
+            LineKind::Text => {}
+            LineKind::Heading { level, content } if *level >= self.manner.level_min => {
                 let is_gates = is_gates_heading(&row.text[content.clone()]);
                 return is_gates.then(|| self.below_heading(at, content));
             }
@@ -109,13 +109,13 @@ impl Reader<'_, '_> {
         }
         let is_begun = !is_fresh && bullet(row.text).is_none();
         match look(row.text, self.manner.indent_max)? {
-            Looks::Key(line) if is_begun => {
+            KeyMatch::Key(line) if is_begun => {
                 self.warn_of_key_within(at, &line);
                 None
             }
-            Looks::Key(line) => Some(self.key_line(at, &line)),
-            Looks::Near(..) if is_begun => None,
-            Looks::Near(word, meant) => {
+            KeyMatch::Key(line) => Some(self.key_line(at, &line)),
+            KeyMatch::Near(..) if is_begun => None,
+            KeyMatch::Near(word, meant) => {
                 let written = printable(&row.text[word.clone()]);
                 let message = format!("`{written}` is no key, so this line is part of the task");
                 let place = self.page.place(at, &word);
@@ -164,12 +164,18 @@ impl Reader<'_, '_> {
             false => (text[line.value.clone()].to_owned(), at + 1),
         };
         let place_of_value = self.page.place(at, &line.value);
-        let value = Value { text, place: place_of_value, form: Form::Inline };
+        let value = KeyValue { text, place: place_of_value, form: ValueForm::Inline };
         self.add(line.key, place, label, vec![value]);
         next
     }
 
-    fn add(&mut self, key: Key, place: Place, label: Option<(String, Place)>, values: Vec<Value>) {
+    fn add(
+        &mut self,
+        key: Key,
+        place: SourcePosition,
+        label: Option<(String, SourcePosition)>,
+        values: Vec<KeyValue>,
+    ) {
         if let Some((_, place)) = label.as_ref().filter(|_| key != Key::Gates) {
             let message = format!("`{}` has nothing in parentheses", key.name());
             self.errors.push(place.error(message, format!("write `{}`", key.example())));
@@ -178,43 +184,43 @@ impl Reader<'_, '_> {
             let message = format!("nothing stands behind `{}`", key.name());
             self.errors.push(place.error(message, format!("for example `{}`", key.example())));
         }
-        self.notes.push(Note { key, place, label, values });
+        self.notes.push(KeyNote { key, place, label, values });
     }
 
     fn is_key_below(&self, at: usize, above: &KeyLine) -> bool {
-        let below = (at..self.end).find(|at| self.page.rows[*at].kind != RowKind::Blank);
+        let below = (at..self.end).find(|at| self.page.rows[*at].kind != LineKind::Blank);
         let looks = below.and_then(|at| look(self.page.rows[at].text, self.manner.indent_max));
-        matches!(looks, Some(Looks::Key(line)) if line.key == above.key && line.is_item)
+        matches!(looks, Some(KeyMatch::Key(line)) if line.key == above.key && line.is_item)
     }
 
     /// The values in a list or a code block from this line on, and where that ends. Items of a list that is itself
     /// in an item are further in than that one.
-    fn below(&self, from: usize, key: Key, bound: Option<usize>) -> (Vec<Value>, usize) {
+    fn below(&self, from: usize, key: Key, bound: Option<usize>) -> (Vec<KeyValue>, usize) {
         let mut values = Vec::new();
         let mut next = from;
         let mut at = from;
         while at < self.end {
             let row = &self.page.rows[at];
             match row.kind {
-                RowKind::Blank | RowKind::Comment => {
+                LineKind::Blank | LineKind::Comment => {
                     at += 1;
                     continue;
                 }
-                RowKind::Open if key == Key::Gates && values.is_empty() => {
+                LineKind::Open if key == Key::Gates && values.is_empty() => {
                     return self.script(at);
                 }
-                RowKind::Text => {}
+                LineKind::Text => {}
                 _ => break,
             }
             let Some(item) = bullet(row.text) else { break };
-            let is_key = matches!(look(row.text, self.manner.indent_max), Some(Looks::Key(_)));
+            let is_key = matches!(look(row.text, self.manner.indent_max), Some(KeyMatch::Key(_)));
             if is_key || bound.is_some_and(|bound| item.indent <= bound) {
                 break;
             }
             let said = item.content..row.text.trim_end().len().max(item.content);
             let place = self.page.place(at, &said);
             let (text, end) = self.joined(at, said, item.indent);
-            values.push(Value { text, place, form: Form::Item });
+            values.push(KeyValue { text, place, form: ValueForm::Item });
             (at, next) = (end, end);
         }
         (values, next)
@@ -225,8 +231,9 @@ impl Reader<'_, '_> {
         let mut text = self.page.rows[at].text[part].trim().to_owned();
         let mut next = at + 1;
         while let Some(row) = self.page.rows[..self.end].get(next) {
-            let goes_on =
-                row.kind == RowKind::Text && indent(row.text) > bound && bullet(row.text).is_none();
+            let goes_on = row.kind == LineKind::Text
+                && indent(row.text) > bound
+                && bullet(row.text).is_none();
             if !goes_on {
                 break;
             }
@@ -240,16 +247,16 @@ impl Reader<'_, '_> {
     }
 
     /// The commands of a code block, one a line.
-    fn script(&self, open: usize) -> (Vec<Value>, usize) {
+    fn script(&self, open: usize) -> (Vec<KeyValue>, usize) {
         let info = self.page.rows[open].text.trim().trim_start_matches(['`', '~']).trim();
         // In a record of a terminal, what was typed stands behind a prompt.
         let is_record = ["console", "shell-session", "shellsession"].contains(&info);
-        let mut values: Vec<Value> = Vec::new();
+        let mut values: Vec<KeyValue> = Vec::new();
         let mut is_open = false;
         let mut at = open + 1;
         while let Some(row) = self.page.rows[..self.end].get(at) {
             at += 1;
-            if row.kind != RowKind::Code {
+            if row.kind != LineKind::Code {
                 break;
             }
             let mut line = row.text.trim();
@@ -263,7 +270,7 @@ impl Reader<'_, '_> {
             } else {
                 let text = line.strip_suffix('\\').unwrap_or(line).to_owned();
                 let place = self.page.place_of_row(at - 1);
-                values.push(Value { text, place, form: Form::Script });
+                values.push(KeyValue { text, place, form: ValueForm::Script });
             }
             is_open = line.ends_with('\\');
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::body::{Note, Value};
-use super::error::{Place, PlanError};
+use super::body::{KeyNote, KeyValue};
+use super::error::{PlanError, SourcePosition};
 use super::key::Key;
 use super::outline::{Heading, heading};
 use super::value::{self, folded};
@@ -17,12 +17,12 @@ use crate::suggest::nearest;
 use crate::text::printable;
 
 /// A phase that is being read.
-pub(super) struct Draft {
+pub(super) struct PhaseDraft {
     pub(super) name: String,
     /// What it is called elsewhere: the text of the link to its file.
     pub(super) alias: Option<String>,
     pub(super) number: Option<String>,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     /// The heading behind it, where that begins something for all phases.
     pub(super) before: Option<String>,
     /// Whether its file could not be read, so that nothing can be said about what is missing.
@@ -30,18 +30,18 @@ pub(super) struct Draft {
     /// Whether a gate of it is wrong: then it is not missing.
     has_bad_gate: bool,
     pub(super) task: String,
-    depends_on: Vec<Value>,
+    depends_on: Vec<KeyValue>,
     gates: Vec<Gate>,
     /// Where it says that it has no gates.
-    ungated: Option<Place>,
+    ungated: Option<SourcePosition>,
     files: Vec<String>,
-    time_max: Option<(Duration, Place)>,
-    dollars_max: Option<(f64, Place)>,
-    tokens_max: Option<(u64, Place)>,
+    time_max: Option<(Duration, SourcePosition)>,
+    dollars_max: Option<(f64, SourcePosition)>,
+    tokens_max: Option<(u64, SourcePosition)>,
 }
 
-impl Draft {
-    pub(super) fn new(name: String, number: Option<String>, place: Place) -> Self {
+impl PhaseDraft {
+    pub(super) fn new(name: String, number: Option<String>, place: SourcePosition) -> Self {
         Self {
             name,
             alias: None,
@@ -62,7 +62,7 @@ impl Draft {
     }
 
     /// Adds what stands in another place about it.
-    pub(super) fn add(&mut self, prose: &str, notes: Vec<Note>, errors: &mut Vec<PlanError>) {
+    pub(super) fn add(&mut self, prose: &str, notes: Vec<KeyNote>, errors: &mut Vec<PlanError>) {
         if !self.task.is_empty() && !prose.is_empty() {
             self.task.push_str("\n\n");
         }
@@ -79,7 +79,7 @@ impl Draft {
         }
     }
 
-    fn add_gates(&mut self, note: &Note, errors: &mut Vec<PlanError>) {
+    fn add_gates(&mut self, note: &KeyNote, errors: &mut Vec<PlanError>) {
         let mut gates = Vec::new();
         self.has_bad_gate |= note.values.is_empty();
         for value in &note.values {
@@ -128,7 +128,7 @@ impl Draft {
         }
     }
 
-    fn add_files(&mut self, note: &Note, errors: &mut Vec<PlanError>) {
+    fn add_files(&mut self, note: &KeyNote, errors: &mut Vec<PlanError>) {
         for value in &note.values {
             match value::patterns(value) {
                 Ok(patterns) => self.files.extend(patterns),
@@ -204,8 +204,8 @@ impl Draft {
 
 /// Takes a limit, of which there is one.
 fn limit<T>(
-    slot: &mut Option<(T, Place)>,
-    note: &Note,
+    slot: &mut Option<(T, SourcePosition)>,
+    note: &KeyNote,
     read: impl Fn(&str) -> Result<T, String>,
     errors: &mut Vec<PlanError>,
 ) {
@@ -227,12 +227,12 @@ fn limit<T>(
 }
 
 /// Checks the phases together, and gives them in an order in which each comes after those that it depends on.
-pub(super) fn phases(drafts: Vec<Draft>, errors: &mut Vec<PlanError>) -> Vec<Phase> {
+pub(super) fn phases(drafts: Vec<PhaseDraft>, errors: &mut Vec<PlanError>) -> Vec<Phase> {
     let mut index = Index::default();
     for (at, draft) in drafts.iter().enumerate() {
         draft.check(errors);
         if let Some(first) = index.add(at, draft) {
-            let first: &Draft = &drafts[first];
+            let first: &PhaseDraft = &drafts[first];
             let message = format!("there are two phases `{}`", printable(&draft.name));
             let hint = format!("the first is at {}: give one of them another name", first.place);
             errors.push(draft.place.error(message, hint));
@@ -269,13 +269,13 @@ pub(super) fn phases(drafts: Vec<Draft>, errors: &mut Vec<PlanError>) -> Vec<Pha
 }
 
 /// The phases as they are written, except that each waits for those that it depends on.
-fn ordered(drafts: Vec<Draft>, needs: &[Vec<usize>]) -> Vec<Phase> {
+fn ordered(drafts: Vec<PhaseDraft>, needs: &[Vec<usize>]) -> Vec<Phase> {
     let names: Vec<String> = drafts.iter().map(|draft| draft.name.clone()).collect();
-    let mut left: Vec<(usize, Draft)> = drafts.into_iter().enumerate().collect();
+    let mut left: Vec<(usize, PhaseDraft)> = drafts.into_iter().enumerate().collect();
     let mut is_done = vec![false; left.len()];
     let mut phases = Vec::new();
     while !left.is_empty() {
-        let is_next = |(at, _): &(usize, Draft)| needs[*at].iter().all(|need| is_done[*need]);
+        let is_next = |(at, _): &(usize, PhaseDraft)| needs[*at].iter().all(|need| is_done[*need]);
         // In a ring nobody is next; then the plan is refused anyway.
         let next = left.iter().position(is_next).unwrap_or(0);
         let (at, draft) = left.remove(next);
@@ -293,7 +293,13 @@ enum Lost {
     Ambiguous,
 }
 
-fn unknown(draft: &Draft, part: &str, place: &Place, why: Lost, all: &[Draft]) -> PlanError {
+fn unknown(
+    draft: &PhaseDraft,
+    part: &str,
+    place: &SourcePosition,
+    why: Lost,
+    all: &[PhaseDraft],
+) -> PlanError {
     let (name, part) = (printable(&draft.name), value::shown_name(part));
     let shown = printable(&part);
     if matches!(why, Lost::Ambiguous) {
@@ -322,7 +328,7 @@ struct Index {
 
 impl Index {
     /// Adds a phase; gives the one that has its name already.
-    fn add(&mut self, at: usize, draft: &Draft) -> Option<usize> {
+    fn add(&mut self, at: usize, draft: &PhaseDraft) -> Option<usize> {
         if let Some(number) = &draft.number {
             self.numbers.entry(number.clone()).or_default().push(at);
         }

@@ -59,14 +59,14 @@ impl std::error::Error for PlanError {}
 
 /// A place in a file of a plan, with the line to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourcePosition {
     pub(super) path: String,
     pub(super) line: usize,
     pub(super) column: usize,
     pub(super) excerpt: Option<Excerpt>,
 }
 
-impl Place {
+impl SourcePosition {
     /// The start of a file that has no line to show.
     pub(super) fn start(path: &str) -> Self {
         Self { path: path.to_owned(), line: 1, column: 1, excerpt: None }
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     /// `path:line`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.path, self.line)

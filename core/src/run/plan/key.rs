@@ -74,7 +74,7 @@ pub(super) struct KeyLine {
 
 /// What a line looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Looks {
+pub(super) enum KeyMatch {
     Key(KeyLine),
     /// Like a key that is written wrong: where, and what was meant.
     Near(Range<usize>, &'static str),
@@ -86,9 +86,9 @@ const HEAD_BYTES_MAX: usize = 120;
 /// The signs of bold, of italics and of code.
 const MARKS: [char; 3] = ['*', '_', '`'];
 
-/// Looks at a line that is neither code nor heading. One that is further in than that is code, or belongs to
+/// KeyMatch at a line that is neither code nor heading. One that is further in than that is code, or belongs to
 /// something else.
-pub(super) fn look(line: &str, indent_max: usize) -> Option<Looks> {
+pub(super) fn look(line: &str, indent_max: usize) -> Option<KeyMatch> {
     let indent = indent(line);
     if indent > indent_max {
         return None;
@@ -105,7 +105,7 @@ pub(super) fn look(line: &str, indent_max: usize) -> Option<Looks> {
     let said = plain(name);
     let known = WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&said));
     let Some((_, key)) = known else {
-        return near(&said).map(|meant| Looks::Near(word, meant));
+        return near(&said).map(|meant| KeyMatch::Near(word, meant));
     };
     let mut value = colon + 1..content.trim_end().len();
     // What was opened before the key is closed before the colon, behind it, or at the end of the line.
@@ -120,7 +120,7 @@ pub(super) fn look(line: &str, indent_max: usize) -> Option<Looks> {
     let rest = &content[value.clone()];
     let from = start + value.start + (rest.len() - rest.trim_start().len());
     let to = (start + value.start + rest.trim_end().len()).max(from);
-    Some(Looks::Key(KeyLine {
+    Some(KeyMatch::Key(KeyLine {
         key: *key,
         word,
         label: label.map(|label| start + begin + label.start..start + begin + label.end),

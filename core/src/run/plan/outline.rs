@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::body::Manner;
-use super::error::{Place, PlanError};
-use super::key::{Looks, look};
+use super::body::SectionRules;
+use super::error::{PlanError, SourcePosition};
+use super::key::{KeyMatch, look};
 use super::markup::{Link, bare, link};
-use super::page::{Page, RowKind, bullet, indent};
+use super::page::{LineKind, MarkdownPage, bullet, indent};
 use super::value::shown_name;
 use crate::suggest::nearest;
 use crate::text::printable;
@@ -16,19 +16,19 @@ pub(super) struct Outline {
     pub(super) title: Option<String>,
     /// The lines that are outside of all phases.
     pub(super) outside: Vec<usize>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<PhaseEntry>,
 }
 
 /// A phase in the file of the plan.
-pub(super) struct Entry {
+pub(super) struct PhaseEntry {
     pub(super) name: String,
     pub(super) number: Option<String>,
-    pub(super) place: Place,
+    pub(super) place: SourcePosition,
     /// Where its file is, as it is written.
-    pub(super) link: Option<(String, Place)>,
+    pub(super) link: Option<(String, SourcePosition)>,
     /// The lines that belong to it.
     pub(super) rows: Range<usize>,
-    pub(super) manner: Manner,
+    pub(super) manner: SectionRules,
     /// The heading behind it, where that begins something for all phases.
     pub(super) before: Option<String>,
 }
@@ -49,7 +49,7 @@ pub(super) enum Heading {
 }
 
 /// Finds the phases of a plan.
-pub(super) fn outline(page: &Page<'_>, errors: &mut Vec<PlanError>) -> Outline {
+pub(super) fn outline(page: &MarkdownPage<'_>, errors: &mut Vec<PlanError>) -> Outline {
     let mut outline = Outline { title: None, outside: Vec::new(), entries: Vec::new() };
     let mut at = 0;
     while at < page.rows.len() {
@@ -70,8 +70,16 @@ pub(super) fn outline(page: &Page<'_>, errors: &mut Vec<PlanError>) -> Outline {
                 let place = page.place(at, &content);
                 let link = file_link(page, at, &content);
                 let name = shown_name(&name);
-                let (manner, before) = (Manner::SECTION, heading_for_all(page, end));
-                outline.entries.push(Entry { name, number, place, link, rows, manner, before });
+                let (manner, before) = (SectionRules::SECTION, heading_for_all(page, end));
+                outline.entries.push(PhaseEntry {
+                    name,
+                    number,
+                    place,
+                    link,
+                    rows,
+                    manner,
+                    before,
+                });
             }
             Heading::Nameless => {
                 let message = "the phase has no name".to_owned();
@@ -103,15 +111,15 @@ pub(super) fn outline(page: &Page<'_>, errors: &mut Vec<PlanError>) -> Outline {
 }
 
 /// A heading that can begin a part of a plan.
-fn part_heading(page: &Page<'_>, at: usize) -> Option<(usize, Range<usize>)> {
+fn part_heading(page: &MarkdownPage<'_>, at: usize) -> Option<(usize, Range<usize>)> {
     match &page.rows.get(at)?.kind {
-        RowKind::Heading { level, content } if *level <= 2 => Some((*level, content.clone())),
+        LineKind::Heading { level, content } if *level <= 2 => Some((*level, content.clone())),
         _ => None,
     }
 }
 
 /// What a heading says that is not about a phase.
-fn heading_for_all(page: &Page<'_>, at: usize) -> Option<String> {
+fn heading_for_all(page: &MarkdownPage<'_>, at: usize) -> Option<String> {
     let (_, content) = part_heading(page, at)?;
     let text = &page.rows[at].text[content];
     let is_for_all = heading(text) == Heading::Other && !is_phases_heading(text);
@@ -162,7 +170,11 @@ fn is_phases_heading(text: &str) -> bool {
 }
 
 /// A link to a file in a part of a line.
-fn file_link(page: &Page<'_>, at: usize, part: &Range<usize>) -> Option<(String, Place)> {
+fn file_link(
+    page: &MarkdownPage<'_>,
+    at: usize,
+    part: &Range<usize>,
+) -> Option<(String, SourcePosition)> {
     let text = &page.rows[at].text[part.clone()];
     let found = link(text)?;
     let target = part.start + found.target.start..part.start + found.target.end;
@@ -170,21 +182,21 @@ fn file_link(page: &Page<'_>, at: usize, part: &Range<usize>) -> Option<(String,
 }
 
 /// The part of a line that can be an entry of a list of phases.
-fn entry_part(page: &Page<'_>, at: usize) -> Option<Range<usize>> {
+fn entry_part(page: &MarkdownPage<'_>, at: usize) -> Option<Range<usize>> {
     let row = &page.rows[at];
     match &row.kind {
-        RowKind::Heading { content, .. } => Some(content.clone()),
-        RowKind::Text => bullet(row.text).map(|bullet| bullet.content..row.text.len()),
+        LineKind::Heading { content, .. } => Some(content.clone()),
+        LineKind::Text => bullet(row.text).map(|bullet| bullet.content..row.text.len()),
         _ => None,
     }
 }
 
-fn link_of(page: &Page<'_>, at: usize) -> Option<Link> {
+fn link_of(page: &MarkdownPage<'_>, at: usize) -> Option<Link> {
     entry_part(page, at).and_then(|part| link(&page.rows[at].text[part]))
 }
 
 /// Whether a list has files; one of links within the page is a table of contents.
-fn has_file_links(page: &Page<'_>, mut rows: Range<usize>) -> bool {
+fn has_file_links(page: &MarkdownPage<'_>, mut rows: Range<usize>) -> bool {
     rows.any(|at| {
         entry_part(page, at).is_some_and(|part| {
             let text = &page.rows[at].text[part];
@@ -194,11 +206,16 @@ fn has_file_links(page: &Page<'_>, mut rows: Range<usize>) -> bool {
 }
 
 /// Reads a list of phases that stand in files of their own: items, or headings with something below them.
-fn list(page: &Page<'_>, rows: Range<usize>, outline: &mut Outline, errors: &mut Vec<PlanError>) {
-    let is_heading = |at: &usize| matches!(page.rows[*at].kind, RowKind::Heading { .. });
+fn list(
+    page: &MarkdownPage<'_>,
+    rows: Range<usize>,
+    outline: &mut Outline,
+    errors: &mut Vec<PlanError>,
+) {
+    let is_heading = |at: &usize| matches!(page.rows[*at].kind, LineKind::Heading { .. });
     let has_headings = rows.clone().any(|at| is_heading(&at) && link_of(page, at).is_some());
     let item_indent = |at: usize| match page.rows[at].kind {
-        RowKind::Text => bullet(page.rows[at].text).map(|bullet| bullet.indent),
+        LineKind::Text => bullet(page.rows[at].text).map(|bullet| bullet.indent),
         _ => None,
     };
     let top = rows.clone().find_map(item_indent).unwrap_or(0);
@@ -209,8 +226,8 @@ fn list(page: &Page<'_>, rows: Range<usize>, outline: &mut Outline, errors: &mut
     // Behind an item, a paragraph that is not further in belongs to all.
     let ends = |at: usize| {
         let row = &page.rows[at];
-        let is_apart = row.kind == RowKind::Text
-            && page.rows[at - 1].kind == RowKind::Blank
+        let is_apart = row.kind == LineKind::Text
+            && page.rows[at - 1].kind == LineKind::Blank
             && item_indent(at).is_none()
             && indent(row.text) <= top;
         !has_headings && (is_heading(&at) || is_apart)
@@ -224,7 +241,7 @@ fn list(page: &Page<'_>, rows: Range<usize>, outline: &mut Outline, errors: &mut
         }
         let next = |at: &usize| is_entry(*at) || ends(*at);
         let end = (at + 1..rows.end).find(next).unwrap_or(rows.end);
-        let manner = if has_headings { Manner::SECTION } else { Manner::ITEM };
+        let manner = if has_headings { SectionRules::SECTION } else { SectionRules::ITEM };
         match listed(page, at, at + 1..end, manner) {
             Some(entry) => outline.entries.push(entry),
             None => {
@@ -237,7 +254,12 @@ fn list(page: &Page<'_>, rows: Range<usize>, outline: &mut Outline, errors: &mut
     }
 }
 
-fn listed(page: &Page<'_>, at: usize, rows: Range<usize>, manner: Manner) -> Option<Entry> {
+fn listed(
+    page: &MarkdownPage<'_>,
+    at: usize,
+    rows: Range<usize>,
+    manner: SectionRules,
+) -> Option<PhaseEntry> {
     let part = entry_part(page, at)?;
     let text = &page.rows[at].text[part.clone()];
     let found = link(text)?;
@@ -247,7 +269,7 @@ fn listed(page: &Page<'_>, at: usize, rows: Range<usize>, manner: Manner) -> Opt
         _ => (shown_name(shown), None),
     };
     let place = page.place(at, &(part.start + found.span.start..part.start + found.span.end));
-    Some(Entry {
+    Some(PhaseEntry {
         name,
         number,
         place,
@@ -259,9 +281,9 @@ fn listed(page: &Page<'_>, at: usize, rows: Range<usize>, manner: Manner) -> Opt
 }
 
 /// A heading of a lower level is part of a task, though it may have been meant as a phase.
-fn warn_of_phases_within(page: &Page<'_>, rows: Range<usize>, errors: &mut Vec<PlanError>) {
+fn warn_of_phases_within(page: &MarkdownPage<'_>, rows: Range<usize>, errors: &mut Vec<PlanError>) {
     for at in rows {
-        let RowKind::Heading { level, content } = &page.rows[at].kind else { continue };
+        let LineKind::Heading { level, content } = &page.rows[at].kind else { continue };
         let text = &page.rows[at].text[content.clone()];
         if text.contains(':') && matches!(heading(text), Heading::Phase { .. }) {
             let sign = "#".repeat(*level);
@@ -274,14 +296,14 @@ fn warn_of_phases_within(page: &Page<'_>, rows: Range<usize>, errors: &mut Vec<P
 }
 
 /// A key that is outside of all phases says nothing.
-fn warn_of_keys_outside(page: &Page<'_>, rows: &[usize], errors: &mut Vec<PlanError>) {
+fn warn_of_keys_outside(page: &MarkdownPage<'_>, rows: &[usize], errors: &mut Vec<PlanError>) {
     for &at in rows {
         let row = &page.rows[at];
-        let is_fresh = at == 0 || page.rows[at - 1].kind != RowKind::Text;
-        if row.kind != RowKind::Text || !(is_fresh || bullet(row.text).is_some()) {
+        let is_fresh = at == 0 || page.rows[at - 1].kind != LineKind::Text;
+        if row.kind != LineKind::Text || !(is_fresh || bullet(row.text).is_some()) {
             continue;
         }
-        if let Some(Looks::Key(line)) = look(row.text, Manner::SECTION.indent_max) {
+        if let Some(KeyMatch::Key(line)) = look(row.text, SectionRules::SECTION.indent_max) {
             let message = format!("`{}` stands outside of all phases", line.key.name());
             let hint = "write it below each phase that it is for";
             errors.push(page.place(at, &line.word).warning(message, hint));

@@ -4,31 +4,31 @@
 
 use std::ops::Range;
 
-use super::error::{Place, PlanError};
+use super::error::{PlanError, SourcePosition};
 use crate::excerpt::LineIndex;
 use crate::limits::PLAN_FILE_BYTES_MAX;
 use crate::text::harmless;
 
 /// A file, line by line.
-pub(super) struct Page<'a> {
+pub(super) struct MarkdownPage<'a> {
     /// As it is named in errors.
     pub(super) path: String,
     lines: LineIndex<'a>,
-    pub(super) rows: Vec<Row<'a>>,
+    pub(super) rows: Vec<PageLine<'a>>,
     /// The line of a code block or a comment that nothing closes, and which of them it is.
     unclosed: Option<(usize, &'static str)>,
 }
 
 /// One line, without its end.
-pub(super) struct Row<'a> {
+pub(super) struct PageLine<'a> {
     pub(super) start: usize,
     pub(super) text: &'a str,
-    pub(super) kind: RowKind,
+    pub(super) kind: LineKind,
 }
 
 /// What sort of line it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RowKind {
+pub(super) enum LineKind {
     Blank,
     /// With the range of what it says, in the line.
     Heading {
@@ -61,7 +61,7 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
     if bytes.len() > PLAN_FILE_BYTES_MAX {
         let message = format!("the file is larger than {}KiB", PLAN_FILE_BYTES_MAX / 1024);
         let hint = "split it into files, and link them";
-        return Err(Box::new(Place::start(&path).error(message, hint)));
+        return Err(Box::new(SourcePosition::start(&path).error(message, hint)));
     }
     // Editors on Windows put the mark of UTF-8 at the start; it is no part of the text.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -69,7 +69,7 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
         // Up to there, the text with its replacement marks is the same as the bytes.
         let text = String::from_utf8_lossy(bytes);
         let (line, column, excerpt) = LineIndex::new(&text).locate(&(at..at + 1));
-        let place = Place { path: path.clone(), line, column, excerpt: Some(excerpt) };
+        let place = SourcePosition { path: path.clone(), line, column, excerpt: Some(excerpt) };
         Box::new(place.error(message.to_owned(), "save it as UTF-8"))
     };
     match std::str::from_utf8(bytes) {
@@ -81,7 +81,7 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
     }
 }
 
-impl<'a> Page<'a> {
+impl<'a> MarkdownPage<'a> {
     pub(super) fn new(path: &str, text: &'a str) -> Self {
         let mut page = Self {
             path: harmless(path),
@@ -90,41 +90,41 @@ impl<'a> Page<'a> {
             unclosed: None,
         };
         let mut start = 0;
-        let mut within = Within::Prose;
+        let mut within = BlockState::Prose;
         for line in text.split_inclusive('\n') {
             let bare = line.strip_suffix('\n').unwrap_or(line);
             let bare = bare.strip_suffix('\r').unwrap_or(bare);
             let (kind, next) = classify(bare, within);
             let row = page.rows.len();
             page.unclosed = match (within, next) {
-                (_, Within::Prose) => None,
-                (Within::Prose, Within::Code { .. }) => Some((row, "code block")),
-                (Within::Prose, Within::Comment) => Some((row, "comment")),
-                (Within::Code { .. } | Within::Comment, _) => page.unclosed,
+                (_, BlockState::Prose) => None,
+                (BlockState::Prose, BlockState::Code { .. }) => Some((row, "code block")),
+                (BlockState::Prose, BlockState::Comment) => Some((row, "comment")),
+                (BlockState::Code { .. } | BlockState::Comment, _) => page.unclosed,
             };
             within = next;
-            page.rows.push(Row { start, text: bare, kind });
+            page.rows.push(PageLine { start, text: bare, kind });
             start += line.len();
         }
         page
     }
 
     /// The place of a part of a line.
-    pub(super) fn place(&self, row: usize, part: &Range<usize>) -> Place {
+    pub(super) fn place(&self, row: usize, part: &Range<usize>) -> SourcePosition {
         let start = self.rows.get(row).map_or(0, |row| row.start);
         self.locate(&(start + part.start..start + part.end))
     }
 
     /// The place of what a line says.
-    pub(super) fn place_of_row(&self, row: usize) -> Place {
+    pub(super) fn place_of_row(&self, row: usize) -> SourcePosition {
         let text = self.rows.get(row).map_or("", |row| row.text);
         let indent = text.len() - text.trim_start().len();
         self.place(row, &(indent..text.trim_end().len().max(indent)))
     }
 
-    fn locate(&self, span: &Range<usize>) -> Place {
+    fn locate(&self, span: &Range<usize>) -> SourcePosition {
         let (line, column, excerpt) = self.lines.locate(span);
-        Place { path: self.path.clone(), line, column, excerpt: Some(excerpt) }
+        SourcePosition { path: self.path.clone(), line, column, excerpt: Some(excerpt) }
     }
 
     /// What is wrong with the page as Markdown.
@@ -148,7 +148,7 @@ impl<'a> Page<'a> {
             let row = &self.rows[at];
             is_gap = is_gap || last.is_some_and(|last: usize| last + 1 < at);
             last = Some(at);
-            if row.kind != RowKind::Blank {
+            if row.kind != LineKind::Blank {
                 is_gap = false;
             } else if text.is_empty() || is_gap && text.ends_with("\n\n") {
                 continue;
@@ -161,55 +161,55 @@ impl<'a> Page<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Within {
+enum BlockState {
     Prose,
     Code { sign: char, count: usize },
     Comment,
 }
 
 /// What a line is, and what the next one is within.
-fn classify(line: &str, within: Within) -> (RowKind, Within) {
+fn classify(line: &str, within: BlockState) -> (LineKind, BlockState) {
     let trimmed = line.trim();
     match within {
-        Within::Code { sign, count } => {
+        BlockState::Code { sign, count } => {
             let run = trimmed.chars().take_while(|c| *c == sign).count();
             match run >= count && trimmed.len() == run {
-                true => (RowKind::Close, Within::Prose),
-                false => (RowKind::Code, within),
+                true => (LineKind::Close, BlockState::Prose),
+                false => (LineKind::Code, within),
             }
         }
-        Within::Comment => match trimmed.find("-->") {
-            None => (RowKind::Comment, within),
+        BlockState::Comment => match trimmed.find("-->") {
+            None => (LineKind::Comment, within),
             // What comes behind a comment is no comment: it must not be lost.
-            Some(at) if at + 3 < trimmed.len() => (RowKind::Text, Within::Prose),
-            Some(_) => (RowKind::Comment, Within::Prose),
+            Some(at) if at + 3 < trimmed.len() => (LineKind::Text, BlockState::Prose),
+            Some(_) => (LineKind::Comment, BlockState::Prose),
         },
-        Within::Prose => begin(line, trimmed),
+        BlockState::Prose => begin(line, trimmed),
     }
 }
 
-fn begin(line: &str, trimmed: &str) -> (RowKind, Within) {
+fn begin(line: &str, trimmed: &str) -> (LineKind, BlockState) {
     if trimmed.is_empty() {
-        return (RowKind::Blank, Within::Prose);
+        return (LineKind::Blank, BlockState::Prose);
     }
     let content = bullet(line).map_or(trimmed, |bullet| line[bullet.content..].trim());
     for sign in ['`', '~'] {
         let count = content.chars().take_while(|c| *c == sign).count();
         // A line with more of the signs behind is a piece of code in a sentence.
         if count >= 3 && !(sign == '`' && content[count..].contains(sign)) {
-            return (RowKind::Open, Within::Code { sign, count });
+            return (LineKind::Open, BlockState::Code { sign, count });
         }
     }
     if let Some(rest) = trimmed.strip_prefix("<!--") {
         return match rest.find("-->") {
-            None => (RowKind::Comment, Within::Comment),
-            Some(at) if at + 3 < rest.len() => (RowKind::Text, Within::Prose),
-            Some(_) => (RowKind::Comment, Within::Prose),
+            None => (LineKind::Comment, BlockState::Comment),
+            Some(at) if at + 3 < rest.len() => (LineKind::Text, BlockState::Prose),
+            Some(_) => (LineKind::Comment, BlockState::Prose),
         };
     }
     match heading(line) {
-        Some((level, content)) => (RowKind::Heading { level, content }, Within::Prose),
-        None => (RowKind::Text, Within::Prose),
+        Some((level, content)) => (LineKind::Heading { level, content }, BlockState::Prose),
+        None => (LineKind::Text, BlockState::Prose),
     }
 }
 

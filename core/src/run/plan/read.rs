@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::body::{self, Manner};
-use super::check::{self, Draft};
+use super::body::{self, SectionRules};
+use super::check::{self, PhaseDraft};
 use super::error::{PlanError, Severity};
-use super::outline::{Entry, Heading, heading, outline};
-use super::page::{Page, RowKind, text_of};
+use super::outline::{Heading, PhaseEntry, heading, outline};
+use super::page::{LineKind, MarkdownPage, text_of};
 use super::value::shown_name;
 use super::{Phase, Plan};
 use crate::limits::{PLAN_ERRORS_MAX, PLAN_PHASES_MAX, PLAN_TASK_BYTES_MAX};
@@ -15,7 +15,7 @@ use crate::text::{harmless, printable};
 
 /// The file of a plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct PlanFile<'a> {
     /// Its path, as it is named in errors.
     pub path: &'a str,
     /// What is in it. Of a larger file, one byte more than
@@ -25,7 +25,7 @@ pub struct Source<'a> {
 
 /// A file that a plan links.
 #[derive(Clone, Debug)]
-pub struct Linked {
+pub struct LinkedFile {
     /// Its path, as [`links`] gives it.
     pub path: String,
     /// What is in it, or why it cannot be read.
@@ -34,7 +34,7 @@ pub struct Linked {
 
 /// A plan that can be carried out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sound {
+pub struct CheckedPlan {
     /// The plan.
     pub plan: Plan,
     /// What looks like a mistake, but stops nothing.
@@ -42,9 +42,9 @@ pub struct Sound {
 }
 
 /// The files that a plan needs beside its own, as paths from the folder that it is in, and none outside of it.
-pub fn links(source: &Source<'_>) -> Vec<String> {
+pub fn links(source: &PlanFile<'_>) -> Vec<String> {
     let Ok(text) = text_of(source.path, source.bytes) else { return Vec::new() };
-    let page = Page::new(source.path, text);
+    let page = MarkdownPage::new(source.path, text);
     let entries = outline(&page, &mut Vec::new()).entries;
     let mut paths: Vec<String> = Vec::new();
     for (target, _) in entries.into_iter().take(PLAN_PHASES_MAX).filter_map(|entry| entry.link) {
@@ -60,7 +60,7 @@ pub fn links(source: &Source<'_>) -> Vec<String> {
 /// Reads a plan, given the files that it links.
 ///
 /// On failure, all errors and warnings are returned, in the order of the files and lines.
-pub fn read(source: &Source<'_>, linked: &[Linked]) -> Result<Sound, Vec<PlanError>> {
+pub fn read(source: &PlanFile<'_>, linked: &[LinkedFile]) -> Result<CheckedPlan, Vec<PlanError>> {
     let mut errors = Vec::new();
     let plan = make(source, linked, &mut errors);
     let mut paths = vec![harmless(source.path)];
@@ -76,7 +76,7 @@ pub fn read(source: &Source<'_>, linked: &[Linked]) -> Result<Sound, Vec<PlanErr
     cut(&mut errors);
     errors.iter_mut().for_each(PlanError::hide_secret);
     match plan {
-        Some(plan) if !is_wrong => Ok(Sound { plan, warnings: errors }),
+        Some(plan) if !is_wrong => Ok(CheckedPlan { plan, warnings: errors }),
         _ => Err(errors),
     }
 }
@@ -95,9 +95,9 @@ fn cut(errors: &mut Vec<PlanError>) {
     }
 }
 
-fn make(source: &Source<'_>, linked: &[Linked], errors: &mut Vec<PlanError>) -> Option<Plan> {
+fn make(source: &PlanFile<'_>, linked: &[LinkedFile], errors: &mut Vec<PlanError>) -> Option<Plan> {
     let text = text_of(source.path, source.bytes).map_err(|error| errors.push(*error)).ok()?;
-    let page = Page::new(source.path, text);
+    let page = MarkdownPage::new(source.path, text);
     errors.extend(page.check());
     let outline = outline(&page, errors);
     // Another error says why there is none, where a heading is almost right.
@@ -109,7 +109,7 @@ fn make(source: &Source<'_>, linked: &[Linked], errors: &mut Vec<PlanError>) -> 
     }
     let files = linked.iter().map(|file| (file.path.as_str(), &file.content)).collect();
     let mut reader =
-        Reader { page: &page, plan_path: source.path, files, seen: BTreeMap::new(), errors };
+        PlanReader { page: &page, plan_path: source.path, files, seen: BTreeMap::new(), errors };
     let mut drafts = Vec::new();
     for entry in outline.entries {
         if drafts.len() == PLAN_PHASES_MAX {
@@ -122,7 +122,7 @@ fn make(source: &Source<'_>, linked: &[Linked], errors: &mut Vec<PlanError>) -> 
     let phases: Vec<Phase> = check::phases(drafts, errors);
     let outside: Vec<usize> = outline.outside;
     let kept: Vec<usize> =
-        outside.into_iter().filter(|at| page.rows[*at].kind != RowKind::Comment).collect();
+        outside.into_iter().filter(|at| page.rows[*at].kind != LineKind::Comment).collect();
     let preface = page.prose(&kept);
     if preface.len() > PLAN_TASK_BYTES_MAX {
         let kib = PLAN_TASK_BYTES_MAX / 1024;
@@ -133,8 +133,8 @@ fn make(source: &Source<'_>, linked: &[Linked], errors: &mut Vec<PlanError>) -> 
     Some(Plan { title: outline.title.unwrap_or_else(|| stem(source.path)), preface, phases })
 }
 
-struct Reader<'a> {
-    page: &'a Page<'a>,
+struct PlanReader<'a> {
+    page: &'a MarkdownPage<'a>,
     plan_path: &'a str,
     files: BTreeMap<&'a str, &'a Result<Vec<u8>, String>>,
     /// The files that were linked, and where.
@@ -142,10 +142,10 @@ struct Reader<'a> {
     errors: &'a mut Vec<PlanError>,
 }
 
-impl Reader<'_> {
+impl PlanReader<'_> {
     /// Reads a phase; none where its file is that of another one.
-    fn phase(&mut self, entry: Entry) -> Option<Draft> {
-        let mut draft = Draft::new(entry.name, entry.number, entry.place);
+    fn phase(&mut self, entry: PhaseEntry) -> Option<PhaseDraft> {
+        let mut draft = PhaseDraft::new(entry.name, entry.number, entry.place);
         draft.before = entry.before;
         let body = body::read(self.page, entry.rows, entry.manner, self.errors);
         draft.add(&body.prose, body.notes, self.errors);
@@ -183,18 +183,18 @@ impl Reader<'_> {
     }
 
     /// Reads a phase that is a file of its own: a title, and all else.
-    fn file(&mut self, path: &str, bytes: &[u8], draft: &mut Draft) {
+    fn file(&mut self, path: &str, bytes: &[u8], draft: &mut PhaseDraft) {
         let text = match text_of(path, bytes) {
             Ok(text) => text,
             Err(error) => return self.errors.push(*error),
         };
-        let page = Page::new(path, text);
+        let page = MarkdownPage::new(path, text);
         self.errors.extend(page.check());
         let is_said =
-            |at: &usize| !matches!(page.rows[*at].kind, RowKind::Blank | RowKind::Comment);
+            |at: &usize| !matches!(page.rows[*at].kind, LineKind::Blank | LineKind::Comment);
         let mut from = (0..page.rows.len()).find(is_said).unwrap_or(0);
         let first = page.rows.get(from).map(|row| (&row.kind, row.text));
-        if let Some((RowKind::Heading { level: 1, content }, text)) = first {
+        if let Some((LineKind::Heading { level: 1, content }, text)) = first {
             let (name, number) = match heading(&text[content.clone()]) {
                 Heading::Phase { number, name } => (name, number),
                 _ => (text[content.clone()].to_owned(), None),
@@ -209,7 +209,7 @@ impl Reader<'_> {
         }
         for at in from..page.rows.len() {
             let row = &page.rows[at];
-            if let RowKind::Heading { level: 1 | 2, content } = &row.kind
+            if let LineKind::Heading { level: 1 | 2, content } = &row.kind
                 && let Heading::Phase { .. } = heading(&row.text[content.clone()])
             {
                 let message = "a phase begins within the file of a phase".to_owned();
@@ -218,18 +218,18 @@ impl Reader<'_> {
             }
         }
         draft.is_unread = false;
-        let body = body::read(&page, from..page.rows.len(), Manner::FILE, self.errors);
+        let body = body::read(&page, from..page.rows.len(), SectionRules::FILE, self.errors);
         draft.add(&body.prose, body.notes, self.errors);
     }
 }
 
 /// Why a link leads to no phase.
-enum Refusal {
+enum LinkError {
     NoFile,
     Outside,
 }
 
-impl Refusal {
+impl LinkError {
     const fn why(&self) -> &'static str {
         match self {
             Self::NoFile => "is no file",
@@ -239,29 +239,29 @@ impl Refusal {
 }
 
 /// The path that a link means, from the folder of the plan.
-fn inside(target: &str) -> Result<String, Refusal> {
+fn inside(target: &str) -> Result<String, LinkError> {
     let path = target.split(['#', '?']).next().unwrap_or_default();
     let path = unescaped(path).replace('\\', "/");
     let has_scheme = path.split('/').next().is_some_and(|first| first.contains(':'));
     if path.is_empty() || path.ends_with('/') || path.chars().any(char::is_control) {
-        return Err(Refusal::NoFile);
+        return Err(LinkError::NoFile);
     }
     if has_scheme {
         let is_drive = path.as_bytes().get(1) == Some(&b':');
-        return Err(if is_drive { Refusal::Outside } else { Refusal::NoFile });
+        return Err(if is_drive { LinkError::Outside } else { LinkError::NoFile });
     }
     if path.starts_with('/') {
-        return Err(Refusal::Outside);
+        return Err(LinkError::Outside);
     }
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
             "" | "." => {}
-            ".." => drop(parts.pop().ok_or(Refusal::Outside)?),
+            ".." => drop(parts.pop().ok_or(LinkError::Outside)?),
             part => parts.push(part),
         }
     }
-    if parts.is_empty() { Err(Refusal::NoFile) } else { Ok(parts.join("/")) }
+    if parts.is_empty() { Err(LinkError::NoFile) } else { Ok(parts.join("/")) }
 }
 
 /// A path with `%20` and the like as what they stand for.

@@ -7,23 +7,26 @@ use std::time::Duration;
 
 use super::*;
 
-fn read_one(text: &str) -> Result<Sound, Vec<PlanError>> {
-    read(&Source { path: "PLAN.md", bytes: text.as_bytes() }, &[])
+fn read_one(text: &str) -> Result<CheckedPlan, Vec<PlanError>> {
+    read(&PlanFile { path: "PLAN.md", bytes: text.as_bytes() }, &[])
 }
 
-fn read_all(text: &str, files: &[(&str, Result<&str, &str>)]) -> Result<Sound, Vec<PlanError>> {
-    let linked: Vec<Linked> = files
+fn read_all(
+    text: &str,
+    files: &[(&str, Result<&str, &str>)],
+) -> Result<CheckedPlan, Vec<PlanError>> {
+    let linked: Vec<LinkedFile> = files
         .iter()
-        .map(|(path, content)| Linked {
+        .map(|(path, content)| LinkedFile {
             path: (*path).to_owned(),
             content: content.map(|text| text.as_bytes().to_vec()).map_err(str::to_owned),
         })
         .collect();
-    read(&Source { path: "docs/PLAN.md", bytes: text.as_bytes() }, &linked)
+    read(&PlanFile { path: "docs/PLAN.md", bytes: text.as_bytes() }, &linked)
 }
 
 /// All that is said about a plan.
-fn said(read: &Result<Sound, Vec<PlanError>>) -> String {
+fn said(read: &Result<CheckedPlan, Vec<PlanError>>) -> String {
     let errors = match read {
         Ok(sound) => &sound.warnings,
         Err(errors) => errors,
@@ -55,7 +58,7 @@ fn a_plan_is_read_as_it_is_written() {
     assert!(plan.preface.starts_with("A plan for `afresh run`"), "{}", plan.preface);
     assert!(plan.preface.ends_with("Add no dependency."), "{}", plan.preface);
     let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
-    assert_eq!(names, ["Store", "Page", "Manual"]);
+    assert_eq!(names, ["Store", "MarkdownPage", "Manual"]);
     let page = &plan.phases[1];
     assert_eq!(
         page.task,
@@ -230,10 +233,10 @@ fn phases_come_after_those_that_they_depend_on() {
 fn a_plan_can_link_its_phases() {
     let text = "# All\n\nBe brief.\n\n## Phases\n\nIn this order:\n\n\
                 1. [Phase 1: Store](phases/one.md): it keeps\n   - Time limit: 5m\n\
-                2. [ ] [Page](<./phases/the%20page.md> \"title\") shows\n\n   Use no script.\n\n\
+                2. [ ] [MarkdownPage](<./phases/the%20page.md> \"title\") shows\n\n   Use no script.\n\n\
                 All of them need tests.\n\n\
-                ## Phase: Manual\nWrite it.\n- Depends on: Page, 1\n- Gates: none\n";
-    let source = Source { path: "docs/PLAN.md", bytes: text.as_bytes() };
+                ## Phase: Manual\nWrite it.\n- Depends on: MarkdownPage, 1\n- Gates: none\n";
+    let source = PlanFile { path: "docs/PLAN.md", bytes: text.as_bytes() };
     assert_eq!(links(&source), ["phases/one.md", "phases/the page.md"]);
     let files = [
         ("phases/one.md", Ok("# Phase: Storage\n\n## Task\n\nStore.\n\n## Gates\n\n- make\n")),
@@ -249,13 +252,13 @@ fn a_plan_can_link_its_phases() {
         all,
         [
             ("Storage", "## Task\n\nStore."),
-            ("Page", "   Use no script.\n\nShow."),
+            ("MarkdownPage", "   Use no script.\n\nShow."),
             ("Manual", "Write it.")
         ]
     );
     assert_eq!(plan.phases[0].time_max, Some(Duration::from_secs(300)));
     assert_eq!(plan.phases[1].depends_on, ["Storage"]);
-    assert_eq!(plan.phases[2].depends_on, ["Page", "Storage"]);
+    assert_eq!(plan.phases[2].depends_on, ["MarkdownPage", "Storage"]);
 
     // As sections, with something below them.
     let text = "## Phases:\n\n### [Phase 1: A](a.md)\n\nQuickly.\n\n- Gate: make a\n\n### [B](b.md)\n\n\
@@ -271,6 +274,6 @@ fn a_plan_can_link_its_phases() {
 
     // A table of contents links no files.
     let text = "## Phases\n\n- [A](#a)\n\n## Phase: A\nDo.\n- Gate: a\n";
-    assert_eq!(links(&Source { path: "PLAN.md", bytes: text.as_bytes() }), [""; 0]);
+    assert_eq!(links(&PlanFile { path: "PLAN.md", bytes: text.as_bytes() }), [""; 0]);
     assert_eq!(sound(text).phases.len(), 1);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Gate;
-use super::body::{Form, Value};
+use super::body::{KeyValue, ValueForm};
 use super::error::PlanError;
 use super::markup::{bare, codes, link};
 use crate::limits::{
@@ -20,10 +20,10 @@ pub(super) fn is_none(text: &str) -> bool {
 }
 
 /// The commands of a value.
-pub(super) fn commands(value: &Value) -> Result<Vec<Gate>, Box<PlanError>> {
+pub(super) fn commands(value: &KeyValue) -> Result<Vec<Gate>, Box<PlanError>> {
     let text = value.text.trim();
     let mut gates = Vec::new();
-    if value.form == Form::Script {
+    if value.form == ValueForm::Script {
         gates.push(unnamed(text));
     } else if let Some((name, command)) = named_item(value) {
         gates.push(Gate { name, command, time_max: None });
@@ -56,8 +56,8 @@ fn unnamed(command: &str) -> Gate {
 }
 
 /// An item such as ``lint: `cargo clippy` ``.
-fn named_item(value: &Value) -> Option<(String, String)> {
-    if value.form != Form::Item {
+fn named_item(value: &KeyValue) -> Option<(String, String)> {
+    if value.form != ValueForm::Item {
         return None;
     }
     let (name, rest) = value.text.split_once(':')?;
@@ -190,7 +190,7 @@ fn decimal(text: &str) -> Option<f64> {
 }
 
 /// The patterns of a value.
-pub(super) fn patterns(value: &Value) -> Result<Vec<String>, Box<PlanError>> {
+pub(super) fn patterns(value: &KeyValue) -> Result<Vec<String>, Box<PlanError>> {
     let parts = match codes(&value.text) {
         Some(codes) => codes.into_iter().map(|code| (code.trim(), true)).collect(),
         None => {

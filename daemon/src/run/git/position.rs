@@ -4,7 +4,7 @@
 //! that was done is lost. Nothing here changes anything.
 
 use afresh_core::limits::GIT_REFLOG_MAX;
-use afresh_core::run::{Stand, named};
+use afresh_core::run::{GitPosition, named};
 
 use super::Git;
 
@@ -24,11 +24,14 @@ const BISECT: &str = "git bisect";
 impl Git {
     /// Why a commit would end up where nobody wants it, or would not stand on the work of the run. Once a run has begun,
     /// no way is named that would throw away what is not committed.
-    pub(super) async fn astray(&mut self, stand: &Stand) -> Result<Option<String>, String> {
+    pub(super) async fn astray(
+        &mut self,
+        position: &GitPosition,
+    ) -> Result<Option<String>, String> {
         let conflicts = self.command.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         let conflicts = (!conflicts.is_empty()).then(|| named(conflicts.split_terminator('\0')));
         if let Some((what, command)) = self.unfinished(conflicts.is_some()).await? {
-            let way = self.way_out(stand, command, conflicts).await?;
+            let way = self.way_out(position, command, conflicts).await?;
             return Ok(Some(format!("{what} is not finished here: {way}")));
         }
         if let Some(files) = conflicts {
@@ -42,15 +45,15 @@ impl Git {
         }
         let branch = self.command.branch().await;
         // Where somebody names a branch, that is where we have gone.
-        let wanted = self.wanted.clone().or_else(|| stand.branch.clone());
+        let wanted = self.wanted.clone().or_else(|| position.branch.clone());
         let Some(wanted) = wanted.or_else(|| branch.clone()) else {
             let why = "HEAD is on no branch, where commits are easily lost: go to one, or pass --branch NAME";
             return Ok(Some(why.to_owned()));
         };
         if branch.as_ref() != Some(&wanted) {
-            return self.elsewhere(&wanted, branch, stand).await.map(Some);
+            return self.elsewhere(&wanted, branch, position).await.map(Some);
         }
-        match &stand.commit {
+        match &position.commit {
             Some(commit) => self.lost(&wanted, commit).await,
             None => Ok(None),
         }
@@ -76,14 +79,14 @@ impl Git {
     /// How what is not finished comes to its end.
     async fn way_out(
         &self,
-        stand: &Stand,
+        position: &GitPosition,
         command: &str,
         conflicts: Option<String>,
     ) -> Result<String, String> {
         if command == BISECT {
             // What was committed on the way is in no branch.
             let (branch, head) =
-                (self.wanted.as_ref().or(stand.branch.as_ref()), self.command.head().await);
+                (self.wanted.as_ref().or(position.branch.as_ref()), self.command.head().await);
             let more = match (branch, head) {
                 (Some(branch), Some(head))
                     if !self.is_in(&head, &format!("refs/heads/{branch}")).await? =>
@@ -98,7 +101,7 @@ impl Git {
             format!("resolve the conflicts in {files} and `git add` these files, then ")
         });
         let first = first.unwrap_or_default();
-        Ok(match stand.has_begun() {
+        Ok(match position.has_begun() {
             true => format!("{first}go on with `{command} --continue`"),
             false => format!(
                 "{first}go on with `{command} --continue`, or give it up with `{command} --abort`"
@@ -111,12 +114,12 @@ impl Git {
         &self,
         wanted: &str,
         branch: Option<String>,
-        stand: &Stand,
+        position: &GitPosition,
     ) -> Result<String, String> {
         let wanted_ref = format!("refs/heads/{wanted}");
         let (shown, head) = (word(wanted), self.command.head().await);
         if !self.command.holds(&["rev-parse", "-q", "--verify", &wanted_ref]).await? {
-            let from = match (&stand.commit, &head) {
+            let from = match (&position.commit, &head) {
                 (Some(commit), Some(_)) if self.is_in(commit, "HEAD").await? => String::new(),
                 (Some(commit), _) => format!(" {commit}"),
                 (None, _) => String::new(),

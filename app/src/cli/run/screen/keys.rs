@@ -1,7 +1,7 @@
 //! What keys mean.
 
 use afresh_core::agent::AgentKind;
-use afresh_core::run::Asked;
+use afresh_core::run::UserRequest;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::editor::Editor;
@@ -10,7 +10,7 @@ use super::state::{Mode, Question, State};
 /// What has to be done about a key, beside what it changes on the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    Ask(Asked),
+    Ask(UserRequest),
     /// Stop until the shell lets us go on.
     Suspend,
     /// Draw everything anew.
@@ -47,7 +47,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Option<Action> {
             KeyCode::Enter => {
                 let text = editor.text().trim().to_owned();
                 state.mode = Mode::Watching;
-                (!text.is_empty()).then_some(Action::Ask(Asked::Steer(text)))
+                (!text.is_empty()).then_some(Action::Ask(UserRequest::Steer(text)))
             }
             KeyCode::Esc => {
                 state.mode = Mode::Watching;
@@ -63,7 +63,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Option<Action> {
             state.mode = Mode::Watching;
             let is_meant = matches!(key.code, KeyCode::Char('y' | 'Y'));
             is_meant.then(|| match question {
-                Question::Skip(phase) => Action::Ask(Asked::Skip(phase)),
+                Question::Skip(phase) => Action::Ask(UserRequest::Skip(phase)),
                 Question::Stop => stop(state),
             })
         }
@@ -99,10 +99,12 @@ fn with_control(state: &mut State, code: KeyCode) -> Option<Action> {
 fn watching(state: &mut State, code: KeyCode) -> Option<Action> {
     let page = isize::try_from(state.page.1.saturating_sub(1).max(1)).unwrap_or(1);
     match code {
-        KeyCode::Char('p') => {
-            Some(Action::Ask(if state.view.paused { Asked::Resume } else { Asked::Pause }))
-        }
-        KeyCode::Char('r') => Some(Action::Ask(Asked::Restart)),
+        KeyCode::Char('p') => Some(Action::Ask(if state.view.paused {
+            UserRequest::Resume
+        } else {
+            UserRequest::Pause
+        })),
+        KeyCode::Char('r') => Some(Action::Ask(UserRequest::Restart)),
         KeyCode::Char('s') if state.facts.agent == AgentKind::Command => {
             state.remark = Some("a command cannot be told anything while it works");
             None
@@ -137,7 +139,7 @@ fn scroll(state: &mut State, rows: isize) -> Option<Action> {
 /// In order, and faster each time that it is wanted again.
 fn stop(state: &mut State) -> Action {
     state.stops = true;
-    Action::Ask(Asked::Stop)
+    Action::Ask(UserRequest::Stop)
 }
 
 fn edit(editor: &mut Editor, code: KeyCode) {
@@ -155,7 +157,7 @@ fn edit(editor: &mut Editor, code: KeyCode) {
 
 #[cfg(test)]
 mod tests {
-    use afresh_core::run::Say;
+    use afresh_core::run::RunEvent;
 
     use super::super::testing;
     use super::*;
@@ -172,30 +174,30 @@ mod tests {
         press(state, &Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL)))
     }
 
-    const fn ask(asked: Asked) -> Option<Action> {
+    const fn ask(asked: UserRequest) -> Option<Action> {
         Some(Action::Ask(asked))
     }
 
     #[test]
     fn each_key_asks_for_one_thing() {
         let mut state = testing::state();
-        assert_eq!(keys(&mut state, "p"), ask(Asked::Pause));
+        assert_eq!(keys(&mut state, "p"), ask(UserRequest::Pause));
         state.view.paused = true;
-        assert_eq!(keys(&mut state, "p"), ask(Asked::Resume));
-        assert_eq!(keys(&mut state, "r"), ask(Asked::Restart));
+        assert_eq!(keys(&mut state, "p"), ask(UserRequest::Resume));
+        assert_eq!(keys(&mut state, "r"), ask(UserRequest::Restart));
         assert_eq!(keys(&mut state, "x"), None);
         // Only who says yes has meant it.
         let seen = state.view.current;
-        assert_eq!(keys(&mut state, "ky"), ask(Asked::Skip(seen)));
+        assert_eq!(keys(&mut state, "ky"), ask(UserRequest::Skip(seen)));
         assert_eq!(keys(&mut state, "k"), None);
         state.view.current += 1;
-        assert_eq!(keys(&mut state, "y"), ask(Asked::Skip(seen)), "the one that was seen");
+        assert_eq!(keys(&mut state, "y"), ask(UserRequest::Skip(seen)), "the one that was seen");
         state.view.current = seen;
         assert_eq!(keys(&mut state, "kn"), None);
         assert_eq!(keys(&mut state, "ykr"), None);
         assert_eq!(state.mode, Mode::Watching);
         assert_eq!((keys(&mut state, "q"), state.stops), (None, false));
-        assert_eq!((keys(&mut state, "y"), state.stops), (ask(Asked::Stop), true));
+        assert_eq!((keys(&mut state, "y"), state.stops), (ask(UserRequest::Stop), true));
         assert_eq!(keys(&mut state, "?p"), None, "any key ends the help");
         assert_eq!(control(&mut state, 'z'), Some(Action::Suspend));
         assert_eq!(control(&mut state, 'l'), Some(Action::Redraw));
@@ -212,9 +214,9 @@ mod tests {
         for before in ["", "s", "sq", "k", "q", "?"] {
             let mut state = testing::state();
             keys(&mut state, before);
-            assert_eq!(control(&mut state, 'c'), ask(Asked::Stop), "after {before:?}");
+            assert_eq!(control(&mut state, 'c'), ask(UserRequest::Stop), "after {before:?}");
             assert!(state.stops);
-            assert_eq!(control(&mut state, 'c'), ask(Asked::Stop), "and again");
+            assert_eq!(control(&mut state, 'c'), ask(UserRequest::Stop), "and again");
         }
     }
 
@@ -229,7 +231,7 @@ mod tests {
         key(&mut state, KeyCode::End);
         assert_eq!(
             key(&mut state, KeyCode::Enter),
-            ask(Asked::Steer("use tab, pleases".to_owned()))
+            ask(UserRequest::Steer("use tab, pleases".to_owned()))
         );
         assert_eq!(state.mode, Mode::Watching);
         // Who gives up, or has nothing to say, says nothing.
@@ -247,7 +249,7 @@ mod tests {
         keys(&mut state, "a");
         control(&mut state, 'e');
         keys(&mut state, "c");
-        assert_eq!(key(&mut state, KeyCode::Enter), ask(Asked::Steer("abc".to_owned())));
+        assert_eq!(key(&mut state, KeyCode::Enter), ask(UserRequest::Steer("abc".to_owned())));
         state.facts.agent = AgentKind::Command;
         keys(&mut state, "s");
         assert!(state.mode == Mode::Watching && state.remark.is_some());
@@ -259,7 +261,8 @@ mod tests {
     fn who_reads_what_is_above_goes_on_reading_it() {
         let mut state = testing::state();
         let view = state.view.clone();
-        let text = |state: &mut State, text: &str| state.tell(&Say::Text(text.to_owned()), &view);
+        let text =
+            |state: &mut State, text: &str| state.tell(&RunEvent::Text(text.to_owned()), &view);
         state.lines.clear();
         (0..30).for_each(|at| text(&mut state, &format!("line {at}")));
         state.page = (20, 10);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use afresh_core::agent::AgentKind;
 use afresh_core::limits::SCREEN_LINES_MAX;
 use afresh_core::run::plan::Plan;
-use afresh_core::run::{PhaseEnd, Say, View};
+use afresh_core::run::{PhaseEnd, RunEvent, View};
 use afresh_core::text::{cells, harmless};
 use afresh_core::time::{Stamp, show_duration};
 
@@ -88,19 +88,19 @@ impl State {
     }
 
     /// Takes in what is said, and how the run is now.
-    pub(super) fn tell(&mut self, say: &Say, view: &View) {
+    pub(super) fn tell(&mut self, say: &RunEvent, view: &View) {
         self.view.clone_from(view);
         match say {
             // The gauge and the list of gates have these.
-            Say::Context(..) | Say::GateBegins(_) => {}
-            Say::Text(text) => {
+            RunEvent::Context(..) | RunEvent::GateBegins(_) => {}
+            RunEvent::Text(text) => {
                 for line in text.lines().filter(|line| !line.trim().is_empty()) {
                     self.push(Tone::Plain, format!("  {}", harmless(line.trim_end())));
                 }
             }
             say => {
                 for (tone, line) in progress_lines::lines(say, view) {
-                    if let Say::PhaseEnds { .. } = say {
+                    if let RunEvent::PhaseEnds { .. } = say {
                         self.ends.push((tone, line.clone()));
                     }
                     self.push(tone, line);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use afresh_core::agent::{AgentKind, Context, Spent};
-use afresh_core::run::{Attempt, GateState, Kind, PhaseEnd, Say, View};
+use afresh_core::run::{Attempt, GateState, Kind, PhaseEnd, RunEvent, View};
 use afresh_core::time::Stamp;
 
 use super::state::{Facts, State};
@@ -54,8 +54,8 @@ pub(super) fn state() -> State {
         stamp: Stamp::parse("2026-11-15T08:00:00Z").expect("a time"),
         ..View::default()
     };
-    state.tell(&Say::Text("I will write the page.".to_owned()), &view);
+    state.tell(&RunEvent::Text("I will write the page.".to_owned()), &view);
     let (name, detail) = ("Bash".to_owned(), "cargo test".to_owned());
-    state.tell(&Say::Tool { name, detail }, &view);
+    state.tell(&RunEvent::Tool { name, detail }, &view);
     state
 }

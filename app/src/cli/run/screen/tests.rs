@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use afresh_core::limits::PLAN_PHASES_MAX;
-use afresh_core::run::{GateState, PhaseEnd, Say, Wait};
+use afresh_core::run::{GateState, PhaseEnd, RunEvent, Wait};
 use afresh_core::time::Stamp;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -102,8 +102,8 @@ fn no_size_and_no_state_makes_it_fail() {
         state.mode = mode;
         state.facts.phases[1].0 = afresh_core::text::harmless(hostile);
         let view = state.view.clone();
-        state.tell(&Say::Text(hostile.repeat(20)), &view);
-        state.tell(&Say::Note(hostile.to_owned(), true), &view);
+        state.tell(&RunEvent::Text(hostile.repeat(20)), &view);
+        state.tell(&RunEvent::Note(hostile.to_owned(), true), &view);
         state.view.tool = Some((hostile.to_owned(), hostile.to_owned()));
         state.view.model = Some(hostile.to_owned());
         let until = Stamp::parse("2026-11-15T09:00:00Z").unwrap();
@@ -222,7 +222,7 @@ fn what_was_done_stays_when_the_screen_is_gone() {
     let mut state = state();
     let view = state.view.clone();
     let (phase, end, detail) = ("Store\u{1b}[2J".to_owned(), PhaseEnd::Done, String::new());
-    state.tell(&Say::PhaseEnds { phase, end, detail }, &view);
+    state.tell(&RunEvent::PhaseEnds { phase, end, detail }, &view);
     let lines: Vec<String> = state.summary(now()).into_iter().map(|(_, line)| line).collect();
     assert_eq!(
         lines,

@@ -21,7 +21,8 @@ fn what_is_done_is_not_done_again_after_the_plan_was_edited() {
     let failed = [began("C", None), ended("C", PhaseEnd::Failed)];
     let records = [done("A"), done("B"), failed].concat();
     let phases = ["A", "A2", "B", "C"].map(|name| phase(name, &[])).to_vec();
-    let mut play = Play::of(Machine::new(plan(phases), Settings::default(), Past::of(&records)));
+    let mut play =
+        Play::of(Machine::new(plan(phases), Settings::default(), ResumeState::of(&records)));
     play.done();
     play.done();
     assert_eq!(play.finish(), Some(Finish::Done));
@@ -60,8 +61,11 @@ fn a_handoff_outlives_a_session_that_was_broken_off() {
 #[test]
 fn a_phase_that_is_tried_again_answers_for_what_it_did_before() {
     let looked_since = |records: &[Record], dirty: &[&str]| {
-        let machine =
-            Machine::new(plan(vec![phase("A", &[])]), Settings::default(), Past::of(records));
+        let machine = Machine::new(
+            plan(vec![phase("A", &[])]),
+            Settings::default(),
+            ResumeState::of(records),
+        );
         let mut play = Play { machine, now: Now::default(), all: vec![], new: vec![] };
         play.give(Input::Begin);
         play.base(dirty);
@@ -72,7 +76,7 @@ fn a_phase_that_is_tried_again_answers_for_what_it_did_before() {
             _ => None,
         });
         let since = play.all.iter().find_map(|effect| match effect {
-            Effect::Git(GitAsk::Look { since, .. }) => since.clone(),
+            Effect::Git(GitRequest::Changes { since, .. }) => since.clone(),
             _ => None,
         });
         (bases, since.unwrap_or_default())
@@ -97,7 +101,7 @@ fn what_a_lost_session_put_into_the_stash_is_known_by_what_was_there_before() {
         [(&["new", "old", "older"][..], true), (&["old", "older"], false), (&["older"], false)]
     {
         let phases = vec![phase("A", &[])];
-        let machine = Machine::new(plan(phases), Settings::default(), Past::of(&records));
+        let machine = Machine::new(plan(phases), Settings::default(), ResumeState::of(&records));
         let mut play = Play::of(machine);
         play.give(Input::Stash(stash(now)));
         play.answer_git();

@@ -158,7 +158,7 @@ fn an_agent_that_says_that_all_is_free_keeps_no_limit_of_cost() {
         play.turn(TurnEnd::Done("All done.".to_owned()));
         play.ended();
         let mut notes = play.all.iter().filter_map(|effect| match effect {
-            Effect::Say(Say::Note(text, true)) => Some(text),
+            Effect::Event(RunEvent::Note(text, true)) => Some(text),
             _ => None,
         });
         notes.any(|text| text.contains("cannot be kept"))

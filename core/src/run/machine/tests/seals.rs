@@ -67,7 +67,7 @@ fn files_are_looked_at_again_in_the_second_round() {
     let mut play = changed(&["src/**"]);
     play.new.clear();
     let outside = vec!["elsewhere".to_owned()];
-    play.give(Input::Git(GitAnswer::Looked(Looked { outside, ..Looked::default() })));
+    play.give(Input::Git(GitAnswer::Changes(PhaseChanges { outside, ..PhaseChanges::default() })));
     play.gate(0, true);
     play.gate(1, true);
     assert!(play.prompts()[1].contains("elsewhere"), "{}", play.prompts()[1]);

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Asks, and says what is done then.
-fn asked(play: &mut Play, asked: Asked) -> &'static str {
-    play.give(Input::Asked(asked));
+fn asked(play: &mut Play, asked: UserRequest) -> &'static str {
+    play.give(Input::User(asked));
     play.machine.view().doing
 }
 
@@ -13,33 +13,33 @@ fn a_pause_holds_up_whatever_comes_next() {
     let phases = || vec![phase("A", &["one", "two"]), phase("B", &[])];
     // While the agent starts: it is interrupted at once, and goes on later.
     let mut play = Play::new(phases(), Settings::default());
-    assert_eq!(asked(&mut play, Asked::Pause), "pausing");
+    assert_eq!(asked(&mut play, UserRequest::Pause), "pausing");
     play.ready();
     play.turn(TurnEnd::Interrupted);
     assert_eq!(play.machine.view().doing, "paused");
-    assert_eq!(asked(&mut play, Asked::Resume), "working");
+    assert_eq!(asked(&mut play, UserRequest::Resume), "working");
     // While it ends by itself: its work is committed, and no gate is run.
-    asked(&mut play, Asked::Pause);
+    asked(&mut play, UserRequest::Pause);
     play.turn(TurnEnd::Done("All done.".to_owned()));
     play.ended();
     assert_eq!((play.machine.view().doing, play.causes()), ("paused", vec![Cause::Done]));
     assert!(!play.all.iter().any(|effect| matches!(effect, Effect::RunGate { .. })));
-    assert_eq!(asked(&mut play, Asked::Resume), "running gates");
+    assert_eq!(asked(&mut play, UserRequest::Resume), "running gates");
     // While a gate is run: that one ends.
-    assert_eq!(asked(&mut play, Asked::Pause), "pausing");
+    assert_eq!(asked(&mut play, UserRequest::Pause), "pausing");
     play.gate(0, true);
     assert_eq!(play.machine.view().doing, "paused");
     play.pass(Duration::from_secs(100_000));
-    asked(&mut play, Asked::Resume);
+    asked(&mut play, UserRequest::Resume);
     // Somebody can change their mind before anything was held up.
-    asked(&mut play, Asked::Pause);
-    assert_eq!(asked(&mut play, Asked::Resume), "running gates");
-    asked(&mut play, Asked::Pause);
+    asked(&mut play, UserRequest::Pause);
+    assert_eq!(asked(&mut play, UserRequest::Resume), "running gates");
+    asked(&mut play, UserRequest::Pause);
     play.gate(1, true);
     assert_eq!((play.machine.view().doing, play.attempt()), ("paused", Attempt(1)));
     // What is held up can be skipped, and stays held up in the next phase.
     assert_eq!(play.machine.view().current, 1);
-    asked(&mut play, Asked::Skip(1));
+    asked(&mut play, UserRequest::Skip(1));
     assert_eq!(play.finish(), Some(skipped("1 of 2 phases done, 1 skipped")));
 }
 
@@ -55,20 +55,21 @@ fn a_phase_that_was_skipped_is_not_done_and_can_be_taken_up_again() {
         vec![phase("A", &[]), phase("B", &[]), last]
     };
     let mut play = Play::new(phases(), Settings::default());
-    asked(&mut play, Asked::Skip(0));
+    asked(&mut play, UserRequest::Skip(0));
     play.ended();
     play.done();
-    let warned = Say::Note("it depends on what was skipped: `A`".to_owned(), true);
-    assert_eq!(play.all.iter().filter(|e| **e == Effect::Say(warned.clone())).count(), 1);
+    let warned = RunEvent::Note("it depends on what was skipped: `A`".to_owned(), true);
+    assert_eq!(play.all.iter().filter(|e| **e == Effect::Event(warned.clone())).count(), 1);
     assert!(!play.prompts()[2].contains("skipped"), "the person has decided");
     // Stopped before the end, it stays skipped.
-    let over = |records: &[Record]| Past::of(records).over.len();
+    let over = |records: &[Record]| ResumeState::of(records).over.len();
     assert_eq!(over(&play.records(|record| Some(record.clone()))), 2);
     play.done();
     assert_eq!(play.finish(), Some(skipped("2 of 3 phases done, 1 skipped")));
     let records = play.records(|record| Some(record.clone()));
     assert_eq!(over(&records), 2);
-    let mut play = Play::of(Machine::new(plan(phases()), Settings::default(), Past::of(&records)));
+    let mut play =
+        Play::of(Machine::new(plan(phases()), Settings::default(), ResumeState::of(&records)));
     assert!(play.prompts()[0].contains("Do A."));
     play.done();
     assert_eq!((play.finish(), play.prompts().len()), (Some(Finish::Done), 1));
@@ -76,14 +77,14 @@ fn a_phase_that_was_skipped_is_not_done_and_can_be_taken_up_again() {
 
 #[test]
 fn what_is_wanted_while_old_changes_are_committed_comes_before_the_first_session() {
-    for (wish, opened) in [(Asked::Stop, 0), (Asked::Skip(0), 1)] {
+    for (wish, opened) in [(UserRequest::Stop, 0), (UserRequest::Skip(0), 1)] {
         let phases = vec![phase("A", &[]), phase("B", &[])];
-        let machine = Machine::new(plan(phases), Settings::default(), Past::default());
+        let machine = Machine::new(plan(phases), Settings::default(), ResumeState::default());
         let mut play = Play { machine, now: Now::default(), all: vec![], new: vec![] };
         play.give(Input::Begin);
         play.base(&["a.rs"]);
         assert!(matches!(play.machine.step, Step::Tidying { .. }));
-        play.give(Input::Asked(wish));
+        play.give(Input::User(wish));
         play.answer_git();
         assert_eq!(play.prompts().len(), opened);
         assert!(play.prompts().iter().all(|prompt| prompt.contains("Do B.")));
@@ -98,15 +99,15 @@ fn only_the_phase_that_somebody_saw_is_skipped() {
     play.turn(TurnEnd::Done("All done.".to_owned()));
     play.give(Input::SessionEnded(play.attempt(), String::new()));
     play.give(Input::Git(GitAnswer::Committed(None)));
-    play.give(Input::Git(GitAnswer::Looked(Looked::default())));
+    play.give(Input::Git(GitAnswer::Changes(PhaseChanges::default())));
     assert!(matches!(play.machine.step, Step::Sealing { .. }));
-    asked(&mut play, Asked::Skip(0));
+    asked(&mut play, UserRequest::Skip(0));
     play.give(Input::Git(GitAnswer::Committed(None)));
     play.base(&[]);
     assert_eq!((play.machine.view().current, play.attempt()), (1, Attempt(2)));
     // …or the next one was there when they said yes.
-    assert_eq!(asked(&mut play, Asked::Skip(0)), "starting the agent");
-    let is_late = |effect: &&Effect| matches!(effect, Effect::Say(Say::Note(text, _)) if text.contains("nothing is skipped"));
+    assert_eq!(asked(&mut play, UserRequest::Skip(0)), "starting the agent");
+    let is_late = |effect: &&Effect| matches!(effect, Effect::Event(RunEvent::Note(text, _)) if text.contains("nothing is skipped"));
     assert_eq!(play.all.iter().filter(is_late).count(), 2);
     play.done();
     assert_eq!(play.finish(), Some(Finish::Done));
@@ -116,8 +117,8 @@ fn only_the_phase_that_somebody_saw_is_skipped() {
 fn a_pause_that_is_taken_back_before_the_agent_heard_it_lets_it_go_on() {
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
     play.ready();
-    asked(&mut play, Asked::Pause);
-    asked(&mut play, Asked::Resume);
+    asked(&mut play, UserRequest::Pause);
+    asked(&mut play, UserRequest::Resume);
     play.turn(TurnEnd::Interrupted);
     assert_eq!(play.machine.view().doing, "working");
     assert!(matches!(play.told()[..], [_, Told::Interrupt, Told::Prompt(_)]), "{:?}", play.told());
@@ -127,9 +128,9 @@ fn a_pause_that_is_taken_back_before_the_agent_heard_it_lets_it_go_on() {
 fn what_is_said_to_one_that_rests_lets_it_go_on() {
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
     play.ready();
-    asked(&mut play, Asked::Pause);
+    asked(&mut play, UserRequest::Pause);
     play.turn(TurnEnd::Interrupted);
-    assert_eq!(asked(&mut play, Asked::Steer("use tabs".to_owned())), "working");
+    assert_eq!(asked(&mut play, UserRequest::Steer("use tabs".to_owned())), "working");
     assert_eq!(play.told().last(), Some(&&Told::Prompt("use tabs".to_owned())));
     assert!(!play.machine.view().paused);
 }
@@ -139,9 +140,9 @@ fn a_restart_is_possible_while_nobody_works() {
     // At rest, the agent is asked for its handoff at once.
     let mut play = Play::new(vec![phase("A", &["one"])], Settings::default());
     play.ready();
-    asked(&mut play, Asked::Pause);
+    asked(&mut play, UserRequest::Pause);
     play.turn(TurnEnd::Interrupted);
-    assert_eq!(asked(&mut play, Asked::Restart), "handing off");
+    assert_eq!(asked(&mut play, UserRequest::Restart), "handing off");
     play.turn(TurnEnd::Done("so far".to_owned()));
     play.ended();
     assert_eq!((play.attempt(), play.machine.view().paused), (Attempt(2), false));
@@ -157,7 +158,7 @@ fn a_restart_is_possible_while_nobody_works() {
     let wait = view.wait.expect("it waits");
     assert_eq!(wait.until.since(play.now.stamp), Duration::from_secs(60));
     assert!(wait.is_limit && wait.why == "too much", "{wait:?}");
-    assert_eq!(asked(&mut play, Asked::Restart), "starting the agent");
+    assert_eq!(asked(&mut play, UserRequest::Restart), "starting the agent");
     assert_eq!(play.machine.view().kind, Some(Kind::Remediation(1)));
 }
 
@@ -167,7 +168,7 @@ fn a_screen_is_told_of_everything_that_it_shows() {
     let view = play.machine.view();
     assert_eq!((view.doing, view.soft, view.hard), ("starting the agent", Some(65.0), Some(80.0)));
     let moved = |play: &mut Play| {
-        let moved = play.new.contains(&Effect::Say(Say::Moved));
+        let moved = play.new.contains(&Effect::Event(RunEvent::Moved));
         play.new.clear();
         moved
     };

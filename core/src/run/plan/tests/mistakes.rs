@@ -7,8 +7,8 @@ use crate::limits::{
 };
 use crate::report::Origin;
 
-pub(super) fn read_bytes(bytes: &[u8]) -> Result<Sound, Vec<PlanError>> {
-    let file = |path: &str, content: Result<&[u8], &str>| Linked {
+pub(super) fn read_bytes(bytes: &[u8]) -> Result<CheckedPlan, Vec<PlanError>> {
+    let file = |path: &str, content: Result<&[u8], &str>| LinkedFile {
         path: path.to_owned(),
         content: content.map(<[u8]>::to_vec).map_err(str::to_owned),
     };
@@ -17,10 +17,10 @@ pub(super) fn read_bytes(bytes: &[u8]) -> Result<Sound, Vec<PlanError>> {
         file("f.md", Err("no such file")),
         file("g.md", Ok(b"Do.\n\xff\n")),
     ];
-    read(&Source { path: "PLAN.md", bytes }, &files)
+    read(&PlanFile { path: "PLAN.md", bytes }, &files)
 }
 
-pub(super) fn messages(read: Result<Sound, Vec<PlanError>>) -> Vec<PlanError> {
+pub(super) fn messages(read: Result<CheckedPlan, Vec<PlanError>>) -> Vec<PlanError> {
     match read {
         Ok(sound) => sound.warnings,
         Err(errors) => errors,
@@ -28,7 +28,7 @@ pub(super) fn messages(read: Result<Sound, Vec<PlanError>>) -> Vec<PlanError> {
 }
 
 /// Each error without its line: place, severity, message, hint.
-fn told(read: Result<Sound, Vec<PlanError>>) -> String {
+fn told(read: Result<CheckedPlan, Vec<PlanError>>) -> String {
     let one = |error: PlanError| {
         let Origin::File { path, line, column } = &error.origin else { panic!("in a file") };
         let (word, hint) = (error.severity.word(), error.hint.unwrap_or_default());
