@@ -26,7 +26,7 @@ use afresh_core::limits::GATEWAY_LAST_WAIT;
 use tokio::time::{Instant, timeout};
 
 use self::event_loop::Switchboard;
-use self::front::Front;
+use self::front::GatewayFront;
 use self::links::Links;
 use self::spans::Spans;
 use crate::control::{About, Control, RuntimeFolders};
@@ -74,7 +74,7 @@ pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
 async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
         StdioStartup::new(gateway.log_file.take(), gateway.trace.take())?;
-    let front = Front::open(&gateway.wanted, &stderr)?;
+    let front = GatewayFront::open(&gateway.wanted, &stderr)?;
     let spans =
         Spans::start(gateway.otlp.take(), gateway.version, gateway.certificates.take(), &stderr);
     let around = Surroundings {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use afresh_core::hook::excerpt;
+use afresh_core::audit::redact::excerpt;
 use afresh_core::install::{InstallStep, Manager};
 use afresh_core::limits::{HOOK_COMMAND_BYTES_MAX, INSTALL_COMMAND_WAIT, INSTALL_FILE_BYTES_MAX};
 use afresh_core::service::Exit;

@@ -6,7 +6,6 @@
 //! `dependents.rs` the dependencies of services, `url_path.rs` reads paths and queries, `event.rs` has the events, and
 //! `metrics.rs` the counters.
 
-pub mod access;
 mod dependents;
 mod event;
 pub mod metrics;

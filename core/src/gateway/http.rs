@@ -27,9 +27,9 @@ use std::time::Duration;
 pub use self::body_budget::{Bodies, BodyId, Room};
 pub use self::client::SessionId;
 pub use self::front::Front;
-pub use self::input::{Ask, Asked, Effect, Exchange, Input};
-pub use self::post_body::Post;
-pub use self::refusal::Refusal;
+pub use self::input::{FrontEffect, FrontInput, FrontRequest, HttpExchange, RequestKind};
+pub use self::post_body::PostBody;
+pub use self::refusal::HttpRefusal;
 pub use self::request_checks::{Admitted, Gate, Head, ORIGIN_HEADERS};
 use super::access::Access;
 

@@ -10,7 +10,6 @@ pub mod backend;
 pub mod catalog;
 pub mod http;
 mod hub;
-pub mod import;
 pub mod remote;
 pub mod settings;
 pub mod span;

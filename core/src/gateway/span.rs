@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub use self::context::Parent;
 pub use self::destination::{Destination, DestinationError};
-pub use self::export::{Answer, Effect, Export, Input};
+pub use self::export::{Export, ExportEffect, ExportInput, ExportOutcome};
 use crate::mcp::envelope::Id;
 use crate::time::Time;
 
@@ -27,7 +27,7 @@ pub struct Span {
     /// What was asked.
     pub method: String,
     /// What it was about.
-    pub target: Target,
+    pub target: SpanTarget,
     /// The server's name.
     pub server: String,
     /// The name of the client's token; empty without one.
@@ -43,12 +43,12 @@ pub struct Span {
     /// When it was over.
     pub ended: Time,
     /// How.
-    pub outcome: Outcome,
+    pub outcome: SpanOutcome,
 }
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum SpanTarget {
     /// A tool, by its name in the list.
     Tool(String),
     /// A prompt, by its name in the list.
@@ -61,7 +61,7 @@ pub enum Target {
 
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SpanOutcome {
     /// With a result.
     Answered,
     /// With a result that says that the tool failed.
@@ -87,9 +87,9 @@ impl Span {
     /// What it is called: few names, however many calls there are.
     fn name(&self) -> String {
         match &self.target {
-            Target::Tool(name) | Target::Prompt(name) => format!("{} {name}", self.method),
+            SpanTarget::Tool(name) | SpanTarget::Prompt(name) => format!("{} {name}", self.method),
             // There may be as many as there are calls.
-            Target::Resource(_) | Target::Nothing => self.method.clone(),
+            SpanTarget::Resource(_) | SpanTarget::Nothing => self.method.clone(),
         }
     }
 }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::DeliveryFailure;
-use crate::audit::redact::redact_text;
-use crate::limits::HOOK_EXCERPT_CHARS_MAX;
-use crate::text::{cut, harmless};
+use crate::audit::redact::excerpt;
 
 impl DeliveryFailure {
     /// Whether a webhook took what it was sent. `retry_after` is the header of that name.
@@ -28,12 +26,4 @@ impl DeliveryFailure {
         let after = seconds.map(Duration::from_secs);
         Err(Self { why: format!("it answered with {status}{advice}{said}"), again, after })
     }
-}
-
-/// The beginning of a response, as one line without secrets.
-pub fn excerpt(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(8 * HOOK_EXCERPT_CHARS_MAX)]);
-    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let words = redact_text(&words);
-    harmless(&cut(&words, HOOK_EXCERPT_CHARS_MAX))
 }

@@ -9,7 +9,6 @@ mod event_filter;
 mod notice;
 mod payload;
 
-pub use self::answer::excerpt;
 pub use self::delivery::{Deliveries, DeliveryFailure, Effect, HookId, Input, Undelivered};
 pub use self::event_filter::{Happening, Stories};
 pub use self::notice::HookNotice;

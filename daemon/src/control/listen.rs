@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use afresh_core::control::access::{Guard, TOKEN_DIGITS, is_token, token_of};
+use afresh_core::http_access::{Guard, TOKEN_DIGITS, is_token, token_of};
 
 use crate::os;
 

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use afresh_core::control::access::{AccessDenied, Caller};
 use afresh_core::control::route::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
     Change, ChangeRequest, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
     ServiceStatus, Stream, Words, document,
 };
+use afresh_core::http_access::{AccessDenied, Caller};
 use afresh_core::limits::{
     CONTROL_BODY_BYTES_MAX, CONTROL_FOLLOWERS_MAX, CONTROL_HEADER_WAIT, CONTROL_PATH_BYTES_MAX,
     CONTROL_REFUSED_BYTES_MAX, INPUT_BYTES_MAX, LOGS_LINES_MAX, RESTART_REASON_CHARS_MAX,
@@ -146,8 +146,8 @@ fn admit(request: &Request<Incoming>, host: &Host) -> Refusing<()> {
             "pages of other origins get no answer",
             "ask from a program, or from a page of this address",
         ),
-        Err(turned) => {
-            let what = match turned {
+        Err(denied) => {
+            let what = match denied {
                 AccessDenied::Token => "this is not the token",
                 _ => "the token is missing",
             };

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use afresh_core::control::access::Guard;
 use afresh_core::control::{Change, VersionAnswer};
+use afresh_core::http_access::Guard;
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{
     CONTROL_ASKS_MAX, CONTROL_BUFFER_BYTES, CONTROL_CLOSE_WAIT, CONTROL_CONNECTIONS_MAX,

@@ -14,9 +14,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::ReloadGateway;
-use super::front::{Front, Word};
+use super::front::{FrontEvent, GatewayFront};
 use super::links::Links;
-use super::remote::RemoteWord;
+use super::remote::RemoteEvent;
 use super::spans::Spans;
 use crate::control::{About, Ask, Control, Reloading, reloaded};
 use crate::os::{SignalRequest, Signals};
@@ -29,7 +29,7 @@ pub(super) struct Switchboard {
     pub(super) start: Instant,
     pub(super) supervise: Supervise,
     pub(super) links: Links,
-    pub(super) front: Front,
+    pub(super) front: GatewayFront,
     pub(super) control: Control,
     pub(super) about: About,
     pub(super) spans: Spans,
@@ -43,7 +43,7 @@ pub(super) struct Switchboard {
 
 impl Switchboard {
     /// What has to be ended in order.
-    pub(super) fn end(self) -> (Supervise, Control, Front, Spans, Option<Trace>) {
+    pub(super) fn end(self) -> (Supervise, Control, GatewayFront, Spans, Option<Trace>) {
         (self.supervise, self.control, self.front, self.spans, self.links.end())
     }
 
@@ -115,17 +115,19 @@ impl Switchboard {
         self.links.leave(&mut self.supervise).await;
     }
 
-    async fn hear(&mut self, word: Word) {
+    async fn hear(&mut self, word: FrontEvent) {
         match word {
-            Word::Joined { client, access } => self.input(Input::Joined { client, access }).await,
-            Word::Said { client, line } => self.input(Input::Client { client, line }).await,
-            Word::SaidTooMuch { client, beginning, ending } => {
+            FrontEvent::Joined { client, access } => {
+                self.input(Input::Joined { client, access }).await
+            }
+            FrontEvent::Said { client, line } => self.input(Input::Client { client, line }).await,
+            FrontEvent::SaidTooMuch { client, beginning, ending } => {
                 self.input(Input::ClientTooLong { client, beginning, ending }).await;
             }
-            Word::Left { client } => self.input(Input::Left { client }).await,
+            FrontEvent::Left { client } => self.input(Input::Left { client }).await,
             // What waited for that is looked at again.
-            Word::Read => {}
-            Word::Over => self.leave().await,
+            FrontEvent::Read => {}
+            FrontEvent::Over => self.leave().await,
         }
     }
 
@@ -137,10 +139,10 @@ impl Switchboard {
     }
 
     /// Takes what is said of a server over HTTP.
-    async fn hear_remote(&mut self, word: RemoteWord) {
+    async fn hear_remote(&mut self, word: RemoteEvent) {
         let (link, input) = match word {
-            RemoteWord::Line { link, line, about } => (link, Input::Link { link, line, about }),
-            RemoteWord::Serves { link, how } => {
+            RemoteEvent::Line { link, line, about } => (link, Input::Link { link, line, about }),
+            RemoteEvent::Serves { link, how } => {
                 let state = match how {
                     Ok(()) => State::Ready,
                     Err(why) => State::Failed { why },

@@ -24,7 +24,7 @@ use crate::wires::{WireEvent, WireInput, Wires};
 const ONLY: ClientId = ClientId(1);
 
 /// What clients do.
-pub(super) enum Word {
+pub(super) enum FrontEvent {
     Joined {
         client: ClientId,
         access: Access,
@@ -50,13 +50,13 @@ pub(super) enum Word {
 }
 
 /// Where clients are.
-pub(super) enum Front {
-    Stdio(Box<Stdio>),
+pub(super) enum GatewayFront {
+    Stdio(Box<StdioFront>),
     Http(Box<HttpFront>),
 }
 
 /// A client at our stdin and stdout.
-pub(super) struct Stdio {
+pub(super) struct StdioFront {
     wires: Wires,
     heard: VecDeque<WireInput>,
     /// When nobody reads our stdout any more.
@@ -68,7 +68,7 @@ pub(super) struct Stdio {
     is_over: bool,
 }
 
-impl Front {
+impl GatewayFront {
     /// As the configuration says.
     pub(super) fn open(wanted: &Wanted, stderr: &Output) -> Result<Self, SetupError> {
         let Some(listen) = wanted.front.http else { return Self::stdio(stderr) };
@@ -85,7 +85,7 @@ impl Front {
     fn stdio(stderr: &Output) -> Result<Self, SetupError> {
         let Stdout { writer, abandoned, done } = stdout(stderr)?;
         let wires = Wires::new(own_stdin()?, writer);
-        Ok(Self::Stdio(Box::new(Stdio::new(wires, abandoned, done))))
+        Ok(Self::Stdio(Box::new(StdioFront::new(wires, abandoned, done))))
     }
 
     /// Whether there is one client at most.
@@ -114,13 +114,15 @@ impl Front {
     }
 
     /// What a client does next. Cancel safe.
-    pub(super) async fn next(&mut self) -> Word {
+    pub(super) async fn next(&mut self) -> FrontEvent {
         match self {
             Self::Stdio(stdio) => stdio.next().await,
             Self::Http(front) => match front.next().await {
-                http::Word::Joined { client, access } => Word::Joined { client, access },
-                http::Word::Said { client, line } => Word::Said { client, line },
-                http::Word::Left { client } => Word::Left { client },
+                http::ClientEvent::Joined { client, access } => {
+                    FrontEvent::Joined { client, access }
+                }
+                http::ClientEvent::Said { client, line } => FrontEvent::Said { client, line },
+                http::ClientEvent::Left { client } => FrontEvent::Left { client },
             },
         }
     }
@@ -159,7 +161,7 @@ impl Front {
         match self {
             Self::Stdio(mut stdio) => {
                 stdio.wires.flush().await;
-                let Stdio { wires, done, .. } = *stdio;
+                let StdioFront { wires, done, .. } = *stdio;
                 drop(wires);
                 done.await.ok();
             }
@@ -168,7 +170,7 @@ impl Front {
     }
 }
 
-impl Stdio {
+impl StdioFront {
     fn new(wires: Wires, abandoned: Completion, done: oneshot::Receiver<()>) -> Self {
         let heard = VecDeque::new();
         let (has_joined, was_full, is_over) = (false, false, false);
@@ -179,21 +181,23 @@ impl Stdio {
         self.wires.client_waiting() < OUTBOX_BYTES_MAX
     }
 
-    async fn next(&mut self) -> Word {
+    async fn next(&mut self) -> FrontEvent {
         if !self.has_joined {
             self.has_joined = true;
-            return Word::Joined { client: ONLY, access: Access::default() };
+            return FrontEvent::Joined { client: ONLY, access: Access::default() };
         }
         poll_fn(|context| {
             loop {
                 while let Some(heard) = self.heard.pop_front() {
                     let word = match heard {
                         _ if self.is_over => continue,
-                        WireInput::Client(Frame::Line(line)) => Word::Said { client: ONLY, line },
-                        WireInput::Client(Frame::TooLong { beginning, ending, .. }) => {
-                            Word::SaidTooMuch { client: ONLY, beginning, ending }
+                        WireInput::Client(Frame::Line(line)) => {
+                            FrontEvent::Said { client: ONLY, line }
                         }
-                        WireInput::Event(WireEvent::ClientGone) => Word::Over,
+                        WireInput::Client(Frame::TooLong { beginning, ending, .. }) => {
+                            FrontEvent::SaidTooMuch { client: ONLY, beginning, ending }
+                        }
+                        WireInput::Event(WireEvent::ClientGone) => FrontEvent::Over,
                         // There are no instances on these wires.
                         WireInput::Instance(..) | WireInput::Event(_) => continue,
                     };
@@ -201,14 +205,14 @@ impl Stdio {
                 }
                 if !self.is_over && self.abandoned.as_mut().poll(context).is_ready() {
                     self.is_over = true;
-                    return Poll::Ready(Word::Over);
+                    return Poll::Ready(FrontEvent::Over);
                 }
                 self.was_full |= !self.has_room();
                 let polled = self.wires.poll_heard(context, &mut self.heard);
                 // Servers that wait are listened to again by whoever asks for the next word.
                 if self.was_full && self.has_room() {
                     self.was_full = false;
-                    return Poll::Ready(Word::Read);
+                    return Poll::Ready(FrontEvent::Read);
                 }
                 if polled.is_pending() {
                     return Poll::Pending;
@@ -237,8 +241,8 @@ mod tests {
         let (stdout, mut theirs) = pipe::pipe().expect("there is room for a pipe");
         let wires = Wires::new(Box::new(stdin), Box::new(stdout));
         let (_writes, done) = oneshot::channel();
-        let mut stdio = Stdio::new(wires, Box::pin(std::future::pending()), done);
-        assert!(matches!(stdio.next().await, Word::Joined { .. }));
+        let mut stdio = StdioFront::new(wires, Box::pin(std::future::pending()), done);
+        assert!(matches!(stdio.next().await, FrontEvent::Joined { .. }));
         let line = vec![b'x'; 1_000];
         let mut told = 0;
         while stdio.has_room() {
@@ -257,7 +261,7 @@ mod tests {
             }
         });
         // Whoever asks for it can now ask the servers too.
-        assert!(matches!(word.await.expect("in time"), Word::Read));
+        assert!(matches!(word.await.expect("in time"), FrontEvent::Read));
         assert!(stdio.has_room());
     }
 }

@@ -24,7 +24,8 @@ use std::sync::atomic::AtomicU64;
 use afresh_core::gateway::ClientId;
 use afresh_core::gateway::access::Access;
 use afresh_core::gateway::http::{
-    Asked, Effect, Exchange, Front, Gate, Input, Refusal, SessionId, Settings, SettingsError,
+    Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, SessionId,
+    Settings, SettingsError,
 };
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
@@ -34,7 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::body::{Events, Written};
-use self::body_reader::{Place, Rooms};
+use self::body_reader::{BodyPlace, Rooms};
 use self::bounds::Bounds;
 use self::server::{Host, Limit};
 use crate::control::{ListenError, listen_on};
@@ -74,7 +75,7 @@ impl BoundFront {
 
 /// What clients do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum ClientEvent {
     /// One is there.
     Joined { client: ClientId, access: Access },
     /// It says something, in one line.
@@ -86,9 +87,9 @@ pub(crate) enum Word {
 /// The clients that come over HTTP.
 pub(crate) struct HttpFront {
     core: Front,
-    words: VecDeque<Word>,
-    letters: mpsc::Receiver<Letter>,
-    outlets: BTreeMap<Exchange, Outlet>,
+    words: VecDeque<ClientEvent>,
+    letters: mpsc::Receiver<ConnectionEvent>,
+    outlets: BTreeMap<HttpExchange, Outlet>,
     gate: watch::Sender<Arc<Gate>>,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -99,29 +100,34 @@ pub(crate) struct HttpFront {
 }
 
 /// What connections tell the loop.
-enum Letter {
+enum ConnectionEvent {
     /// A request, with its turn among those that wait, the place of its body among all, and where its reply goes.
-    Asked { asked: Box<Asked>, _turn: OwnedSemaphorePermit, _place: Option<Place>, outlet: Outlet },
+    Request {
+        asked: Box<FrontRequest>,
+        _turn: OwnedSemaphorePermit,
+        _place: Option<BodyPlace>,
+        outlet: Outlet,
+    },
     /// A connection is gone.
-    Gone(Exchange),
+    Gone(HttpExchange),
 }
 
 /// Where something can be told to a connection.
 struct Outlet {
-    way: Way,
+    way: OutletKind,
     /// Ends the connection where it is set to now.
     limit: Limit,
 }
 
-enum Way {
-    Reply(oneshot::Sender<Reply>),
+enum OutletKind {
+    Reply(oneshot::Sender<FrontReply>),
     Events(Arc<Written>, mpsc::Sender<Bytes>),
 }
 
 /// What a request gets.
-enum Reply {
+enum FrontReply {
     Whole { status: u16, session: Option<SessionId>, body: Option<Vec<u8>> },
-    Refused(Refusal),
+    Refused(HttpRefusal),
     Stream { session: Option<SessionId>, events: Events },
 }
 
@@ -168,7 +174,7 @@ impl HttpFront {
     }
 
     /// The next that a client does. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Word {
+    pub(crate) async fn next(&mut self) -> ClientEvent {
         loop {
             if let Some(word) = self.words.pop_front() {
                 return word;
@@ -180,20 +186,20 @@ impl HttpFront {
                     // The server has ended, which it does only when we close.
                     None => pending().await,
                 },
-                () = until(wakeup) => self.handle(Input::Wakeup),
+                () = until(wakeup) => self.handle(FrontInput::Wakeup),
             }
         }
     }
 
     /// Tells a client something, beside the answer to its request where it is about one. Never waits.
     pub(crate) fn tell(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
-        self.handle(Input::Told { client, line, about });
+        self.handle(FrontInput::Told { client, line, about });
     }
 
     /// The settings are these now, all but the address: they are good, and hold from the next request on.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.gate.send_modify(|gate| *gate = Arc::new(gate.renewed(settings)));
-        self.handle(Input::Configured(Box::new(settings.clone())));
+        self.handle(FrontInput::Configured(Box::new(settings.clone())));
     }
 
     /// Lets nobody in any more; what was asked can still be answered.
@@ -205,7 +211,7 @@ impl HttpFront {
     /// Tells everybody that it is over.
     pub(crate) async fn close(mut self) {
         self.leave();
-        self.handle(Input::Close);
+        self.handle(FrontInput::Close);
         drop((self.letters, self.outlets));
         let now = Instant::now();
         let until = self.left_at.unwrap_or(now) + self.bounds.close_wait;
@@ -214,74 +220,79 @@ impl HttpFront {
         self.tasks.shutdown().await;
     }
 
-    fn take(&mut self, letter: Letter) {
+    fn take(&mut self, letter: ConnectionEvent) {
         match letter {
-            Letter::Asked { asked, outlet, .. } => {
+            ConnectionEvent::Request { asked, outlet, .. } => {
                 self.outlets.insert(asked.exchange, outlet);
-                self.handle(Input::Asked(*asked));
+                self.handle(FrontInput::Request(*asked));
             }
-            Letter::Gone(exchange) => {
+            ConnectionEvent::Gone(exchange) => {
                 self.outlets.remove(&exchange);
-                self.handle(Input::Gone(exchange));
+                self.handle(FrontInput::Gone(exchange));
             }
         }
     }
 
-    fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: FrontInput) {
         let now = Time::after_start(crate::monotonic());
         let mut effects = VecDeque::from(self.core.handle(now, input));
         while let Some(effect) = effects.pop_front() {
             if let Some(slow) = self.perform(effect) {
-                effects.extend(self.core.handle(now, Input::Slow(slow)));
+                effects.extend(self.core.handle(now, FrontInput::Slow(slow)));
             }
         }
     }
 
     /// Does it; returns whose connection takes no more.
-    fn perform(&mut self, effect: Effect) -> Option<Exchange> {
+    fn perform(&mut self, effect: FrontEffect) -> Option<HttpExchange> {
         match effect {
-            Effect::Joined { client, access } => {
-                self.words.push_back(Word::Joined { client, access });
+            FrontEffect::Joined { client, access } => {
+                self.words.push_back(ClientEvent::Joined { client, access });
             }
-            Effect::Said { client, line } => self.words.push_back(Word::Said { client, line }),
-            Effect::Left { client } => self.words.push_back(Word::Left { client }),
-            Effect::Answer { exchange, status, session, body } => {
-                self.reply(exchange, Reply::Whole { status, session, body });
+            FrontEffect::Said { client, line } => {
+                self.words.push_back(ClientEvent::Said { client, line })
             }
-            Effect::Refuse { exchange, refusal } => self.reply(exchange, Reply::Refused(refusal)),
-            Effect::Begin { exchange, session } => self.begin(exchange, session),
-            Effect::Write { exchange, event } => return self.write(exchange, &event),
-            Effect::End { exchange } => {
-                if let Some(Outlet { way: Way::Events(written, _), .. }) =
+            FrontEffect::Left { client } => self.words.push_back(ClientEvent::Left { client }),
+            FrontEffect::Answer { exchange, status, session, body } => {
+                self.reply(exchange, FrontReply::Whole { status, session, body });
+            }
+            FrontEffect::Refuse { exchange, refusal } => {
+                self.reply(exchange, FrontReply::Refused(refusal))
+            }
+            FrontEffect::Begin { exchange, session } => self.begin(exchange, session),
+            FrontEffect::Write { exchange, event } => return self.write(exchange, &event),
+            FrontEffect::End { exchange } => {
+                if let Some(Outlet { way: OutletKind::Events(written, _), .. }) =
                     self.outlets.remove(&exchange)
                 {
                     written.note_end();
                 }
             }
-            Effect::Log(text) => self.log.log(&text),
+            FrontEffect::Log(text) => self.log.log(&text),
         }
         None
     }
 
-    fn reply(&mut self, exchange: Exchange, reply: Reply) {
-        if let Some(Outlet { way: Way::Reply(sender), .. }) = self.outlets.remove(&exchange) {
+    fn reply(&mut self, exchange: HttpExchange, reply: FrontReply) {
+        if let Some(Outlet { way: OutletKind::Reply(sender), .. }) = self.outlets.remove(&exchange)
+        {
             // Whoever has gone meanwhile says so itself.
             sender.send(reply).ok();
         }
     }
 
-    fn begin(&mut self, exchange: Exchange, session: Option<SessionId>) {
+    fn begin(&mut self, exchange: HttpExchange, session: Option<SessionId>) {
         let Some(outlet) = self.outlets.remove(&exchange) else { return };
-        let Way::Reply(reply) = outlet.way else { return };
+        let OutletKind::Reply(reply) = outlet.way else { return };
         let (sender, written, events) = Events::new();
-        reply.send(Reply::Stream { session, events }).ok();
-        let way = Way::Events(written, sender);
+        reply.send(FrontReply::Stream { session, events }).ok();
+        let way = OutletKind::Events(written, sender);
         self.outlets.insert(exchange, Outlet { way, limit: outlet.limit });
     }
 
-    fn write(&mut self, exchange: Exchange, event: &Arc<[u8]>) -> Option<Exchange> {
+    fn write(&mut self, exchange: HttpExchange, event: &Arc<[u8]>) -> Option<HttpExchange> {
         let outlet = self.outlets.get(&exchange)?;
-        let Way::Events(written, sender) = &outlet.way else { return None };
+        let OutletKind::Events(written, sender) = &outlet.way else { return None };
         if written.admits(event.len()) && sender.try_send(Bytes::from_owner(event.clone())).is_ok()
         {
             written.note_added(event.len());

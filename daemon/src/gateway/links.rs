@@ -18,7 +18,7 @@ use afresh_core::service::{Input as ServiceInput, Service, State};
 use tokio::sync::mpsc;
 
 use super::Gateway;
-use super::remote::{Remote, RemoteWord};
+use super::remote::{Remote, RemoteEvent};
 use crate::clock::seed;
 use crate::control::About;
 use crate::definition::{Definition, Variables};
@@ -41,8 +41,8 @@ enum Way {
 pub(super) struct Links {
     pub(super) servers: Servers,
     /// What is said by servers that are reached over HTTP.
-    pub(super) words: mpsc::Receiver<RemoteWord>,
-    words_sender: mpsc::Sender<RemoteWord>,
+    pub(super) words: mpsc::Receiver<RemoteEvent>,
+    words_sender: mpsc::Sender<RemoteEvent>,
     ways: BTreeMap<LinkId, Way>,
     links: BTreeMap<ServiceId, LinkId>,
     /// How they do, as the hub knows it.

@@ -30,7 +30,7 @@ use crate::http::{HttpClient, Pool};
 
 /// What a server says, or what is said in its place.
 #[derive(Debug, PartialEq)]
-pub(crate) enum RemoteWord {
+pub(crate) enum RemoteEvent {
     Line {
         link: LinkId,
         /// Without its end.
@@ -48,13 +48,13 @@ pub(crate) struct Remote {
     /// Requests that found no place among the lines.
     refused: mpsc::Sender<(Id, String)>,
     /// What both ends know of the lines.
-    queue: Arc<Queue>,
+    queue: Arc<LineQueue>,
     _alive: oneshot::Sender<()>,
     tasks: JoinSet<()>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct LineQueue {
     bytes: AtomicUsize,
     /// Notifications that found no place, and that nobody was told of yet.
     dropped: AtomicUsize,
@@ -64,14 +64,14 @@ impl Remote {
     pub(crate) fn start(
         link: LinkId,
         http: &backend::HttpServer,
-        words: mpsc::Sender<RemoteWord>,
+        words: mpsc::Sender<RemoteEvent>,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let (lines, lines_told) = mpsc::channel(LINK_QUEUE_LEN_MAX);
         let (refused, refused_told) = mpsc::channel(FLIGHTS_MAX);
         let (news, news_told) = mpsc::channel(LINK_NEWS_MAX);
         let (alive, gone) = oneshot::channel();
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(LineQueue::default());
         // Links to one server must not all wait equally long.
         let seed = u64::from(crate::monotonic().subsec_nanos()) ^ link.0.rotate_left(32);
         let pool = Pool::new(client(), &http.url).map(Arc::new).map_err(|error| chain(&error));
@@ -87,7 +87,7 @@ impl Remote {
             start: Instant::now(),
             log: Box::new(log),
         };
-        let heard = Heard { lines: lines_told, refused: refused_told, news: news_told, gone };
+        let heard = LinkInputs { lines: lines_told, refused: refused_told, news: news_told, gone };
         let mut tasks = JoinSet::new();
         tasks.spawn(driver.drive(heard, Arc::clone(&queue)));
         Self { lines, refused, queue, _alive: alive, tasks }
@@ -127,7 +127,7 @@ fn client() -> &'static HttpClient {
 }
 
 /// What the link's task waits for.
-struct Heard {
+struct LinkInputs {
     lines: mpsc::Receiver<Vec<u8>>,
     refused: mpsc::Receiver<(Id, String)>,
     news: mpsc::Receiver<RemoteInput>,
@@ -140,21 +140,21 @@ struct Driver {
     /// Or why there cannot be one.
     pool: Result<Arc<Pool>, String>,
     headers: Arc<Vec<(String, String)>>,
-    words: mpsc::Sender<RemoteWord>,
+    words: mpsc::Sender<RemoteEvent>,
     news: mpsc::Sender<RemoteInput>,
-    exchanges: BTreeMap<ExchangeId, Running>,
+    exchanges: BTreeMap<ExchangeId, RunningExchange>,
     tasks: JoinSet<()>,
     start: Instant,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
-struct Running {
+struct RunningExchange {
     task: AbortHandle,
     finish: oneshot::Sender<()>,
 }
 
 impl Driver {
-    async fn drive(mut self, mut heard: Heard, queue: Arc<Queue>) {
+    async fn drive(mut self, mut heard: LinkInputs, queue: Arc<LineQueue>) {
         loop {
             let wakeup = self.machine.next_wakeup().map(|at| self.start + at.since_start());
             let input = tokio::select! {
@@ -213,11 +213,11 @@ impl Driver {
                 }
             }
             RemoteEffect::Tell { line, about } => {
-                let word = RemoteWord::Line { link: self.link, line, about };
+                let word = RemoteEvent::Line { link: self.link, line, about };
                 return self.words.send(word).await.is_ok();
             }
             RemoteEffect::Serves(how) => {
-                let word = RemoteWord::Serves { link: self.link, how };
+                let word = RemoteEvent::Serves { link: self.link, how };
                 return self.words.send(word).await.is_ok();
             }
             RemoteEffect::Log(line) => (self.log)(&line),
@@ -237,7 +237,7 @@ impl Driver {
                 news.send(RemoteInput::Failed { exchange, failure }).await.ok();
             }),
         };
-        self.exchanges.insert(exchange, Running { task, finish });
+        self.exchanges.insert(exchange, RunningExchange { task, finish });
     }
 
     /// Everything ends; the server hears of it, if it listens now.

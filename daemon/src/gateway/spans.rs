@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afresh_core::gateway::span::{Answer, Destination, Effect, Export, Input, Span};
+use afresh_core::gateway::span::{
+    Destination, Export, ExportEffect, ExportInput, ExportOutcome, Span,
+};
 use afresh_core::limits::{
     SPANS_ANSWER_BYTES_MAX, SPANS_CLOSE_WAIT, SPANS_REQUEST_WAIT, SPANS_UNHEARD_MAX,
 };
@@ -46,10 +48,10 @@ impl Spans {
         let (queue, inbox) = mpsc::channel(SPANS_UNHEARD_MAX);
         let export = Export::new(&destination, version, seed);
         let lost = Arc::clone(&spans.lost);
-        let post = Arc::new(Post::new(destination, certificates));
+        let post = Arc::new(SpanSender::new(destination, certificates));
         let stderr = stderr.clone();
         let (start, under_way) = (Instant::now(), JoinSet::new());
-        let sender = Sender { export, start, inbox, lost, post, under_way, stderr };
+        let sender = ExportTask { export, start, inbox, lost, post, under_way, stderr };
         spans.sender.spawn(sender.run());
         spans.queue = Some(queue);
         spans
@@ -82,70 +84,70 @@ impl Spans {
 }
 
 /// What requests are made with.
-struct Post {
+struct SpanSender {
     client: HttpClient,
     url: String,
     headers: Vec<(String, String)>,
 }
 
-impl Post {
+impl SpanSender {
     fn new(destination: Destination, certificates: Option<PathBuf>) -> Self {
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(destination.headers);
         Self { client: HttpClient::new(certificates), url: destination.url, headers }
     }
 
-    async fn send(&self, body: String) -> Answer {
+    async fn send(&self, body: String) -> ExportOutcome {
         let request = Request { method: "POST", url: &self.url, headers: &self.headers, body };
         let limits =
             Limits { time_max: SPANS_REQUEST_WAIT, body_bytes_max: SPANS_ANSWER_BYTES_MAX };
         match self.client.request(request, limits).await {
             Ok(answer) => {
-                Answer::of_http(answer.status, answer.header("retry-after"), &answer.body)
+                ExportOutcome::of_http(answer.status, answer.header("retry-after"), &answer.body)
             }
             Err(error) => {
                 let again = !matches!(error, HttpError::Url(_) | HttpError::Header(_));
-                Answer::Refused { why: chain(&error), again, after: None }
+                ExportOutcome::Refused { why: chain(&error), again, after: None }
             }
         }
     }
 }
 
 /// Owns the machine, and does what it says.
-struct Sender {
+struct ExportTask {
     export: Export,
     start: Instant,
     inbox: mpsc::Receiver<(Box<Span>, Stamp)>,
     lost: Arc<AtomicU64>,
-    post: Arc<Post>,
+    post: Arc<SpanSender>,
     /// One at most.
-    under_way: JoinSet<Answer>,
+    under_way: JoinSet<ExportOutcome>,
     stderr: Output,
 }
 
-impl Sender {
+impl ExportTask {
     async fn run(mut self) {
         let mut ends_at: Option<Instant> = None;
         while !self.export.is_done() {
             let wakeup = self.export.next_wakeup().map(|at| self.start + at.since_start());
             let input = tokio::select! {
                 span = self.inbox.recv(), if ends_at.is_none() => match span {
-                    Some((span, at)) => Input::Ended(span, at),
+                    Some((span, at)) => ExportInput::Ended(span, at),
                     None => {
                         ends_at = Some(Instant::now() + SPANS_CLOSE_WAIT);
-                        Input::Close
+                        ExportInput::Close
                     }
                 },
-                Some(done) = self.under_way.join_next() => Input::Answered(done.unwrap_or_else(|_| {
+                Some(done) = self.under_way.join_next() => ExportInput::Answered(done.unwrap_or_else(|_| {
                     let why = "afresh itself failed; please report it".to_owned();
-                    Answer::Refused { why, again: false, after: None }
+                    ExportOutcome::Refused { why, again: false, after: None }
                 })),
-                () = until(wakeup) => Input::Wakeup,
+                () = until(wakeup) => ExportInput::Wakeup,
                 () = until(ends_at) => break,
             };
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                self.input(Input::Lost(lost));
+                self.input(ExportInput::Lost(lost));
             }
             self.input(input);
         }
@@ -155,15 +157,15 @@ impl Sender {
         }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: ExportInput) {
         let now = Time::after_start(self.start.elapsed());
         for effect in self.export.handle(now, input) {
             match effect {
-                Effect::Send(body) => {
+                ExportEffect::Send(body) => {
                     let post = Arc::clone(&self.post);
                     self.under_way.spawn(async move { post.send(body).await });
                 }
-                Effect::Log(text) => self.stderr.log(&text),
+                ExportEffect::Log(text) => self.stderr.log(&text),
             }
         }
     }

@@ -4,8 +4,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use afresh_core::audit::redact::excerpt;
 use afresh_core::hook::{
-    About, Delivery, DeliveryFailure, HookDefinition, HookTarget, Message, Shape, excerpt,
+    About, Delivery, DeliveryFailure, HookDefinition, HookTarget, Message, Shape,
 };
 use afresh_core::limits::{
     HOOK_ANSWER_BYTES_MAX, HOOK_COMMAND_BYTES_MAX, HOOK_COMMAND_WAIT, HOOK_REQUEST_WAIT,

@@ -7,9 +7,13 @@ mod known;
 mod shapes;
 
 use std::borrow::Cow;
+
 use std::ops::Range;
 
 use serde_json::Value;
+
+use crate::limits::HOOK_EXCERPT_CHARS_MAX;
+use crate::text::{cut, harmless};
 
 pub use self::known::KnownSecrets;
 
@@ -63,6 +67,13 @@ pub fn redact_args(args: &[String]) -> Vec<String> {
         }
     }
     redacted
+}
+
+/// The beginning of a reply, as one line without secrets and control characters.
+pub fn excerpt(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(8 * HOOK_EXCERPT_CHARS_MAX)]);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    harmless(&cut(&redact_text(&words), HOOK_EXCERPT_CHARS_MAX))
 }
 
 /// Takes the secrets out of a text, such as a reason or a message.

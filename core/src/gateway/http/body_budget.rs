@@ -19,13 +19,13 @@ pub struct BodyId(u64);
 /// The room, and who has how much of it.
 #[derive(Debug, Default)]
 pub struct Bodies {
-    held: BTreeMap<BodyId, Held>,
+    held: BTreeMap<BodyId, BodyShare>,
     bytes: usize,
     last: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct BodyShare {
     /// Besides its own.
     bytes: usize,
     /// When it last got more.
@@ -52,7 +52,7 @@ impl Bodies {
     pub fn begin(&mut self, now: Time) -> BodyId {
         self.last += 1;
         let body = BodyId(self.last);
-        self.held.insert(body, Held { bytes: 0, grown_at: now, is_whole: false });
+        self.held.insert(body, BodyShare { bytes: 0, grown_at: now, is_whole: false });
         body
     }
 
@@ -67,8 +67,9 @@ impl Bodies {
         }
         let mut room = Room::Enough;
         while self.bytes + more > FRONT_BODIES_BYTES_MAX {
-            let may_lose =
-                |other: &BodyId, held: &Held| *other != body && held.bytes > 0 && !held.is_whole;
+            let may_lose = |other: &BodyId, held: &BodyShare| {
+                *other != body && held.bytes > 0 && !held.is_whole
+            };
             let others = self.held.iter().filter(|(other, held)| may_lose(other, held));
             let Some((stalest, held)) = others.min_by_key(|(_, held)| held.grown_at) else {
                 return Room::Later(None);
@@ -82,7 +83,7 @@ impl Bodies {
             room = Room::Instead;
         }
         self.bytes += more;
-        self.held.insert(body, Held { bytes: wanted, grown_at: now, is_whole: false });
+        self.held.insert(body, BodyShare { bytes: wanted, grown_at: now, is_whole: false });
         room
     }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::input::Exchange;
+use super::input::HttpExchange;
 use super::rate_limit::Bucket;
-use super::stream::Stream;
+use super::stream::MessageStream;
 use crate::mcp::envelope::Id;
 use crate::time::Time;
 
@@ -45,7 +45,7 @@ impl SessionId {
 
 /// One client. Thousands of them do nothing most of the time: what they do not need is not there.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct FrontClient {
     /// None in the modern era.
     pub(super) session: Option<SessionId>,
     /// Whose it is.
@@ -57,14 +57,14 @@ pub(super) struct Client {
     pub(super) idle_at: Option<Time>,
     pub(super) bucket: Bucket,
     /// By their numbers; those of requests are 1, 2, 3…
-    pub(super) streams: BTreeMap<u64, Stream>,
+    pub(super) streams: BTreeMap<u64, MessageStream>,
     pub(super) last_stream: u64,
     /// Whether it was said that it does not read, or that messages for it are lost.
     pub(super) is_slow_told: bool,
     pub(super) is_loss_told: bool,
 }
 
-impl Client {
+impl FrontClient {
     pub(super) fn new(session: Option<SessionId>, token: Option<usize>, now: Time) -> Self {
         Self {
             session,
@@ -81,9 +81,9 @@ impl Client {
     }
 
     /// A new stream for requests, and its number.
-    pub(super) fn add(&mut self, owed: Vec<Id>, connection: Exchange, primes: bool) -> u64 {
+    pub(super) fn add(&mut self, owed: Vec<Id>, connection: HttpExchange, primes: bool) -> u64 {
         self.last_stream += 1;
-        let stream = Stream::new(owed, connection, primes);
+        let stream = MessageStream::new(owed, connection, primes);
         self.streams.insert(self.last_stream, stream);
         self.last_stream
     }
@@ -105,6 +105,6 @@ impl Client {
 
     /// What is kept for it.
     pub(super) fn kept_bytes(&self) -> usize {
-        self.streams.values().map(Stream::kept_bytes).sum()
+        self.streams.values().map(MessageStream::kept_bytes).sum()
     }
 }

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::Settings;
-use super::client::{Client, SessionId};
-use super::input::{Ask, Asked, Effect, Exchange, Input};
-use super::post_body::Post;
+use super::client::{FrontClient, SessionId};
+use super::input::{FrontEffect, FrontInput, FrontRequest, HttpExchange, RequestKind};
+use super::post_body::PostBody;
 use super::rate_limit::{Caller, Callers};
-use super::refusal::Refusal;
-use super::stream::{STANDALONE, Stream, parse_event_id};
+use super::refusal::HttpRefusal;
+use super::stream::{MessageStream, STANDALONE, parse_event_id};
 use super::tokens::Tokens;
 use crate::gateway::ClientId;
 use crate::gateway::access::Access;
@@ -21,7 +21,6 @@ use crate::mcp::envelope::Id;
 use crate::time::Time;
 
 mod deliver;
-mod reconfigure;
 
 /// The machine.
 #[derive(Debug)]
@@ -33,19 +32,19 @@ pub struct Front {
     keep_alive: Option<Duration>,
     /// When streams get a sign of life; none where there is no stream.
     sign_at: Option<Time>,
-    clients: BTreeMap<ClientId, Client>,
+    clients: BTreeMap<ClientId, FrontClient>,
     last_client: u64,
     sessions: BTreeMap<SessionId, ClientId>,
-    exchanges: BTreeMap<Exchange, (ClientId, u64)>,
+    exchanges: BTreeMap<HttpExchange, (ClientId, u64)>,
     callers: Callers,
     /// When to look whether a session is used; one entry for each.
     idle: BTreeSet<(Time, ClientId)>,
     /// Requests that have nothing of an answer yet, and until when that is so.
-    quiet: BTreeMap<Exchange, Time>,
+    quiet: BTreeMap<HttpExchange, Time>,
     /// Streams that have ended and are kept, the oldest first.
     ended: VecDeque<(ClientId, u64)>,
     kept_bytes: usize,
-    effects: Vec<Effect>,
+    effects: Vec<FrontEffect>,
 }
 
 impl Front {
@@ -74,22 +73,22 @@ impl Front {
     }
 
     /// Notes one input, and says what must be done.
-    pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now: Time, input: FrontInput) -> Vec<FrontEffect> {
         match input {
-            Input::Asked(asked) => {
+            FrontInput::Request(asked) => {
                 let exchange = asked.exchange;
                 if let Err(refusal) = self.asked(now, asked) {
-                    self.effects.push(Effect::Refuse { exchange, refusal });
+                    self.effects.push(FrontEffect::Refuse { exchange, refusal });
                 }
             }
-            Input::Gone(exchange) => drop(self.gone(now, exchange)),
-            Input::Slow(exchange) => self.slow(now, exchange),
-            Input::Told { client, line, about } => self.told(client, line, about.as_ref()),
-            Input::Configured(settings) => self.configure(now, &settings),
-            Input::Wakeup => self.wakeup(now),
-            Input::Close => self.close(),
+            FrontInput::Gone(exchange) => drop(self.gone(now, exchange)),
+            FrontInput::Slow(exchange) => self.slow(now, exchange),
+            FrontInput::Told { client, line, about } => self.told(client, line, about.as_ref()),
+            FrontInput::Configured(settings) => self.configure(now, &settings),
+            FrontInput::Wakeup => self.wakeup(now),
+            FrontInput::Close => self.close(),
         }
-        let has_begun = |effect: &Effect| matches!(effect, Effect::Begin { .. });
+        let has_begun = |effect: &FrontEffect| matches!(effect, FrontEffect::Begin { .. });
         if self.sign_at.is_none() && self.keep_alive.is_some() && self.effects.iter().any(has_begun)
         {
             self.sign_at = self.keep_alive.map(|interval| now + interval);
@@ -120,50 +119,50 @@ impl Front {
         self.kept_bytes
     }
 
-    fn asked(&mut self, now: Time, asked: Asked) -> Result<(), Refusal> {
-        let Asked { exchange, token, peer, session, primes, ask } = asked;
+    fn asked(&mut self, now: Time, asked: FrontRequest) -> Result<(), HttpRefusal> {
+        let FrontRequest { exchange, token, peer, session, primes, ask } = asked;
         // It was let in before the settings were others.
-        let access = self.tokens.access(token).ok_or_else(Refusal::unknown_token)?;
+        let access = self.tokens.access(token).ok_or_else(HttpRefusal::unknown_token)?;
         let client = session.as_deref().map(|name| self.session(name, token));
         self.count(now, (token, peer), client.flatten(), &ask)?;
         match ask {
-            Ask::Post { line, post: Post::Modern(id), .. } => {
+            RequestKind::Post { line, post: PostBody::Modern(id), .. } => {
                 let client = self.join(now, None, (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, false);
-                self.effects.push(Effect::Said { client, line });
+                self.effects.push(FrontEffect::Said { client, line });
             }
-            Ask::Post { post: Post::Nothing, .. } => self.accept(exchange, 202),
-            Ask::Post { line, post: Post::Initialize(id), new } => {
+            RequestKind::Post { post: PostBody::Nothing, .. } => self.accept(exchange, 202),
+            RequestKind::Post { line, post: PostBody::Initialize(id), new } => {
                 match client {
                     None => {}
-                    Some(None) => return Err(Refusal::no_session().of(&id)),
+                    Some(None) => return Err(HttpRefusal::no_session().of(&id)),
                     Some(Some(_)) => {
                         return Err(
-                            Refusal::new(400, "this session is initialized already").of(&id)
+                            HttpRefusal::new(400, "this session is initialized already").of(&id)
                         );
                     }
                 }
                 let client = self.join(now, Some(new), (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, primes);
-                self.effects.push(Effect::Said { client, line });
+                self.effects.push(FrontEffect::Said { client, line });
             }
-            Ask::Post { line, post: Post::Session { ids, .. }, .. } => {
+            RequestKind::Post { line, post: PostBody::Session { ids, .. }, .. } => {
                 let client = self.used(now, client)?;
                 self.admit(client, &ids)?;
                 match ids.is_empty() {
                     true => self.accept(exchange, 202),
                     false => self.ask(now, client, ids, exchange, primes),
                 }
-                self.effects.push(Effect::Said { client, line });
+                self.effects.push(FrontEffect::Said { client, line });
             }
-            Ask::Get { last_event } => {
+            RequestKind::Get { last_event } => {
                 let client = self.used(now, client)?;
                 self.listen(client, exchange, last_event.as_deref(), primes)?;
             }
-            Ask::Delete => {
+            RequestKind::Delete => {
                 let client = self.used(now, client)?;
                 self.accept(exchange, 204);
-                self.remove(client, &Refusal::no_session());
+                self.remove(client, &HttpRefusal::no_session());
             }
         }
         Ok(())
@@ -175,19 +174,19 @@ impl Front {
         now: Time,
         caller: Caller,
         client: Option<ClientId>,
-        ask: &Ask,
-    ) -> Result<(), Refusal> {
+        ask: &RequestKind,
+    ) -> Result<(), HttpRefusal> {
         let rate = self.requests_per_second;
         let (count, is_modern) = match ask {
-            Ask::Post { post: post @ (Post::Modern(_) | Post::Nothing), .. } => {
-                (post.count(), true)
-            }
-            Ask::Post { post, .. } => (post.count(), false),
-            Ask::Get { .. } | Ask::Delete => (1, false),
+            RequestKind::Post {
+                post: post @ (PostBody::Modern(_) | PostBody::Nothing), ..
+            } => (post.count(), true),
+            RequestKind::Post { post, .. } => (post.count(), false),
+            RequestKind::Get { .. } | RequestKind::Delete => (1, false),
         };
         if rate.is_some_and(|rate| count > rate.max(1)) {
             let what = "the batch has more messages than may come in a second; send less at once";
-            return Err(Refusal::new(413, what));
+            return Err(HttpRefusal::new(413, what));
         }
         let client = client.filter(|_| !is_modern);
         let may = match client.and_then(|client| self.clients.get_mut(&client)) {
@@ -196,7 +195,7 @@ impl Front {
         };
         match may {
             true => Ok(()),
-            false => Err(Refusal::too_many("too many requests within a second; wait a little")),
+            false => Err(HttpRefusal::too_many("too many requests within a second; wait a little")),
         }
     }
 
@@ -206,9 +205,14 @@ impl Front {
         self.clients.get(&client).filter(|its| its.token == token).map(|_| client)
     }
 
-    fn used(&mut self, now: Time, client: Option<Option<ClientId>>) -> Result<ClientId, Refusal> {
-        let missing = || Refusal::new(400, "there is no `Mcp-Session-Id`; begin with `initialize`");
-        let client = client.ok_or_else(missing)?.ok_or_else(Refusal::no_session)?;
+    fn used(
+        &mut self,
+        now: Time,
+        client: Option<Option<ClientId>>,
+    ) -> Result<ClientId, HttpRefusal> {
+        let missing =
+            || HttpRefusal::new(400, "there is no `Mcp-Session-Id`; begin with `initialize`");
+        let client = client.ok_or_else(missing)?.ok_or_else(HttpRefusal::no_session)?;
         if let Some(its) = self.clients.get_mut(&client) {
             its.used_at = now;
         }
@@ -221,38 +225,45 @@ impl Front {
         session: Option<SessionId>,
         (token, access): (Option<usize>, Access),
         id: &Id,
-    ) -> Result<ClientId, Refusal> {
+    ) -> Result<ClientId, HttpRefusal> {
         if self.clients.len() >= self.clients_max {
             let what = format!("there are {} clients, and no room for more", self.clients_max);
-            return Err(Refusal::new(503, what).of(id));
+            return Err(HttpRefusal::new(503, what).of(id));
         }
         self.last_client += 1;
         let client = ClientId(self.last_client);
-        self.clients.insert(client, Client::new(session, token, now));
+        self.clients.insert(client, FrontClient::new(session, token, now));
         if let Some(session) = session {
             self.sessions.insert(session, client);
             self.look_later(now + self.session_idle, client);
         }
-        self.effects.push(Effect::Joined { client, access });
+        self.effects.push(FrontEffect::Joined { client, access });
         Ok(client)
     }
 
     /// Whether a session may ask this besides.
-    fn admit(&self, client: ClientId, ids: &[Id]) -> Result<(), Refusal> {
+    fn admit(&self, client: ClientId, ids: &[Id]) -> Result<(), HttpRefusal> {
         let Some(its) = self.clients.get(&client) else { return Ok(()) };
         if let Some(id) = ids.iter().find(|id| its.owing(id).is_some()) {
             let what = "a request with this id has no answer yet; take another";
-            return Err(Refusal::new(400, what).of(id));
+            return Err(HttpRefusal::new(400, what).of(id));
         }
         if its.owed() + ids.len() > FRONT_REQUESTS_MAX {
             let what = "too many requests of this session have no answer yet; wait for some";
-            return Err(Refusal::too_many(what));
+            return Err(HttpRefusal::too_many(what));
         }
         Ok(())
     }
 
     /// Waits for answers.
-    fn ask(&mut self, now: Time, client: ClientId, ids: Vec<Id>, exchange: Exchange, primes: bool) {
+    fn ask(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        ids: Vec<Id>,
+        exchange: HttpExchange,
+        primes: bool,
+    ) {
         let Some(its) = self.clients.get_mut(&client) else { return };
         let stream = its.add(ids, exchange, primes);
         self.exchanges.insert(exchange, (client, stream));
@@ -263,11 +274,13 @@ impl Front {
     fn listen(
         &mut self,
         client: ClientId,
-        exchange: Exchange,
+        exchange: HttpExchange,
         last_event: Option<&str>,
         primes: bool,
-    ) -> Result<(), Refusal> {
-        let Some(its) = self.clients.get_mut(&client) else { return Err(Refusal::no_session()) };
+    ) -> Result<(), HttpRefusal> {
+        let Some(its) = self.clients.get_mut(&client) else {
+            return Err(HttpRefusal::no_session());
+        };
         let (number, from) = match last_event {
             None => (STANDALONE, None),
             Some(text) => {
@@ -275,30 +288,30 @@ impl Front {
                     |number: &u64| its.streams.get(number).is_some_and(|it| it.has_begun);
                 let known = parse_event_id(text).filter(|(number, _)| has_begun(number));
                 let what = "`Last-Event-ID` is of no stream that is still kept";
-                let (number, event) = known.ok_or_else(|| Refusal::new(400, what))?;
+                let (number, event) = known.ok_or_else(|| HttpRefusal::new(400, what))?;
                 (number, Some(event))
             }
         };
-        let stream = its.streams.entry(number).or_insert_with(Stream::default);
+        let stream = its.streams.entry(number).or_insert_with(MessageStream::default);
         // Whoever comes later is right: the connection before may be dead without our knowing.
         if let Some(before) = stream.connection.replace(exchange) {
             self.exchanges.remove(&before);
-            self.effects.push(Effect::End { exchange: before });
+            self.effects.push(FrontEffect::End { exchange: before });
         }
         (stream.has_begun, stream.primes) = (true, primes);
         self.exchanges.insert(exchange, (client, number));
-        self.effects.push(Effect::Begin { exchange, session: None });
+        self.effects.push(FrontEffect::Begin { exchange, session: None });
         if from.is_none() && primes {
-            self.effects.push(Effect::Write { exchange, event: stream.prime(number) });
+            self.effects.push(FrontEffect::Write { exchange, event: stream.prime(number) });
         }
         for event in stream.after(from.unwrap_or(stream.written)) {
-            self.effects.push(Effect::Write { exchange, event: event.clone() });
+            self.effects.push(FrontEffect::Write { exchange, event: event.clone() });
         }
         stream.note_written();
         if number != STANDALONE && stream.owed.is_empty() {
             stream.connection = None;
             self.exchanges.remove(&exchange);
-            self.effects.push(Effect::End { exchange });
+            self.effects.push(FrontEffect::End { exchange });
         }
         Ok(())
     }
@@ -311,7 +324,40 @@ impl Front {
         }
     }
 
-    fn accept(&mut self, exchange: Exchange, status: u16) {
-        self.effects.push(Effect::Answer { exchange, status, session: None, body: None });
+    fn accept(&mut self, exchange: HttpExchange, status: u16) {
+        self.effects.push(FrontEffect::Answer { exchange, status, session: None, body: None });
+    }
+
+    /// The settings are these now. Who came in by a token that is gone, or opens something else now, goes; so does
+    /// who came in without one, where one is needed now, and the other way round.
+    fn configure(&mut self, now: Time, settings: &Settings) {
+        self.tokens.renew(&settings.tokens);
+        self.clients_max = settings.clients_max;
+        self.requests_per_second = settings.requests_per_second;
+        let is_out = |client: &FrontClient| self.tokens.access(client.token).is_none();
+        let all = self.clients.iter().filter(|(_, client)| is_out(client));
+        let out: Vec<ClientId> = all.map(|(client, _)| *client).collect();
+        for client in out {
+            self.remove(client, &HttpRefusal::unknown_token());
+        }
+        if self.session_idle != settings.session_idle {
+            self.session_idle = settings.session_idle;
+            self.look_anew();
+        }
+        if self.keep_alive != settings.keep_alive {
+            self.keep_alive = settings.keep_alive;
+            let is_told = !self.exchanges.is_empty();
+            self.sign_at = self.keep_alive.filter(|_| is_told).map(|interval| now + interval);
+        }
+    }
+
+    /// Sessions are idle after another time.
+    fn look_anew(&mut self) {
+        let before = std::mem::take(&mut self.idle);
+        for (_, client) in before {
+            if let Some(its) = self.clients.get(&client) {
+                self.look_later(its.used_at + self.session_idle, client);
+            }
+        }
     }
 }

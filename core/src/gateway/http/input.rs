@@ -5,25 +5,25 @@ use std::sync::Arc;
 
 use super::Settings;
 use super::client::SessionId;
-use super::post_body::Post;
-use super::refusal::Refusal;
+use super::post_body::PostBody;
+use super::refusal::HttpRefusal;
 use crate::gateway::ClientId;
 use crate::gateway::access::Access;
 use crate::mcp::envelope::Id;
 
 /// A request over HTTP that has no answer yet, or whose answer is a stream: 1, 2, 3…
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Exchange(pub u64);
+pub struct HttpExchange(pub u64);
 
 /// Something that happened outside.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum FrontInput {
     /// A request that was let in.
-    Asked(Asked),
+    Request(FrontRequest),
     /// The connection of an exchange is gone.
-    Gone(Exchange),
+    Gone(HttpExchange),
     /// The same, because the client did not read.
-    Slow(Exchange),
+    Slow(HttpExchange),
     /// The hub has a message for a client, about one of its requests.
     Told {
         /// Whom.
@@ -43,9 +43,9 @@ pub enum Input {
 
 /// A request that was let in.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct FrontRequest {
     /// Its number, higher than all before.
-    pub exchange: Exchange,
+    pub exchange: HttpExchange,
     /// The number of its token.
     pub token: Option<usize>,
     /// Where it comes from.
@@ -55,18 +55,18 @@ pub struct Asked {
     /// Whether the client knows events without a message, as those of 2025-11-25 do.
     pub primes: bool,
     /// What it wants.
-    pub ask: Ask,
+    pub ask: RequestKind,
 }
 
 /// What a request wants.
 #[derive(Clone, Debug)]
-pub enum Ask {
+pub enum RequestKind {
     /// To bring a message.
     Post {
         /// The message, in one line.
         line: Vec<u8>,
         /// What it is.
-        post: Post,
+        post: PostBody,
         /// The name of the session that it may begin, from random bytes.
         new: SessionId,
     },
@@ -81,7 +81,7 @@ pub enum Ask {
 
 /// Something that must be done, in the order given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum FrontEffect {
     /// Tell the hub that a client is there.
     Joined {
         /// Which.
@@ -104,7 +104,7 @@ pub enum Effect {
     /// Answer an exchange, which ends it.
     Answer {
         /// Which.
-        exchange: Exchange,
+        exchange: HttpExchange,
         /// The status of HTTP.
         status: u16,
         /// The session that has begun with it.
@@ -115,28 +115,28 @@ pub enum Effect {
     /// Refuse it, which ends it.
     Refuse {
         /// Which.
-        exchange: Exchange,
+        exchange: HttpExchange,
         /// Why.
-        refusal: Refusal,
+        refusal: HttpRefusal,
     },
     /// Answer an exchange with a stream of events.
     Begin {
         /// Which.
-        exchange: Exchange,
+        exchange: HttpExchange,
         /// The session that has begun with it.
         session: Option<SessionId>,
     },
     /// Write an event to its stream.
     Write {
         /// Which.
-        exchange: Exchange,
+        exchange: HttpExchange,
         /// All of it.
         event: Arc<[u8]>,
     },
     /// End the stream.
     End {
         /// Which.
-        exchange: Exchange,
+        exchange: HttpExchange,
     },
     /// Something a person should know.
     Log(String),

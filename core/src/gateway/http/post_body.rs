@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::refusal::Refusal;
+use super::refusal::HttpRefusal;
 use super::request_checks::{Head, LEGACY, is_modern};
+use crate::base64;
 use crate::limits::FRONT_BATCH_MAX;
 use crate::mcp::envelope::{Id, Message, Params, look};
 use crate::mcp::json;
 
 /// What a POST brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Post {
+pub enum PostBody {
     /// A request that says everything about itself, and needs no session.
     Modern(Id),
     /// A notification of the modern era: there is nobody whom it could be about.
@@ -28,20 +29,20 @@ pub enum Post {
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-impl Post {
+impl PostBody {
     /// Looks at a body. What it is to the client: `line` is one line from then on.
-    pub fn look(head: &Head<'_>, line: &mut [u8]) -> Result<Self, Refusal> {
+    pub fn look(head: &Head<'_>, line: &mut [u8]) -> Result<Self, HttpRefusal> {
         // Its lines end between values: inside of one, a line end is escaped.
         json::flatten(line);
         let line = &*line;
         let header_is_modern = head.version.is_some_and(is_modern);
         match look(line) {
             None if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() => {
-                Err(Refusal::new(400, "the body is no message of JSON-RPC"))
+                Err(HttpRefusal::new(400, "the body is no message of JSON-RPC"))
             }
-            None => Err(Refusal::parse_error()),
+            None => Err(HttpRefusal::parse_error()),
             Some(Message::Invalid { id }) => {
-                Err(Refusal::new(400, "the body is no request: it has no proper method or id")
+                Err(HttpRefusal::new(400, "the body is no request: it has no proper method or id")
                     .of(&id))
             }
             Some(Message::Request { id, method, params }) => {
@@ -51,13 +52,13 @@ impl Post {
                 match version {
                     Some(version) if is_ours(&version) => {
                         let request =
-                            Request { head, line, id: &id, method: &method, params: &params };
+                            ModernRequest { head, line, id: &id, method: &method, params: &params };
                         request.check(&version)?;
                         Ok(Self::Modern(id))
                     }
                     _ if header_is_modern => {
                         let what = "`_meta` has no `io.modelcontextprotocol/protocolVersion`";
-                        Err(Refusal::params(&id, what))
+                        Err(HttpRefusal::params(&id, what))
                     }
                     _ if method == "initialize" => Ok(Self::Initialize(id)),
                     _ => legacy(head, Some(&id)).map(|()| Self::one(vec![id])),
@@ -65,7 +66,7 @@ impl Post {
             }
             Some(Message::Notification { .. }) if header_is_modern => Ok(Self::Nothing),
             Some(Message::Response { .. } | Message::Batch) if header_is_modern => {
-                Err(Refusal::new(400, "the body must be one request or notification"))
+                Err(HttpRefusal::new(400, "the body must be one request or notification"))
             }
             Some(Message::Notification { .. } | Message::Response { .. }) => {
                 legacy(head, None).map(|()| Self::one(Vec::new()))
@@ -92,9 +93,9 @@ impl Post {
 }
 
 /// Whether the head is that of a message in a session.
-fn legacy(head: &Head<'_>, id: Option<&Id>) -> Result<(), Refusal> {
+fn legacy(head: &Head<'_>, id: Option<&Id>) -> Result<(), HttpRefusal> {
     let refused = |message: String| {
-        let refusal = Refusal::new(400, message);
+        let refusal = HttpRefusal::new(400, message);
         Err(match id {
             Some(id) => refusal.of(id),
             None => refusal,
@@ -113,37 +114,40 @@ fn legacy(head: &Head<'_>, id: Option<&Id>) -> Result<(), Refusal> {
 }
 
 /// A batch, with its requests.
-fn batch(line: &[u8]) -> Result<Post, Refusal> {
+fn batch(line: &[u8]) -> Result<PostBody, HttpRefusal> {
     let elements = json::elements(line).unwrap_or_default();
     if elements.is_empty() {
-        return Err(Refusal::new(400, "the batch is empty"));
+        return Err(HttpRefusal::new(400, "the batch is empty"));
     }
     if elements.len() > FRONT_BATCH_MAX {
         let what = format!("the batch has more than {FRONT_BATCH_MAX} messages; send less at once");
-        return Err(Refusal::new(413, what));
+        return Err(HttpRefusal::new(413, what));
     }
     let count = u32::try_from(elements.len()).unwrap_or(u32::MAX);
     let mut ids = Vec::new();
     for element in elements {
         match look(&line[element]) {
             Some(Message::Request { method, .. }) if method == "initialize" => {
-                return Err(Refusal::new(400, "`initialize` must not be in a batch"));
+                return Err(HttpRefusal::new(400, "`initialize` must not be in a batch"));
             }
             Some(Message::Request { id, .. }) if ids.contains(&id) => {
-                return Err(Refusal::new(400, "two requests of the batch have the same id"));
+                return Err(HttpRefusal::new(400, "two requests of the batch have the same id"));
             }
             Some(Message::Request { id, .. }) => ids.push(id),
             Some(Message::Invalid { .. } | Message::Batch) | None => {
-                return Err(Refusal::new(400, "something in the batch is no message of JSON-RPC"));
+                return Err(HttpRefusal::new(
+                    400,
+                    "something in the batch is no message of JSON-RPC",
+                ));
             }
             Some(Message::Notification { .. } | Message::Response { .. }) => {}
         }
     }
-    Ok(Post::Session { ids, count })
+    Ok(PostBody::Session { ids, count })
 }
 
 /// A request of the modern era.
-struct Request<'a> {
+struct ModernRequest<'a> {
     head: &'a Head<'a>,
     line: &'a [u8],
     id: &'a Id,
@@ -151,9 +155,9 @@ struct Request<'a> {
     params: &'a Params,
 }
 
-impl Request<'_> {
+impl ModernRequest<'_> {
     /// Headers say the same as the body, so that whoever stands between can believe them.
-    fn check(&self, version: &str) -> Result<(), Refusal> {
+    fn check(&self, version: &str) -> Result<(), HttpRefusal> {
         self.agree("MCP-Protocol-Version", self.head.version.map(Cow::from), version)?;
         self.agree("Mcp-Method", self.head.mcp_method.map(Cow::from), self.method)?;
         let name = match self.method {
@@ -164,7 +168,7 @@ impl Request<'_> {
         match (name.and_then(json::text), self.head.mcp_name) {
             (Some(name), given) => {
                 let given = given.map(decoded).transpose().map_err(|()| {
-                    Refusal::mismatch(self.id, "`Mcp-Name` is no proper base64".to_owned())
+                    HttpRefusal::mismatch(self.id, "`Mcp-Name` is no proper base64".to_owned())
                 })?;
                 self.agree("Mcp-Name", given, &name)?;
             }
@@ -173,13 +177,18 @@ impl Request<'_> {
             (None, Some(given)) => {
                 let what =
                     format!("header mismatch: `Mcp-Name` is `{given}`, and the body has none");
-                return Err(Refusal::mismatch(self.id, what));
+                return Err(HttpRefusal::mismatch(self.id, what));
             }
         }
         self.check_meta()
     }
 
-    fn agree(&self, name: &str, given: Option<Cow<'_, str>>, wanted: &str) -> Result<(), Refusal> {
+    fn agree(
+        &self,
+        name: &str,
+        given: Option<Cow<'_, str>>,
+        wanted: &str,
+    ) -> Result<(), HttpRefusal> {
         let what = match given {
             Some(given) if given == wanted => return Ok(()),
             Some(given) => {
@@ -187,14 +196,14 @@ impl Request<'_> {
             }
             None => format!("header mismatch: `{name}` is missing, and the body has `{wanted}`"),
         };
-        Err(Refusal::mismatch(self.id, what))
+        Err(HttpRefusal::mismatch(self.id, what))
     }
 
-    fn check_meta(&self) -> Result<(), Refusal> {
+    fn check_meta(&self) -> Result<(), HttpRefusal> {
         let meta = self.params.meta.clone().map(|at| &self.line[at]).unwrap_or_default();
         match json::get(meta, &[CAPABILITIES]) {
             Some(_) => Ok(()),
-            None => Err(Refusal::params(self.id, &format!("`_meta` has no `{CAPABILITIES}`"))),
+            None => Err(HttpRefusal::params(self.id, &format!("`_meta` has no `{CAPABILITIES}`"))),
         }
     }
 }
@@ -204,38 +213,10 @@ fn decoded(value: &str) -> Result<Cow<'_, str>, ()> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         None => Ok(Cow::from(value)),
         Some(encoded) => {
-            let bytes = from_base64(encoded.as_bytes()).ok_or(())?;
+            let bytes = base64::decode(encoded.as_bytes()).ok_or(())?;
             String::from_utf8(bytes).map(Cow::from).map_err(|_| ())
         }
     }
-}
-
-/// The bytes that base64 stands for; none where it is not proper.
-fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let plain = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    if !text.len().is_multiple_of(4) || (text.len() - plain.len() > 0 && plain.len() % 4 < 2) {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(plain.len());
-    let (mut bits, mut count) = (0_u32, 0);
-    for byte in plain {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (bits == 0).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::mcp::envelope::Id;
 
 /// An answer that is a no.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct HttpRefusal {
     /// The status of HTTP.
     pub status: u16,
     /// The code of JSON-RPC.
@@ -26,7 +26,7 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
 const HEADER_MISMATCH: i64 = -32020;
 
-impl Refusal {
+impl HttpRefusal {
     /// A no with this status.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
         // Below 500 it is the client who has to do something else.

@@ -2,9 +2,9 @@
 //! takes. What one request is told does not depend on any other.
 
 use super::Settings;
-use super::refusal::Refusal;
+use super::refusal::HttpRefusal;
 use super::tokens::Tokens;
-use crate::control::access::{Caller, bearer, loopback_hosts};
+use crate::http_access::{Caller, bearer, loopback_hosts};
 
 /// The head of a request, as far as it matters. More than one header of a kind is none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,20 +130,23 @@ impl Gate {
     }
 
     /// What somebody is told whose body is too long.
-    pub fn too_long(&self) -> Refusal {
+    pub fn too_long(&self) -> HttpRefusal {
         let max = self.body_bytes_max;
-        Refusal::new(413, format!("the message is longer than the limit of {max} bytes; send less"))
+        HttpRefusal::new(
+            413,
+            format!("the message is longer than the limit of {max} bytes; send less"),
+        )
     }
 
     /// What somebody is told whose body does not come.
-    pub fn too_slow(&self) -> Refusal {
-        Refusal::new(408, "the message did not come in time")
+    pub fn too_slow(&self) -> HttpRefusal {
+        HttpRefusal::new(408, "the message did not come in time")
     }
 
     /// What somebody is told for whose body there is no room.
-    pub fn no_room(&self) -> Refusal {
+    pub fn no_room(&self) -> HttpRefusal {
         let what = "there is no room for the message: too much comes at once; send it again later";
-        Refusal::new(503, what)
+        HttpRefusal::new(503, what)
     }
 
     /// Whether a page of another origin may read the answer.
@@ -152,10 +155,10 @@ impl Gate {
     }
 
     /// Whether a request is let in.
-    pub fn admit(&self, head: &Head<'_>) -> Result<Admitted, Refusal> {
+    pub fn admit(&self, head: &Head<'_>) -> Result<Admitted, HttpRefusal> {
         match head.path {
             "/health" if ["GET", "HEAD"].contains(&head.method) => return Ok(Admitted::Health),
-            "/health" => return Err(Refusal::method("GET")),
+            "/health" => return Err(HttpRefusal::method("GET")),
             _ => {}
         }
         self.admit_caller(&head.caller)?;
@@ -164,22 +167,22 @@ impl Gate {
         }
         let token = self.token(head.caller.authorization)?;
         if !["/mcp", "/mcp/", "/"].contains(&head.path) {
-            return Err(Refusal::new(404, "there is nothing at this path; there is `/mcp`"));
+            return Err(HttpRefusal::new(404, "there is nothing at this path; there is `/mcp`"));
         }
         let is_modern = head.version.is_some_and(is_modern);
         match head.method {
             "POST" => self.admit_body(head).map(|()| Admitted::Post(token)),
-            "GET" | "DELETE" if is_modern => Err(Refusal::method("POST")),
+            "GET" | "DELETE" if is_modern => Err(HttpRefusal::method("POST")),
             "GET" if !accepts(head.accept, "text/event-stream") => {
-                Err(Refusal::new(406, "a GET is answered as `text/event-stream`: accept it"))
+                Err(HttpRefusal::new(406, "a GET is answered as `text/event-stream`: accept it"))
             }
             "GET" => Ok(Admitted::Get(token)),
             "DELETE" => Ok(Admitted::Delete(token)),
-            _ => Err(Refusal::method(METHODS)),
+            _ => Err(HttpRefusal::method(METHODS)),
         }
     }
 
-    fn admit_caller(&self, caller: &Caller<'_>) -> Result<(), Refusal> {
+    fn admit_caller(&self, caller: &Caller<'_>) -> Result<(), HttpRefusal> {
         let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
         // An address of IPv6 has colons in it, but ends with a bracket.
         let (name, _) =
@@ -189,7 +192,7 @@ impl Gate {
         if !self.own_hosts.contains(&host) && !self.allowed_hosts.iter().any(is_allowed) {
             let what =
                 "`Host` is not this machine and port; put what it is called into `allowed_hosts`";
-            return Err(Refusal::new(403, what));
+            return Err(HttpRefusal::new(403, what));
         }
         let Some(origin) = caller.origin else { return Ok(()) };
         let is_own = |origin: &str| {
@@ -202,25 +205,26 @@ impl Gate {
         };
         if !origin.is_some_and(|origin| is_own(origin) || self.is_allowed_origin(origin)) {
             let what = "`Origin` is another page; put it into `allowed_origins` if it may use this";
-            return Err(Refusal::new(403, what));
+            return Err(HttpRefusal::new(403, what));
         }
         Ok(())
     }
 
     /// The number of the token; none where nobody needs one.
-    fn token(&self, authorization: Option<&str>) -> Result<Option<usize>, Refusal> {
+    fn token(&self, authorization: Option<&str>) -> Result<Option<usize>, HttpRefusal> {
         if self.tokens.is_empty() {
             return Ok(None);
         }
-        let given = bearer(authorization)
-            .ok_or_else(|| Refusal::new(401, "a token is needed: `Authorization: Bearer TOKEN`"))?;
-        self.tokens.number(given).map(Some).ok_or_else(Refusal::unknown_token)
+        let given = bearer(authorization).ok_or_else(|| {
+            HttpRefusal::new(401, "a token is needed: `Authorization: Bearer TOKEN`")
+        })?;
+        self.tokens.number(given).map(Some).ok_or_else(HttpRefusal::unknown_token)
     }
 
-    fn admit_body(&self, head: &Head<'_>) -> Result<(), Refusal> {
+    fn admit_body(&self, head: &Head<'_>) -> Result<(), HttpRefusal> {
         let media = head.content_type.and_then(|text| text.split(';').next()).unwrap_or_default();
         if !media.trim().eq_ignore_ascii_case("application/json") {
-            return Err(Refusal::new(
+            return Err(HttpRefusal::new(
                 415,
                 "a message is `application/json`: say so in `Content-Type`",
             ));
@@ -228,7 +232,7 @@ impl Gate {
         if !["application/json", "text/event-stream"].iter().all(|kind| accepts(head.accept, kind))
         {
             let what = "accept both `application/json` and `text/event-stream`";
-            return Err(Refusal::new(406, what));
+            return Err(HttpRefusal::new(406, what));
         }
         if head.content_length.is_some_and(|length| length > self.body_bytes_max as u64) {
             return Err(self.too_long());

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::input::Exchange;
+use super::input::HttpExchange;
 use crate::limits::{FRONT_KEPT_BYTES_MAX, FRONT_KEPT_MAX, FRONT_RETRY};
 use crate::mcp::envelope::Id;
 use crate::mcp::json;
@@ -14,11 +14,11 @@ pub(super) const STANDALONE: u64 = 0;
 
 /// One stream.
 #[derive(Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct MessageStream {
     /// Requests whose answers are to come over it.
     pub(super) owed: Vec<Id>,
     /// Where it is written to now.
-    pub(super) connection: Option<Exchange>,
+    pub(super) connection: Option<HttpExchange>,
     /// Whether it is a stream to its client, and not just a request without an answer.
     pub(super) has_begun: bool,
     /// Whether the client knows events without a message.
@@ -31,14 +31,14 @@ pub(super) struct Stream {
     kept_bytes: usize,
 }
 
-impl Stream {
+impl MessageStream {
     /// What waits for the answers to some requests.
-    pub(super) fn new(owed: Vec<Id>, connection: Exchange, primes: bool) -> Self {
+    pub(super) fn new(owed: Vec<Id>, connection: HttpExchange, primes: bool) -> Self {
         Self { owed, connection: Some(connection), primes, ..Self::default() }
     }
 
     /// Adds a message, and says what it takes away of what was kept.
-    pub(super) fn add(&mut self, number: u64, line: &[u8]) -> Added {
+    pub(super) fn add(&mut self, number: u64, line: &[u8]) -> AddedEvent {
         self.last += 1;
         let event = event(Some((number, self.last)), line);
         self.kept_bytes += event.len();
@@ -50,7 +50,7 @@ impl Stream {
         {
             unseen += u64::from(self.drop_oldest());
         }
-        Added { event, bytes_before: before, unseen }
+        AddedEvent { event, bytes_before: before, unseen }
     }
 
     /// Forgets the oldest event; true where nobody has seen it.
@@ -89,7 +89,7 @@ impl Stream {
 }
 
 /// What came of a message.
-pub(super) struct Added {
+pub(super) struct AddedEvent {
     pub(super) event: Arc<[u8]>,
     /// What was kept before it.
     pub(super) bytes_before: usize,

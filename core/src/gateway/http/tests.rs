@@ -43,69 +43,74 @@ impl World {
         Self { front: Front::new(&settings), now: Time::ZERO, exchange: 0 }
     }
 
-    fn ask_as(&mut self, token: usize, session: Option<&str>, ask: Ask) -> Vec<Effect> {
+    fn ask_as(
+        &mut self,
+        token: usize,
+        session: Option<&str>,
+        ask: RequestKind,
+    ) -> Vec<FrontEffect> {
         self.exchange += 1;
-        let asked = Asked {
-            exchange: Exchange(self.exchange),
+        let asked = FrontRequest {
+            exchange: HttpExchange(self.exchange),
             token: Some(token),
             peer: "127.0.0.1".parse().unwrap(),
             session: session.map(str::to_owned),
             primes: true,
             ask,
         };
-        self.front.handle(self.now, Input::Asked(asked))
+        self.front.handle(self.now, FrontInput::Request(asked))
     }
 
-    fn post(&mut self, session: Option<&str>, post: Post) -> Vec<Effect> {
+    fn post(&mut self, session: Option<&str>, post: PostBody) -> Vec<FrontEffect> {
         let new = SessionId([self.exchange as u8; 16]);
-        self.ask_as(0, session, Ask::Post { line: b"{}".to_vec(), post, new })
+        self.ask_as(0, session, RequestKind::Post { line: b"{}".to_vec(), post, new })
     }
 
-    fn get(&mut self, session: &str, last_event: Option<&str>) -> Vec<Effect> {
+    fn get(&mut self, session: &str, last_event: Option<&str>) -> Vec<FrontEffect> {
         let last_event = last_event.map(str::to_owned);
-        self.ask_as(0, Some(session), Ask::Get { last_event })
+        self.ask_as(0, Some(session), RequestKind::Get { last_event })
     }
 
-    fn tell(&mut self, client: u64, line: &str, about: Option<&str>) -> Vec<Effect> {
+    fn tell(&mut self, client: u64, line: &str, about: Option<&str>) -> Vec<FrontEffect> {
         let (client, line) = (ClientId(client), line.as_bytes().to_vec());
-        self.front.handle(self.now, Input::Told { client, line, about: about.map(id) })
+        self.front.handle(self.now, FrontInput::Told { client, line, about: about.map(id) })
     }
 
-    fn gone(&mut self, exchange: u64) -> Vec<Effect> {
-        self.front.handle(self.now, Input::Gone(Exchange(exchange)))
+    fn gone(&mut self, exchange: u64) -> Vec<FrontEffect> {
+        self.front.handle(self.now, FrontInput::Gone(HttpExchange(exchange)))
     }
 
     /// A session that is open: its name and its client.
     fn session(&mut self) -> (String, u64) {
-        let begun = self.post(None, Post::Initialize(id("0")));
-        let [Effect::Joined { client, .. }, Effect::Said { .. }] = &begun[..] else {
+        let begun = self.post(None, PostBody::Initialize(id("0")));
+        let [FrontEffect::Joined { client, .. }, FrontEffect::Said { .. }] = &begun[..] else {
             panic!("{begun:?}")
         };
         let client = client.0;
         let opened = self.tell(client, r#"{"id":0,"result":{}}"#, Some("0"));
-        let [Effect::Answer { status: 200, session: Some(name), .. }] = &opened[..] else {
+        let [FrontEffect::Answer { status: 200, session: Some(name), .. }] = &opened[..] else {
             panic!("{opened:?}")
         };
         (name.to_string(), client)
     }
 
-    fn pass(&mut self, time: Duration) -> Vec<Effect> {
+    fn pass(&mut self, time: Duration) -> Vec<FrontEffect> {
         self.now = self.now + time;
-        self.front.handle(self.now, Input::Wakeup)
+        self.front.handle(self.now, FrontInput::Wakeup)
     }
 }
 
-fn refused(effects: &[Effect]) -> Option<u16> {
+fn refused(effects: &[FrontEffect]) -> Option<u16> {
     match effects {
-        [Effect::Refuse { refusal, .. }] => Some(refusal.status),
+        [FrontEffect::Refuse { refusal, .. }] => Some(refusal.status),
         _ => None,
     }
 }
 
 /// What is written to an exchange.
-fn written(effects: &[Effect], to: u64) -> String {
+fn written(effects: &[FrontEffect], to: u64) -> String {
     let texts = effects.iter().filter_map(|effect| match effect {
-        Effect::Write { exchange, event } if exchange.0 == to => {
+        FrontEffect::Write { exchange, event } if exchange.0 == to => {
             Some(String::from_utf8_lossy(event))
         }
         _ => None,
@@ -123,46 +128,49 @@ const NOTE: &str = r#"{"method":"notifications/progress"}"#;
 fn an_answer_alone_is_json_and_another_is_a_stream() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    let said = world.post(Some(&name), Post::one(vec![id("1")]));
-    assert_eq!(said, [Effect::Said { client: ClientId(client), line: b"{}".to_vec() }]);
+    let said = world.post(Some(&name), PostBody::one(vec![id("1")]));
+    assert_eq!(said, [FrontEffect::Said { client: ClientId(client), line: b"{}".to_vec() }]);
     let answer = r#"{"id":1,"result":{}}"#;
-    let (exchange, body) = (Exchange(2), Some(answer.as_bytes().to_vec()));
+    let (exchange, body) = (HttpExchange(2), Some(answer.as_bytes().to_vec()));
     let told = world.tell(client, answer, Some("1"));
-    assert_eq!(told, [Effect::Answer { exchange, status: 200, session: None, body }]);
+    assert_eq!(told, [FrontEffect::Answer { exchange, status: 200, session: None, body }]);
     assert_eq!(world.tell(client, answer, Some("1")), [], "it is answered once");
 
-    world.post(Some(&name), Post::one(vec![id("2")]));
+    world.post(Some(&name), PostBody::one(vec![id("2")]));
     let begun = world.tell(client, NOTE, Some("2"));
-    assert_eq!(begun[0], Effect::Begin { exchange: Exchange(3), session: None });
+    assert_eq!(begun[0], FrontEffect::Begin { exchange: HttpExchange(3), session: None });
     let wanted = format!("id: 3-0\nretry: 1000\ndata: \n\n{}", event_text("3-1", NOTE));
     assert_eq!(written(&begun, 3), wanted);
     let ended = world.tell(client, r#"{"id":2,"result":{}}"#, None);
     assert_eq!(written(&ended, 3), event_text("3-2", r#"{"id":2,"result":{}}"#));
-    assert_eq!(ended.last(), Some(&Effect::End { exchange: Exchange(3) }));
+    assert_eq!(ended.last(), Some(&FrontEffect::End { exchange: HttpExchange(3) }));
     // Nothing is kept that nobody can ask for.
-    let said = world.post(Some(&name), Post::one(Vec::new()));
-    assert!(matches!(said[..], [Effect::Answer { status: 202, .. }, Effect::Said { .. }]));
+    let said = world.post(Some(&name), PostBody::one(Vec::new()));
+    assert!(matches!(
+        said[..],
+        [FrontEffect::Answer { status: 202, .. }, FrontEffect::Said { .. }]
+    ));
 }
 
 #[test]
 fn a_batch_is_answered_when_all_of_it_is() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::one(vec![id("1"), id("2")]));
+    world.post(Some(&name), PostBody::one(vec![id("1"), id("2")]));
     let first = world.tell(client, r#"{"id":2,"result":{}}"#, Some("2"));
-    assert!(matches!(first[0], Effect::Begin { .. }), "{first:?}");
+    assert!(matches!(first[0], FrontEffect::Begin { .. }), "{first:?}");
     let last = world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
-    assert_eq!(last.last(), Some(&Effect::End { exchange: Exchange(2) }));
-    world.post(Some(&name), Post::one(vec![id("1"), id("2")]));
+    assert_eq!(last.last(), Some(&FrontEffect::End { exchange: HttpExchange(2) }));
+    world.post(Some(&name), PostBody::one(vec![id("1"), id("2")]));
     let whole = world.tell(client, r#"[{"id":1,"result":{}},{"id":2,"error":{}}]"#, None);
-    assert!(matches!(whole[..], [Effect::Answer { status: 200, .. }]), "{whole:?}");
+    assert!(matches!(whole[..], [FrontEffect::Answer { status: 200, .. }]), "{whole:?}");
 }
 
 #[test]
 fn a_broken_stream_goes_on_where_it_was() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::one(vec![id("1")]));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
     world.tell(client, NOTE, Some("1"));
     world.tell(client, NOTE, Some("1"));
     assert_eq!(world.gone(2), [], "who goes does not cancel");
@@ -175,13 +183,13 @@ fn a_broken_stream_goes_on_where_it_was() {
     for _ in 0..2 {
         let resumed = world.get(&name, Some("2-3"));
         assert_eq!(written(&resumed, world.exchange), event_text("2-4", answer));
-        assert!(matches!(resumed.last(), Some(Effect::End { .. })), "{resumed:?}");
+        assert!(matches!(resumed.last(), Some(FrontEffect::End { .. })), "{resumed:?}");
     }
     for unknown in ["9-1", "x", "", "2", "2-", "-1-1", "2-1-1"] {
         assert_eq!(refused(&world.get(&name, Some(unknown))), Some(400), "{unknown}");
     }
     // Without an event there is nothing to resume.
-    world.post(Some(&name), Post::one(vec![id("5")]));
+    world.post(Some(&name), PostBody::one(vec![id("5")]));
     assert_eq!(refused(&world.get(&name, Some("3-0"))), Some(400));
     world.exchange -= 1;
     world.gone(world.exchange);
@@ -201,7 +209,7 @@ fn what_is_about_nothing_waits_for_the_stream_of_the_session() {
     assert_eq!(written(&told, 2), event_text("0-3", "{\"method\": \"c\"}"));
     // A second one takes its place, and gets nothing twice.
     let got = world.get(&name, None);
-    assert_eq!(got[0], Effect::End { exchange: Exchange(2) });
+    assert_eq!(got[0], FrontEffect::End { exchange: HttpExchange(2) });
     assert_eq!(written(&got, 3), "id: 0-3\nretry: 1000\ndata: \n\n");
     assert_eq!(world.gone(2), []);
     assert_eq!(written(&world.tell(client, NOTE, None), 3), event_text("0-4", NOTE));
@@ -214,34 +222,37 @@ fn what_is_about_nothing_waits_for_the_stream_of_the_session() {
 fn sessions_are_for_those_who_opened_them() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    let call =
-        || Ask::Post { line: Vec::new(), post: Post::one(vec![id("1")]), new: SessionId([9; 16]) };
+    let call = || RequestKind::Post {
+        line: Vec::new(),
+        post: PostBody::one(vec![id("1")]),
+        new: SessionId([9; 16]),
+    };
     assert_eq!(refused(&world.ask_as(1, Some(&name), call())), Some(404));
-    assert_eq!(refused(&world.ask_as(1, Some(&name), Ask::Delete)), Some(404));
+    assert_eq!(refused(&world.ask_as(1, Some(&name), RequestKind::Delete)), Some(404));
     for unknown in ["", "x", &"0f".repeat(16), &"é".repeat(16), &name[1..]] {
         assert_eq!(refused(&world.ask_as(0, Some(unknown), call())), Some(404), "{unknown}");
         assert_eq!(refused(&world.get(unknown, None)), Some(404));
-        assert_eq!(refused(&world.post(Some(unknown), Post::Initialize(id("1")))), Some(404));
+        assert_eq!(refused(&world.post(Some(unknown), PostBody::Initialize(id("1")))), Some(404));
     }
-    assert_eq!(refused(&world.ask_as(0, None, Ask::Delete)), Some(400));
-    assert_eq!(refused(&world.ask_as(0, None, Ask::Get { last_event: None })), Some(400));
-    assert_eq!(refused(&world.post(Some(&name), Post::Initialize(id("1")))), Some(400));
+    assert_eq!(refused(&world.ask_as(0, None, RequestKind::Delete)), Some(400));
+    assert_eq!(refused(&world.ask_as(0, None, RequestKind::Get { last_event: None })), Some(400));
+    assert_eq!(refused(&world.post(Some(&name), PostBody::Initialize(id("1")))), Some(400));
     // The same id twice at once.
     world.ask_as(0, Some(&name), call());
     assert_eq!(refused(&world.ask_as(0, Some(&name), call())), Some(400));
     let waiting = world.exchange - 1;
     world.get(&name, None);
     let listening = world.exchange;
-    let ended = world.ask_as(0, Some(&name), Ask::Delete);
-    assert!(matches!(ended[0], Effect::Answer { status: 204, .. }), "{ended:?}");
-    assert!(ended.contains(&Effect::End { exchange: Exchange(listening) }));
-    let is_told = |effect: &Effect| {
-        matches!(effect, Effect::Refuse { exchange, refusal }
+    let ended = world.ask_as(0, Some(&name), RequestKind::Delete);
+    assert!(matches!(ended[0], FrontEffect::Answer { status: 204, .. }), "{ended:?}");
+    assert!(ended.contains(&FrontEffect::End { exchange: HttpExchange(listening) }));
+    let is_told = |effect: &FrontEffect| {
+        matches!(effect, FrontEffect::Refuse { exchange, refusal }
         if exchange.0 == waiting && refusal.status == 404)
     };
     assert!(ended.iter().any(is_told), "{ended:?}");
-    assert_eq!(ended.last(), Some(&Effect::Left { client: ClientId(client) }));
-    assert_eq!(refused(&world.ask_as(0, Some(&name), Ask::Delete)), Some(404));
+    assert_eq!(ended.last(), Some(&FrontEffect::Left { client: ClientId(client) }));
+    assert_eq!(refused(&world.ask_as(0, Some(&name), RequestKind::Delete)), Some(404));
     assert_eq!(world.front.clients(), 0);
 }
 
@@ -250,7 +261,7 @@ fn a_session_that_nobody_uses_ends() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
     world.pass(Duration::from_secs(50));
-    assert!(refused(&world.post(Some(&name), Post::one(Vec::new()))).is_none());
+    assert!(refused(&world.post(Some(&name), PostBody::one(Vec::new()))).is_none());
     assert_eq!(world.pass(Duration::from_secs(50)), []);
     assert!(world.front.next_wakeup() > Some(world.now));
     // Who listens uses it.
@@ -258,7 +269,10 @@ fn a_session_that_nobody_uses_ends() {
     assert_eq!(world.pass(Duration::from_secs(500)), []);
     world.gone(world.exchange);
     assert_eq!(world.pass(Duration::from_secs(59)), []);
-    assert_eq!(world.pass(Duration::from_secs(1)), [Effect::Left { client: ClientId(client) }]);
+    assert_eq!(
+        world.pass(Duration::from_secs(1)),
+        [FrontEffect::Left { client: ClientId(client) }]
+    );
     assert_eq!(world.front.next_wakeup(), None);
     assert_eq!(refused(&world.get(&name, None)), Some(404));
 }
@@ -266,51 +280,57 @@ fn a_session_that_nobody_uses_ends() {
 #[test]
 fn a_session_that_was_not_opened_is_none() {
     let mut world = World::new(|_| {});
-    world.post(None, Post::Initialize(id("0")));
+    world.post(None, PostBody::Initialize(id("0")));
     let failed = world.tell(1, r#"{"id":0,"error":{"code":-32603}}"#, Some("0"));
-    let [Effect::Answer { session: None, .. }, Effect::Left { .. }] = &failed[..] else {
+    let [FrontEffect::Answer { session: None, .. }, FrontEffect::Left { .. }] = &failed[..] else {
         panic!("{failed:?}")
     };
-    world.post(None, Post::Initialize(id("0")));
-    assert_eq!(world.gone(2), [Effect::Left { client: ClientId(2) }]);
+    world.post(None, PostBody::Initialize(id("0")));
+    assert_eq!(world.gone(2), [FrontEffect::Left { client: ClientId(2) }]);
     assert_eq!((world.front.clients(), world.front.next_wakeup()), (0, None));
 }
 
 #[test]
 fn a_modern_request_is_a_client_of_its_own() {
     let mut world = World::new(|_| {});
-    let joined = world.post(Some("whatever"), Post::Modern(id("1")));
-    let Effect::Joined { access, .. } = &joined[0] else { panic!("{joined:?}") };
+    let joined = world.post(Some("whatever"), PostBody::Modern(id("1")));
+    let FrontEffect::Joined { access, .. } = &joined[0] else { panic!("{joined:?}") };
     assert_eq!(access.name, "one");
     let answered = world.tell(1, r#"{"id":1,"result":{}}"#, Some("1"));
-    assert!(matches!(answered[..], [Effect::Answer { status: 200, .. }, Effect::Left { .. }]));
+    assert!(matches!(
+        answered[..],
+        [FrontEffect::Answer { status: 200, .. }, FrontEffect::Left { .. }]
+    ));
     // Some errors have a status of their own.
     for (code, status) in [("-32601", 404), ("-32022", 400), ("-32602", 200), ("-32603", 200)] {
-        world.post(None, Post::Modern(id("1")));
+        world.post(None, PostBody::Modern(id("1")));
         let line = format!(r#"{{"id":1,"error":{{"code":{code}}}}}"#);
         let client = world.front.last_client();
         match &world.tell(client, &line, None)[..] {
-            [Effect::Answer { status: found, .. }, Effect::Left { .. }] => {
+            [FrontEffect::Answer { status: found, .. }, FrontEffect::Left { .. }] => {
                 assert_eq!(*found, status)
             }
             other => panic!("{other:?}"),
         }
     }
     // A subscription: no numbers, and whoever goes cancels.
-    world.post(None, Post::Modern(id("1")));
+    world.post(None, PostBody::Modern(id("1")));
     let (client, exchange) = (world.front.last_client(), world.exchange);
     let begun = world.tell(client, NOTE, None);
-    assert!(matches!(begun[0], Effect::Begin { session: None, .. }));
+    assert!(matches!(begun[0], FrontEffect::Begin { session: None, .. }));
     assert_eq!(written(&begun, exchange), format!("event: message\ndata: {NOTE}\n\n"));
-    assert_eq!(world.gone(exchange), [Effect::Left { client: ClientId(client) }]);
+    assert_eq!(world.gone(exchange), [FrontEffect::Left { client: ClientId(client) }]);
     assert_eq!(world.tell(client, NOTE, None), []);
     // One that ends by itself.
-    world.post(None, Post::Modern(id("1")));
+    world.post(None, PostBody::Modern(id("1")));
     let client = world.front.last_client();
     world.tell(client, NOTE, None);
     let ended = world.tell(client, r#"{"id":1,"result":{}}"#, None);
-    assert!(matches!(ended[1..], [Effect::End { .. }, Effect::Left { .. }]), "{ended:?}");
-    assert!(matches!(world.post(None, Post::Nothing)[..], [Effect::Answer { status: 202, .. }]));
+    assert!(matches!(ended[1..], [FrontEffect::End { .. }, FrontEffect::Left { .. }]), "{ended:?}");
+    assert!(matches!(
+        world.post(None, PostBody::Nothing)[..],
+        [FrontEffect::Answer { status: 202, .. }]
+    ));
     assert_eq!(world.front.clients(), 0);
 }
 
@@ -318,13 +338,16 @@ fn a_modern_request_is_a_client_of_its_own() {
 fn an_answer_that_does_not_come_is_a_stream() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::one(vec![id("1")]));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
     assert_eq!(world.front.next_wakeup(), Some(world.now + FRONT_QUIET_MAX));
     assert_eq!(world.pass(FRONT_QUIET_MAX - Duration::from_millis(1)), []);
     let begun = world.pass(Duration::from_millis(1));
-    assert!(matches!(begun[..], [Effect::Begin { .. }, Effect::Write { .. }]), "{begun:?}");
+    assert!(
+        matches!(begun[..], [FrontEffect::Begin { .. }, FrontEffect::Write { .. }]),
+        "{begun:?}"
+    );
     let ended = world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
-    assert!(matches!(ended[..], [Effect::Write { .. }, Effect::End { .. }]), "{ended:?}");
+    assert!(matches!(ended[..], [FrontEffect::Write { .. }, FrontEffect::End { .. }]), "{ended:?}");
 }
 
 #[test]
@@ -341,7 +364,7 @@ fn a_quiet_stream_gets_a_sign_of_life_where_one_is_wanted() {
 
     let mut world = World::new(|settings| settings.keep_alive = Some(Duration::from_secs(20)));
     let (name, client) = world.session();
-    world.post(Some(&name), Post::one(vec![id("1")]));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
     assert!(world.tell(client, r#"{"id":1,"result":{}}"#, None).len() == 1);
     world.get(&name, None);
     let listening = world.exchange;
@@ -362,25 +385,28 @@ fn a_quiet_stream_gets_a_sign_of_life_where_one_is_wanted() {
 fn bounds_are_kept() {
     let mut world = World::new(|settings| settings.requests_per_second = Some(2));
     let (name, _) = world.session();
-    assert!(refused(&world.post(None, Post::Modern(id("1")))).is_none());
-    assert_eq!(refused(&world.post(None, Post::Modern(id("1")))), Some(429), "by address");
-    let other =
-        Ask::Post { line: Vec::new(), post: Post::Modern(id("1")), new: SessionId([0; 16]) };
+    assert!(refused(&world.post(None, PostBody::Modern(id("1")))).is_none());
+    assert_eq!(refused(&world.post(None, PostBody::Modern(id("1")))), Some(429), "by address");
+    let other = RequestKind::Post {
+        line: Vec::new(),
+        post: PostBody::Modern(id("1")),
+        new: SessionId([0; 16]),
+    };
     assert!(refused(&world.ask_as(1, None, other)).is_none(), "by token");
     for wanted in [None, None, Some(429)] {
-        assert_eq!(refused(&world.post(Some(&name), Post::one(Vec::new()))), wanted);
+        assert_eq!(refused(&world.post(Some(&name), PostBody::one(Vec::new()))), wanted);
     }
     world.pass(Duration::from_secs(1));
-    let full = world.post(None, Post::Initialize(id("1")));
+    let full = world.post(None, PostBody::Initialize(id("1")));
     assert_eq!(refused(&full), Some(503), "three are there: {full:?}");
 
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
     for n in 0..FRONT_REQUESTS_MAX {
-        let asked = world.post(Some(&name), Post::one(vec![id(&n.to_string())]));
+        let asked = world.post(Some(&name), PostBody::one(vec![id(&n.to_string())]));
         assert_eq!(refused(&asked), None);
     }
-    assert_eq!(refused(&world.post(Some(&name), Post::one(vec![id("-1")]))), Some(429));
+    assert_eq!(refused(&world.post(Some(&name), PostBody::one(vec![id("-1")]))), Some(429));
     // What nobody takes is bounded, and the loss is said once.
     let (mut logs, line) = (0, format!(r#"{{"method":"{}"}}"#, "x".repeat(1_000)));
     for _ in 0..FRONT_KEPT_MAX * 2 {
@@ -398,12 +424,12 @@ fn each_message_of_a_batch_counts() {
     let (name, _) = world.session();
     let batch = |first: u32, count: u32| {
         let ids = (first..first + count / 2).map(|n| id(&n.to_string())).collect();
-        Post::Session { ids, count }
+        PostBody::Session { ids, count }
     };
     assert_eq!(refused(&world.post(Some(&name), batch(100, 6))), None);
     assert_eq!(refused(&world.post(Some(&name), batch(200, 6))), Some(429));
     assert_eq!(refused(&world.post(Some(&name), batch(300, 4))), None);
-    assert_eq!(refused(&world.post(Some(&name), Post::one(Vec::new()))), Some(429));
+    assert_eq!(refused(&world.post(Some(&name), PostBody::one(Vec::new()))), Some(429));
     world.pass(Duration::from_secs(1));
     // One that could never pass is not told to come again.
     assert_eq!(refused(&world.post(Some(&name), batch(400, 11))), Some(413));
@@ -414,31 +440,34 @@ fn each_message_of_a_batch_counts() {
 fn who_came_by_a_token_that_is_gone_or_another_goes() {
     let mut world = World::new(|_| {});
     let (kept, _) = world.session();
-    let opening =
-        Ask::Post { line: Vec::new(), post: Post::Initialize(id("0")), new: SessionId([9; 16]) };
+    let opening = RequestKind::Post {
+        line: Vec::new(),
+        post: PostBody::Initialize(id("0")),
+        new: SessionId([9; 16]),
+    };
     let begun = world.ask_as(1, None, opening);
-    let [Effect::Joined { client, .. }, ..] = &begun[..] else { panic!("{begun:?}") };
+    let [FrontEffect::Joined { client, .. }, ..] = &begun[..] else { panic!("{begun:?}") };
     let client = *client;
     world.tell(client.0, r#"{"id":0,"result":{}}"#, Some("0"));
     let name = SessionId([9; 16]).to_string();
-    let call = |raw| Ask::Post {
+    let call = |raw| RequestKind::Post {
         line: Vec::new(),
-        post: Post::one(vec![id(raw)]),
+        post: PostBody::one(vec![id(raw)]),
         new: SessionId([0; 16]),
     };
     world.ask_as(1, Some(&name), call("1"));
     let waiting = world.exchange;
-    world.ask_as(1, Some(&name), Ask::Get { last_event: None });
+    world.ask_as(1, Some(&name), RequestKind::Get { last_event: None });
     let listening = world.exchange;
     // Another access makes it another token.
     let mut new = settings();
     new.tokens[1].1.tools = Some(Vec::new());
     let gate = Gate::new(&settings(), 1).renewed(&new);
-    let done = world.front.handle(world.now, Input::Configured(Box::new(new.clone())));
-    assert!(done.contains(&Effect::End { exchange: Exchange(listening) }), "{done:?}");
-    assert!(done.contains(&Effect::Left { client }), "{done:?}");
-    let is_told = |effect: &Effect| {
-        matches!(effect, Effect::Refuse { exchange, refusal }
+    let done = world.front.handle(world.now, FrontInput::Configured(Box::new(new.clone())));
+    assert!(done.contains(&FrontEffect::End { exchange: HttpExchange(listening) }), "{done:?}");
+    assert!(done.contains(&FrontEffect::Left { client }), "{done:?}");
+    let is_told = |effect: &FrontEffect| {
+        matches!(effect, FrontEffect::Refuse { exchange, refusal }
         if exchange.0 == waiting && refusal.status == 401)
     };
     assert!(done.iter().any(is_told), "{done:?}");
@@ -448,7 +477,7 @@ fn who_came_by_a_token_that_is_gone_or_another_goes() {
     let head = |secret| Head {
         method: "DELETE",
         path: "/mcp",
-        caller: crate::control::access::Caller {
+        caller: crate::http_access::Caller {
             host: Some("127.0.0.1:1"),
             authorization: Some(secret),
             ..Default::default()
@@ -458,21 +487,24 @@ fn who_came_by_a_token_that_is_gone_or_another_goes() {
     assert_eq!(gate.admit(&head("Bearer first-secret")), Ok(Admitted::Delete(Some(0))));
     assert_eq!(gate.admit(&head("Bearer other-secret")), Ok(Admitted::Delete(Some(2))));
     assert_eq!(refused(&world.ask_as(2, Some(&name), call("3"))), Some(404));
-    let opening =
-        Ask::Post { line: Vec::new(), post: Post::Initialize(id("0")), new: SessionId([8; 16]) };
+    let opening = RequestKind::Post {
+        line: Vec::new(),
+        post: PostBody::Initialize(id("0")),
+        new: SessionId([8; 16]),
+    };
     let begun = world.ask_as(2, None, opening);
     assert!(
-        matches!(&begun[..], [Effect::Joined { access, .. }, ..] if !access.has_tool("x")),
+        matches!(&begun[..], [FrontEffect::Joined { access, .. }, ..] if !access.has_tool("x")),
         "{begun:?}"
     );
     // The others did not notice.
-    assert_eq!(refused(&world.post(Some(&kept), Post::one(vec![id("5")]))), None);
+    assert_eq!(refused(&world.post(Some(&kept), PostBody::one(vec![id("5")]))), None);
     // Without the token nobody of it is left, and its number is not given again.
     new.tokens.remove(0);
     new.tokens.push(("third-secret".to_owned(), Access::default()));
     let gate = gate.renewed(&new);
-    world.front.handle(world.now, Input::Configured(Box::new(new)));
-    assert_eq!(refused(&world.post(Some(&kept), Post::one(vec![id("6")]))), Some(401));
+    world.front.handle(world.now, FrontInput::Configured(Box::new(new)));
+    assert_eq!(refused(&world.post(Some(&kept), PostBody::one(vec![id("6")]))), Some(401));
     assert_eq!(gate.admit(&head("Bearer first-secret")).unwrap_err().status, 401);
     assert_eq!(gate.admit(&head("Bearer third-secret")), Ok(Admitted::Delete(Some(3))));
 }
@@ -482,19 +514,19 @@ fn limits_hold_from_when_they_are_read_again() {
     let mut world = World::new(|settings| settings.tokens.clear());
     let ask = |world: &mut World, session: Option<&str>, ask| {
         world.exchange += 1;
-        let asked = Asked {
-            exchange: Exchange(world.exchange),
+        let asked = FrontRequest {
+            exchange: HttpExchange(world.exchange),
             token: None,
             peer: "127.0.0.1".parse().unwrap(),
             session: session.map(str::to_owned),
             primes: true,
             ask,
         };
-        world.front.handle(world.now, Input::Asked(asked))
+        world.front.handle(world.now, FrontInput::Request(asked))
     };
-    let open = |n| Ask::Post {
+    let open = |n| RequestKind::Post {
         line: Vec::new(),
-        post: Post::Initialize(id("0")),
+        post: PostBody::Initialize(id("0")),
         new: SessionId([n; 16]),
     };
     ask(&mut world, None, open(1));
@@ -504,20 +536,20 @@ fn limits_hold_from_when_they_are_read_again() {
     new.session_idle = Duration::from_secs(10);
     new.keep_alive = Some(Duration::from_secs(3));
     let name = SessionId([1; 16]).to_string();
-    ask(&mut world, Some(&name), Ask::Get { last_event: None });
+    ask(&mut world, Some(&name), RequestKind::Get { last_event: None });
     let listening = world.exchange;
-    assert_eq!(world.front.handle(world.now, Input::Configured(Box::new(new.clone()))), []);
+    assert_eq!(world.front.handle(world.now, FrontInput::Configured(Box::new(new.clone()))), []);
     assert_eq!(refused(&ask(&mut world, None, open(2))), Some(503));
     assert_eq!(written(&world.pass(Duration::from_secs(3)), listening), ": still here\n\n");
     new.keep_alive = None;
-    world.front.handle(world.now, Input::Configured(Box::new(new)));
+    world.front.handle(world.now, FrontInput::Configured(Box::new(new)));
     world.gone(listening);
     assert_eq!(world.front.next_wakeup(), Some(Time::ZERO + Duration::from_secs(10)));
     world.pass(Duration::from_secs(7));
-    assert_eq!(world.pass(Duration::from_secs(3)), [Effect::Left { client: ClientId(1) }]);
+    assert_eq!(world.pass(Duration::from_secs(3)), [FrontEffect::Left { client: ClientId(1) }]);
     // Tokens where there were none: who has none goes.
     ask(&mut world, None, open(3));
-    let done = world.front.handle(world.now, Input::Configured(Box::new(settings())));
+    let done = world.front.handle(world.now, FrontInput::Configured(Box::new(settings())));
     assert_eq!(refused(&done[..1]), Some(401), "{done:?}");
     assert_eq!(refused(&ask(&mut world, None, open(4))), Some(401));
 }
@@ -532,7 +564,7 @@ fn of_many_short_messages_the_last_are_kept() {
     }
     assert_eq!(logs, [], "all of them are kept");
     logs.extend(world.tell(client, NOTE, None));
-    let [Effect::Log(text)] = &logs[..] else { panic!("{logs:?}") };
+    let [FrontEffect::Log(text)] = &logs[..] else { panic!("{logs:?}") };
     assert!(text.contains("messages for it are lost"), "{text}");
     let got = world.get(&name, None);
     let got = written(&got, world.exchange);
@@ -550,13 +582,13 @@ fn so_many_streams_that_have_ended_are_kept() {
     };
     // The first stream is that of `initialize`.
     for number in 2..FRONT_ENDED_MAX + 2 {
-        world.post(Some(&name), Post::one(vec![id("1")]));
+        world.post(Some(&name), PostBody::one(vec![id("1")]));
         world.tell(client, NOTE, Some("1"));
         let ended = world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
-        assert!(matches!(ended.last(), Some(Effect::End { .. })), "{number}: {ended:?}");
+        assert!(matches!(ended.last(), Some(FrontEffect::End { .. })), "{number}: {ended:?}");
     }
     assert_eq!(resumed(&mut world, 2), (None, 2));
-    world.post(Some(&name), Post::one(vec![id("1")]));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
     world.tell(client, NOTE, Some("1"));
     world.tell(client, r#"{"id":1,"result":{}}"#, Some("1"));
     assert_eq!(resumed(&mut world, 2), (Some(400), 0), "the one that ended first is forgotten");
@@ -571,7 +603,8 @@ fn all_that_is_kept_is_bounded() {
     let sessions: Vec<(String, u64)> = (0..1_500)
         .map(|n: u16| {
             let new = SessionId(std::array::from_fn(|at| n.to_be_bytes()[at % 2]));
-            let opening = Ask::Post { line: Vec::new(), post: Post::Initialize(id("0")), new };
+            let opening =
+                RequestKind::Post { line: Vec::new(), post: PostBody::Initialize(id("0")), new };
             world.ask_as(0, None, opening);
             let client = world.front.last_client();
             world.tell(client, r#"{"id":0,"result":{}}"#, None);
@@ -579,7 +612,7 @@ fn all_that_is_kept_is_bounded() {
         })
         .collect();
     for (name, client) in &sessions {
-        world.post(Some(name), Post::one(vec![id("1")]));
+        world.post(Some(name), PostBody::one(vec![id("1")]));
         world.tell(*client, NOTE, Some("1"));
         world.tell(*client, &answer, Some("1"));
         assert!(world.front.kept_bytes() <= FRONT_KEPT_ALL_BYTES_MAX);
@@ -608,10 +641,12 @@ fn who_does_not_read_is_said_once_and_can_come_back() {
     let (name, client) = world.session();
     for round in 0..2 {
         world.get(&name, None);
-        let exchange = Exchange(world.exchange);
-        let told = world.front.handle(world.now, Input::Slow(exchange));
+        let exchange = HttpExchange(world.exchange);
+        let told = world.front.handle(world.now, FrontInput::Slow(exchange));
         match (round, &told[..]) {
-            (0, [Effect::Log(text)]) => assert!(text.contains("client 1 (`one`) does not read")),
+            (0, [FrontEffect::Log(text)]) => {
+                assert!(text.contains("client 1 (`one`) does not read"))
+            }
             (1, []) => {}
             other => panic!("{other:?}"),
         }
@@ -624,16 +659,16 @@ fn who_does_not_read_is_said_once_and_can_come_back() {
 fn at_the_end_everybody_is_told() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
-    world.post(Some(&name), Post::one(vec![id("1")]));
+    world.post(Some(&name), PostBody::one(vec![id("1")]));
     world.get(&name, None);
-    let closed = world.front.handle(world.now, Input::Close);
-    let is_503 = |effect: &Effect| {
-        matches!(effect, Effect::Refuse { exchange, refusal }
+    let closed = world.front.handle(world.now, FrontInput::Close);
+    let is_503 = |effect: &FrontEffect| {
+        matches!(effect, FrontEffect::Refuse { exchange, refusal }
         if exchange.0 == 2 && refusal.status == 503 && refusal.body().starts_with(br#"{"jsonrpc":"2.0","id":1,"#))
     };
     assert!(closed.iter().any(is_503), "{closed:?}");
-    assert!(closed.contains(&Effect::End { exchange: Exchange(3) }));
-    assert_eq!(closed.last(), Some(&Effect::Left { client: ClientId(client) }));
+    assert!(closed.contains(&FrontEffect::End { exchange: HttpExchange(3) }));
+    assert_eq!(closed.last(), Some(&FrontEffect::Left { client: ClientId(client) }));
 }
 
 #[test]
@@ -652,13 +687,13 @@ fn no_input_makes_it_panic_or_answer_twice() {
             let name = names[random(names.len() as u64) as usize].clone();
             let some = id(&random(4).to_string());
             let effects = match random(9) {
-                0 => world.post(None, Post::Initialize(some)),
-                1 => world.post(None, Post::Modern(some)),
-                2 | 3 => world.post(Some(&name), Post::one(vec![some])),
+                0 => world.post(None, PostBody::Initialize(some)),
+                1 => world.post(None, PostBody::Modern(some)),
+                2 | 3 => world.post(Some(&name), PostBody::one(vec![some])),
                 4 => world.get(&name, [None, Some("0-0"), Some("2-1")][random(3) as usize]),
                 5 => world.gone(random(world.exchange + 1)),
                 6 => world.pass(Duration::from_secs(random(20))),
-                7 if random(20) == 0 => world.ask_as(0, Some(&name), Ask::Delete),
+                7 if random(20) == 0 => world.ask_as(0, Some(&name), RequestKind::Delete),
                 _ => {
                     let about = random(4).to_string();
                     let lines = [
@@ -676,31 +711,31 @@ fn no_input_makes_it_panic_or_answer_twice() {
             };
             for effect in effects {
                 match effect {
-                    Effect::Joined { .. } => joined += 1,
-                    Effect::Left { .. } => left += 1,
-                    Effect::Answer { exchange, session, .. } => {
+                    FrontEffect::Joined { .. } => joined += 1,
+                    FrontEffect::Left { .. } => left += 1,
+                    FrontEffect::Answer { exchange, session, .. } => {
                         assert!(over.insert(exchange), "{exchange:?} is over");
                         names.extend(session.map(|name| name.to_string()));
                     }
-                    Effect::Begin { exchange, session } => {
+                    FrontEffect::Begin { exchange, session } => {
                         assert!(!over.contains(&exchange), "{exchange:?} is over");
                         names.extend(session.map(|name| name.to_string()));
                     }
-                    Effect::Refuse { exchange, .. } | Effect::End { exchange } => {
+                    FrontEffect::Refuse { exchange, .. } | FrontEffect::End { exchange } => {
                         assert!(over.insert(exchange), "{exchange:?} is over");
                     }
-                    Effect::Write { exchange, .. } => assert!(!over.contains(&exchange)),
-                    Effect::Said { .. } | Effect::Log(_) => {}
+                    FrontEffect::Write { exchange, .. } => assert!(!over.contains(&exchange)),
+                    FrontEffect::Said { .. } | FrontEffect::Log(_) => {}
                 }
             }
             assert_eq!(joined - left, world.front.clients());
         }
-        world.front.handle(world.now, Input::Close);
+        world.front.handle(world.now, FrontInput::Close);
         assert_eq!((world.front.kept_bytes(), world.front.next_wakeup()), (0, None));
     }
 }
 
 #[test]
 fn a_session_is_small() {
-    assert!(size_of::<client::Client>() <= 128, "{}", size_of::<client::Client>());
+    assert!(size_of::<client::FrontClient>() <= 128, "{}", size_of::<client::FrontClient>());
 }

@@ -1,18 +1,18 @@
 //! The tokens that let clients in, by numbers. One that stays as it is keeps its number when the configuration is
 //! read again, and no number is ever given to another: so a session knows whose it is, whatever else changes.
 
-use crate::control::access::is_same;
 use crate::gateway::access::Access;
+use crate::http_access::is_same;
 
 /// All tokens. The gate has them and the front has them, and both number them alike.
 #[derive(Clone, Default)]
 pub(super) struct Tokens {
-    all: Vec<Known>,
+    all: Vec<KnownToken>,
     next: usize,
 }
 
 #[derive(Clone)]
-struct Known {
+struct KnownToken {
     number: usize,
     secret: String,
     access: Access,
@@ -33,7 +33,7 @@ impl Tokens {
             let kept = before.iter().find(|old| old.secret == *secret && old.access == *access);
             let number = kept.map_or(self.next, |old| old.number);
             self.next = self.next.max(number + 1);
-            self.all.push(Known { number, secret: secret.clone(), access: access.clone() });
+            self.all.push(KnownToken { number, secret: secret.clone(), access: access.clone() });
         }
     }
 

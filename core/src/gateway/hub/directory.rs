@@ -17,7 +17,7 @@ use super::route_request::Request;
 use super::sessions::Sessions;
 use super::tracing::Tracer;
 use crate::gateway::catalog::CatalogEntry;
-use crate::gateway::span::{Outcome, Span};
+use crate::gateway::span::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::limits::CIRCUIT_OPEN_FOR;
 use crate::mcp::envelope::{Message, look};
@@ -128,7 +128,7 @@ impl Directory {
         if let Some(its) = self.backends.links.get_mut(link) {
             its.calls.end();
         }
-        out.end_span(span, Outcome::Cancelled);
+        out.end_span(span, SpanOutcome::Cancelled);
         out.cancel(link, number, reason);
     }
 
@@ -143,7 +143,7 @@ impl Directory {
         for request in out.requests.take_all_over(id) {
             if let Purpose::Client(its) = request.purpose {
                 self.sessions.end_request(its.client, &its.id);
-                out.end_span(request.span, Outcome::Failed("server_lost"));
+                out.end_span(request.span, SpanOutcome::Failed("server_lost"));
                 let (client, reason) = (its.client, "server_lost");
                 self.sessions.answer_failure(client, &its.id, &its.method, reason, &text, out);
             }
@@ -175,7 +175,7 @@ impl Directory {
         out: &mut Outgoing,
     ) {
         let span = self.begin_span(slot, request, out);
-        out.end_span(span, Outcome::Failed(reason));
+        out.end_span(span, SpanOutcome::Failed(reason));
         let Request { client, id, method, .. } = request;
         self.sessions.answer_failure(*client, id, method, reason, why, out);
     }
@@ -364,7 +364,7 @@ impl Directory {
                 server.name()
             ),
         };
-        out.end_span(span, Outcome::Failed("timed_out"));
+        out.end_span(span, SpanOutcome::Failed("timed_out"));
         out.cancel(id, number, "it took too long");
         let ClientRequest { client, id, method, .. } = request;
         self.sessions.end_request(*client, id);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::pending_requests::{PendingRequests, Purpose};
-use crate::gateway::span::{Outcome, Span};
+use crate::gateway::span::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::mcp::envelope::Id;
 use crate::mcp::responses;
@@ -120,7 +120,7 @@ impl Outgoing {
         self.send_to_link(link, line);
     }
 
-    pub(super) fn end_span(&mut self, span: Option<Box<Span>>, outcome: Outcome) {
+    pub(super) fn end_span(&mut self, span: Option<Box<Span>>, outcome: SpanOutcome) {
         if let Some(mut span) = span {
             (span.ended, span.outcome) = (self.now, outcome);
             self.push(Effect::Span(span));

@@ -3,7 +3,7 @@
 
 use super::route_request::Request;
 use super::sessions::ClientSession;
-use crate::gateway::span::{Outcome, Parent, Span, Target};
+use crate::gateway::span::{Parent, Span, SpanOutcome, SpanTarget};
 use crate::mcp::envelope::param;
 use crate::mcp::json as raw;
 use crate::time::Time;
@@ -40,14 +40,14 @@ impl Tracer {
         }
         let name = || params.name.clone().and_then(|name| raw::text(&line[name]));
         let target = match *method {
-            "tools/call" => name().map(Target::Tool),
-            "prompts/get" => name().map(Target::Prompt),
-            _ => param(line, &["uri"]).and_then(raw::text).map(Target::Resource),
+            "tools/call" => name().map(SpanTarget::Tool),
+            "prompts/get" => name().map(SpanTarget::Prompt),
+            _ => param(line, &["uri"]).and_then(raw::text).map(SpanTarget::Resource),
         };
         Some(Box::new(Span {
             parent,
             method: (*method).to_owned(),
-            target: target.unwrap_or(Target::Nothing),
+            target: target.unwrap_or(SpanTarget::Nothing),
             server: server.to_owned(),
             client: session.access().name.clone(),
             request: (*id).clone(),
@@ -55,22 +55,22 @@ impl Tracer {
             is_stdio: self.is_stdio,
             began: now,
             ended: now,
-            outcome: Outcome::Cancelled,
+            outcome: SpanOutcome::Cancelled,
         }))
     }
 }
 
 /// How a request ended, by its response.
-pub(super) fn outcome_of(line: &[u8], is_error: bool) -> Outcome {
+pub(super) fn outcome_of(line: &[u8], is_error: bool) -> SpanOutcome {
     if is_error {
-        return Outcome::Error {
+        return SpanOutcome::Error {
             code: raw::get(line, &["error", "code"])
                 .and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()),
             message: raw::get(line, &["error", "message"]).and_then(raw::text).unwrap_or_default(),
         };
     }
     match raw::get(line, &["result", "isError"]) {
-        Some(b"true") => Outcome::ToolFailed,
-        _ => Outcome::Answered,
+        Some(b"true") => SpanOutcome::ToolFailed,
+        _ => SpanOutcome::Answered,
     }
 }

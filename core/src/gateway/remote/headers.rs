@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::health::login::base64;
+use crate::base64;
 use crate::mcp::envelope::{Params, param};
 use crate::mcp::json;
 use crate::sse::is_header_value;
@@ -35,7 +35,7 @@ pub(super) fn encoded(text: &str) -> String {
     let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
     match is_plain && !is_padded && !looks_encoded {
         true => text.to_owned(),
-        false => format!("=?base64?{}?=", base64(text.as_bytes())),
+        false => format!("=?base64?{}?=", base64::encode(text.as_bytes())),
     }
 }
 

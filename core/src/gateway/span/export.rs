@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Destination, Span, otlp};
+use crate::audit::redact::excerpt;
 use crate::backoff::{ExponentialWait, spread};
-use crate::hook::excerpt;
 use crate::limits::{
     SPAN_BATCH_MAX, SPAN_BATCH_WAIT, SPANS_LOST_QUIET, SPANS_RETRY_DELAY, SPANS_RETRY_DELAY_MAX,
     SPANS_TRIES_MAX, SPANS_WAITING_MAX,
@@ -16,13 +16,13 @@ use crate::time::{Stamp, Time};
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Input {
+pub enum ExportInput {
     /// A span is over.
     Ended(Box<Span>, Stamp),
     /// So many found no place on their way.
     Lost(u64),
     /// What became of the request.
-    Answered(Answer),
+    Answered(ExportOutcome),
     /// The moment that `next_wakeup` gave has come.
     Wakeup,
     /// Nothing more comes: what is left goes now, and is tried once.
@@ -31,7 +31,7 @@ pub enum Input {
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ExportOutcome {
     /// It was taken.
     Taken {
         /// But for so many spans.
@@ -52,7 +52,7 @@ pub enum Answer {
 
 /// Something that must be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum ExportEffect {
     /// Send this, and say what became of it.
     Send(String),
     /// A person should know this.
@@ -76,7 +76,7 @@ pub struct Export {
     lost: u64,
     lost_said: Option<Time>,
     is_closing: bool,
-    effects: Vec<Effect>,
+    effects: Vec<ExportEffect>,
 }
 
 /// What is being sent, or sent again.
@@ -88,7 +88,7 @@ struct Batch {
     is_under_way: bool,
 }
 
-impl Answer {
+impl ExportOutcome {
     /// What an answer means. `retry_after` is the header of that name.
     pub fn of_http(status: u16, retry_after: Option<&str>, body: &[u8]) -> Self {
         let again = match status {
@@ -130,13 +130,13 @@ impl Export {
     }
 
     /// Records one input, and returns what has to be done now.
-    pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
+    pub fn handle(&mut self, now: Time, input: ExportInput) -> Vec<ExportEffect> {
         match input {
-            Input::Ended(span, at) => self.ended(now, &span, at),
-            Input::Lost(count) => self.lost += count,
-            Input::Answered(answer) => self.answered(now, answer),
-            Input::Wakeup => {}
-            Input::Close => (self.is_closing, self.not_before) = (true, None),
+            ExportInput::Ended(span, at) => self.ended(now, &span, at),
+            ExportInput::Lost(count) => self.lost += count,
+            ExportInput::Answered(answer) => self.answered(now, answer),
+            ExportInput::Wakeup => {}
+            ExportInput::Close => (self.is_closing, self.not_before) = (true, None),
         }
         self.send(now);
         self.tell_lost(now);
@@ -199,32 +199,32 @@ impl Export {
                 Batch { body, spans, tries: 1, is_under_way: true }
             }
         };
-        self.effects.push(Effect::Send(batch.body.clone()));
+        self.effects.push(ExportEffect::Send(batch.body.clone()));
         self.batch = Some(batch);
     }
 
-    fn answered(&mut self, now: Time, answer: Answer) {
+    fn answered(&mut self, now: Time, answer: ExportOutcome) {
         let Some(mut batch) = self.batch.take() else { return };
         match answer {
-            Answer::Taken { rejected, why } => {
+            ExportOutcome::Taken { rejected, why } => {
                 if rejected > 0 {
                     self.lost += rejected.min(batch.spans as u64);
-                    self.effects.push(Effect::Log(format!(
+                    self.effects.push(ExportEffect::Log(format!(
                         "OpenTelemetry: the receiver has not taken {rejected} spans: {why}"
                     )));
                 }
                 if std::mem::take(&mut self.failures) > 0 {
                     let text = "OpenTelemetry: the receiver takes spans again".to_owned();
-                    self.effects.push(Effect::Log(text));
+                    self.effects.push(ExportEffect::Log(text));
                 }
                 self.not_before = None;
             }
-            Answer::Refused { why, again, after } => {
+            ExportOutcome::Refused { why, again, after } => {
                 self.failures += 1;
                 if self.failures == 1 {
                     let then = if again { "; it is tried again" } else { "" };
                     let text = format!("OpenTelemetry: spans cannot be sent: {why}{then}");
-                    self.effects.push(Effect::Log(text));
+                    self.effects.push(ExportEffect::Log(text));
                 }
                 if !self.is_closing {
                     self.not_before = Some(now + self.delay(after));
@@ -250,7 +250,7 @@ impl Export {
         if self.lost > 0 && (!is_quiet || self.is_done()) {
             self.lost_said = Some(now);
             let text = lost_text(std::mem::take(&mut self.lost));
-            self.effects.push(Effect::Log(text));
+            self.effects.push(ExportEffect::Log(text));
         }
     }
 }

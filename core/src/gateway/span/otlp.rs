@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Outcome, Span, Target};
+use super::{Span, SpanOutcome, SpanTarget};
 use crate::audit::redact::redact_text;
 use crate::limits::SPAN_TEXT_CHARS_MAX;
 use crate::random::Random;
@@ -70,12 +70,12 @@ pub(super) fn span(span: &Span, ended: Stamp, ids: &mut Ids) -> String {
         }
     }
     match &span.outcome {
-        Outcome::Answered | Outcome::Cancelled => {}
-        Outcome::ToolFailed => words["status"] = json!({"code": STATUS_ERROR}),
-        Outcome::Error { message, .. } => {
+        SpanOutcome::Answered | SpanOutcome::Cancelled => {}
+        SpanOutcome::ToolFailed => words["status"] = json!({"code": STATUS_ERROR}),
+        SpanOutcome::Error { message, .. } => {
             words["status"] = json!({"code": STATUS_ERROR, "message": safe(message)});
         }
-        Outcome::Failed(reason) => {
+        SpanOutcome::Failed(reason) => {
             words["status"] = json!({"code": STATUS_ERROR, "message": reason});
         }
     }
@@ -85,13 +85,13 @@ pub(super) fn span(span: &Span, ended: Stamp, ids: &mut Ids) -> String {
 fn attributes(span: &Span) -> Vec<Value> {
     let mut all = vec![text("mcp.method.name", &cut(&span.method))];
     match &span.target {
-        Target::Tool(name) => {
+        SpanTarget::Tool(name) => {
             all.push(text("gen_ai.operation.name", "execute_tool"));
             all.push(text("gen_ai.tool.name", &cut(name)));
         }
-        Target::Prompt(name) => all.push(text("gen_ai.prompt.name", &cut(name))),
-        Target::Resource(uri) => all.push(text("mcp.resource.uri", &safe(uri))),
-        Target::Nothing => {}
+        SpanTarget::Prompt(name) => all.push(text("gen_ai.prompt.name", &cut(name))),
+        SpanTarget::Resource(uri) => all.push(text("mcp.resource.uri", &safe(uri))),
+        SpanTarget::Nothing => {}
     }
     let raw = String::from_utf8_lossy(span.request.raw());
     all.push(text("jsonrpc.request.id", &cut(raw.trim_matches('"'))));
@@ -106,15 +106,15 @@ fn attributes(span: &Span) -> Vec<Value> {
         all.push(text("afresh.client", &span.client));
     }
     match &span.outcome {
-        Outcome::Answered => {}
-        Outcome::ToolFailed => all.push(text("error.type", "tool_error")),
-        Outcome::Error { code: Some(code), .. } => {
+        SpanOutcome::Answered => {}
+        SpanOutcome::ToolFailed => all.push(text("error.type", "tool_error")),
+        SpanOutcome::Error { code: Some(code), .. } => {
             all.push(text("error.type", &code.to_string()));
             all.push(text("rpc.response.status_code", &code.to_string()));
         }
-        Outcome::Error { code: None, .. } => all.push(text("error.type", "_OTHER")),
-        Outcome::Failed(reason) => all.push(text("error.type", reason)),
-        Outcome::Cancelled => {
+        SpanOutcome::Error { code: None, .. } => all.push(text("error.type", "_OTHER")),
+        SpanOutcome::Failed(reason) => all.push(text("error.type", reason)),
+        SpanOutcome::Cancelled => {
             all.push(json!({"key": "afresh.cancelled", "value": {"boolValue": true}}));
         }
     }

@@ -17,7 +17,7 @@ fn span() -> Span {
     Span {
         parent: None,
         method: "tools/call".to_owned(),
-        target: Target::Tool("files__read".to_owned()),
+        target: SpanTarget::Tool("files__read".to_owned()),
         server: "files".to_owned(),
         client: "ci".to_owned(),
         request: Id::new(b"\"7a\""),
@@ -25,7 +25,7 @@ fn span() -> Span {
         is_stdio: false,
         began: Time::after_start(Duration::from_millis(1_000)),
         ended: Time::after_start(Duration::from_millis(1_250)),
-        outcome: Outcome::Answered,
+        outcome: SpanOutcome::Answered,
     }
 }
 
@@ -46,11 +46,13 @@ impl World {
         Self { export, now: Time::ZERO, sent: Vec::new(), log: Vec::new() }
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: ExportInput) {
         for effect in self.export.handle(self.now, input) {
             match effect {
-                Effect::Send(body) => self.sent.push(serde_json::from_str(&body).expect("JSON")),
-                Effect::Log(text) => self.log.push(text),
+                ExportEffect::Send(body) => {
+                    self.sent.push(serde_json::from_str(&body).expect("JSON"))
+                }
+                ExportEffect::Log(text) => self.log.push(text),
             }
         }
     }
@@ -58,22 +60,22 @@ impl World {
     fn end(&mut self, spans: usize) {
         for _ in 0..spans {
             let at = Stamp::since_unix_epoch(Duration::from_secs(1_800_000_000));
-            self.input(Input::Ended(Box::new(span()), at));
+            self.input(ExportInput::Ended(Box::new(span()), at));
         }
     }
 
     /// Goes on to the next moment that matters.
     fn wake(&mut self) {
         self.now = self.export.next_wakeup().expect("it waits for something").max(self.now);
-        self.input(Input::Wakeup);
+        self.input(ExportInput::Wakeup);
     }
 
     fn taken(&mut self) {
-        self.input(Input::Answered(Answer::of_http(200, None, b"{}")));
+        self.input(ExportInput::Answered(ExportOutcome::of_http(200, None, b"{}")));
     }
 
     fn fails(&mut self) {
-        self.input(Input::Answered(Answer::of_http(503, None, b"down")));
+        self.input(ExportInput::Answered(ExportOutcome::of_http(503, None, b"down")));
     }
 
     fn counts(&self) -> Vec<usize> {
@@ -120,7 +122,7 @@ fn a_span_says_what_was_called() {
     assert_eq!(attribute(&said, "error.type"), Value::Null);
     let resource = words(Span {
         method: "resources/read".to_owned(),
-        target: Target::Resource("x://a".to_owned()),
+        target: SpanTarget::Resource("x://a".to_owned()),
         is_stdio: true,
         ..span()
     });
@@ -131,13 +133,13 @@ fn a_span_says_what_was_called() {
 
 #[test]
 fn errors_are_errors() {
-    let of = |outcome: Outcome| words(Span { outcome, ..span() });
-    let failed = of(Outcome::ToolFailed);
+    let of = |outcome: SpanOutcome| words(Span { outcome, ..span() });
+    let failed = of(SpanOutcome::ToolFailed);
     assert_eq!(
         (&failed["status"]["code"], attribute(&failed, "error.type")),
         (&json!(2), "tool_error".into())
     );
-    let error = of(Outcome::Error {
+    let error = of(SpanOutcome::Error {
         code: Some(-32602),
         message: "token=ghp_abcdefghijklmnopqrstuvwxyz0123456789".to_owned(),
     });
@@ -145,8 +147,8 @@ fn errors_are_errors() {
     assert_eq!(attribute(&error, "rpc.response.status_code"), "-32602");
     assert_eq!(error["status"]["code"], 2);
     assert!(!error.to_string().contains("ghp_abc"), "{error}");
-    assert_eq!(attribute(&of(Outcome::Failed("timed_out")), "error.type"), "timed_out");
-    let cancelled = of(Outcome::Cancelled);
+    assert_eq!(attribute(&of(SpanOutcome::Failed("timed_out")), "error.type"), "timed_out");
+    let cancelled = of(SpanOutcome::Cancelled);
     assert_eq!(cancelled["status"], Value::Null);
     assert!(cancelled.to_string().contains("afresh.cancelled"));
 }
@@ -154,7 +156,7 @@ fn errors_are_errors() {
 #[test]
 fn long_texts_are_cut() {
     let long = "x".repeat(100_000);
-    let said = words(Span { target: Target::Tool(long.clone()), method: long, ..span() });
+    let said = words(Span { target: SpanTarget::Tool(long.clone()), method: long, ..span() });
     let cut = format!("{}…", "x".repeat(SPAN_TEXT_CHARS_MAX));
     assert_eq!(attribute(&said, "mcp.method.name"), cut);
     assert!(said.to_string().len() < 2_000 + 16 * SPAN_TEXT_CHARS_MAX);
@@ -282,7 +284,7 @@ fn waits_double_up_to_a_most() {
     world.end(1);
     world.wake();
     let before = world.now;
-    world.input(Input::Answered(Answer::of_http(429, Some("1000000"), b"")));
+    world.input(ExportInput::Answered(ExportOutcome::of_http(429, Some("1000000"), b"")));
     world.wake();
     assert_eq!(world.now.since(before), SPANS_RETRY_DELAY_MAX);
 }
@@ -292,7 +294,7 @@ fn what_never_works_is_not_tried_again() {
     let mut world = World::new();
     world.end(1);
     world.wake();
-    world.input(Input::Answered(Answer::of_http(401, None, b"who are you?")));
+    world.input(ExportInput::Answered(ExportOutcome::of_http(401, None, b"who are you?")));
     assert_eq!(world.export.next_wakeup(), None);
     assert_eq!(
         world.log,
@@ -309,11 +311,11 @@ fn the_receivers_wishes_count() {
     world.end(1);
     world.wake();
     let before = world.now;
-    world.input(Input::Answered(Answer::of_http(429, Some("7"), b"")));
+    world.input(ExportInput::Answered(ExportOutcome::of_http(429, Some("7"), b"")));
     world.wake();
     assert!(world.now.since(before) >= Duration::from_secs(7));
     let part = br#"{"partialSuccess": {"rejectedSpans": "1", "errorMessage": "too old"}}"#;
-    world.input(Input::Answered(Answer::of_http(200, None, part)));
+    world.input(ExportInput::Answered(ExportOutcome::of_http(200, None, part)));
     assert!(
         world
             .log
@@ -330,7 +332,7 @@ fn at_the_end_all_goes_at_once_and_once() {
     world.fails();
     world.end(1);
     // It waits for a second try; now there is no more time.
-    world.input(Input::Close);
+    world.input(ExportInput::Close);
     assert_eq!(world.counts(), [2, 2]);
     world.taken();
     assert_eq!(world.counts(), [2, 2, 1]);
@@ -341,7 +343,7 @@ fn at_the_end_all_goes_at_once_and_once() {
     assert_eq!(world.export.end(), None);
     let mut world = World::new();
     world.end(4);
-    world.input(Input::Close);
+    world.input(ExportInput::Close);
     assert_eq!(world.export.end().unwrap(), "OpenTelemetry: 4 spans are lost");
 }
 

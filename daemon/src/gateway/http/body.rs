@@ -53,7 +53,7 @@ impl Events {
 }
 
 /// A body; while it is there, its connection is busy.
-pub(super) struct Answer {
+pub(super) struct ResponseBody {
     content: Content,
     _busy: Option<Busy>,
 }
@@ -64,7 +64,7 @@ enum Content {
     Events(Box<(Events, Presence)>),
 }
 
-impl Answer {
+impl ResponseBody {
     pub(super) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self { content: Content::Whole(bytes.into()), _busy: None }
     }
@@ -78,7 +78,7 @@ impl Answer {
     }
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use afresh_core::gateway::http::{Bodies, BodyId, Gate, Refusal, Room};
+use afresh_core::gateway::http::{Bodies, BodyId, Gate, HttpRefusal, Room};
 use afresh_core::limits::FRONT_BODY_WAIT;
 use afresh_core::time::Time;
 use hyper::body::Incoming;
@@ -14,17 +14,17 @@ use crate::http::next_bytes;
 
 /// The room for all bodies. Clones are the same.
 #[derive(Clone, Default)]
-pub(super) struct Rooms(Arc<Shared>);
+pub(super) struct Rooms(Arc<BodyBudget>);
 
 #[derive(Default)]
-struct Shared {
+struct BodyBudget {
     bodies: Mutex<Bodies>,
     /// Told whenever a place is free again, or lost.
     changed: Notify,
 }
 
 /// A body's place; it is free again when this is dropped.
-pub(super) struct Place {
+pub(super) struct BodyPlace {
     rooms: Rooms,
     body: BodyId,
 }
@@ -35,8 +35,8 @@ impl Rooms {
         &self,
         body: &mut Incoming,
         gate: &Gate,
-    ) -> Result<(Vec<u8>, Place), Refusal> {
-        let place = Place { body: self.bodies().begin(now()), rooms: self.clone() };
+    ) -> Result<(Vec<u8>, BodyPlace), HttpRefusal> {
+        let place = BodyPlace { body: self.bodies().begin(now()), rooms: self.clone() };
         let mut is_waiting = false;
         let all = place.fill(body, gate, &mut is_waiting);
         let bytes = match timeout(FRONT_BODY_WAIT, all).await {
@@ -54,14 +54,14 @@ impl Rooms {
     }
 }
 
-impl Place {
+impl BodyPlace {
     /// Reads all of a body, and no more of it than there is room for.
     async fn fill(
         &self,
         body: &mut Incoming,
         gate: &Gate,
         is_waiting: &mut bool,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, HttpRefusal> {
         let mut all = Vec::new();
         loop {
             let next = tokio::select! {
@@ -70,7 +70,7 @@ impl Place {
             };
             match next {
                 None => return Ok(all),
-                Some(Err(_)) => return Err(Refusal::new(400, "the body is broken")),
+                Some(Err(_)) => return Err(HttpRefusal::new(400, "the body is broken")),
                 Some(Ok(bytes)) => all.extend_from_slice(&bytes),
             }
             if all.len() > gate.body_bytes_max() {
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BodyPlace {
     fn drop(&mut self) {
         if self.rooms.bodies().leave(self.body) {
             self.rooms.0.changed.notify_waiters();

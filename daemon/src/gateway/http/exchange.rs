@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use afresh_core::control::access::Caller;
 use afresh_core::gateway::http::{
-    Admitted, Ask, Asked, Exchange, Gate, Head, ORIGIN_HEADERS, Post, Refusal, SessionId,
+    Admitted, FrontRequest, Gate, Head, HttpExchange, HttpRefusal, ORIGIN_HEADERS, PostBody,
+    RequestKind, SessionId,
 };
+use afresh_core::http_access::Caller;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH,
@@ -19,9 +20,9 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::body::Answer;
+use super::body::ResponseBody;
 use super::server::{Host, Limit};
-use super::{Letter, Outlet, Reply, Way};
+use super::{ConnectionEvent, FrontReply, Outlet, OutletKind};
 use crate::http::{drain, single_header};
 use crate::os;
 
@@ -41,7 +42,7 @@ pub(super) async fn exchange(
     peer: IpAddr,
     limit: Limit,
     host: &Host,
-) -> Response<Answer> {
+) -> Response<ResponseBody> {
     let (parts, mut body) = request.into_parts();
     let gate = Arc::clone(&host.gate.borrow());
     let mut response = match ask(&parts, &mut body, (peer, limit), host, &gate).await {
@@ -62,34 +63,34 @@ async fn ask(
     (peer, limit): (IpAddr, Limit),
     host: &Host,
     gate: &Gate,
-) -> Result<Response<Answer>, Refusal> {
+) -> Result<Response<ResponseBody>, HttpRefusal> {
     let accept = every(&parts.headers, &ACCEPT);
     let head = head_of(parts, accept.as_deref());
     let mut place = None;
     let (token, ask) = match gate.admit(&head)? {
-        Admitted::Health => return Ok(respond(200, "text/plain", Answer::whole("ok"))),
+        Admitted::Health => return Ok(respond(200, "text/plain", ResponseBody::whole("ok"))),
         Admitted::Preflight => return Ok(empty(204)),
         Admitted::Get(token) => {
-            (token, Ask::Get { last_event: head.last_event.map(str::to_owned) })
+            (token, RequestKind::Get { last_event: head.last_event.map(str::to_owned) })
         }
-        Admitted::Delete(token) => (token, Ask::Delete),
+        Admitted::Delete(token) => (token, RequestKind::Delete),
         Admitted::Post(token) => {
             let (mut line, its) = host.rooms.receive(body, gate).await?;
             place = Some(its);
-            let post = Post::look(&head, &mut line)?;
-            (token, Ask::Post { new: new_session(&post)?, line, post })
+            let post = PostBody::look(&head, &mut line)?;
+            (token, RequestKind::Post { new: new_session(&post)?, line, post })
         }
     };
-    let exchange = Exchange(host.exchanges.fetch_add(1, Ordering::Relaxed) + 1);
+    let exchange = HttpExchange(host.exchanges.fetch_add(1, Ordering::Relaxed) + 1);
     let primes = head.version.is_some_and(|version| version >= PRIMES_FROM);
     let session = head.session.map(str::to_owned);
-    let asked = Box::new(Asked { exchange, token, peer, session, primes, ask });
-    let closing = |_| Refusal::new(503, "the gateway ends");
+    let asked = Box::new(FrontRequest { exchange, token, peer, session, primes, ask });
+    let closing = |_| HttpRefusal::new(503, "the gateway ends");
     let turn = Arc::clone(&host.turns).acquire_owned().await.map_err(|_| closing(()))?;
     let presence = Presence::new(host, exchange).await.map_err(closing)?;
     let (sender, reply) = oneshot::channel();
-    let outlet = Outlet { way: Way::Reply(sender), limit };
-    let letter = Letter::Asked { asked, _turn: turn, _place: place, outlet };
+    let outlet = Outlet { way: OutletKind::Reply(sender), limit };
+    let letter = ConnectionEvent::Request { asked, _turn: turn, _place: place, outlet };
     host.letters.send(letter).await.map_err(|_| closing(()))?;
     let reply = reply.await.map_err(|_| closing(()))?;
     Ok(answer(reply, presence))
@@ -127,25 +128,29 @@ fn every(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 /// A name for the session that a message opens; any where it opens none.
-fn new_session(post: &Post) -> Result<SessionId, Refusal> {
+fn new_session(post: &PostBody) -> Result<SessionId, HttpRefusal> {
     match post {
-        Post::Initialize(_) => {
+        PostBody::Initialize(_) => {
             let bytes = os::random_bytes();
-            bytes.map(SessionId).map_err(|error| Refusal::new(500, format!("no session: {error}")))
+            bytes
+                .map(SessionId)
+                .map_err(|error| HttpRefusal::new(500, format!("no session: {error}")))
         }
-        Post::Modern(_) | Post::Nothing | Post::Session { .. } => Ok(SessionId([0; 16])),
+        PostBody::Modern(_) | PostBody::Nothing | PostBody::Session { .. } => {
+            Ok(SessionId([0; 16]))
+        }
     }
 }
 
 /// Tells the loop when a connection is gone before its exchange is over.
 pub(super) struct Presence {
-    exchange: Exchange,
+    exchange: HttpExchange,
     /// A place in the queue for that word.
-    place: Option<mpsc::OwnedPermit<Letter>>,
+    place: Option<mpsc::OwnedPermit<ConnectionEvent>>,
 }
 
 impl Presence {
-    async fn new(host: &Host, exchange: Exchange) -> Result<Self, ()> {
+    async fn new(host: &Host, exchange: HttpExchange) -> Result<Self, ()> {
         let place = host.letters.clone().reserve_owned().await.map_err(|_| ())?;
         Ok(Self { exchange, place: Some(place) })
     }
@@ -159,29 +164,30 @@ impl Presence {
 impl Drop for Presence {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.send(Letter::Gone(self.exchange));
+            place.send(ConnectionEvent::Gone(self.exchange));
         }
     }
 }
 
-fn answer(reply: Reply, mut presence: Presence) -> Response<Answer> {
+fn answer(reply: FrontReply, mut presence: Presence) -> Response<ResponseBody> {
     let (session, mut response) = match reply {
-        Reply::Stream { session, events } => {
-            let mut response = respond(200, "text/event-stream", Answer::events(events, presence));
+        FrontReply::Stream { session, events } => {
+            let mut response =
+                respond(200, "text/event-stream", ResponseBody::events(events, presence));
             let headers = response.headers_mut();
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
             headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
             (session, response)
         }
-        Reply::Whole { status, session, body } => {
+        FrontReply::Whole { status, session, body } => {
             presence.is_over();
             let response = match body {
-                Some(body) => respond(status, "application/json", Answer::whole(body)),
+                Some(body) => respond(status, "application/json", ResponseBody::whole(body)),
                 None => empty(status),
             };
             (session, response)
         }
-        Reply::Refused(refusal) => {
+        FrontReply::Refused(refusal) => {
             presence.is_over();
             (None, refused(&refusal))
         }
@@ -192,8 +198,8 @@ fn answer(reply: Reply, mut presence: Presence) -> Response<Answer> {
     response
 }
 
-fn refused(refusal: &Refusal) -> Response<Answer> {
-    let body = Answer::whole(refusal.body());
+fn refused(refusal: &HttpRefusal) -> Response<ResponseBody> {
+    let body = ResponseBody::whole(refusal.body());
     let mut response = respond(refusal.status, "application/json", body);
     let headers = response.headers_mut();
     if let Some(allow) = refusal.allow {
@@ -209,7 +215,7 @@ fn refused(refusal: &Refusal) -> Response<Answer> {
 }
 
 /// Lets a page of another origin read the answer, where it may.
-fn share(headers: &HeaderMap, response: &mut Response<Answer>, gate: &Gate) {
+fn share(headers: &HeaderMap, response: &mut Response<ResponseBody>, gate: &Gate) {
     let Some(origin) =
         single_header(headers, &ORIGIN).filter(|origin| gate.is_allowed_origin(origin))
     else {
@@ -224,15 +230,15 @@ fn share(headers: &HeaderMap, response: &mut Response<Answer>, gate: &Gate) {
     }
 }
 
-fn respond(status: u16, kind: &'static str, body: Answer) -> Response<Answer> {
+fn respond(status: u16, kind: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = empty(status);
     *response.body_mut() = body;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
-fn empty(status: u16) -> Response<Answer> {
-    let mut response = Response::new(Answer::whole(""));
+fn empty(status: u16) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::whole(""));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     response
 }

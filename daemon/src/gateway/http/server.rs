@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Letter;
+use super::ConnectionEvent;
 use super::body_reader::Rooms;
 use super::bounds::Bounds;
 use super::exchange::exchange;
@@ -28,7 +28,7 @@ use crate::http::WriteTimeout;
 pub(super) struct Host {
     /// Changes when the configuration is read again.
     pub(super) gate: watch::Receiver<Arc<Gate>>,
-    pub(super) letters: mpsc::Sender<Letter>,
+    pub(super) letters: mpsc::Sender<ConnectionEvent>,
     /// Turns true when we end.
     pub(super) closing: watch::Receiver<bool>,
     /// How many there were.

@@ -21,8 +21,8 @@ fn a_session_from_its_beginning_to_its_end() {
     let mut peer = stand.peer();
     let name = peer.open();
     assert_eq!(name.len(), 32);
-    let Word::Joined { client, .. } = stand.word() else { panic!("it joins first") };
-    assert!(matches!(stand.word(), Word::Said { client: its, .. } if its == client));
+    let ClientEvent::Joined { client, .. } = stand.word() else { panic!("it joins first") };
+    assert!(matches!(stand.word(), ClientEvent::Said { client: its, .. } if its == client));
     // The same connection goes on.
     let answer = peer.post(&name, &call(1, "echo"));
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
@@ -34,12 +34,12 @@ fn a_session_from_its_beginning_to_its_end() {
     peer.post(&name, "{\"id\":2,\r\n\"method\":\n\"echo\"\n}");
     stand.word();
     stand.word();
-    assert!(matches!(stand.word(), Word::Said { line, .. } if !line.contains(&b'\n')));
+    assert!(matches!(stand.word(), ClientEvent::Said { line, .. } if !line.contains(&b'\n')));
     let batch = peer.post(&name, &format!("[{},{}]", call(3, "echo"), call(4, "echo")));
     assert_eq!(batch.status, 200);
     stand.word();
     assert_eq!(peer.ask("DELETE /mcp", &[("mcp-session-id", &name)], "").status, 204);
-    assert_eq!(stand.word(), Word::Left { client });
+    assert_eq!(stand.word(), ClientEvent::Left { client });
     assert_eq!(peer.post(&name, &call(5, "echo")).status, 404);
     let health = peer.ask("GET /health", &[], "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok"));
@@ -120,7 +120,7 @@ fn the_modern_era_needs_no_session() {
     assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{answer:?}");
     let client = stand.joined();
     stand.word();
-    assert_eq!(stand.word(), Word::Left { client });
+    assert_eq!(stand.word(), ClientEvent::Left { client });
     let wrong = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "other")];
     let refused = peer.ask("POST /mcp", &wrong, &body);
     assert_eq!(refused.status, 400);
@@ -134,14 +134,14 @@ fn the_modern_era_needs_no_session() {
         let hold = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "hold")];
         let mut peer = stand.peer();
         peer.send("POST /mcp", &hold, &body.replace("echo", "hold"));
-        assert!(matches!(stand.wait_joined(client), Word::Said { .. }));
+        assert!(matches!(stand.wait_joined(client), ClientEvent::Said { .. }));
         if told {
             stand.tell(client, PROGRESS, Some(1));
             assert_eq!(peer.head().status, 200);
             assert_eq!(peer.event(), format!("event: message\ndata: {PROGRESS}"));
         }
         drop(peer);
-        assert_eq!(stand.word(), Word::Left { client });
+        assert_eq!(stand.word(), ClientEvent::Left { client });
     }
 }
 
@@ -191,8 +191,8 @@ fn who_is_not_let_in_reaches_nobody() {
     let opened = peer.ask("POST /mcp", &[good, page], &opening);
     assert_eq!(opened.header("access-control-expose-headers"), Some("mcp-session-id"));
     // Of all this the hub has heard only the last.
-    assert!(matches!(stand.word(), Word::Joined { access, .. } if access.name == "two"));
-    assert!(matches!(stand.word(), Word::Said { .. }));
+    assert!(matches!(stand.word(), ClientEvent::Joined { access, .. } if access.name == "two"));
+    assert!(matches!(stand.word(), ClientEvent::Said { .. }));
     assert!(stand.is_silent());
     // Another token does not open the session.
     let name = opened.header("mcp-session-id").unwrap();

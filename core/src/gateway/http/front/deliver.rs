@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Front;
 use crate::gateway::ClientId;
-use crate::gateway::http::client::Client;
-use crate::gateway::http::input::{Effect, Exchange};
-use crate::gateway::http::refusal::Refusal;
+use crate::gateway::http::client::FrontClient;
+use crate::gateway::http::input::{FrontEffect, HttpExchange};
+use crate::gateway::http::refusal::HttpRefusal;
 use crate::gateway::http::stream::{STANDALONE, event};
 use crate::gateway::http::tokens::Tokens;
 use crate::limits::{FRONT_ENDED_MAX, FRONT_KEPT_ALL_BYTES_MAX};
@@ -47,9 +47,9 @@ impl Front {
             Some(exchange) if is_last && !has_begun => self.answer(client, number, exchange, line),
             Some(exchange) if is_modern => {
                 self.begin(client, number, exchange);
-                self.effects.push(Effect::Write { exchange, event: event(None, &line) });
+                self.effects.push(FrontEffect::Write { exchange, event: event(None, &line) });
                 if is_last {
-                    self.remove(client, &Refusal::no_session());
+                    self.remove(client, &HttpRefusal::no_session());
                 }
             }
             _ => {
@@ -60,7 +60,7 @@ impl Front {
                 if is_last {
                     self.end_stream(client, number);
                     if is_error && self.clients.get(&client).is_some_and(|its| !its.is_open) {
-                        self.remove(client, &Refusal::no_session());
+                        self.remove(client, &HttpRefusal::no_session());
                     }
                 }
             }
@@ -68,7 +68,7 @@ impl Front {
     }
 
     /// Answers a request with nothing but its answer.
-    fn answer(&mut self, client: ClientId, number: u64, exchange: Exchange, line: Vec<u8>) {
+    fn answer(&mut self, client: ClientId, number: u64, exchange: HttpExchange, line: Vec<u8>) {
         self.forget(exchange);
         let Some(its) = self.clients.get_mut(&client) else { return };
         its.streams.remove(&number);
@@ -76,14 +76,14 @@ impl Front {
         let session = its.session.filter(|_| number == 1);
         let is_over = its.session.is_none();
         let status = if is_over { status_of(&line) } else { 200 };
-        self.effects.push(Effect::Answer { exchange, status, session, body: Some(line) });
+        self.effects.push(FrontEffect::Answer { exchange, status, session, body: Some(line) });
         if is_over {
-            self.remove(client, &Refusal::no_session());
+            self.remove(client, &HttpRefusal::no_session());
         }
     }
 
     /// Makes a stream of an answer, if it is none yet.
-    fn begin(&mut self, client: ClientId, number: u64, exchange: Exchange) {
+    fn begin(&mut self, client: ClientId, number: u64, exchange: HttpExchange) {
         self.quiet.remove(&exchange);
         let Some(its) = self.clients.get_mut(&client) else { return };
         let session = its.session.filter(|_| number == 1 && !its.is_open);
@@ -91,9 +91,9 @@ impl Front {
         if std::mem::replace(&mut stream.has_begun, true) {
             return;
         }
-        self.effects.push(Effect::Begin { exchange, session });
+        self.effects.push(FrontEffect::Begin { exchange, session });
         if stream.primes {
-            self.effects.push(Effect::Write { exchange, event: stream.prime(number) });
+            self.effects.push(FrontEffect::Write { exchange, event: stream.prime(number) });
         }
     }
 
@@ -104,13 +104,13 @@ impl Front {
         let added = stream.add(number, line);
         if let Some(exchange) = stream.connection {
             stream.note_written();
-            self.effects.push(Effect::Write { exchange, event: added.event });
+            self.effects.push(FrontEffect::Write { exchange, event: added.event });
         }
         self.kept_bytes = self.kept_bytes + stream.kept_bytes() - added.bytes_before;
         if added.unseen > 0 && !std::mem::replace(&mut its.is_loss_told, true) {
             let name = name_of(client, its, &self.tokens);
             let what = format!("{name} does not listen: messages for it are lost");
-            self.effects.push(Effect::Log(what));
+            self.effects.push(FrontEffect::Log(what));
         }
         self.make_room(client, number);
     }
@@ -143,18 +143,18 @@ impl Front {
         self.make_room(client, number);
     }
 
-    fn finish(&mut self, exchange: Exchange) {
+    fn finish(&mut self, exchange: HttpExchange) {
         self.forget(exchange);
-        self.effects.push(Effect::End { exchange });
+        self.effects.push(FrontEffect::End { exchange });
     }
 
-    fn forget(&mut self, exchange: Exchange) {
+    fn forget(&mut self, exchange: HttpExchange) {
         self.exchanges.remove(&exchange);
         self.quiet.remove(&exchange);
     }
 
     /// A connection is gone; returns whose it was, where that one is still there.
-    pub(super) fn gone(&mut self, now: Time, exchange: Exchange) -> Option<ClientId> {
+    pub(super) fn gone(&mut self, now: Time, exchange: HttpExchange) -> Option<ClientId> {
         let (client, number) = *self.exchanges.get(&exchange)?;
         self.forget(exchange);
         let its = self.clients.get_mut(&client)?;
@@ -168,14 +168,14 @@ impl Front {
         }
         // The modern era says so: who goes, cancels. And nobody knows a session that was not answered.
         if its.session.is_none() || (!its.is_open && !has_begun) {
-            self.remove(client, &Refusal::no_session());
+            self.remove(client, &HttpRefusal::no_session());
             return None;
         }
         Some(client)
     }
 
     /// A client does not read.
-    pub(super) fn slow(&mut self, now: Time, exchange: Exchange) {
+    pub(super) fn slow(&mut self, now: Time, exchange: HttpExchange) {
         let Some((client, _)) = self.exchanges.get(&exchange) else { return };
         let client = *client;
         if let Some(its) = self.clients.get_mut(&client)
@@ -183,13 +183,13 @@ impl Front {
         {
             let name = name_of(client, its, &self.tokens);
             let what = format!("{name} does not read what it is told: its connection is closed");
-            self.effects.push(Effect::Log(what));
+            self.effects.push(FrontEffect::Log(what));
         }
         self.gone(now, exchange);
     }
 
     /// Ends a client, and tells those who wait for something of it.
-    pub(super) fn remove(&mut self, client: ClientId, refusal: &Refusal) {
+    pub(super) fn remove(&mut self, client: ClientId, refusal: &HttpRefusal) {
         let Some(its) = self.clients.remove(&client) else { return };
         self.kept_bytes -= its.kept_bytes();
         if let Some(name) = its.session {
@@ -203,12 +203,14 @@ impl Front {
             let Some(exchange) = stream.connection else { continue };
             self.forget(exchange);
             self.effects.push(match (stream.has_begun, stream.owed.first()) {
-                (true, _) => Effect::End { exchange },
-                (false, Some(id)) => Effect::Refuse { exchange, refusal: refusal.clone().of(id) },
-                (false, None) => Effect::Refuse { exchange, refusal: refusal.clone() },
+                (true, _) => FrontEffect::End { exchange },
+                (false, Some(id)) => {
+                    FrontEffect::Refuse { exchange, refusal: refusal.clone().of(id) }
+                }
+                (false, None) => FrontEffect::Refuse { exchange, refusal: refusal.clone() },
             });
         }
-        self.effects.push(Effect::Left { client });
+        self.effects.push(FrontEffect::Left { client });
     }
 
     /// Ends sessions that nobody uses, and makes streams of answers that do not come.
@@ -218,7 +220,7 @@ impl Front {
             let Some(its) = self.clients.get(&client) else { continue };
             let used_at = if its.is_connected() { now } else { its.used_at };
             match used_at + self.session_idle {
-                until if until <= now => self.remove(client, &Refusal::no_session()),
+                until if until <= now => self.remove(client, &HttpRefusal::no_session()),
                 until => self.look_later(until, client),
             }
         }
@@ -241,7 +243,7 @@ impl Front {
         for (exchange, (client, number)) in &self.exchanges {
             let stream = self.clients.get(client).and_then(|its| its.streams.get(number));
             if stream.is_some_and(|stream| stream.has_begun) {
-                self.effects.push(Effect::Write { exchange: *exchange, event: event.clone() });
+                self.effects.push(FrontEffect::Write { exchange: *exchange, event: event.clone() });
                 self.sign_at = self.keep_alive.map(|interval| now + interval);
             }
         }
@@ -251,7 +253,7 @@ impl Front {
     pub(super) fn close(&mut self) {
         let all: Vec<ClientId> = self.clients.keys().copied().collect();
         for client in all {
-            self.remove(client, &Refusal::closing());
+            self.remove(client, &HttpRefusal::closing());
         }
         self.sign_at = None;
     }
@@ -283,7 +285,7 @@ fn status_of(line: &[u8]) -> u16 {
 }
 
 /// A client for the log.
-fn name_of(client: ClientId, its: &Client, tokens: &Tokens) -> String {
+fn name_of(client: ClientId, its: &FrontClient, tokens: &Tokens) -> String {
     let access = tokens.access(its.token);
     match access.map(|access| access.name).filter(|name| !name.is_empty()) {
         Some(name) => format!("client {} (`{name}`)", client.0),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gateway::access::Access;
 use crate::gateway::http::tests::{id, settings};
-use crate::gateway::http::{Post, SettingsError};
+use crate::gateway::http::{PostBody, SettingsError};
 use crate::limits::FRONT_BATCH_MAX;
 
 /// A request that is let in.
@@ -164,9 +164,9 @@ fn what_is_asked_and_brought_is_looked_at() {
     assert_eq!(status(Head { caller: evil, ..preflight }), 403);
 }
 
-fn look(head: Head<'_>, body: &str) -> Result<Post, (u16, i64)> {
+fn look(head: Head<'_>, body: &str) -> Result<PostBody, (u16, i64)> {
     let mut line = body.as_bytes().to_vec();
-    let found = Post::look(&head, &mut line);
+    let found = PostBody::look(&head, &mut line);
     assert!(!line.contains(&b'\n') && line.len() == body.len());
     found.map_err(|refusal| (refusal.status, refusal.code))
 }
@@ -177,7 +177,7 @@ fn bodies_of_a_session() {
     let with = Head { session: Some("x"), ..post() };
     let call = r#"{"jsonrpc":"2.0",
         "id":1,"method":"tools/call"}"#;
-    assert_eq!(look(with, call), Ok(Post::one(vec![id("1")])));
+    assert_eq!(look(with, call), Ok(PostBody::one(vec![id("1")])));
     assert_eq!(look(none, call), Err((400, -32600)));
     for version in ["2025-03-26", "2025-06-18", "2025-11-25"] {
         assert!(look(Head { version: Some(version), ..with }, call).is_ok());
@@ -187,16 +187,16 @@ fn bodies_of_a_session() {
         assert_eq!(refused, Err((400, -32600)), "{version}");
     }
     let opening = r#"{"id":"a","method":"initialize","params":{}}"#;
-    assert_eq!(look(none, opening), Ok(Post::Initialize(id("\"a\""))));
+    assert_eq!(look(none, opening), Ok(PostBody::Initialize(id("\"a\""))));
     for quiet in
         [r#"{"method":"notifications/x"}"#, r#"{"id":1,"result":{}}"#, r#"{"id":2,"error":{}}"#]
     {
-        assert_eq!(look(with, quiet), Ok(Post::one(Vec::new())));
+        assert_eq!(look(with, quiet), Ok(PostBody::one(Vec::new())));
         assert_eq!(look(none, quiet), Err((400, -32600)));
     }
     let batch =
         r#"[{"id":1,"method":"a"},{"method":"n"},{"id":2,"method":"b"},{"id":9,"result":1}]"#;
-    assert_eq!(look(with, batch), Ok(Post::Session { ids: vec![id("1"), id("2")], count: 4 }));
+    assert_eq!(look(with, batch), Ok(PostBody::Session { ids: vec![id("1"), id("2")], count: 4 }));
     for bad in [
         "[]",
         "[1]",
@@ -209,7 +209,10 @@ fn bodies_of_a_session() {
     let long = |count: usize| format!("[{}]", vec![r#"{"method":"n"}"#; count].join(","));
     assert_eq!(
         look(with, &long(FRONT_BATCH_MAX)),
-        Ok(Post::Session { ids: Vec::new(), count: u32::try_from(FRONT_BATCH_MAX).expect("few") })
+        Ok(PostBody::Session {
+            ids: Vec::new(),
+            count: u32::try_from(FRONT_BATCH_MAX).expect("few")
+        })
     );
     assert_eq!(look(with, &long(FRONT_BATCH_MAX + 1)), Err((413, -32600)));
     for (bad, code) in
@@ -230,7 +233,7 @@ fn modern(method: &str, params: &str) -> String {
 fn headers_of_the_modern_era_say_what_the_body_says() {
     let head = Head { version: Some("2026-07-28"), mcp_method: Some("tools/list"), ..post() };
     let list = modern("tools/list", "");
-    let found = Ok(Post::Modern(id("7")));
+    let found = Ok(PostBody::Modern(id("7")));
     assert_eq!(look(head, &list), found);
     assert_eq!(look(Head { session: Some("old"), ..head }, &list), found);
     let mismatch = Err((400, -32020));
@@ -245,7 +248,7 @@ fn headers_of_the_modern_era_say_what_the_body_says() {
     assert_eq!(look(head, bare), Err((400, -32602)));
     let no_capabilities = list.replace("clientCapabilities", "clientInfo");
     assert_eq!(look(head, &no_capabilities), Err((400, -32602)));
-    assert_eq!(look(head, r#"{"method":"notifications/cancelled"}"#), Ok(Post::Nothing));
+    assert_eq!(look(head, r#"{"method":"notifications/cancelled"}"#), Ok(PostBody::Nothing));
     for bad in [r#"{"id":1,"result":{}}"#, r#"[{"id":1,"method":"a"}]"#] {
         assert_eq!(look(head, bad), Err((400, -32600)));
     }
@@ -266,7 +269,7 @@ fn headers_of_the_modern_era_say_what_the_body_says() {
     // What a client of a session says in `_meta` does not make it another.
     let odd = list.replace("2026-07-28", "2025-11-25");
     let session = Head { version: Some("2025-11-25"), session: Some("x"), ..head };
-    assert_eq!(look(session, &odd), Ok(Post::one(vec![id("7")])));
+    assert_eq!(look(session, &odd), Ok(PostBody::one(vec![id("7")])));
 }
 
 #[test]
@@ -307,7 +310,7 @@ fn no_body_and_no_header_makes_it_panic() {
             content_type: word(),
             ..post()
         };
-        found[usize::from(Post::look(&head, &mut body).is_ok())] += 1;
+        found[usize::from(PostBody::look(&head, &mut body).is_ok())] += 1;
         let mut host = || hosts[random(hosts.len())];
         let caller =
             Caller { host: Some(host()), origin: Some(Some(host())), authorization: Some(host()) };

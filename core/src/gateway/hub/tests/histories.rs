@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::super::super::access::Access;
 use super::super::super::backend::{Backend, Share};
-use super::super::super::span::Outcome;
 use super::super::super::{ClientId, Effect, Input, LinkId};
 use super::super::{Hub, Settings};
 use super::{backend, settings};
+use crate::gateway::span::SpanOutcome;
 use crate::random::Random;
 use crate::time::Time;
 
@@ -66,7 +66,7 @@ impl History {
                     let id = String::from_utf8_lossy(span.request.raw()).into_owned();
                     assert!(self.spans.insert(id), "two spans of one request: {span:?}");
                     let refused =
-                        ["server_down", "server_busy", "circuit_open"].map(Outcome::Failed);
+                        ["server_down", "server_busy", "circuit_open"].map(SpanOutcome::Failed);
                     self.traced += usize::from(!refused.contains(&span.outcome));
                 }
                 Effect::Refused { .. } | Effect::Log(_) => {}

@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::super::super::access::Access;
 use super::super::super::backend::Backend;
-use super::super::super::span::{Outcome, Span, Target};
 use super::super::super::{ClientId, Input};
 use super::super::Settings;
 use super::{World, backend, settings};
+use crate::gateway::span::{Span, SpanOutcome, SpanTarget};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
@@ -32,12 +32,12 @@ fn each_call_is_a_span() {
     world.join(2, Access { name: "ci".to_owned(), ..Access::default() });
     world.call(2, "b__get");
     let span = one(&mut world);
-    assert_eq!(span.target, Target::Tool("b__get".to_owned()));
+    assert_eq!(span.target, SpanTarget::Tool("b__get".to_owned()));
     assert_eq!((span.method.as_str(), span.server.as_str()), ("tools/call", "b"));
-    assert_eq!((span.client.as_str(), span.outcome), ("ci", Outcome::Answered));
+    assert_eq!((span.client.as_str(), span.outcome), ("ci", SpanOutcome::Answered));
     world.ask(1, "resources/read", json!({"uri": "x://a/a"}));
     let span = one(&mut world);
-    assert_eq!(span.target, Target::Resource("x://a/a".to_owned()));
+    assert_eq!(span.target, SpanTarget::Resource("x://a/a".to_owned()));
     assert_eq!(span.version.as_deref(), Some("2025-06-18"));
     // Answered by the gateway itself, for all of the servers or for none.
     world.ask(1, "tools/list", json!({}));
@@ -73,12 +73,12 @@ fn every_end_of_a_call_ends_its_span() {
     let mut world = traced(&[(slow, &["get"])]);
     world.silent.push("tools/call");
     let answers = [
-        (json!({"result": {"isError": true}}), Outcome::ToolFailed),
+        (json!({"result": {"isError": true}}), SpanOutcome::ToolFailed),
         (
             json!({"error": {"code": -32602, "message": "no"}}),
-            Outcome::Error { code: Some(-32602), message: "no".to_owned() },
+            SpanOutcome::Error { code: Some(-32602), message: "no".to_owned() },
         ),
-        (json!({"error": {}}), Outcome::Error { code: None, message: String::new() }),
+        (json!({"error": {}}), SpanOutcome::Error { code: None, message: String::new() }),
     ];
     for (mut answer, outcome) in answers {
         world.send(1, "tools/call", json!({"name": "a__get"}));
@@ -93,17 +93,17 @@ fn every_end_of_a_call_ends_its_span() {
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
     world.says(1, &cancel);
-    assert_eq!(one(&mut world).outcome, Outcome::Cancelled);
+    assert_eq!(one(&mut world).outcome, SpanOutcome::Cancelled);
     world.send(1, "tools/call", json!({"name": "a__get"}));
     world.wait(Duration::from_secs(2));
-    assert_eq!(one(&mut world).outcome, Outcome::Failed("timed_out"));
+    assert_eq!(one(&mut world).outcome, SpanOutcome::Failed("timed_out"));
     world.send(1, "tools/call", json!({"name": "a__get"}));
     let link = world.link("a");
     world.input(Input::LinkLost { link, why: "it is gone".to_owned() });
-    assert_eq!(one(&mut world).outcome, Outcome::Failed("server_lost"));
+    assert_eq!(one(&mut world).outcome, SpanOutcome::Failed("server_lost"));
     // It does not even go there.
     world.call(1, "a__get");
-    assert_eq!(one(&mut world).outcome, Outcome::Failed("server_down"));
+    assert_eq!(one(&mut world).outcome, SpanOutcome::Failed("server_down"));
 }
 
 #[test]
@@ -113,12 +113,12 @@ fn the_end_of_a_client_or_of_the_gateway_ends_spans_too() {
     world.legacy(2);
     world.send(2, "tools/call", json!({"name": "a__get"}));
     world.input(Input::Left { client: ClientId(2) });
-    assert_eq!(one(&mut world).outcome, Outcome::Cancelled);
+    assert_eq!(one(&mut world).outcome, SpanOutcome::Cancelled);
     world.send(1, "tools/call", json!({"name": "a__get"}));
     let ended = world.hub.end_spans(world.now + Duration::from_secs(3));
     assert_eq!(ended.len(), 1);
     assert_eq!(ended[0].ended.since(ended[0].began), Duration::from_secs(3));
-    assert_eq!(ended[0].outcome, Outcome::Cancelled);
+    assert_eq!(ended[0].outcome, SpanOutcome::Cancelled);
     assert!(world.hub.end_spans(world.now).is_empty());
 }
 

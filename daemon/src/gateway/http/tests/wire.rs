@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::bounds::Bounds;
-use super::super::{BoundFront, HttpFront, Word};
+use super::super::{BoundFront, ClientEvent, HttpFront};
 use crate::output::Output;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ enum Order {
 pub(super) struct Stand {
     address: SocketAddr,
     orders: mpsc::Sender<Order>,
-    words: Receiver<Word>,
+    words: Receiver<ClientEvent>,
     joined: RefCell<u64>,
     log: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<Duration>,
@@ -81,7 +81,7 @@ impl Stand {
         let (said, words) = sync_channel(100_000);
         let (end, ended) = sync_channel(1);
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (output, _) = Output::start("log", Shared(Arc::clone(&log)), |_| {}).unwrap();
+        let (output, _) = Output::start("log", BodyBudget(Arc::clone(&log)), |_| {}).unwrap();
         let thread = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -127,7 +127,7 @@ impl Stand {
     }
 
     /// The next word of the front.
-    pub(super) fn word(&self) -> Word {
+    pub(super) fn word(&self) -> ClientEvent {
         self.words.recv_timeout(PATIENCE).expect("a word")
     }
 
@@ -140,7 +140,7 @@ impl Stand {
     /// The next that joins.
     pub(super) fn joined(&self) -> ClientId {
         loop {
-            if let Word::Joined { client, .. } = self.word() {
+            if let ClientEvent::Joined { client, .. } = self.word() {
                 *self.joined.borrow_mut() = client.0;
                 return client;
             }
@@ -155,7 +155,7 @@ impl Stand {
     }
 
     /// What a client says first.
-    pub(super) fn wait_joined(&self, wanted: ClientId) -> Word {
+    pub(super) fn wait_joined(&self, wanted: ClientId) -> ClientEvent {
         while self.joined() != wanted {}
         self.word()
     }
@@ -164,7 +164,7 @@ impl Stand {
     pub(super) fn wait_said(&self, wanted: ClientId, count: usize) {
         let mut said = 0;
         while said < count {
-            if matches!(self.word(), Word::Said { client, .. } if client == wanted) {
+            if matches!(self.word(), ClientEvent::Said { client, .. } if client == wanted) {
                 said += 1;
             }
         }
@@ -201,9 +201,9 @@ impl Stand {
     }
 }
 
-struct Shared(Arc<Mutex<Vec<u8>>>);
+struct BodyBudget(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Shared {
+impl Write for BodyBudget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -214,8 +214,8 @@ impl Write for Shared {
 }
 
 /// Answers what is asked, by its method.
-fn hub(front: &mut HttpFront, word: Word, said: &SyncSender<Word>) {
-    if let Word::Said { client, line } = &word {
+fn hub(front: &mut HttpFront, word: ClientEvent, said: &SyncSender<ClientEvent>) {
+    if let ClientEvent::Said { client, line } = &word {
         let single = [line.clone()];
         let lines = match serde_json::from_slice::<Vec<serde_json::Value>>(line) {
             Ok(batch) => batch.iter().map(|one| one.to_string().into_bytes()).collect(),
@@ -255,13 +255,13 @@ pub(super) struct Peer {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ResponseBody {
     pub(super) status: u16,
     head: String,
     pub(super) body: String,
 }
 
-impl Answer {
+impl ResponseBody {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let mut lines = self.head.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -276,7 +276,7 @@ impl Peer {
         answer.header("mcp-session-id").expect("a session").to_owned()
     }
 
-    pub(super) fn post(&mut self, session: &str, body: &str) -> Answer {
+    pub(super) fn post(&mut self, session: &str, body: &str) -> ResponseBody {
         self.send_post(session, body);
         self.answer()
     }
@@ -285,7 +285,7 @@ impl Peer {
         self.send("POST /mcp", &[("mcp-session-id", session)], body);
     }
 
-    pub(super) fn ask(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(super) fn ask(&mut self, line: &str, headers: &[(&str, &str)], body: &str) -> ResponseBody {
         self.send(line, headers, body);
         self.answer()
     }
@@ -345,10 +345,10 @@ impl Peer {
     }
 
     /// The head of an answer.
-    pub(super) fn head(&mut self) -> Answer {
+    pub(super) fn head(&mut self) -> ResponseBody {
         let head = String::from_utf8(self.until(b"\r\n\r\n")).unwrap();
         let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).expect("a status");
-        Answer { status, head, body: String::new() }
+        ResponseBody { status, head, body: String::new() }
     }
 
     /// The next chunk of a body; nothing at its end.
@@ -365,7 +365,7 @@ impl Peer {
     }
 
     /// An answer with all of its body.
-    pub(super) fn answer(&mut self) -> Answer {
+    pub(super) fn answer(&mut self) -> ResponseBody {
         let mut answer = self.head();
         if let Some(length) = answer.header("content-length") {
             let length = length.parse().unwrap();

@@ -1,10 +1,11 @@
-//! Owns the checks of requests over TCP: host, origin and token. Driven by the control server and the gateway. Never
-//! needed on the socket, which only this user can open; a port is open to every program and every page in a browser.
+//! Owns the checks of callers over TCP: host, origin and bearer token. A Unix socket belongs to its user by the
+//! kernel's word; a port is open to every process of the machine and to every page in a browser. Driven by the
+//! control API and the gateway. Never reads a body.
 
 /// Hexadecimal digits of a token: 32 random bytes.
 pub const TOKEN_DIGITS: usize = 64;
 
-/// What a request says about where it comes from. More than one header of a kind is none.
+/// The headers of a request that identify its caller. A header that is there twice counts as missing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
     /// `Host`.
@@ -15,10 +16,10 @@ pub struct Caller<'a> {
     pub authorization: Option<&'a str>,
 }
 
-/// Why a request is refused.
+/// Why a caller is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessDenied {
-    /// It asks for another host: a name that was made to lead here, as a page in a browser can.
+    /// The request is for another host: a name rebound to this machine, as a page in a browser can do.
     Host,
     /// It is a page of another origin.
     Origin,
@@ -28,7 +29,7 @@ pub enum AccessDenied {
     Token,
 }
 
-/// The checks of requests over TCP.
+/// The check of every caller over TCP.
 #[derive(Clone)]
 pub struct Guard {
     token: String,
@@ -48,7 +49,7 @@ impl Guard {
         Self { token, hosts: loopback_hosts(port) }
     }
 
-    /// Whether a request is admitted.
+    /// Whether a caller is admitted.
     pub fn admits(&self, caller: Caller<'_>) -> Result<(), AccessDenied> {
         let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
         if !self.hosts.contains(&host) {
@@ -69,10 +70,10 @@ impl Guard {
     }
 }
 
-/// What this machine is called in the `Host` of a request to one of its ports.
+/// The values of `Host` in a request to a port of this machine.
 pub(crate) fn loopback_hosts(port: u16) -> [String; 3] {
     ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
-        // Clients leave out the default port.
+        // The default port is left out.
         80 => host.to_owned(),
         _ => format!("{host}:{port}"),
     })
@@ -84,7 +85,7 @@ pub(crate) fn bearer(authorization: Option<&str>) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether a text can be a token of ours.
+/// Whether a text has the form of a token.
 pub fn is_token(text: &str) -> bool {
     text.len() == TOKEN_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -94,8 +95,7 @@ pub fn token_of(bytes: &[u8; TOKEN_DIGITS / 2]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares in a time that does not tell how much of it is right. The length of the token is
-/// public.
+/// Compares in constant time. The length of a token is no secret.
 pub(crate) fn is_same(given: &[u8], wanted: &[u8]) -> bool {
     let differs = given.iter().zip(wanted).fold(0, |sum, (one, other)| sum | (one ^ other));
     given.len() == wanted.len() && std::hint::black_box(differs) == 0

@@ -1,7 +1,6 @@
-//! Servers for the gateway out of the configuration of another program, as it is.
-//!
-//! Reads no file: the caller hands over what is in it. Where the servers stand is known by
-//! [`adopt`](crate::adopt); here it is said what their entries mean.
+//! Owns the import of a client's configuration file: its entries become servers of the gateway. Driven by
+//! `afresh gateway`. Never reads a file: the caller hands over the contents, and [`adopt`](crate::adopt) finds the
+//! entries.
 
 mod entry;
 
@@ -10,14 +9,14 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use self::entry::Entry;
-use super::OWN_NAME;
-use super::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
-use super::variables::VariableScope;
+use self::entry::ImportEntry;
 use crate::address::{is_header_name, url_host};
 use crate::adopt::client_entry::Found;
 use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
 use crate::audit::redact::redact_args;
+use crate::gateway::OWN_NAME;
+use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
+use crate::gateway::variables::VariableScope;
 use crate::limits::{CONFIG_ERRORS_MAX, NAME_CHARS_MAX, SERVER_IN_FLIGHT_MAX, SERVERS_MAX};
 use crate::report::{ConfigError, ErrorKind};
 use crate::text::harmless;
@@ -88,7 +87,7 @@ fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
         vec![*error]
     })?;
     let scope = VariableScope { env: context.env, workspace: context.workspace };
-    let mut reader = Reader {
+    let mut reader = ImportReader {
         path,
         text: file.text(),
         scope,
@@ -130,7 +129,7 @@ fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> (Vec<&'a Server>, Vec<&'a 
     (all, twice)
 }
 
-struct Reader<'a> {
+struct ImportReader<'a> {
     path: &'a str,
     text: &'a str,
     scope: VariableScope<'a>,
@@ -142,7 +141,7 @@ struct Reader<'a> {
     left: Vec<ConfigError>,
 }
 
-impl Reader<'_> {
+impl ImportReader<'_> {
     /// What came of it. One bad server does not take the others with it: this file is for another program, which
     /// may well be able to use it.
     fn done(self) -> Result<Import, Vec<ConfigError>> {
@@ -194,7 +193,7 @@ impl Reader<'_> {
     /// None where it is left out, or where something is wrong with it.
     fn server(&mut self, server: &Server) -> Option<Backend> {
         let errors = self.errors.len();
-        let mut entry = Entry::new(server);
+        let mut entry = ImportEntry::new(server);
         let target = match server.start() {
             Start::Odd(why) => {
                 let message = format!("server `{}` cannot be taken: {why}", harmless(&server.name));
@@ -264,7 +263,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    fn stdio(&mut self, entry: &mut Entry<'_>, words: &[&Word]) -> StdioServer {
+    fn stdio(&mut self, entry: &mut ImportEntry<'_>, words: &[&Word]) -> StdioServer {
         let has_args = !entry.take("args").is_empty();
         let mut command = Vec::new();
         for (index, word) in words.iter().enumerate() {
@@ -289,7 +288,7 @@ impl Reader<'_> {
         }
     }
 
-    fn http(&mut self, entry: &mut Entry<'_>) -> Option<HttpServer> {
+    fn http(&mut self, entry: &mut ImportEntry<'_>) -> Option<HttpServer> {
         let errors = self.errors.len();
         let kind = self.one(entry, "type");
         let at = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| entry.place(key));

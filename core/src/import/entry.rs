@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::super::variables::Style;
-use super::Reader;
+use super::ImportReader;
 use crate::adopt::Server;
 use crate::adopt::client_entry::{Client, Found, Given};
+use crate::gateway::variables::Style;
 use crate::limits::CONFIG_DURATION_MAX;
 use crate::report::ErrorKind;
 use crate::text::harmless;
 
 /// What an entry says, and what of that was looked at.
-pub(super) struct Entry<'a> {
+pub(super) struct ImportEntry<'a> {
     pub(super) server: &'a Server,
     given: Vec<&'a Given>,
 }
@@ -32,7 +32,7 @@ const SILENT: [&str; 10] = [
     "env_vars",
 ];
 
-impl<'a> Entry<'a> {
+impl<'a> ImportEntry<'a> {
     pub(super) fn new(server: &'a Server) -> Self {
         Self { server, given: server.given.iter().collect() }
     }
@@ -61,9 +61,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl Reader<'_> {
+impl ImportReader<'_> {
     /// The one text of a key, filled in.
-    pub(super) fn one(&mut self, entry: &mut Entry<'_>, key: &'static str) -> Option<String> {
+    pub(super) fn one(&mut self, entry: &mut ImportEntry<'_>, key: &'static str) -> Option<String> {
         let given = entry.take(key).into_iter().next()?;
         match &given.value {
             Found::Text(text) if given.name.is_none() => self.fill(entry, key, text, &given.at),
@@ -77,7 +77,7 @@ impl Reader<'_> {
     /// The texts below a key, filled in.
     pub(super) fn pairs(
         &mut self,
-        entry: &mut Entry<'_>,
+        entry: &mut ImportEntry<'_>,
         key: &'static str,
     ) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
@@ -96,7 +96,7 @@ impl Reader<'_> {
     /// What is in the lists of these keys; none where there is no list.
     pub(super) fn list(
         &mut self,
-        entry: &mut Entry<'_>,
+        entry: &mut ImportEntry<'_>,
         keys: &[&'static str],
     ) -> Option<Vec<String>> {
         let mut all: Option<Vec<String>> = None;
@@ -113,7 +113,11 @@ impl Reader<'_> {
         all
     }
 
-    pub(super) fn seconds(&mut self, entry: &mut Entry<'_>, key: &'static str) -> Option<Duration> {
+    pub(super) fn seconds(
+        &mut self,
+        entry: &mut ImportEntry<'_>,
+        key: &'static str,
+    ) -> Option<Duration> {
         let given = entry.take(key).into_iter().next()?;
         let number = match &given.value {
             Found::Text(text) => text.parse::<f64>().ok(),
@@ -128,7 +132,7 @@ impl Reader<'_> {
 
     pub(super) fn fill(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &ImportEntry<'_>,
         key: &str,
         text: &str,
         at: &Range<usize>,
@@ -159,7 +163,7 @@ impl Reader<'_> {
     /// The value of a variable that a key names.
     pub(super) fn variable(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &ImportEntry<'_>,
         key: &str,
         name: &str,
         at: &Range<usize>,
@@ -177,7 +181,13 @@ impl Reader<'_> {
         value
     }
 
-    pub(super) fn misfit(&mut self, entry: &Entry<'_>, key: &str, wanted: &str, at: &Range<usize>) {
+    pub(super) fn misfit(
+        &mut self,
+        entry: &ImportEntry<'_>,
+        key: &str,
+        wanted: &str,
+        at: &Range<usize>,
+    ) {
         let message = format!("`{key}` of server `{}` must be {wanted}", entry.shown());
         self.error(ErrorKind::WrongType, message, at, "correct it, or remove it");
     }
