@@ -213,7 +213,7 @@ fn lock_git(folder: &Path, is_unused: bool) -> Result<Option<Lock>, CommandError
     match Lock::take(&git, Sole::RunInGit) {
         Ok(lock) => Ok(Some(lock)),
         Err(error @ LockError::Taken { .. }) => Err(unavailable(error)),
-        // Whoever cannot write there cannot commit either, and will say so.
+        // A folder that cannot be written cannot be committed to either, which git reports.
         Err(LockError::File { .. }) => Ok(None),
     }
 }
@@ -233,7 +233,7 @@ fn installed(program: &[String], environment: &Environment) -> Result<(), Comman
     Err(CommandError::new(Exit::NotFound, text).hint(hint))
 }
 
-/// Without git, nobody looks at which files are touched.
+/// Without git, which files are touched is not checked.
 fn warn_of_files(plan: &Plan, settings: &RunSettings) {
     if settings.settings.without_git && plan.phases.iter().any(|phase| !phase.files.is_empty()) {
         output::warn("the `Files:` of the plan are not checked: only git knows what was touched");

@@ -90,7 +90,7 @@ pub const SECRET_VALUE_BYTES_MIN: usize = 8;
 /// What the control API has to say that waits for the loop of a run; more is not said.
 pub const RUN_NOTICES_MAX: usize = 16;
 
-/// How long whoever waits for the end of a run may take to ask once more how it ended.
+/// How long a client that waits for the end of a run may take to ask once more how it ended.
 pub const CONTROL_FAREWELL: Duration = Duration::from_millis(100);
 
 /// Messages of a run that wait for its display. A display that is behind by more holds the run up.
@@ -103,7 +103,7 @@ pub const RUN_ASKS_MAX: usize = 16;
 /// words; older ones are forgotten, and are in the logs.
 pub const SCREEN_LINES_MAX: usize = 1_000;
 
-/// The least time between two drawings of a screen: more often, nobody can read it.
+/// The least time between two drawings of a screen: more often cannot be read.
 pub const SCREEN_DRAW_GAP: Duration = Duration::from_millis(100);
 
 /// What is taken from a keyboard at once.
@@ -118,7 +118,7 @@ pub const SUMMARY_WRITE_MAX: Duration = Duration::from_secs(2);
 /// How long the bytes of one paste may be apart; after that, its end was lost.
 pub const PASTE_GAP_MAX: Duration = Duration::from_secs(3);
 
-/// What is kept of a paste until its end comes: more than anybody can tell an agent at once.
+/// What is kept of a paste until its end comes: more than is typed for an agent at once.
 pub const PASTE_BYTES_MAX: usize = 32_000;
 
 /// What a person can type to an agent at once; what is more is not taken. It is a page of text.

@@ -1,4 +1,5 @@
-//! What the next session of a phase is told about those before it.
+//! Writes the checkpoint: the text that tells the next session of a phase about those before it. Driven by the machine.
+//! Never longer than its bound.
 
 use std::fmt::Write;
 
@@ -25,7 +26,7 @@ pub struct Checkpoint {
     pub progress: Vec<String>,
     /// What git knows.
     pub changes: PhaseChanges,
-    /// What sessions have put into the stash of git, and nobody has taken back.
+    /// Entries of the stash of git that sessions have made and not popped.
     pub stashed: Vec<String>,
     /// Gates that failed: their names and ends of output.
     pub failed: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! What a run never commits: patterns with the meaning of lines in a `.gitignore`, as globs for git.
+//! Owns the patterns of files that a run never commits: lines of a `.gitignore`, as globs for git.
 
 /// A pattern of files that are never committed.
 #[derive(Clone, Debug, PartialEq, Eq)]

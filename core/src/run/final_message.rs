@@ -1,4 +1,4 @@
-//! What the last message of a session says that was asked to come to an end: whether something is left.
+//! Reads the last message of a session that was asked to come to an end: whether something is left.
 //!
 //! Models write the word that they were asked for in a heading, in bold, in lower case, or after a sentence. Where
 //! that can be read in two ways, something is left: one more session costs little, half a phase that is called done

@@ -1,4 +1,4 @@
-//! How full the context of one session is. Each attempt has its own.
+//! Measures how full the context of one session is. Each attempt has its own meter.
 
 use super::Settings;
 use crate::agent::Context;

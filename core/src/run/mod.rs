@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `meter.rs` says how full a context is, `checkpoint.rs` what the next session is told, `prompts.rs` has
-//! our words to the agent, `last_word.rs` reads those with which it stops, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
+//! our words to the agent, `final_message.rs` reads those with which it stops, `record.rs` what is written down, `machine.rs` decides. Nothing here owns a process,
 //! a file or a clock.
 
 mod braces;
@@ -77,13 +77,13 @@ pub enum Input {
     Git(GitAnswer),
     /// A gate has ended.
     GateEnded(GateEnd),
-    /// Somebody wants something.
+    /// A user asks for something.
     User(UserRequest),
     /// The time of `next_wakeup` has come.
     Wakeup,
 }
 
-/// What a person may want of a run.
+/// A request of a user to a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserRequest {
     /// Stop working until it is resumed.
@@ -125,7 +125,7 @@ pub enum Effect {
         /// How long it may take.
         time_max: Duration,
     },
-    /// End the gate that runs: nobody wants to know any more.
+    /// End the gate that runs: its result is not needed any more.
     EndGate,
     /// Write this down, before anything that comes after it is done.
     Record(Record),
@@ -174,7 +174,7 @@ pub enum GitAnswer {
     Changes(PhaseChanges),
     /// There is no repository here, or no git.
     NoRepository(String),
-    /// Commits would end up where nobody wants them, and why.
+    /// Commits would end up on the wrong branch, and why.
     Unready(String),
     /// It failed, and why.
     Failed(String),
@@ -183,7 +183,7 @@ pub enum GitAnswer {
 /// Where a run stands in a repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitPosition {
-    /// The branch that it works on; none where nobody knows.
+    /// The branch that it works on; none where that is not known.
     pub branch: Option<String>,
     /// The last commit that it relies on, which is in that branch.
     pub commit: Option<String>,

@@ -1,7 +1,7 @@
-//! What is to be done: a title, and phases with their tasks, as a person writes them in Markdown.
+//! Owns plans: a title, and phases with their tasks, as a person writes them in Markdown.
 //!
 //! [`read`] makes a plan out of texts and finds every mistake in them. It opens no file: [`links`] names those that
-//! a plan needs beside its own, and whoever has the disk hands them over.
+//! a plan needs beside its own, and the caller reads them.
 
 mod body;
 mod check;

@@ -1,4 +1,4 @@
-//! What is written down of a run. The names are read again by later versions: they stay as they are.
+//! Owns the records of a run, as they are stored. Later versions read them again: their names stay as they are.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub enum Cause {
     Overflow,
     /// The use of the model is limited.
     Limited,
-    /// Somebody wanted a new session.
+    /// A user asked for a new session.
     RestartAsked,
     /// Its process ended, or could not start.
     Crashed,
@@ -30,9 +30,9 @@ pub enum Cause {
     TimedOut,
     /// A budget is used up.
     OutOfBudget,
-    /// Somebody wanted the phase skipped.
+    /// A user asked to skip the phase.
     Skipped,
-    /// Somebody wanted the run stopped.
+    /// A user asked to stop the run.
     Stopped,
     /// afresh itself ended without a word.
     Lost,
@@ -142,7 +142,7 @@ pub enum Record {
         output: u64,
         /// Dollars.
         dollars: Option<f64>,
-        /// Whether nobody counted.
+        /// Whether it is an estimate.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         guessed: bool,
     },
@@ -253,7 +253,7 @@ pub enum PhaseEnd {
 pub enum Finish {
     /// All phases are done.
     Done,
-    /// All phases are over, but somebody has skipped some; those can be taken up again.
+    /// All phases are over, but a user has skipped some; those can be taken up again.
     Skipped {
         /// How many are what.
         why: String,

@@ -1,4 +1,5 @@
-//! What the records of a run tell about it: where it can go on, and what it has used.
+//! Rebuilds the state of a run from its records: where it can go on, and what it has used. Driven by `--resume`. Never
+//! writes a record.
 
 use std::time::Duration;
 
@@ -159,7 +160,7 @@ impl ResumeState {
             | Record::Beside { .. } => self.take_git(record),
             Record::Sampled { .. } | Record::Waiting { .. } => {}
             Record::RunEnded { finish } => {
-                // Whoever goes on after all others were done wants these.
+                // A resume after all others were done means these.
                 if matches!(finish, Finish::Skipped { .. }) {
                     self.over.retain(|(_, end)| *end != PhaseEnd::Skipped);
                 }

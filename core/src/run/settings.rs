@@ -1,4 +1,4 @@
-//! How a run is to go, and what it may use.
+//! Owns the settings and limits of a run.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Settings {
     pub handoff_max: Duration,
     /// How long an agent may be silent.
     pub silence_max: Duration,
-    /// How long a limit is waited for the first time, where nobody says when it ends.
+    /// How long a limit is waited for the first time, where its end is not said.
     pub limit_wait: Duration,
     /// How long a gate may take, where the plan does not say.
     pub gate_max: Duration,

@@ -1,4 +1,4 @@
-//! What a run has left that was killed together with all that watched over its processes. Whatever a run starts has a
+//! Finds and ends processes of a run that was killed together with its guardians. All that a run starts has a
 //! mark in its environment, the same for all runs of a workspace, and hands it on.
 
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::process::{kill_one, terminate_one};
 /// The variable that has the mark.
 const VARIABLE: &str = "AFRESH_RUN_MARK";
 
-/// The file with the part of the mark that nobody can guess.
+/// The file with the random part of the mark.
 const FILE: &str = "run-mark";
 
 /// The mark of the runs of one workspace.
@@ -45,7 +45,7 @@ impl ProcessMark {
         Ok(Self(format!("{random} {}", fs::canonicalize(state)?.display())))
     }
 
-    /// Writes the mark where it was, if somebody took it away.
+    /// Writes the mark's file again, where it was deleted.
     pub fn put_back(&self, state: &Path) -> io::Result<()> {
         let path = state.join(FILE);
         let random = self.0.split(' ').next().unwrap_or_default();
@@ -61,7 +61,7 @@ impl ProcessMark {
         env.push((VARIABLE.into(), self.0.clone().into()));
     }
 
-    /// Ends whatever still has the mark; nobody may run in the workspace. Returns how many those were, or which
+    /// Ends all that still has the mark; no run may be active in the workspace. Returns how many those were, or which
     /// cannot be ended. Where it is one of them who starts us, all are left: it would be ended itself.
     pub fn end_leftovers(&self, own: &[(OsString, OsString)]) -> Result<usize, Vec<u32>> {
         if own.iter().any(|(name, value)| name == VARIABLE && *value == *self.0) {

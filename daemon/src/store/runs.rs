@@ -28,7 +28,7 @@ const TABLES: &str = "
     );
 ";
 
-/// Whatever comes is the last of all that is there, which is what SQLite adds with the fewest pages: `id` is made of run
+/// A record is appended behind all others, which touches the fewest pages of SQLite: `id` is made of run
 /// and number. Until version 3 these were the key.
 const RECORDS: &str = "
     CREATE TABLE records (
@@ -64,7 +64,7 @@ const VIEWS: &str = "
 ";
 
 /// From the tables of versions 1 and 2 to those of 3, before the views are made. Until version 2 `restarts` had all
-/// sessions that were not done, and until 3 nobody wrote down where a run works.
+/// sessions that were not done, and until 3 the folder of a run was not stored.
 const MOVED: &str = "
     DROP VIEW phases; DROP VIEW sessions; DROP VIEW usage; DROP VIEW gates; DROP VIEW progress; DROP VIEW restarts;
     ALTER TABLE runs ADD COLUMN folder TEXT;
@@ -184,7 +184,7 @@ impl Runs {
     /// Opens the runs of a state folder, and makes the file where there is none.
     pub fn open(state: &Path) -> Result<Self, RunsError> {
         let path = Self::path_in(state);
-        // Prompts and answers are nobody else's. One that is there already is as it is.
+        // Prompts and answers are private. A file that exists keeps its mode.
         os::create_private(&path).ok();
         let failed = |source| RunsError::File { path: path.clone(), source: Box::new(source) };
         let connection = Connection::open(&path).map_err(failed)?;
@@ -229,7 +229,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Whether somebody took the file away, as `git clean -fdx` does with all that is ignored.
+    /// Whether the file was deleted, as `git clean -fdx` does with all that is ignored.
     pub fn is_gone(&self) -> bool {
         !self.path.exists()
     }

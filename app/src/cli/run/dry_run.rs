@@ -1,4 +1,4 @@
-//! What a run would do, and how.
+//! Prints what a run would do, and with which settings. Never starts anything.
 
 use afresh_core::adopt::agent_servers::{AgentServers, SupervisedServer};
 use afresh_core::agent::AgentKind;

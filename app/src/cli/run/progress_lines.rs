@@ -1,4 +1,4 @@
-//! What a run tells, as lines.
+//! Prints the events of a run as lines.
 
 use std::path::Path;
 

@@ -118,8 +118,8 @@ impl PlanLocation<'_> {
         inner.unwrap_or(path).to_string_lossy().into_owned()
     }
 
-    /// Whether a run is one of the plan with this name. Older runs have it as it was typed, in a folder that nobody
-    /// knows: where there is no such file from the root, it was this one.
+    /// Whether a run is one of the plan with this name. Older runs have it as it was typed, in a folder that is not
+    /// known: where there is no such file from the root, it was this one.
     fn is_of(&self, plan: &str, name: &str) -> bool {
         let of_root = self.root.map(|root| root.join(plan)).filter(|path| path.exists());
         plan == name || self.name(&of_root.unwrap_or_else(|| plan.into())) == name

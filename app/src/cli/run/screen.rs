@@ -1,6 +1,6 @@
 //! The live view of `afresh run`: one thread draws, one hears keys, and the run waits for neither.
 //!
-//! What is to be seen is one value behind a lock that nobody holds while a terminal is written to: whoever draws
+//! What is to be seen is one value behind a lock that is not held while a terminal is written to: the drawing thread
 //! takes the newest, at most ten times a second, and once a second while a clock is to be seen that goes.
 
 mod draw;
@@ -37,7 +37,7 @@ type Drawing = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 /// How long a clock is seen before it is drawn again.
 const CLOCK: Duration = Duration::from_secs(1);
 
-/// The view, for whoever runs the plan.
+/// The view, as the command has it.
 pub(super) struct Screen {
     shared: Arc<Shared>,
     drawer: JoinHandle<()>,
@@ -51,11 +51,11 @@ struct Shared {
     wake: SyncSender<()>,
 }
 
-/// What whoever draws has to do beside drawing; the last of these wins.
+/// An order to the drawing thread; the last one wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Redraw,
-    /// Somebody else may have had the terminal.
+    /// Another program may have had the terminal.
     TakeAgain,
     Suspend(Stopped),
     End,
@@ -63,7 +63,7 @@ enum Order {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // What is drawn is no worse for somebody's panic.
+        // A panic elsewhere does not spoil what is drawn.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ impl Screen {
         Ok(Self { shared, drawer, gone })
     }
 
-    /// Shows what is said, and how the run is now. Returns whether somebody draws.
+    /// Shows what is said, and how the run is now. Returns whether it is drawn.
     pub(super) fn show(&self, says: &[RunEvent], view: &View) -> bool {
         let mut state = self.shared.state();
         says.iter().for_each(|say| state.tell(say, view));
@@ -168,7 +168,7 @@ fn draw_until_end(shared: &Shared, woken: &Receiver<()>) -> io::Result<()> {
             }
         }
         if !terminal::is_ours() {
-            // Somebody's panic has given it back.
+            // A panic has given it back.
             return Ok(());
         }
         terminal.draw(|frame| {
@@ -195,21 +195,21 @@ fn draw_until_end(shared: &Shared, woken: &Receiver<()>) -> io::Result<()> {
     }
 }
 
-/// Takes the terminal from whoever has had it meanwhile.
+/// Takes the terminal back from another program.
 fn take_again(terminal: &mut Drawing) -> io::Result<()> {
     terminal::give_back()?;
     terminal::take()?;
     clear(terminal)
 }
 
-/// Lets everything be drawn anew. ratatui's own way would ask the terminal where its cursor is, and whoever hears
-/// keys would get the answer.
+/// Lets everything be drawn anew. ratatui's own way would ask the terminal where its cursor is, and the thread that
+/// reads keys would get the answer.
 fn clear(terminal: &mut Drawing) -> io::Result<()> {
     let size = terminal.size()?;
     terminal.resize(size.into())
 }
 
-/// Ends with the terminal or the process: nobody else can end a read.
+/// Ends with the terminal or the process: nothing else can end a read.
 fn hear_keys(shared: &Shared, requests: &UserRequestSender) {
     let mut typed = Typed::default();
     loop {

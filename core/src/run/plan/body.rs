@@ -1,4 +1,4 @@
-//! What stands below a phase: its task in prose, and between it the lines that say something about the phase.
+//! Splits the lines of a phase into its task and its keys. Driven by `read.rs`. Never parses a value.
 
 use std::ops::Range;
 

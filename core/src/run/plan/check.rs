@@ -276,7 +276,7 @@ fn ordered(drafts: Vec<PhaseDraft>, needs: &[Vec<usize>]) -> Vec<Phase> {
     let mut phases = Vec::new();
     while !left.is_empty() {
         let is_next = |(at, _): &(usize, PhaseDraft)| needs[*at].iter().all(|need| is_done[*need]);
-        // In a ring nobody is next; then the plan is refused anyway.
+        // In a ring no phase is next; then the plan is refused anyway.
         let next = left.iter().position(is_next).unwrap_or(0);
         let (at, draft) = left.remove(next);
         is_done[at] = true;

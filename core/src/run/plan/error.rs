@@ -1,4 +1,4 @@
-//! What is wrong with a plan, where, and what to write instead.
+//! Owns the errors and warnings of a plan: message, position, hint.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Where the phases of a plan begin and end, and which of them stand in files of their own.
+//! Finds the sections of a plan: its title, its phases and their linked files. Driven by `read.rs`. Never reads a
+//! phase's keys.
 
 use std::ops::Range;
 

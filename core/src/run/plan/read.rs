@@ -1,4 +1,4 @@
-//! Texts → a plan, or every mistake in them.
+//! Reads texts into a plan, or finds every mistake in them. Driven by the caller with the files. Never opens one.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub fn read(source: &PlanFile<'_>, linked: &[LinkedFile]) -> Result<CheckedPlan,
     }
 }
 
-/// Leaves as many as somebody reads, errors before warnings.
+/// Cuts the list at its bound, errors before warnings.
 fn cut(errors: &mut Vec<PlanError>) {
     if errors.len() <= PLAN_ERRORS_MAX {
         return;

@@ -1,4 +1,4 @@
-//! What stands behind a key, as a value: names, commands, patterns, limits.
+//! Parses the values of keys: names, commands, patterns, limits. Driven by `check.rs`. Never looks at other lines.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Whether the repository stands where the run works: on its branch, with its commits, in the middle of nothing.
+//! Checks that the repository is where the run works: on its branch, with its commits, without an unfinished merge or
+//! rebase.
 //!
 //! An agent has git too. What it does there is its affair, as long as our commits do not end up elsewhere and nothing
 //! that was done is lost. Nothing here changes anything.
@@ -22,7 +23,7 @@ const UNFINISHED: [(&str, &str, &str); 6] = [
 const BISECT: &str = "git bisect";
 
 impl Git {
-    /// Why a commit would end up where nobody wants it, or would not stand on the work of the run. Once a run has begun,
+    /// Why a commit would end up on a wrong branch, or not on top of the run's work. Once a run has begun,
     /// no way is named that would throw away what is not committed.
     pub(super) async fn astray(
         &mut self,
@@ -44,7 +45,7 @@ impl Git {
             )));
         }
         let branch = self.command.branch().await;
-        // Where somebody names a branch, that is where we have gone.
+        // Where the user names a branch, the run has switched to it.
         let wanted = self.wanted.clone().or_else(|| position.branch.clone());
         let Some(wanted) = wanted.or_else(|| branch.clone()) else {
             let why = "HEAD is on no branch, where commits are easily lost: go to one, or pass --branch NAME";

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::command::GitCommand;
 
-/// What says where a repository is or how its files are named: of whoever has started us, and not about this folder.
+/// Variables about another repository, such as that of a hook that has started afresh: they are not passed on.
 const ELSEWHERE: [&str; 16] = [
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -35,14 +35,14 @@ pub(in crate::run) fn env_of_git(env: &[(OsString, OsString)]) -> Vec<(OsString,
     let is_of_git =
         |(name, _): &&(OsString, OsString)| !ELSEWHERE.iter().any(|it| OsStr::new(it) == name);
     let mut env: Vec<_> = env.iter().filter(is_of_git).cloned().collect();
-    // Nobody is there to answer, and messages are for us.
+    // Git must not prompt, and its messages are parsed.
     env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
     env.push(("LC_ALL".into(), "C".into()));
     env
 }
 
 impl GitCommand {
-    /// Why nothing could be committed here: somebody holds the lock, or the disk does not let us.
+    /// Why nothing could be committed here: the index is locked, or the disk is not writable.
     pub(super) async fn obstacle(&self) -> Result<Option<String>, String> {
         if let Some(lock) = self.wait_for_lock().await? {
             return Ok(Some(format!(

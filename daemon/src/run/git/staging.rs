@@ -1,4 +1,5 @@
-//! Which files are ours to commit: all but those that somebody has excluded, whoever has staged them.
+//! Stages the files of a commit: all but the excluded ones, also where those were staged before. Driven by
+//! [`Git`]. Never deletes a file.
 
 use std::path::Path;
 
@@ -69,7 +70,7 @@ impl Git {
         let (mut born, mut unborn, mut ours) = (Vec::new(), Vec::new(), Vec::new());
         for name in nested {
             let folder = format!("{top}/{name}");
-            // Added, it would be a submodule that nobody else can get.
+            // Added, it would be a submodule that no clone can fetch.
             if Path::new(&folder).canonicalize().is_ok_and(|it| worktrees.contains(&it)) {
                 ours.push(name);
                 continue;
@@ -117,7 +118,7 @@ impl Git {
     }
 
     /// What is excluded, for git. What counts from a folder does so from that of the run and from the workspace:
-    /// nobody can know which one was meant, and one too few is worse than one too many.
+    /// which one was meant is not known, and one too few is worse than one too many.
     async fn excluded(&self, magic: &str) -> Result<Vec<String>, String> {
         let mut ups = vec![String::new()];
         if self.steps_up > 0 && self.excludes.iter().any(Exclude::is_anchored) {
