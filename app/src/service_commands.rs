@@ -1,6 +1,10 @@
-//! What is wanted of services that run: to start, to stop, to restart. One line says what became of each.
+//! Carries out `start`, `stop` and `restart` over the control API, and prints one line for each service. Driven
+//! by these commands. The order of restarts is planned in core.
 
-use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, Dependence, ServiceStatus};
+use std::collections::BTreeMap;
+
+use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome};
+use afresh_core::fleet::{RestartPlan, RestartStep};
 use afresh_core::text::harmless;
 use afresh_daemon::control::{self, ControlError, Reached};
 use afresh_daemon::error_chain::chain;
@@ -10,9 +14,12 @@ use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines};
 use crate::running::{Running, Scope, failed};
 
-/// What is wanted, and of whom.
+/// A service by its supervisor and its name there.
+type ServiceKey = (u32, String);
+
+/// A request to change services.
 #[derive(Debug)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct ServiceCommand<'a> {
     pub(crate) what: Change,
     pub(crate) names: &'a [String],
     pub(crate) reason: &'a str,
@@ -20,8 +27,8 @@ pub(crate) struct Wish<'a> {
     pub(crate) scope: Scope,
 }
 
-impl Wish<'_> {
-    /// Asks for it, of all services of these names, and says what became of it.
+impl ServiceCommand<'_> {
+    /// Carries it out for all services of these names.
     pub(crate) fn carry_out(&self, environment: &Environment) -> Result<Exit, CommandError> {
         let running = Running::find(environment, self.scope)?;
         let chosen = running.all_named(self.names)?;
@@ -33,74 +40,78 @@ impl Wish<'_> {
             };
             output::remark(&format!("{} services are called that: {doing} all", chosen.len()));
         }
-        let statuses: Vec<&ServiceStatus> = chosen.iter().map(|one| &one.status).collect();
-        let known = Dependence::of(running.services.iter().map(|reached| &reached.status));
-        let steps = match self.what {
-            Change::Restart => known.steps(&statuses),
-            Change::Start | Change::Stop => vec![(0..chosen.len()).collect()],
+        let key = |reached: &Reached| (reached.status.supervisor_pid, reached.status.name.clone());
+        let depends_on = running.services.iter().map(|reached| {
+            let (supervisor, needed) = (reached.status.supervisor_pid, &reached.status.depends_on);
+            (key(reached), needed.iter().map(|name| (supervisor, name.clone())).collect())
+        });
+        let depends_on = match self.what {
+            Change::Restart => depends_on.collect(),
+            Change::Start | Change::Stop => BTreeMap::new(),
         };
-        let (mut done, mut not_done): (Vec<&ServiceStatus>, Vec<&ServiceStatus>) =
-            Default::default();
-        for step in steps {
-            let step: Vec<&Reached> = step.into_iter().map(|at| chosen[at]).collect();
-            for (reached, is_done) in self.take(&step, &known, &not_done)? {
-                if is_done { &mut done } else { &mut not_done }.push(&reached.status);
+        let keys: Vec<ServiceKey> = chosen.iter().map(|reached| key(reached)).collect();
+        let mut plan = RestartPlan::new(&keys, &depends_on);
+        let mut exit = Exit::Success;
+        while let Some(step) = plan.next_step() {
+            for (service, is_done) in self.take(step, &chosen)? {
+                plan.done(service, is_done);
+                exit = if is_done { exit } else { Exit::Failed };
             }
         }
-        if self.what == Change::Restart {
-            let left = known.running_dependents(&statuses);
-            let left = left.into_iter().filter(|one| done.iter().any(|it| known.depends(one, it)));
-            if let Some(line) = left_alone(&known, &statuses, &left.collect::<Vec<_>>()) {
-                output::remark(&line);
-            }
+        let up = running.services.iter().filter(|reached| reached.status.pid.is_some());
+        let left = plan.left_alone(up.map(key));
+        if let Some(line) = left_alone(&plan, &keys, &left) {
+            output::remark(&line);
         }
-        Ok(if not_done.is_empty() { Exit::Success } else { Exit::Failed })
+        Ok(exit)
     }
 
-    /// Asks for it of services that do not depend on each other, and says of each whether it is done.
-    /// What depends on one of which it is not is left as it is.
-    fn take<'b>(
+    /// Sends the requests of one step, and prints a line for each service.
+    fn take(
         &self,
-        step: &[&'b Reached],
-        known: &Dependence<'b>,
-        not_done: &[&ServiceStatus],
-    ) -> Result<Vec<(&'b Reached, bool)>, CommandError> {
-        let lost = |reached: &&'b Reached| {
-            not_done.iter().find(|needed| known.depends(&reached.status, needed)).copied()
+        step: Vec<RestartStep<ServiceKey>>,
+        chosen: &[&Reached],
+    ) -> Result<Vec<(ServiceKey, bool)>, CommandError> {
+        let reached = |(supervisor, name): &ServiceKey| {
+            let is_it = |one: &&&Reached| {
+                one.status.supervisor_pid == *supervisor && one.status.name == *name
+            };
+            chosen.iter().find(is_it).copied()
         };
-        let begun: Vec<&Reached> =
-            step.iter().filter(|reached| lost(reached).is_none()).copied().collect();
-        let targets: Vec<_> = begun.iter().map(|reached| reached.target()).collect();
+        let targets = step.iter().filter_map(|step| match step {
+            RestartStep::Restart(service) => reached(service).map(Reached::target),
+            RestartStep::Skip { .. } => None,
+        });
+        let targets: Vec<_> = targets.collect();
         let answers = control::change(&targets, self.what, self.reason, self.waits);
         let mut answers = answers.map_err(failed)?.into_iter();
         let mut lines = Lines::new();
         let mut all = Vec::new();
-        for reached in step {
-            let (line, is_done) = match lost(reached) {
-                Some(needed) => {
-                    let (name, needed) = (harmless(&reached.status.name), harmless(&needed.name));
+        for step in step {
+            let (service, line, is_done) = match step {
+                RestartStep::Skip { service, needed } => {
+                    let (name, needed) = (harmless(&service.1), harmless(&needed.1));
                     let why = format!("it depends on {needed}, which is not up");
-                    (format!("{name}: not restarted: {why}"), false)
+                    (service, format!("{name}: not restarted: {why}"), false)
                 }
-                None => match answers.next() {
-                    Some(answer) => self.told(reached, &answer),
+                RestartStep::Restart(service) => match answers.next() {
+                    Some(answer) => {
+                        let (line, is_done) = self.told(&service.1, &answer);
+                        (service, line, is_done)
+                    }
                     None => continue,
                 },
             };
             lines.write(&line)?;
-            all.push((*reached, is_done));
+            all.push((service, is_done));
         }
         lines.flush()?;
         Ok(all)
     }
 
     /// One line for one service, and whether all went well.
-    fn told(
-        &self,
-        reached: &Reached,
-        answer: &Result<ChangeAnswer, ControlError>,
-    ) -> (String, bool) {
-        let name = harmless(&reached.status.name);
+    fn told(&self, name: &str, answer: &Result<ChangeAnswer, ControlError>) -> (String, bool) {
+        let name = harmless(name);
         let answer = match answer {
             Ok(answer) => answer,
             Err(error) => return (format!("{name}: {}", whole(error)), false),
@@ -143,12 +154,12 @@ impl Wish<'_> {
 
 /// That services which run were left alone, although they depend on some that were restarted.
 fn left_alone(
-    known: &Dependence<'_>,
-    restarted: &[&ServiceStatus],
-    left: &[&ServiceStatus],
+    plan: &RestartPlan<ServiceKey>,
+    restarted: &[ServiceKey],
+    left: &[ServiceKey],
 ) -> Option<String> {
-    let name = |status: &&ServiceStatus| harmless(&status.name);
-    let needed = restarted.iter().filter(|one| left.iter().any(|other| known.depends(other, one)));
+    let name = |(_, name): &ServiceKey| harmless(name);
+    let needed = restarted.iter().filter(|one| left.iter().any(|other| plan.depends(other, one)));
     let needed = listed(&needed.map(name).collect::<Vec<_>>());
     let names: Vec<String> = left.iter().map(name).collect();
     let (verb, they) = match names.len() {

@@ -1,29 +1,34 @@
-//! Runs commands that should end soon, all at once, and captures what they say.
+//! Owns commands that should end soon: runs them all at once, bounded in time and output, and captures what
+//! they print. Driven by the supervisor's loop through [`Briefs`], asked by any task with a [`BriefRunner`].
 //!
-//! They go through the process layer like everything else: at a limit the whole tree is ended, by SIGTERM at first, so
-//! that one such as git can take its lock away. Where
-//! services run in the same process layer, their loop drives [`Briefs`], and a [`BriefRunner`] asks it.
+//! They go through the process layer like everything else: at a limit the whole tree is ended by the stop
+//! ladder, SIGTERM first, so that a command such as git can remove its lock.
 
 mod side_commands;
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
+use afresh_core::control::Stream;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::{Generation, ServiceId};
-use afresh_core::limits::{BRIEF_TERM_WAIT, KILL_PATIENCE};
+use afresh_core::limits::BRIEF_TERM_WAIT;
 use afresh_core::service::{Exit, SpawnFailure};
+use afresh_core::stop_ladder::{StopLadder, StopStep, StopTimes};
+use afresh_core::time::Time;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 pub(crate) use self::side_commands::{BriefRunner, BriefStep, Briefs};
+use crate::clock::sleep_until;
 use crate::os::{PipeReader, PipeWriter};
 use crate::pipe::read_chunk;
 use crate::process::{Command, InstanceStdio, OutputEnd, Processes, Remains, Report};
 
-/// A command, and how much of our time and memory it may have.
+/// A command with limits of time and output.
 #[derive(Clone, Debug)]
 pub(crate) struct Brief {
     pub(crate) command: Command,
@@ -34,9 +39,9 @@ pub(crate) struct Brief {
     pub(crate) output_bytes_max: usize,
 }
 
-/// What came of it. The tree is gone, or its survivors are named.
+/// The end of a command. The tree is gone, or its survivors are named.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct BriefOutcome {
     pub(crate) ending: BriefEnding,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
@@ -57,15 +62,18 @@ pub(crate) enum BriefEnding {
     TooMuchOutput,
 }
 
-/// Runs them all; the outcomes are in the order of the commands. Nothing else may run in these
-/// processes meanwhile. Takes at most the longest of the times, [`BRIEF_TERM_WAIT`] and three times
-/// [`KILL_PATIENCE`].
-pub(crate) async fn run_briefly(processes: &mut Processes, briefs: Vec<Brief>) -> Vec<Outcome> {
-    let mut runs = Runs::default();
+/// BriefRuns them all; the outcomes are in the order of the commands. Nothing else may run in these
+/// processes meanwhile. Takes at most the longest of the times, [`BRIEF_TERM_WAIT`] and three times the
+/// wait after a kill.
+pub(crate) async fn run_briefly(
+    processes: &mut Processes,
+    briefs: Vec<Brief>,
+) -> Vec<BriefOutcome> {
+    let mut runs = BriefRuns::default();
     for brief in briefs {
         runs.begin(processes, brief);
     }
-    let mut outcomes: BTreeMap<Generation, Outcome> = runs.take_done().collect();
+    let mut outcomes: BTreeMap<Generation, BriefOutcome> = runs.take_done().collect();
     while !runs.all.is_empty() {
         tokio::select! {
             report = processes.next() => runs.hear(report),
@@ -80,41 +88,30 @@ pub(crate) async fn run_briefly(processes: &mut Processes, briefs: Vec<Brief>) -
 const BRIEFS: ServiceId = ServiceId(u32::MAX);
 
 #[derive(Default)]
-struct Runs {
+struct BriefRuns {
     last: Generation,
-    all: BTreeMap<Generation, Run>,
+    all: BTreeMap<Generation, BriefRun>,
     captures: JoinSet<Captured>,
     writers: JoinSet<()>,
 }
 
-struct Run {
+struct BriefRun {
     generation: Generation,
     start: Instant,
     /// When the next step of its end is due; none when it is gone.
     step_at: Option<Instant>,
-    step: Step,
-    /// What ended it, when that was us.
+    /// Its stop, where one is under way.
+    stop: Option<StopLadder>,
+    /// Why it was stopped, where it was.
     cause: Option<BriefEnding>,
     gone: watch::Sender<bool>,
     /// Streams that are still read.
     captures: u8,
-    outcome: Outcome,
+    outcome: BriefOutcome,
 }
 
-/// What is done next when it is still there.
-#[derive(Clone, Copy)]
-enum Step {
-    Terminate,
-    Kill,
-    Abandon,
-    GiveUp,
-}
-
-#[derive(Clone, Copy)]
-enum Stream {
-    Stdout,
-    Stderr,
-}
+/// The times of every stop here; stdin is closed from the start.
+const STOP_TIMES: StopTimes = StopTimes { stdin: Duration::ZERO, term: BRIEF_TERM_WAIT };
 
 pub(crate) struct Captured {
     generation: Generation,
@@ -123,21 +120,21 @@ pub(crate) struct Captured {
     is_too_much: bool,
 }
 
-impl Runs {
+impl BriefRuns {
     fn begin(&mut self, processes: &mut Processes, brief: Brief) -> Generation {
         self.last = self.last.next();
         let generation = self.last;
         let (gone, watch) = watch::channel(false);
         let start = Instant::now();
-        let mut run = Run {
+        let mut run = BriefRun {
             generation,
             start,
             step_at: Some(start + brief.time_max),
-            step: Step::Terminate,
+            stop: None,
             cause: None,
             gone,
             captures: 0,
-            outcome: Outcome {
+            outcome: BriefOutcome {
                 ending: BriefEnding::TimedOut,
                 stdout: Vec::new(),
                 stderr: Vec::new(),
@@ -167,21 +164,15 @@ impl Runs {
     }
 
     /// Those that are gone, with all that they said.
-    fn take_done(&mut self) -> impl Iterator<Item = (Generation, Outcome)> {
-        let done = |_: &Generation, run: &mut Run| run.step_at.is_none() && run.captures == 0;
+    fn take_done(&mut self) -> impl Iterator<Item = (Generation, BriefOutcome)> {
+        let done = |_: &Generation, run: &mut BriefRun| run.step_at.is_none() && run.captures == 0;
         self.all.extract_if(.., done).map(|(generation, run)| (generation, run.outcome))
     }
 
     /// What is to be done next. Cancel safe.
     async fn next(&mut self) -> BriefStep {
         let wakeup = self.all.values().filter_map(|run| run.step_at).min();
-        let due = async {
-            match wakeup {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(due);
+        let mut due = pin!(sleep_until(wakeup));
         loop {
             tokio::select! {
                 Some(Ok(captured)) = self.captures.join_next() => {
@@ -197,7 +188,7 @@ impl Runs {
         match step {
             BriefStep::Captured(captured) => self.keep(processes, captured),
             BriefStep::Due => self.wake(processes),
-            BriefStep::Asked(_) | BriefStep::Forsaken(_) => {}
+            BriefStep::Requested(_) | BriefStep::Abandoned(_) => {}
         }
     }
 
@@ -222,7 +213,7 @@ impl Runs {
         run.captures = run.captures.saturating_sub(1);
         match captured.stream {
             Stream::Stdout => run.outcome.stdout = captured.bytes,
-            Stream::Stderr => run.outcome.stderr = captured.bytes,
+            Stream::Stderr | Stream::Afresh => run.outcome.stderr = captured.bytes,
         }
         if captured.is_too_much && run.step_at.is_some() && run.cause.is_none() {
             run.cause = Some(BriefEnding::TooMuchOutput);
@@ -242,7 +233,7 @@ impl Runs {
     /// Takes the steps that are due.
     fn wake(&mut self, processes: &mut Processes) {
         let now = Instant::now();
-        let due = |run: &&mut Run| run.step_at.is_some_and(|at| at <= now);
+        let due = |run: &&mut BriefRun| run.step_at.is_some_and(|at| at <= now);
         for run in self.all.values_mut().filter(due) {
             run.cause.get_or_insert(BriefEnding::TimedOut);
             run.take_step(processes);
@@ -250,26 +241,30 @@ impl Runs {
     }
 }
 
-impl Run {
+impl BriefRun {
     fn take_step(&mut self, processes: &mut Processes) {
-        let mut patience = KILL_PATIENCE;
-        self.step = match self.step {
-            Step::Terminate => {
-                processes.terminate(BRIEFS, self.generation, StopSignal::Terminate);
-                patience = BRIEF_TERM_WAIT;
-                Step::Kill
+        let now = Time::after_start(self.start.elapsed());
+        let first = || StopLadder::begin(now, StopStep::Terminate, STOP_TIMES);
+        let ladder = match self.stop.take() {
+            None => first(),
+            Some(ladder) if ladder.last_step() == StopStep::Abandon => {
+                return self.end(BriefEnding::TimedOut);
             }
-            Step::Kill => {
-                processes.kill(BRIEFS, self.generation);
-                Step::Abandon
+            Some(mut ladder) => {
+                ladder.escalate(now, STOP_TIMES);
+                ladder
             }
-            Step::Abandon => {
-                processes.abandon(BRIEFS, self.generation);
-                Step::GiveUp
-            }
-            Step::GiveUp => return self.end(BriefEnding::TimedOut),
         };
-        self.step_at = Some(Instant::now() + patience);
+        match ladder.last_step() {
+            StopStep::CloseStdin => {}
+            StopStep::Terminate => {
+                processes.terminate(BRIEFS, self.generation, StopSignal::Terminate);
+            }
+            StopStep::Kill => processes.kill(BRIEFS, self.generation),
+            StopStep::Abandon => processes.abandon(BRIEFS, self.generation),
+        }
+        self.step_at = Some(self.start + ladder.next_at().since_start());
+        self.stop = Some(ladder);
     }
 
     fn end(&mut self, ending: BriefEnding) {

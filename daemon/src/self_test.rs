@@ -9,7 +9,7 @@ use afresh_core::limits::SELF_TEST_MAX;
 
 use crate::os::leave_session;
 use crate::process::{Command, Processes, is_alive, kill_one, own_executable};
-use crate::run_briefly::{Brief, BriefEnding, Outcome, run_briefly};
+use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, run_briefly};
 
 /// The hidden subcommand that plays the process which hides a grandchild; see [`self_test_process`].
 pub const SELF_TEST_COMMAND: &str = "__self-test";
@@ -45,7 +45,7 @@ pub(crate) async fn self_test(processes: &mut Processes) -> SelfTest {
     }
 }
 
-fn judge(outcome: &Outcome) -> SelfTest {
+fn judge(outcome: &BriefOutcome) -> SelfTest {
     let failed = |text: String| SelfTest::Failed(text);
     let how = match &outcome.ending {
         BriefEnding::SpawnFailed(failure) => return failed(failure.message.clone()),

@@ -31,6 +31,35 @@ fn endings(env: &TestEnv) -> [Vec<Value>; 2] {
 }
 
 #[test]
+fn a_client_of_the_api_restarts_a_service_with_its_dependents_in_their_order() {
+    let env = TestEnv::new();
+    let services = [
+        idle("api", "depends_on = [\"db\"]"),
+        idle("db", ""),
+        idle("web", "depends_on = [\"api\"]"),
+        idle("job", "depends_on = [\"db\"]\nautostart = false"),
+    ];
+    define(&env, &services);
+    let mut afresh = env.start(&["up", "--plain", "--listen", "0"]);
+    let api = Api::of(&env, &afresh);
+    let old = ["db", "api", "web"].map(|name| wait_up(&env, name));
+    let answer = api.ask("POST /v1/services/db/restart_all?wait=true", "").json();
+    let outcomes = answer["outcomes"].as_array().expect("a list");
+    let names: Vec<&Value> = outcomes.iter().map(|outcome| &outcome["name"]).collect();
+    assert_eq!(names, ["db", "api", "web"], "{answer}");
+    assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "up"), "{answer}");
+    assert_eq!(order(&env, "server_restart_requested"), ["db", "api", "web"]);
+    for (name, old) in ["db", "api", "web"].into_iter().zip(old) {
+        assert_ne!(wait_up(&env, name), old);
+    }
+    let alone = api.ask("POST /v1/services/web/restart_all", "");
+    assert_eq!(alone.status, 202, "{alone:?}");
+    assert_eq!(alone.json()["outcomes"][0]["outcome"], "accepted");
+    assert_eq!(api.ask("POST /v1/services/nothing/restart_all", "").status, 404);
+    stop(&env, &mut afresh);
+}
+
+#[test]
 fn a_restart_says_who_depends_on_it_and_several_go_in_their_order() {
     let env = TestEnv::new();
     let services = [

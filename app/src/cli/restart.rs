@@ -6,7 +6,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::running::Scope;
-use crate::service_commands::Wish;
+use crate::service_commands::ServiceCommand;
 
 /// Restart services, on record and with a reason
 #[derive(Debug, Args)]
@@ -46,6 +46,6 @@ pub(crate) fn run(
     environment: &Environment,
 ) -> Result<Exit, CommandError> {
     let RestartArgs { names, reason, no_wait, all } = arguments;
-    Wish { what: Change::Restart, names, reason, waits: !no_wait, scope: Scope::of(*all) }
+    ServiceCommand { what: Change::Restart, names, reason, waits: !no_wait, scope: Scope::of(*all) }
         .carry_out(environment)
 }

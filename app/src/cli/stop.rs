@@ -6,7 +6,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::running::Scope;
-use crate::service_commands::Wish;
+use crate::service_commands::ServiceCommand;
 
 /// Stop services, until somebody starts them again
 #[derive(Debug, Args)]
@@ -39,6 +39,6 @@ pub(crate) struct StopArgs {
 
 pub(crate) fn run(arguments: &StopArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let StopArgs { names, reason, no_wait, all } = arguments;
-    Wish { what: Change::Stop, names, reason, waits: !no_wait, scope: Scope::of(*all) }
+    ServiceCommand { what: Change::Stop, names, reason, waits: !no_wait, scope: Scope::of(*all) }
         .carry_out(environment)
 }

@@ -134,6 +134,13 @@ impl ChangeAnswer {
     }
 }
 
+/// A service and its dependents after a restart: `POST /v1/services/NAME/restart_all`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RestartAnswer {
+    /// Each of them, in the order of their restarts.
+    pub outcomes: Vec<ChangeAnswer>,
+}
+
 /// How far a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -17,6 +17,8 @@ pub enum Operation {
     Stop,
     /// To give one a new instance.
     Restart,
+    /// To give one and its dependents new instances.
+    RestartAll,
     /// To write to the stdin of one.
     Input,
     /// The lines of one.
@@ -223,6 +225,24 @@ pub static ROUTES: &[Route] = &[
         "Restart a service",
         "The restart and its reason are in the trail before anything stops.",
     ),
+    Route {
+        answers: &[
+            json("RestartAnswer", "With `wait=true`: what has become of each."),
+            RouteAnswer {
+                status: 202,
+                media: "application/json",
+                schema: Some("RestartAnswer"),
+                about: "All are on record, and under way.",
+            },
+        ],
+        ..change(
+            "/v1/services/{name}/restart_all",
+            Operation::RestartAll,
+            "Restart a service and its dependents",
+            "The services that run and depend on it, directly or not, are restarted after it, in the order \
+             of their dependencies. One whose dependency did not come up again is left as it is.",
+        )
+    },
     Route {
         body: Body::Bytes(INPUT_BYTES_MAX),
         answers: &[json("InputAnswer", "All of it is in its stdin.")],

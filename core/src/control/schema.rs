@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     ChangeAnswer, ChangeRequest, EventPage, Gap, InputAnswer, LogPage, Refusal, ReloadAnswer,
-    ServiceList, ShutdownAnswer, VersionAnswer,
+    RestartAnswer, ServiceList, ShutdownAnswer, VersionAnswer,
 };
 
 /// All schemas, by name.
@@ -23,9 +23,10 @@ pub(super) fn schemas() -> Value {
     let mut requests = settings().for_deserialize().into_generator();
     let mut answers = settings().for_serialize().into_generator();
     requests.subschema_for::<ChangeRequest>();
-    let add: [fn(&mut SchemaGenerator) -> Schema; 10] = [
+    let add: [fn(&mut SchemaGenerator) -> Schema; 11] = [
         of::<ServiceList>,
         of::<ChangeAnswer>,
+        of::<RestartAnswer>,
         of::<InputAnswer>,
         of::<ReloadAnswer>,
         of::<ShutdownAnswer>,

@@ -1,6 +1,12 @@
-//! Starts, stops and restarts: asked of the loop, and waited for where somebody wants to.
+//! Serves the requests for starts, stops, restarts and reloads: hands them to the loop, and waits for the
+//! outcome where the client wants it. Driven by `route.rs`. The order of restarts is planned in core.
 
-use afresh_core::control::{Change, ChangeAnswer, ChangeOutcome, Dependence, ServiceStatus, State};
+use std::collections::BTreeMap;
+
+use afresh_core::control::{
+    Change, ChangeAnswer, ChangeOutcome, Dependence, RestartAnswer, ServiceStatus, State,
+};
+use afresh_core::fleet::{RestartPlan, RestartStep};
 use afresh_core::id::Generation;
 use afresh_core::limits::RESTART_WAIT_MAX;
 use hyper::{Response, StatusCode};
@@ -18,23 +24,77 @@ pub(super) async fn change(
     reason: String,
     waits: bool,
 ) -> Refusing<Response<MessageBody>> {
-    let asked = name.clone();
-    let begun = host.ask(|answer| Ask::Change { name: asked, what, reason, answer }).await?;
-    let mut begun = begun.map_err(|refused| {
+    let before = begin(host, &name, what, reason).await?;
+    if !waits {
+        return Ok(reply(StatusCode::ACCEPTED, &ChangeAnswer::accepted(name, before.old_pid)));
+    }
+    let deadline = Instant::now() + RESTART_WAIT_MAX;
+    Ok(reply(StatusCode::OK, &wait(host, name, what, before, deadline).await?))
+}
+
+/// Hands a change to the loop. Returns when it is on record.
+async fn begin(host: &Host, name: &str, what: Change, reason: String) -> Refusing<Before> {
+    let service = name.to_owned();
+    let begun = host.ask(|answer| Ask::Change { name: service, what, reason, answer }).await?;
+    let begun = begun.map_err(|refused| {
         let status = match refused {
             NotBegun::NoSuchService { .. } => StatusCode::NOT_FOUND,
             NotBegun::Stopping | NotBegun::HasClient | NotBegun::NotNow(_) => StatusCode::CONFLICT,
         };
-        (status, refused.refusal(&name, what))
+        (status, refused.refusal(name, what))
     })?;
-    // The loop does not wait for a disk that hangs, and neither do we.
-    (&mut begun.recorded).await.ok();
-    if !waits {
-        let answer = ChangeAnswer::accepted(name, begun.before.old_pid);
-        return Ok(reply(StatusCode::ACCEPTED, &answer));
-    }
+    // The loop does not wait for a disk that hangs, and neither does this.
+    begun.recorded.await.ok();
+    Ok(begun.before)
+}
+
+/// Restarts a service, and after it the running services that depend on it. All of it is waited for no
+/// longer than one change.
+pub(super) async fn restart_all(
+    host: &Host,
+    name: String,
+    reason: String,
+    waits: bool,
+) -> Refusing<Response<MessageBody>> {
+    let all = host.ask(|answer| Ask::Status { name: None, answer }).await?;
+    let depends_on: BTreeMap<String, Vec<String>> =
+        all.iter().map(|one| (one.name.clone(), one.depends_on.clone())).collect();
+    let known = RestartPlan::new(&[], &depends_on);
+    let is_dependent = |one: &&ServiceStatus| one.pid.is_some() && known.depends(&one.name, &name);
+    let dependents = all.iter().filter(is_dependent).map(|one| one.name.clone());
+    let chosen: Vec<String> = std::iter::once(name.clone()).chain(dependents).collect();
+    let mut plan = RestartPlan::new(&chosen, &depends_on);
     let deadline = Instant::now() + RESTART_WAIT_MAX;
-    Ok(reply(StatusCode::OK, &wait(host, name, what, begun.before, deadline).await?))
+    let mut outcomes = Vec::new();
+    while let Some(step) = plan.next_step() {
+        let mut begun = Vec::new();
+        for step in step {
+            match step {
+                RestartStep::Restart(service) => {
+                    let before = begin(host, &service, Change::Restart, reason.clone()).await?;
+                    begun.push((service, before));
+                }
+                RestartStep::Skip { service, needed } => outcomes.push(ChangeAnswer {
+                    name: service,
+                    outcome: ChangeOutcome::Failed,
+                    old_pid: None,
+                    new_pid: None,
+                    detail: Some(format!("it depends on {needed}, which is not up")),
+                }),
+            }
+        }
+        for (service, before) in begun {
+            let outcome = match waits {
+                true => wait(host, service.clone(), Change::Restart, before, deadline).await?,
+                false => ChangeAnswer::accepted(service.clone(), before.old_pid),
+            };
+            let is_up = matches!(outcome.outcome, ChangeOutcome::Up | ChangeOutcome::Accepted);
+            plan.done(service, is_up);
+            outcomes.push(outcome);
+        }
+    }
+    let status = if waits { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(reply(status, &RestartAnswer { outcomes }))
 }
 
 /// Lets the configuration be read again. All that this begins is waited for no longer than one change.

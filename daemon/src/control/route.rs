@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::follow::{Following, Lines, Source, Told, Wanted};
 use super::json;
-use super::lifecycle_requests::{change, reload};
+use super::lifecycle_requests::{change, reload, restart_all};
 use super::loop_request::Ask;
 use super::server::Host;
 use super::usage::{measured, metrics};
@@ -92,6 +92,10 @@ async fn serve(
             };
             let waits = words.flag("wait").map_err(bad)?;
             change(host, name, what, reason(request).await?, waits).await
+        }
+        Operation::RestartAll => {
+            let waits = words.flag("wait").map_err(bad)?;
+            restart_all(host, name, reason(request).await?, waits).await
         }
         Operation::Input => input(host, name, request).await,
         Operation::Logs => logs(host, &name, &words).await,

@@ -10,7 +10,7 @@ use afresh_core::time::show_duration;
 use super::{Check, Examined};
 use crate::os::program_in;
 use crate::process::{Command, Processes};
-use crate::run_briefly::{Brief, BriefEnding, Outcome, run_briefly};
+use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, run_briefly};
 
 /// A program, and what to say where it is missing.
 struct Program {
@@ -61,7 +61,7 @@ pub(super) async fn checks(examined: &Examined, processes: &mut Processes) -> Ve
         .collect()
 }
 
-fn judge(name: &'static str, path: &Path, outcome: &Outcome) -> Check {
+fn judge(name: &'static str, path: &Path, outcome: &BriefOutcome) -> Check {
     let shown = path.display();
     let failed = |why: String| {
         Check::warning(

@@ -10,7 +10,7 @@ use afresh_core::time::show_duration;
 use super::{CheckEvent, ProbeId, ProbeResult};
 use crate::output::presentable;
 use crate::process::Command;
-use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
+use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
 
 /// Runs a command and says what its end means.
 pub(super) async fn run(
@@ -29,7 +29,7 @@ pub(super) async fn run(
 }
 
 /// What the end of a command that checks says.
-fn judged(outcome: &Outcome) -> Verdict {
+fn judged(outcome: &BriefOutcome) -> Verdict {
     let quoted = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
         let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

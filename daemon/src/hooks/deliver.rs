@@ -19,7 +19,7 @@ use crate::error_chain::chain;
 use crate::http::{HttpClient, HttpError, Limits, Request};
 use crate::os;
 use crate::process::Command;
-use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
+use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
 
 /// What deliveries are made with.
 pub(super) struct DeliverySender {
@@ -117,7 +117,7 @@ impl DeliverySender {
     }
 }
 
-fn judge(outcome: &Outcome) -> Result<(), DeliveryFailure> {
+fn judge(outcome: &BriefOutcome) -> Result<(), DeliveryFailure> {
     let again = |why: String| DeliveryFailure { why, again: true, after: None };
     match &outcome.ending {
         BriefEnding::Exited(Exit::Code(0)) => Ok(()),

@@ -1,4 +1,5 @@
-//! Commands that are run beside services: their loop drives them, and any task may ask for them.
+//! Owns the queue of commands that run beside services, in the same process layer. Driven by the supervisor's
+//! loop; any task may ask for one.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -8,35 +9,35 @@ use afresh_core::id::Generation;
 use afresh_core::limits::BRIEFS_ASKED_MAX;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{BRIEFS, Brief, Captured, Outcome, Runs};
+use super::{BRIEFS, Brief, BriefOutcome, BriefRuns, Captured};
 use crate::process::{Processes, Report};
 
 /// Commands that are run beside services, in the same process layer.
 pub(crate) struct Briefs {
-    runs: Runs,
-    asked: mpsc::Receiver<Question>,
+    runs: BriefRuns,
+    requests: mpsc::Receiver<BriefRequest>,
     runner: BriefRunner,
-    answers: BTreeMap<Generation, oneshot::Sender<Outcome>>,
+    answers: BTreeMap<Generation, oneshot::Sender<BriefOutcome>>,
 }
 
 /// Asks for commands to be run, from any task.
 #[derive(Clone, Debug)]
-pub(crate) struct BriefRunner(mpsc::Sender<Question>);
+pub(crate) struct BriefRunner(mpsc::Sender<BriefRequest>);
 
-type Question = (Brief, oneshot::Sender<Outcome>);
+type BriefRequest = (Brief, oneshot::Sender<BriefOutcome>);
 
 /// What the loop has to hand back to [`Briefs::react`].
 pub(crate) enum BriefStep {
-    Asked(Box<Question>),
-    /// Whoever asked has gone: it is ended.
-    Forsaken(Generation),
+    Requested(Box<BriefRequest>),
+    /// The task that asked has gone: the command is ended.
+    Abandoned(Generation),
     Captured(Captured),
     Due,
 }
 
 impl BriefRunner {
-    /// Runs a command; none where the loop that would run it has ended.
-    pub(crate) async fn run(&self, brief: Brief) -> Option<Outcome> {
+    /// BriefRuns a command; none where the loop that would run it has ended.
+    pub(crate) async fn run(&self, brief: Brief) -> Option<BriefOutcome> {
         let (sender, outcome) = oneshot::channel();
         self.0.send((brief, sender)).await.ok()?;
         outcome.await.ok()
@@ -45,9 +46,9 @@ impl BriefRunner {
 
 impl Briefs {
     pub(crate) fn new() -> Self {
-        let (sender, asked) = mpsc::channel(BRIEFS_ASKED_MAX);
+        let (sender, requests) = mpsc::channel(BRIEFS_ASKED_MAX);
         let runner = BriefRunner(sender);
-        Self { runs: Runs::default(), asked, runner, answers: BTreeMap::new() }
+        Self { runs: BriefRuns::default(), requests, runner, answers: BTreeMap::new() }
     }
 
     pub(crate) fn runner(&self) -> BriefRunner {
@@ -67,8 +68,8 @@ impl Briefs {
     /// What is to be done next. Cancel safe.
     pub(crate) async fn next(&mut self) -> BriefStep {
         let answers = &mut self.answers;
-        let forsaken = poll_fn(|context| {
-            let gone = |(generation, answer): (&Generation, &mut oneshot::Sender<Outcome>)| {
+        let abandoned = poll_fn(|context| {
+            let gone = |(generation, answer): (&Generation, &mut oneshot::Sender<BriefOutcome>)| {
                 answer.poll_closed(context).is_ready().then_some(*generation)
             };
             match answers.iter_mut().find_map(gone) {
@@ -77,20 +78,20 @@ impl Briefs {
             }
         });
         tokio::select! {
-            Some(question) = self.asked.recv() => BriefStep::Asked(Box::new(question)),
-            generation = forsaken => BriefStep::Forsaken(generation),
+            Some(request) = self.requests.recv() => BriefStep::Requested(Box::new(request)),
+            generation = abandoned => BriefStep::Abandoned(generation),
             step = self.runs.next() => step,
         }
     }
 
     pub(crate) fn react(&mut self, processes: &mut Processes, step: BriefStep) {
         match step {
-            BriefStep::Asked(question) => {
-                let (brief, answer) = *question;
+            BriefStep::Requested(request) => {
+                let (brief, answer) = *request;
                 let generation = self.runs.begin(processes, brief);
                 self.answers.insert(generation, answer);
             }
-            BriefStep::Forsaken(generation) => {
+            BriefStep::Abandoned(generation) => {
                 self.answers.remove(&generation);
                 self.runs.end(processes, generation);
             }
@@ -107,7 +108,7 @@ impl Briefs {
     fn answer(&mut self) {
         for (generation, outcome) in self.runs.take_done() {
             if let Some(answer) = self.answers.remove(&generation) {
-                // Whoever asked may have gone.
+                // The task that asked may have gone.
                 answer.send(outcome).ok();
             }
         }

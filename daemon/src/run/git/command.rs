@@ -8,7 +8,7 @@ use afresh_core::limits::{GIT_OUTPUT_BYTES_MAX, GIT_WAIT};
 use afresh_core::service::Exit;
 
 use crate::process::Command;
-use crate::run_briefly::{Brief, BriefEnding, BriefRunner, Outcome};
+use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
 
 /// Settings of every call: no hooks, which judge finished work; no colours; names from the top; line ends are no reason
 /// to refuse a file.
@@ -65,7 +65,7 @@ impl GitCommand {
     }
 
     /// What came of it, where it has ended by itself.
-    async fn outcome(&self, words: &[&str], stdin: Vec<u8>) -> Result<Outcome, String> {
+    async fn outcome(&self, words: &[&str], stdin: Vec<u8>) -> Result<BriefOutcome, String> {
         let mut argv: Vec<OsString> = vec!["git".into()];
         argv.extend(SETTINGS.iter().chain(words).map(OsString::from));
         let command = Command { argv, cwd: Some(self.folder.clone()), env: self.env.clone() };
@@ -120,7 +120,7 @@ impl GitCommand {
 }
 
 /// Why it has failed.
-fn failure(words: &[&str], outcome: &Outcome) -> String {
+fn failure(words: &[&str], outcome: &BriefOutcome) -> String {
     format!("git {}: {}", verb(words), reason(&String::from_utf8_lossy(&outcome.stderr)))
 }
 
