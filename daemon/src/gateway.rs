@@ -66,7 +66,7 @@ pub struct Gateway {
 /// Reads the configuration again: all of it, and what people should know. What is wrong with it comes as text.
 pub type ReloadGateway = Box<dyn FnMut() -> Result<(Wanted, Vec<String>), String> + Send>;
 
-/// Serves until the client is gone or somebody wants it to end. Returns the exit code.
+/// Serves until the client is gone or a signal ends it. Returns the exit code.
 pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
     startup::block_on(run(gateway))
 }
@@ -118,7 +118,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     supervise.finish().await;
     supervise.recorder().note(stopped());
     let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
-    // Whoever does not take what is for him is not waited for, and holds up none of the others.
+    // A client that does not read is not waited for, and holds up no other.
     timeout(rest(), pin!(clients)).await.ok();
     let (recorder, _) = supervise.shutdown().await;
     recorder.close(rest());

@@ -1,11 +1,10 @@
-//! Clients that come over streamable HTTP, of both eras: who is let in, whose a request is, and which message
-//! goes over which connection.
+//! Owns the clients that come over Streamable HTTP, of both eras: admission, sessions, and the stream of each message.
+//! Driven by the daemon's HTTP server. Never listens or writes: connections are numbers, and bytes are handed over.
 //!
-//! `request_checks.rs` looks at the head of a request, `post_body.rs` at its body; both know nothing of other requests.
-//! `front.rs` is the machine that knows all sessions (`input.rs`: what it hears and does), with `client.rs` and
-//! `stream.rs` (one session, one stream of messages) and `bucket.rs` (how often somebody may ask). `tokens.rs` has
-//! the tokens, `bodies.rs` says how much of the bodies there may be at once, `refusal.rs` has the words of a no.
-//! Nothing here listens or writes: connections are numbers, and bytes are handed over.
+//! `request_checks.rs` checks the head of a request, `post_body.rs` its body; both know no other request. `front.rs` is
+//! the machine that knows all sessions (`input.rs`: its inputs and effects), with `client.rs` and `stream.rs` (one
+//! session, one stream of messages) and `rate_limit.rs`. `tokens.rs` has the tokens, `body_budget.rs` bounds the bodies
+//! that are received at once, `refusal.rs` has the rejections.
 
 mod body_budget;
 mod client;
@@ -42,7 +41,7 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// Pages that may use it, besides its own: `https://chat.example`.
     pub allowed_origins: Vec<String>,
-    /// What clients must know, and what each of it opens; without any, everybody may use everything.
+    /// The tokens of clients, with the access of each; without any, every client may use everything.
     pub tokens: Vec<(String, Access)>,
     /// Sessions, and requests without one, at once; more are refused.
     pub clients_max: usize,
@@ -51,7 +50,7 @@ pub struct Settings {
     /// Requests of one session, or of one address without a session; as many may come at once. None is as
     /// many as they like.
     pub requests_per_second: Option<u32>,
-    /// A session that nobody has used for so long is ended.
+    /// A session that was not used for this long is ended.
     pub session_idle: Duration,
     /// How often a quiet stream gets a sign of life, for proxies that close what is quiet; none is never, and
     /// then nothing wakes for those who only listen.
@@ -79,7 +78,7 @@ impl fmt::Debug for Settings {
 /// Why settings are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingsError {
-    /// Everybody could use it.
+    /// Every machine could use it without a token.
     Open(SocketAddr),
     /// A token is empty, or has something in it that no header can have.
     Token(String),

@@ -1,5 +1,5 @@
 //! Owns one link to a server over HTTP: Streamable HTTP of both eras, and HTTP+SSE. The hub hands in lines, as to
-//! a pipe, and gets lines back; each of its requests is answered once, whatever the server and the network do,
+//! a pipe, and gets lines back; each of its requests is answered once, however the server and the network fail,
 //! unless the hub has cancelled it. Driven by the daemon's link, which performs the exchanges. Never sees a
 //! socket or a clock.
 //!
@@ -27,7 +27,7 @@ mod url;
 use std::time::Duration;
 
 use self::error_responses::LinkError;
-use self::exchanges::Purpose;
+use self::exchanges::ExchangePurpose;
 pub use self::headers::Header;
 use self::reachability::Reachability;
 use self::requests::{Queued, RequestPlace};
@@ -269,7 +269,7 @@ impl Remote {
         if self.state == LinkState::Up
             && let Some(last_event) = self.standalone.take_due(now)
         {
-            let exchange = self.traffic.get(Purpose::Standalone, &self.session, last_event);
+            let exchange = self.traffic.get(ExchangePurpose::Standalone, &self.session, last_event);
             self.standalone.began(exchange);
         }
     }
@@ -288,8 +288,8 @@ impl Remote {
         let id = match queued {
             Queued::Request(id) => id,
             Queued::Notification { line, .. } => {
-                let purpose = Purpose::of_notification(line.clone());
-                let is_initialized = purpose == Purpose::Initialized;
+                let purpose = ExchangePurpose::of_notification(line.clone());
+                let is_initialized = purpose == ExchangePurpose::Initialized;
                 let exchange = self.post(purpose, line, self.session.headers());
                 let until = now + NOTICE_WAIT;
                 match is_initialized {
@@ -314,14 +314,19 @@ impl Remote {
         } else if !is_modern {
             headers.extend(self.session.headers());
         }
-        let exchange = self.post(Purpose::Request(id.clone()), line, headers);
+        let exchange = self.post(ExchangePurpose::Request(id.clone()), line, headers);
         if let Some(request) = self.traffic.requests.get_mut(&id) {
             request.place = RequestPlace::Exchange(exchange);
         }
         Some(exchange)
     }
 
-    fn post(&mut self, purpose: Purpose, body: Vec<u8>, headers: Vec<Header>) -> ExchangeId {
+    fn post(
+        &mut self,
+        purpose: ExchangePurpose,
+        body: Vec<u8>,
+        headers: Vec<Header>,
+    ) -> ExchangeId {
         self.traffic.post(purpose, &self.session, self.transport.endpoint(), headers, body)
     }
 

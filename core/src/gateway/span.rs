@@ -1,8 +1,8 @@
-//! What is said of a call where calls are traced, for whoever collects it by OpenTelemetry.
+//! Owns the spans of calls for OpenTelemetry: a request of a client, from the moment that it goes to a server until it
+//! is answered. Driven by the hub, which makes them. Never holds arguments or results.
 //!
-//! A span is a request of a client's, from the moment that it goes to a server until it is answered. The hub
-//! makes it; `otlp.rs` has its words, `export.rs` says when which of them are sent, `context.rs` reads which
-//! trace it belongs to, `destination.rs` where it goes. Arguments and results are in none of it.
+//! `context.rs` reads the client's trace, `otlp.rs` encodes a span, `export.rs` decides when spans are sent, and
+//! `destination.rs` resolves the receiver.
 
 mod context;
 mod destination;
@@ -75,7 +75,7 @@ pub enum SpanOutcome {
     },
     /// Without an answer of the server's.
     Failed(&'static str),
-    /// Nobody wanted the answer any more.
+    /// The client cancelled it.
     Cancelled,
 }
 

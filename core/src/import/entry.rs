@@ -1,4 +1,4 @@
-//! The values of one entry: taken key by key, checked, and filled in.
+//! Reads the values of one entry: taken key by key, checked, and expanded. Driven by `mod.rs`. Keeps no state.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl<'a> ImportEntry<'a> {
         self.given.iter().find(|given| given.key == key).map(|given| given.at.clone())
     }
 
-    /// The keys that nobody looked at.
+    /// The keys that were not read.
     pub(super) fn rest(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.given.iter().map(|given| given.key.clone()).collect();
         keys.dedup();

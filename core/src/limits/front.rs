@@ -12,8 +12,8 @@ pub const FRONT_ASKS_MAX: usize = 64;
 /// How long a new connection may take to say what it wants; then it is closed.
 pub const FRONT_HEAD_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a connection may be open without a request, or with half of one. Then it is closed, and whoever
-/// has more to say connects again.
+/// How long a connection may be open without a request, or with half of one. Then it is closed, and the
+/// client connects again.
 pub const FRONT_IDLE_WAIT: Duration = Duration::from_secs(60);
 
 /// How long the body of a request may take; then it is refused. Megabytes over a slow line take some seconds.
@@ -34,13 +34,13 @@ pub const FRONT_BODIES_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const FRONT_BODY_STEP_BYTES: usize = 64 * 1024;
 
 /// Where there is no room, a body that did not bring another step within this time is refused, and others get
-/// its place. Anybody who really sends is faster.
+/// its place. A client that really sends is faster.
 pub const FRONT_BODY_STALLED: Duration = Duration::from_secs(1);
 
 /// What is read from a connection, or waits to be written to it, at once: a head has to fit in.
 pub const FRONT_BUFFER_BYTES: usize = 32 * 1024;
 
-/// What is read of a body that is refused, so that whoever sends it gets to read the refusal.
+/// What is read of a body that is refused, so that the client gets to read the refusal.
 pub const FRONT_REFUSED_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long requests and streams get at the end to be told so, from when we are told to go: servers end
@@ -62,7 +62,7 @@ pub const FRONT_UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// a connection over which nothing comes, and a stream can be resumed.
 pub const FRONT_QUIET_MAX: Duration = Duration::from_secs(5);
 
-/// Quiet streams get no sign of life more often than this, whatever is wanted: each wakes us and all who listen.
+/// Quiet streams get no sign of life more often than this: each wakes the gateway and all listening clients.
 pub const FRONT_SIGN_MIN: Duration = Duration::from_secs(1);
 
 /// How long a client should wait before it connects again to go on with a stream.

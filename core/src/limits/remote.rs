@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The wait before a server is tried again that could not be reached; the first time it is at once, and
-/// each wait that follows is twice as long. Whoever asks something meanwhile is not made to wait longer
+/// each wait that follows is twice as long. A request meanwhile does not wait longer
 /// than this for the next try.
 pub const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ pub const GUESS_WAIT: Duration = Duration::from_secs(10);
 /// Exchanges of one link that may be under way at once, each on a connection of its own. More wait.
 pub const EXCHANGES_MAX: usize = 128;
 
-/// How long a server may take to accept a notification; then nobody waits for that any more.
+/// How long a server may take to accept a notification; then its exchange is closed.
 pub const NOTICE_WAIT: Duration = Duration::from_secs(30);
 
 /// How often one request is given to a server that forgets its session each time; then it is answered
@@ -62,7 +62,7 @@ pub const LINK_FAREWELL_WAIT: Duration = Duration::from_millis(500);
 /// How long a stream may go on after its answer, so that its connection can be used again.
 pub const STREAM_LINGER: Duration = Duration::from_secs(2);
 
-/// Connections of one link that are kept while nobody uses them.
+/// Idle connections of one link that are kept.
 pub const IDLE_CONNECTIONS_MAX: usize = 8;
 
 /// For so long, where the server does not say: below the 5 s after which those of Node.js and uvicorn

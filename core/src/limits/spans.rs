@@ -5,11 +5,11 @@ use std::time::Duration;
 /// Spans that go in one request; as many as OpenTelemetry's own senders take.
 pub const SPAN_BATCH_MAX: usize = 512;
 
-/// A span that has waited for so long goes with whatever else is there.
+/// A span that has waited for so long is sent with the others that wait.
 pub const SPAN_BATCH_WAIT: Duration = Duration::from_secs(5);
 
 /// Spans that wait to be sent. With one more the new one is lost, counted and said: what is traced is the
-/// work, and nothing of it waits for whoever collects.
+/// work, and nothing of it waits for the receiver.
 pub const SPANS_WAITING_MAX: usize = 2_048;
 
 /// Spans on their way to the task that sends them, which only puts them into its queue. More are lost, and

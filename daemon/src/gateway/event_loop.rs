@@ -1,4 +1,5 @@
-//! The loop of `afresh gateway`.
+//! Owns the loop of `afresh gateway`: inputs to the hub, and its effects. Driven by clients, servers and timers. Never
+//! decides about a message.
 
 use std::collections::BTreeMap;
 
@@ -208,7 +209,7 @@ impl Switchboard {
         match ask {
             Ask::Reload { reason, answer } => {
                 let done = self.read_again(&reason).await;
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 answer.send(done).ok();
             }
             Ask::Shutdown { answer, .. } if !self.front.is_single() => {

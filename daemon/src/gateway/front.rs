@@ -1,4 +1,4 @@
-//! Where clients are: one at our stdin and stdout, or many over HTTP.
+//! Owns the clients of the gateway: one on stdio, or many over HTTP. Driven by the loop. Never decides about a message.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -39,7 +39,7 @@ pub(super) enum FrontEvent {
         beginning: Vec<u8>,
         ending: Vec<u8>,
     },
-    /// It is gone, and nobody waits for its answers.
+    /// It is gone, and takes no more responses.
     Left {
         client: ClientId,
     },
@@ -59,7 +59,7 @@ pub(super) enum GatewayFront {
 pub(super) struct StdioFront {
     wires: Wires,
     heard: VecDeque<WireInput>,
-    /// When nobody reads our stdout any more.
+    /// Ready when the reader of stdout has gone.
     abandoned: Completion,
     done: oneshot::Receiver<()>,
     has_joined: bool,
@@ -139,12 +139,12 @@ impl GatewayFront {
     pub(super) fn has_room(&self) -> bool {
         match self {
             Self::Stdio(stdio) => stdio.has_room(),
-            // One that does not read is dropped, and holds up nobody.
+            // A client that does not read is dropped, and holds up no other.
             Self::Http(_) => true,
         }
     }
 
-    /// Nobody is listened to any more.
+    /// Takes no more messages of clients.
     pub(super) fn leave(&mut self) {
         match self {
             Self::Stdio(stdio) => {
@@ -209,7 +209,7 @@ impl StdioFront {
                 }
                 self.was_full |= !self.has_room();
                 let polled = self.wires.poll_heard(context, &mut self.heard);
-                // Servers that wait are listened to again by whoever asks for the next word.
+                // The caller of `next` listens to waiting servers again.
                 if self.was_full && self.has_room() {
                     self.was_full = false;
                     return Poll::Ready(FrontEvent::Read);
@@ -260,7 +260,7 @@ mod tests {
                 () = read => unreachable!("it never ends"),
             }
         });
-        // Whoever asks for it can now ask the servers too.
+        // The caller can now listen to the servers again.
         assert!(matches!(word.await.expect("in time"), FrontEvent::Read));
         assert!(stdio.has_room());
     }

@@ -1,10 +1,8 @@
-//! The way in over streamable HTTP: a port, its connections, and between them and the loop the machine of
-//! `core/src/gateway/http.rs`.
+//! Owns the clients over Streamable HTTP: a port, its connections, and the machine of `core/src/gateway/http.rs`. Driven
+//! by `next` and `tell` in the task of the loop: an idle session costs an entry in a map. Never blocks the loop.
 //!
-//! `server.rs` takes connections, each in a task of its own; `exchange.rs` makes an ask of a request and a
-//! response of what comes back; `room.rs` receives its body, as far as there is room; `body.rs` has the bodies of
-//! responses. The machine is driven by `next` and `tell`, in the loop's own task: a session without a connection
-//! is an entry in its maps and nothing else.
+//! `server.rs` accepts connections, each in a task of its own; `exchange.rs` serves a request; `body_reader.rs` receives
+//! its body, as far as there is room; `body.rs` has the bodies of responses.
 
 mod body;
 mod body_reader;
@@ -44,7 +42,7 @@ use crate::output::Output;
 /// Why clients are not served over HTTP.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpFrontError {
-    /// The settings make no sense, or let everybody in.
+    /// The settings are invalid, or would admit every machine.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The port is not to be had.
@@ -52,7 +50,7 @@ pub(crate) enum HttpFrontError {
     Listen(#[from] ListenError),
 }
 
-/// A port that is bound. Nobody is answered yet.
+/// A port that is bound, and not served yet.
 #[derive(Debug)]
 pub(crate) struct BoundFront {
     listener: TcpListener,
@@ -80,7 +78,7 @@ pub(crate) enum ClientEvent {
     Joined { client: ClientId, access: Access },
     /// It says something, in one line.
     Said { client: ClientId, line: Vec<u8> },
-    /// It is gone, and nobody waits for its answers.
+    /// It is gone, and takes no more responses.
     Left { client: ClientId },
 }
 
@@ -202,13 +200,13 @@ impl HttpFront {
         self.handle(FrontInput::Configured(Box::new(settings.clone())));
     }
 
-    /// Lets nobody in any more; what was asked can still be answered.
+    /// Admits no more clients; pending requests can still be answered.
     pub(crate) fn leave(&mut self) {
         self.left_at.get_or_insert_with(Instant::now);
         self.closing.send_replace(true);
     }
 
-    /// Tells everybody that it is over.
+    /// Ends all clients and connections.
     pub(crate) async fn close(mut self) {
         self.leave();
         self.handle(FrontInput::Close);
@@ -276,7 +274,7 @@ impl HttpFront {
     fn reply(&mut self, exchange: HttpExchange, reply: FrontReply) {
         if let Some(Outlet { way: OutletKind::Reply(sender), .. }) = self.outlets.remove(&exchange)
         {
-            // Whoever has gone meanwhile says so itself.
+            // A connection that has gone meanwhile reports it itself.
             sender.send(reply).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! Links to servers: programs under the restart machines, and tasks that speak HTTP.
+//! Owns the links to servers: programs under the restart machines, and tasks that speak HTTP.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -151,7 +151,7 @@ impl Links {
                 given: stdio.env.clone(),
             },
             policy: Policy {
-                // Clients want it, whatever it thinks of its own end.
+                // Clients want it, even where it ended by itself.
                 restart_on_normal_exit: true,
                 spare: stdio.spare,
                 ..stdio.policy.clone()

@@ -1,7 +1,8 @@
-//! A link to a server over HTTP: a task that performs what the machine in core asks for.
+//! Owns the task of a link to a server over HTTP, which performs the effects of the machine in core. Driven by the
+//! lines of the hub and the exchanges. Never decides about a message.
 //!
-//! Each exchange is a task too, in the set of the link's: it ends with the link. Where the hub does not
-//! read, the link waits, and its exchanges wait for it, and the server for them.
+//! Each exchange is a task too, in the set of the link: it ends with the link. Where the hub does not read, the link
+//! waits, its exchanges wait for it, and the server for them.
 
 mod exchange;
 #[cfg(test)]
@@ -56,7 +57,7 @@ pub(crate) struct Remote {
 #[derive(Default)]
 struct LineQueue {
     bytes: AtomicUsize,
-    /// Notifications that found no place, and that nobody was told of yet.
+    /// Notifications that found no room, and were not logged yet.
     dropped: AtomicUsize,
 }
 
@@ -75,7 +76,7 @@ impl Remote {
         // Links to one server must not all wait equally long.
         let seed = u64::from(crate::monotonic().subsec_nanos()) ^ link.0.rotate_left(32);
         let pool = Pool::new(client(), &http.url).map(Arc::new).map_err(|error| chain(&error));
-        let driver = Driver {
+        let driver = LinkDriver {
             link,
             machine: core::Remote::new(http, seed),
             pool,
@@ -134,7 +135,7 @@ struct LinkInputs {
     gone: oneshot::Receiver<()>,
 }
 
-struct Driver {
+struct LinkDriver {
     link: LinkId,
     machine: core::Remote,
     /// Or why there cannot be one.
@@ -153,7 +154,7 @@ struct RunningExchange {
     finish: oneshot::Sender<()>,
 }
 
-impl Driver {
+impl LinkDriver {
     async fn drive(mut self, mut heard: LinkInputs, queue: Arc<LineQueue>) {
         loop {
             let wakeup = self.machine.next_wakeup().map(|at| self.start + at.since_start());
@@ -198,7 +199,7 @@ impl Driver {
         }
     }
 
-    /// Returns whether somebody still listens.
+    /// Returns whether the hub still listens.
     async fn perform(&mut self, effect: RemoteEffect) -> bool {
         match effect {
             RemoteEffect::Send { exchange, request: ask } => self.ask(exchange, ask),

@@ -1,4 +1,4 @@
-//! Sends the spans of calls, in a task of its own: the loop hands one over and goes on.
+//! Owns the task that sends the spans of calls. Driven by the loop, which hands spans over. Never makes the loop wait.
 //!
 //! ```text
 //!   the loop ──handed over, never waits──▶ queue ──▶ sender: core's machine ──▶ one request at a time

@@ -110,7 +110,7 @@ impl HttpClient {
         Self { tls: Tls::new(certificates) }
     }
 
-    /// Sends a request on a connection of its own, and returns the response, whatever its status.
+    /// Sends a request on a connection of its own, and returns the response, of any status.
     pub(crate) async fn request(
         &self,
         request: Request<'_>,

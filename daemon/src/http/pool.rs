@@ -46,7 +46,7 @@ impl Pool {
         Ok(Self { client, endpoint: Endpoint::parse(url)?, idle: Mutex::default() })
     }
 
-    /// Sends a request and returns the head of the response, whatever its status. The URL has to be one of
+    /// Sends a request and returns the head of the response of any status. The URL has to be one of
     /// the same server.
     pub(crate) async fn send(&self, request: Request<'_>) -> Result<StreamedResponse, SendError> {
         let not_sent = |error| SendError { error, was_sent: false };

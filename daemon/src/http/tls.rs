@@ -1,5 +1,5 @@
-//! `https`: made when it is first needed, because most never need it, and the certificates of a system
-//! take memory.
+//! Owns the TLS configuration of the client, loaded with the first use: the certificates of a system take memory. Driven
+//! by [`HttpClient`](super::HttpClient). Never accepts a certificate that the system does not trust.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ const CERTIFICATE_FILES: [&str; 5] = [
 /// Why there is no secure connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    /// Nobody could be trusted.
+    /// There is no root certificate.
     #[error("no root certificates were found; name a file of them in `SSL_CERT_FILE`")]
     NoCertificates,
     /// The file that was named.
@@ -74,7 +74,7 @@ impl Tls {
         let name = ServerName::try_from(host.to_owned()).map_err(TlsError::Name)?;
         let connector = self.connector.get_or_try_init(|| async {
             let named = self.certificates.clone();
-            // Some milliseconds of reading, which nobody else should wait for.
+            // Some milliseconds of reading, which must not block the loop.
             let made = tokio::task::spawn_blocking(|| connector(named)).await;
             made.unwrap_or_else(|error| {
                 Err(TlsError::SetUp(rustls::Error::General(error.to_string())))

@@ -1,9 +1,9 @@
-//! Room for the bodies of requests while they are received. What counts is what has come, never what was
-//! announced: who announces much and sends nothing holds nothing.
+//! Owns the memory budget for bodies of requests while they are received. Received bytes count, never announced ones.
+//! Driven by the daemon's body reader. Never reads a body.
 //!
 //! Each body has some bytes for itself, so that small ones never ask for room. The rest comes out of one store
 //! for all, step by step. Where that is used up, a body that has not grown for a while loses its place to one
-//! that grows: nobody holds the room by being slow, and bodies that wait for one another do not wait for ever.
+//! that grows: a slow client cannot hold the room, and bodies that wait for one another do not wait for ever.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct BodyShare {
     bytes: usize,
     /// When it last got more.
     grown_at: Time,
-    /// Whether all of it is there, so that it is on its way to whoever wants it.
+    /// Whether all of it is there, and on its way to the loop.
     is_whole: bool,
 }
 
@@ -41,7 +41,7 @@ pub enum Room {
     Enough,
     /// There is, in the place of others, who have to hear it.
     Instead,
-    /// Not now: ask again when somebody has left, or at this moment.
+    /// Not now: ask again when a body has left, or at this moment.
     Later(Option<Time>),
     /// It has lost its place to another.
     Lost,
@@ -99,7 +99,7 @@ impl Bodies {
         }
     }
 
-    /// Nobody needs its place any more; true where others have more room now.
+    /// Releases its place; true where others have more room now.
     pub fn leave(&mut self, body: BodyId) -> bool {
         let bytes = self.held.remove(&body).map_or(0, |held| held.bytes);
         self.bytes -= bytes;

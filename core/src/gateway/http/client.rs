@@ -1,4 +1,5 @@
-//! One client: a session of the older era, or a single request of the modern one.
+//! Owns the state of one client: a session of the older era, or a single request of the modern one. Driven by
+//! `front.rs`. Never sends a message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use super::stream::MessageStream;
 use crate::mcp::envelope::Id;
 use crate::time::Time;
 
-/// The name of a session: random, so that nobody guesses it.
+/// The name of a session: random, so that it cannot be guessed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -20,7 +21,7 @@ impl fmt::Display for SessionId {
 }
 
 impl fmt::Debug for SessionId {
-    /// Not all of it: whoever knows it is its client.
+    /// Only the beginning: the whole name gives access to the session.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionId({:02x}…)", self.0[0])
     }
@@ -53,7 +54,7 @@ pub(super) struct FrontClient {
     /// Whether its `initialize` has been answered well.
     pub(super) is_open: bool,
     pub(super) used_at: Time,
-    /// When it is looked at whether somebody uses it.
+    /// When its idle time is checked.
     pub(super) idle_at: Option<Time>,
     pub(super) bucket: Bucket,
     /// By their numbers; those of requests are 1, 2, 3…

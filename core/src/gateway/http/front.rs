@@ -1,7 +1,8 @@
-//! The machine between connections and the hub: it knows all sessions and their streams.
+//! Owns all sessions and their streams, between connections and the hub. Driven by the daemon's HTTP front. Never
+//! touches a socket.
 //!
-//! A session lives in `clients` and, by its name, in `sessions`; a connection that waits for something is an
-//! exchange. `told.rs` has the way from the hub to the connections.
+//! A session lives in `clients` and, by its name, in `sessions`; a connection that waits for a response is an exchange.
+//! `deliver.rs` has the way from the hub to the connections.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Nobody is there yet.
+    /// A front without clients.
     pub fn new(settings: &Settings) -> Self {
         let mut tokens = Tokens::default();
         tokens.renew(&settings.tokens);
@@ -96,7 +97,7 @@ impl Front {
         std::mem::take(&mut self.effects)
     }
 
-    /// When `Wakeup` is to come; none where everybody is idle for as long as they like.
+    /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
         let idle = self.idle.first().map(|(at, _)| *at);
         // Numbers and moments go up together, but for some that overtook others.
@@ -168,7 +169,7 @@ impl Front {
         Ok(())
     }
 
-    /// Counts what somebody asks: each message, be it in a batch.
+    /// Counts the messages of a request, also those in a batch.
     fn count(
         &mut self,
         now: Time,
@@ -199,7 +200,7 @@ impl Front {
         }
     }
 
-    /// The client of a session; none where there is no such one, or where it is somebody else's.
+    /// The client of a session; none where there is no such session, or where it belongs to another token.
     fn session(&self, name: &str, token: Option<usize>) -> Option<ClientId> {
         let client = *self.sessions.get(&SessionId::parse(name)?)?;
         self.clients.get(&client).filter(|its| its.token == token).map(|_| client)
@@ -293,7 +294,7 @@ impl Front {
             }
         };
         let stream = its.streams.entry(number).or_insert_with(MessageStream::default);
-        // Whoever comes later is right: the connection before may be dead without our knowing.
+        // The later connection wins: the one before may be dead without notice.
         if let Some(before) = stream.connection.replace(exchange) {
             self.exchanges.remove(&before);
             self.effects.push(FrontEffect::End { exchange: before });
@@ -316,7 +317,7 @@ impl Front {
         Ok(())
     }
 
-    /// Looks then whether somebody uses a session.
+    /// Schedules the check of an idle session.
     fn look_later(&mut self, at: Time, client: ClientId) {
         if let Some(its) = self.clients.get_mut(&client) {
             its.idle_at = Some(at);

@@ -1,4 +1,4 @@
-//! What the front hears and does.
+//! Owns the inputs and effects of the HTTP front. Driven by `front.rs`. Keeps no state.
 
 use core::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the body of a POST is, and whether it goes with its head.
+//! Classifies the body of a POST, and checks that it agrees with the headers. Driven by the daemon once a body is
+//! received. Keeps no state.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ use crate::mcp::json;
 pub enum PostBody {
     /// A request that says everything about itself, and needs no session.
     Modern(Id),
-    /// A notification of the modern era: there is nobody whom it could be about.
+    /// A notification of the modern era, which has no session and no recipient.
     Nothing,
     /// Opens a session.
     Initialize(Id),
@@ -47,7 +48,7 @@ impl PostBody {
             }
             Some(Message::Request { id, method, params }) => {
                 let version = params.version.clone().and_then(|at| json::text(&line[at]));
-                // Who has a session is of the older era, whatever else it says, unless it says a newer one.
+                // A client with a session is of the older era, unless it names a newer version.
                 let is_ours = |version: &str| head.session.is_none() || is_modern(version);
                 match version {
                     Some(version) if is_ours(&version) => {
@@ -156,7 +157,7 @@ struct ModernRequest<'a> {
 }
 
 impl ModernRequest<'_> {
-    /// Headers say the same as the body, so that whoever stands between can believe them.
+    /// Headers must agree with the body, so that proxies can rely on them.
     fn check(&self, version: &str) -> Result<(), HttpRefusal> {
         self.agree("MCP-Protocol-Version", self.head.version.map(Cow::from), version)?;
         self.agree("Mcp-Method", self.head.mcp_method.map(Cow::from), self.method)?;
@@ -172,7 +173,7 @@ impl ModernRequest<'_> {
                 })?;
                 self.agree("Mcp-Name", given, &name)?;
             }
-            // That the name is missing is for whoever wants one to say.
+            // The server reports a missing name.
             (None, None) => {}
             (None, Some(given)) => {
                 let what =

@@ -1,4 +1,5 @@
-//! How often somebody may ask: a bucket of tokens that fills by itself.
+//! Owns the rate limits of clients: token buckets that refill with time. Driven by `front.rs`. Never rejects a request
+//! itself.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
@@ -38,7 +39,7 @@ pub(super) type Caller = (Option<usize>, IpAddr);
 pub(super) struct Callers(BTreeMap<Caller, Bucket>);
 
 impl Callers {
-    /// Takes some of somebody's; false where there are not so many.
+    /// Takes from the bucket of a caller; false where it has too few.
     pub(super) fn take(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! What somebody is told who is not served: a status, and a JSON-RPC error that says why.
+//! Owns the rejections of requests: a status and a JSON-RPC error. Driven by the other files of the front. Keeps no state.
 
 use serde_json::{Value, json};
 

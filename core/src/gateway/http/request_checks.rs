@@ -1,5 +1,5 @@
-//! Whether a request is let in, by its head alone: path, host, origin, token, method, and what it brings and
-//! takes. What one request is told does not depend on any other.
+//! Owns the admission of a request by its head alone: path, host, origin, token, method and media types. Driven by
+//! each connection. Never depends on another request.
 
 use super::Settings;
 use super::refusal::HttpRefusal;
@@ -36,7 +36,7 @@ pub struct Head<'a> {
 /// What a request is that was let in, with the number of its token where tokens are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// Whether we are there: anybody may ask.
+    /// A health check, without a token.
     Health,
     /// What a browser asks before it lets a page ask.
     Preflight,
@@ -129,7 +129,7 @@ impl Gate {
         self.body_bytes_max
     }
 
-    /// What somebody is told whose body is too long.
+    /// The rejection of a body that is too long.
     pub fn too_long(&self) -> HttpRefusal {
         let max = self.body_bytes_max;
         HttpRefusal::new(
@@ -138,12 +138,12 @@ impl Gate {
         )
     }
 
-    /// What somebody is told whose body does not come.
+    /// The rejection of a body that does not arrive.
     pub fn too_slow(&self) -> HttpRefusal {
         HttpRefusal::new(408, "the message did not come in time")
     }
 
-    /// What somebody is told for whose body there is no room.
+    /// The rejection of a body for which there is no room.
     pub fn no_room(&self) -> HttpRefusal {
         let what = "there is no room for the message: too much comes at once; send it again later";
         HttpRefusal::new(503, what)
@@ -210,7 +210,7 @@ impl Gate {
         Ok(())
     }
 
-    /// The number of the token; none where nobody needs one.
+    /// The number of the token; none where no token is needed.
     fn token(&self, authorization: Option<&str>) -> Result<Option<usize>, HttpRefusal> {
         if self.tokens.is_empty() {
             return Ok(None);

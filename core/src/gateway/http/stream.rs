@@ -1,5 +1,6 @@
-//! One stream of messages to a client: an answer with what comes before it, or what a session is told besides.
-//! It outlives its connection, and a client goes on where it was by the number of the last message it has.
+//! Owns one stream of messages to a client: the response to a request with the messages before it, or the standalone
+//! stream of a session. It outlives its connection, and a client resumes it by the number of its last event. Driven by
+//! `front.rs`. Never writes to a connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl MessageStream {
         AddedEvent { event, bytes_before: before, unseen }
     }
 
-    /// Forgets the oldest event; true where nobody has seen it.
+    /// Forgets the oldest event; true where it was never written.
     fn drop_oldest(&mut self) -> bool {
         let Some((number, event)) = self.kept.pop_front() else { return false };
         self.kept_bytes -= event.len();

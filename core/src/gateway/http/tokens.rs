@@ -1,5 +1,6 @@
-//! The tokens that let clients in, by numbers. One that stays as it is keeps its number when the configuration is
-//! read again, and no number is ever given to another: so a session knows whose it is, whatever else changes.
+//! Owns the tokens of clients, by numbers. A token that stays the same keeps its number when the configuration is
+//! reloaded, and no number is reused, so a session keeps its owner. Driven by the gate and the front. Never shows a
+//! secret.
 
 use crate::gateway::access::Access;
 use crate::http_access::is_same;
@@ -37,12 +38,12 @@ impl Tokens {
         }
     }
 
-    /// Whether nobody needs one.
+    /// Whether no token is needed.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The number of a token. All are looked at, whichever it is.
+    /// The number of a token. All are compared, for a constant time.
     pub(super) fn number(&self, given: &str) -> Option<usize> {
         let mut found = None;
         for known in &self.all {

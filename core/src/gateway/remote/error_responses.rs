@@ -57,7 +57,8 @@ impl LinkError {
             },
             300..=399 if reply.location.is_some() => {
                 let to = reply.location.as_deref().unwrap_or_default();
-                let to = if to.contains("://") { url::origin(to) } else { origin };
+                let is_absolute = to.contains("://");
+                let to = if is_absolute { url::origin(to) } else { origin };
                 Self::Redirected(to.to_owned())
             }
             200..300 => Self::Strange("sent no stream of events".to_owned()),

@@ -11,7 +11,7 @@ use crate::time::Time;
 
 #[derive(Debug)]
 pub(super) struct Exchange {
-    pub(super) purpose: Purpose,
+    pub(super) purpose: ExchangePurpose,
     /// The number of the session that it belongs to.
     pub(super) session: u64,
     pub(super) last_event: Option<String>,
@@ -29,7 +29,7 @@ impl Exchange {
 
 /// The message that an exchange carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum ExchangePurpose {
     /// A request of the hub.
     Request(Id),
     /// Resumes the stream of a request.
@@ -48,7 +48,7 @@ pub(super) enum Purpose {
     Main,
 }
 
-impl Purpose {
+impl ExchangePurpose {
     /// The purpose of a line that is no request.
     pub(super) fn of_notification(line: Vec<u8>) -> Self {
         match look(&line) {
@@ -75,7 +75,7 @@ impl Exchanges {
         self.last_number
     }
 
-    pub(super) fn begin(&mut self, purpose: Purpose, session: u64) -> ExchangeId {
+    pub(super) fn begin(&mut self, purpose: ExchangePurpose, session: u64) -> ExchangeId {
         let exchange = ExchangeId(self.next_number());
         let begun = Exchange { purpose, session, last_event: None, retry: None, opened_at: None };
         self.open.insert(exchange, begun);
@@ -125,8 +125,8 @@ mod tests {
     fn an_exchange_that_is_over_has_no_deadline() {
         let mut exchanges = Exchanges::default();
         let at = |millis| Time::after_start(Duration::from_millis(millis));
-        let first = exchanges.begin(Purpose::Standalone, 0);
-        let second = exchanges.begin(Purpose::Notification(b"{}".to_vec()), 0);
+        let first = exchanges.begin(ExchangePurpose::Standalone, 0);
+        let second = exchanges.begin(ExchangePurpose::Notification(b"{}".to_vec()), 0);
         assert_eq!((first, second), (ExchangeId(1), ExchangeId(2)));
         exchanges.expire_at(second, at(5));
         assert_eq!(exchanges.next_wakeup(), Some(at(5)));
@@ -139,8 +139,11 @@ mod tests {
     #[test]
     fn the_end_of_the_handshake_is_told_apart() {
         let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec();
-        assert_eq!(Purpose::of_notification(initialized), Purpose::Initialized);
+        assert_eq!(ExchangePurpose::of_notification(initialized), ExchangePurpose::Initialized);
         let other = br#"{"jsonrpc":"2.0","method":"notifications/progress"}"#.to_vec();
-        assert_eq!(Purpose::of_notification(other.clone()), Purpose::Notification(other));
+        assert_eq!(
+            ExchangePurpose::of_notification(other.clone()),
+            ExchangePurpose::Notification(other)
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Remote;
 use super::error_responses::LinkError;
-use super::exchanges::Purpose;
+use super::exchanges::ExchangePurpose;
 use super::requests::RequestPlace;
 use super::state::{LinkState, OpeningStep, Transport};
 use super::traffic::OwnRequest;
@@ -24,7 +24,7 @@ impl Remote {
                 return;
             }
             let until = if guess.is_some() { now + GUESS_WAIT } else { until };
-            let exchange = self.traffic.get(Purpose::Main, &self.session, None);
+            let exchange = self.traffic.get(ExchangePurpose::Main, &self.session, None);
             *stream = Some(exchange);
             self.state = LinkState::Opening { step: OpeningStep::Stream(exchange), until };
             return;
@@ -34,7 +34,7 @@ impl Remote {
             Some(params) => {
                 let own = OwnRequest::Opening;
                 let (id, line) = self.traffic.own_request(own, "initialize", &params);
-                let exchange = self.post(Purpose::Opening, line, Vec::new());
+                let exchange = self.post(ExchangePurpose::Opening, line, Vec::new());
                 let step = OpeningStep::Initialize(id, exchange);
                 self.state = LinkState::Opening { step, until };
             }
@@ -55,12 +55,13 @@ impl Remote {
         }
         self.session.open(now, line);
         self.traffic.requests.drop_notifications(|line| {
-            Purpose::of_notification(line.to_vec()) == Purpose::Initialized
+            ExchangePurpose::of_notification(line.to_vec()) == ExchangePurpose::Initialized
         });
         match self.traffic.memory.initialized() {
             None => self.initialized_accepted(now),
             Some(line) => {
-                let exchange = self.post(Purpose::Initialized, line, self.session.headers());
+                let exchange =
+                    self.post(ExchangePurpose::Initialized, line, self.session.headers());
                 let until = now + NOTICE_WAIT;
                 let step = OpeningStep::Initialized(exchange);
                 self.state = LinkState::Opening { step, until };
@@ -77,7 +78,7 @@ impl Remote {
             for (method, params) in self.traffic.memory.restoring() {
                 let own = OwnRequest::Restoring;
                 let (id, line) = self.traffic.own_request(own, method, &params);
-                let exchange = self.post(Purpose::Own(id), line, self.session.headers());
+                let exchange = self.post(ExchangePurpose::Own(id), line, self.session.headers());
                 self.traffic.exchanges.expire_at(exchange, now + NOTICE_WAIT);
             }
             self.traffic.tell_changes(None);

@@ -2,7 +2,7 @@
 //! Driven by [`Remote::handle`]. Never opens a session itself.
 
 use super::error_responses::{LinkError, excerpt};
-use super::exchanges::{Exchange, Purpose};
+use super::exchanges::{Exchange, ExchangePurpose};
 use super::requests::RequestPlace;
 use super::state::{LinkState, OpeningStep, Transport};
 use super::{ExchangeFailure, ExchangeId, HttpReply, Remote, url};
@@ -19,21 +19,24 @@ impl Remote {
         opened.opened_at = Some(now);
         let purpose = opened.purpose.clone();
         // A main stream without an endpoint is no sign of life.
-        if purpose != Purpose::Main {
+        if purpose != ExchangePurpose::Main {
             self.reachability.reached(&mut self.traffic);
         }
         if self.state == LinkState::Scouting(exchange) {
             self.state = LinkState::Up;
         }
         match purpose {
-            Purpose::Request(id) => self.note_session(&id, session),
-            Purpose::Opening => self.session.id = session,
-            Purpose::Initialized => {
+            ExchangePurpose::Request(id) => self.note_session(&id, session),
+            ExchangePurpose::Opening => self.session.id = session,
+            ExchangePurpose::Initialized => {
                 self.traffic.finish(exchange);
                 self.initialized_accepted(now);
             }
-            Purpose::Notification(_) => self.traffic.finish(exchange),
-            Purpose::Resume(_) | Purpose::Own(_) | Purpose::Standalone | Purpose::Main => {}
+            ExchangePurpose::Notification(_) => self.traffic.finish(exchange),
+            ExchangePurpose::Resume(_)
+            | ExchangePurpose::Own(_)
+            | ExchangePurpose::Standalone
+            | ExchangePurpose::Main => {}
         }
     }
 
@@ -55,7 +58,7 @@ impl Remote {
         if event.is_too_long {
             return self.too_long(now, exchange, &purpose);
         }
-        if purpose == Purpose::Main && event.name == "endpoint" {
+        if purpose == ExchangePurpose::Main && event.name == "endpoint" {
             let reference = String::from_utf8_lossy(&event.data).into_owned();
             return self.endpoint(now, exchange, &reference);
         }
@@ -63,7 +66,7 @@ impl Remote {
             return;
         }
         let about = match &purpose {
-            Purpose::Request(id) | Purpose::Resume(id) => Some(id),
+            ExchangePurpose::Request(id) | ExchangePurpose::Resume(id) => Some(id),
             _ => None,
         };
         self.message(now, exchange, about, event.data);
@@ -89,26 +92,26 @@ impl Remote {
         self.open(now);
     }
 
-    fn too_long(&mut self, now: Time, exchange: ExchangeId, purpose: &Purpose) {
+    fn too_long(&mut self, now: Time, exchange: ExchangeId, purpose: &ExchangePurpose) {
         match purpose {
-            Purpose::Request(id) | Purpose::Resume(id) => {
+            ExchangePurpose::Request(id) | ExchangePurpose::Resume(id) => {
                 self.traffic.close(exchange);
                 self.traffic.answer(id, &LinkError::TooLong);
             }
             // It may have been any response, and that one will not come.
-            Purpose::Main => {
+            ExchangePurpose::Main => {
                 self.traffic.close(exchange);
                 let why = "it sent a message that is longer than allowed".to_owned();
                 self.main_lost(now, LinkError::TooLong, &LinkError::Broke(why));
             }
-            Purpose::Opening => {
+            ExchangePurpose::Opening => {
                 self.traffic.close(exchange);
                 self.opening_refused(now, LinkError::TooLong);
             }
-            Purpose::Initialized
-            | Purpose::Notification(_)
-            | Purpose::Own(_)
-            | Purpose::Standalone => {
+            ExchangePurpose::Initialized
+            | ExchangePurpose::Notification(_)
+            | ExchangePurpose::Own(_)
+            | ExchangePurpose::Standalone => {
                 self.traffic.log("it sent a message that is longer than allowed");
             }
         }
@@ -119,10 +122,10 @@ impl Remote {
         let Some(ended) = self.traffic.exchanges.remove(exchange) else { return };
         let unreachable = LinkError::Unreachable(failure.why.clone());
         match ended.purpose.clone() {
-            Purpose::Request(id) if failure.was_sent => {
+            ExchangePurpose::Request(id) if failure.was_sent => {
                 self.stream_broke(now, &id, &ended, &failure.why);
             }
-            Purpose::Request(id) => {
+            ExchangePurpose::Request(id) => {
                 // The server has not seen it: this try does not count.
                 if let Some(request) = self.traffic.requests.get_mut(&id) {
                     request.sendings -= 1;
@@ -130,26 +133,27 @@ impl Remote {
                 self.traffic.requeue(now, &id);
                 self.down(now, unreachable, None);
             }
-            Purpose::Resume(id) => self.resume_broke(now, &id, &ended, &failure.why),
+            ExchangePurpose::Resume(id) => self.resume_broke(now, &id, &ended, &failure.why),
             // Another exchange has taken its place.
-            Purpose::Opening | Purpose::Initialized if !self.state.is_step(exchange) => {}
-            Purpose::Opening => {
+            ExchangePurpose::Opening | ExchangePurpose::Initialized
+                if !self.state.is_step(exchange) => {}
+            ExchangePurpose::Opening => {
                 self.state = LinkState::Closed;
                 self.down(now, unreachable, None);
             }
-            Purpose::Initialized if failure.was_sent => self.initialized_accepted(now),
-            Purpose::Initialized => {
+            ExchangePurpose::Initialized if failure.was_sent => self.initialized_accepted(now),
+            ExchangePurpose::Initialized => {
                 let line = self.traffic.memory.initialized().unwrap_or_default();
                 self.traffic.requests.requeue_notification(now, line);
                 self.state = LinkState::Closed;
                 self.down(now, unreachable, None);
             }
-            Purpose::Notification(line) if !failure.was_sent => {
+            ExchangePurpose::Notification(line) if !failure.was_sent => {
                 self.traffic.requests.requeue_notification(now, line);
                 self.down(now, unreachable, None);
             }
-            Purpose::Notification(_) | Purpose::Own(_) => {}
-            Purpose::Standalone => {
+            ExchangePurpose::Notification(_) | ExchangePurpose::Own(_) => {}
+            ExchangePurpose::Standalone => {
                 if self.standalone.is(exchange) {
                     let was_stable = ended.was_stable(now);
                     let tries = self.standalone.ended(was_stable, ended.last_event);
@@ -157,7 +161,7 @@ impl Remote {
                     self.standalone.reopen_at(now + delay.max(ended.retry.unwrap_or_default()));
                 }
             }
-            Purpose::Main => {
+            ExchangePurpose::Main => {
                 self.main_lost(now, unreachable, &LinkError::Broke(failure.why.clone()));
             }
         }
@@ -205,14 +209,14 @@ impl Remote {
         let has_session = self.session.id.is_some() || !is_same || self.transport.is_sse();
         let is_lost = has_session && reply.says_forgotten();
         match purpose {
-            Purpose::Request(id) if (200..300).contains(&reply.status) => {
+            ExchangePurpose::Request(id) if (200..300).contains(&reply.status) => {
                 self.request_accepted(now, exchange, &id, reply);
             }
-            Purpose::Request(id) => {
+            ExchangePurpose::Request(id) => {
                 self.traffic.exchanges.remove(exchange);
                 self.request_rejected(now, &id, reply, (is_lost, is_same));
             }
-            Purpose::Resume(id) => {
+            ExchangePurpose::Resume(id) => {
                 let Some(ended) = self.traffic.exchanges.remove(exchange) else { return };
                 if is_lost && is_same {
                     self.lost(now);
@@ -223,13 +227,15 @@ impl Remote {
                     false => self.traffic.settle(now, &id, &LinkError::Broke(why)),
                 }
             }
-            Purpose::Opening => self.opening_replied(now, exchange, reply),
-            Purpose::Main => {
+            ExchangePurpose::Opening => self.opening_replied(now, exchange, reply),
+            ExchangePurpose::Main => {
                 self.traffic.exchanges.remove(exchange);
                 let error = LinkError::of_reply(reply, self.traffic.origin());
                 self.main_lost(now, error.clone(), &error);
             }
-            Purpose::Initialized | Purpose::Notification(_) | Purpose::Own(_) => {
+            ExchangePurpose::Initialized
+            | ExchangePurpose::Notification(_)
+            | ExchangePurpose::Own(_) => {
                 self.traffic.exchanges.remove(exchange);
                 if is_lost && is_same {
                     return self.lost_by_any(now);
@@ -239,11 +245,11 @@ impl Remote {
                     let text = error.text(self.traffic.origin());
                     self.traffic.log(&format!("a notification was not accepted: {text}"));
                 }
-                if purpose == Purpose::Initialized && self.state.is_step(exchange) {
+                if purpose == ExchangePurpose::Initialized && self.state.is_step(exchange) {
                     self.initialized_accepted(now);
                 }
             }
-            Purpose::Standalone => self.standalone_replied(now, exchange, reply, is_lost),
+            ExchangePurpose::Standalone => self.standalone_replied(now, exchange, reply, is_lost),
         }
     }
 

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::error_responses::{LinkError, line as response};
-use super::exchanges::{Exchanges, Purpose};
+use super::exchanges::{ExchangePurpose, Exchanges};
 use super::header_params::HeaderParams;
-use super::requests::{PendingRequest, Queued, RequestPlace, Requests};
+use super::requests::{PendingRequest, PendingRequests, Queued, RequestPlace};
 use super::server_requests::ServerRequests;
 use super::session::RemoteSession;
 use super::{ExchangeId, Header, HttpRequest, Method, RemoteEffect, headers, url};
@@ -39,7 +39,7 @@ pub(super) struct Traffic {
     url: String,
     pub(super) memory: Memory,
     header_params: HeaderParams,
-    pub(super) requests: Requests,
+    pub(super) requests: PendingRequests,
     pub(super) exchanges: Exchanges,
     server_requests: ServerRequests,
     own: BTreeMap<Id, OwnRequest>,
@@ -52,7 +52,7 @@ impl Traffic {
             url,
             memory: Memory::default(),
             header_params: HeaderParams::default(),
-            requests: Requests::default(),
+            requests: PendingRequests::default(),
             exchanges: Exchanges::default(),
             server_requests: ServerRequests::default(),
             own: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl Traffic {
     /// Posts a message to the endpoint, or to the URL of the server where there is none.
     pub(super) fn post(
         &mut self,
-        purpose: Purpose,
+        purpose: ExchangePurpose,
         session: &RemoteSession,
         endpoint: Option<&str>,
         headers: Vec<Header>,
@@ -101,7 +101,7 @@ impl Traffic {
     /// Opens a stream, after an event where there was one.
     pub(super) fn get(
         &mut self,
-        purpose: Purpose,
+        purpose: ExchangePurpose,
         session: &RemoteSession,
         last_event: Option<String>,
     ) -> ExchangeId {
@@ -114,7 +114,7 @@ impl Traffic {
 
     fn begin(
         &mut self,
-        purpose: Purpose,
+        purpose: ExchangePurpose,
         session: &RemoteSession,
         request: HttpRequest,
     ) -> ExchangeId {
@@ -305,7 +305,7 @@ impl Traffic {
             return self.requeue(now, id);
         }
         let last_event = request.last_event.clone();
-        let exchange = self.get(Purpose::Resume(id.clone()), session, last_event);
+        let exchange = self.get(ExchangePurpose::Resume(id.clone()), session, last_event);
         if let Some(request) = self.requests.get_mut(id) {
             request.place = RequestPlace::Exchange(exchange);
         }

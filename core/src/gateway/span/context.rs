@@ -1,4 +1,4 @@
-//! The trace that a request is a part of: `traceparent` and `tracestate` in its `_meta`, as W3C has them.
+//! Parses the trace that a request is a part of: `traceparent` and `tracestate` in its `_meta`, as W3C has them.
 
 use crate::limits::TRACE_STATE_BYTES_MAX;
 use crate::mcp::json as raw;
@@ -42,7 +42,7 @@ impl Parent {
         Some(Self { trace, span, flags, state: String::new() })
     }
 
-    /// Whether whoever began the trace wants to have it kept.
+    /// Whether the trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.flags & 1 == 1
     }

@@ -1,4 +1,5 @@
-//! When which spans are sent: together, one request at a time, again after a while where that failed.
+//! Owns the spans that wait to be sent: batches, one request at a time, retries after failures. Driven by the daemon's
+//! export task. Never makes a request itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -112,7 +113,7 @@ impl ExportOutcome {
 }
 
 impl Export {
-    /// `seed` has to be one that nobody else has: all ids come from it.
+    /// `seed` has to be unique: all ids come from it.
     pub fn new(destination: &Destination, version: &str, seed: u128) -> Self {
         Self {
             ids: otlp::Ids::new(seed),

@@ -1,4 +1,5 @@
-//! Spans in the words of OTLP, as JSON, with the names that OpenTelemetry's conventions for MCP have.
+//! Encodes spans as OTLP in JSON, with the names of OpenTelemetry's conventions for MCP. Driven by `export.rs`. Never
+//! sends anything.
 
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ const KNOWS_REMOTE: u32 = 0x100;
 /// …and that it is.
 const IS_REMOTE: u32 = 0x200;
 
-/// Makes ids that nobody else has.
+/// Makes unique ids.
 #[derive(Debug)]
 pub(super) struct Ids {
     high: Random,

@@ -1,4 +1,4 @@
-//! The bodies of responses: all at once, or events as they come.
+//! Owns the bodies of responses: whole, or events as they come. Driven by hyper. Never blocks the loop.
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
-//! Receives bodies, as far as there is room for them. Who decides is `core/src/gateway/http/body_budget.rs`.
+//! Receives bodies of requests, as far as `core/src/gateway/http/body_budget.rs` has room for them. Driven by
+//! `exchange.rs`. Never looks into a body.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -88,7 +89,7 @@ impl BodyPlace {
         loop {
             let changed = rooms.0.changed.notified();
             let mut changed = std::pin::pin!(changed);
-            // Whatever changes from here on is heard.
+            // Changes from here on are noticed.
             changed.as_mut().enable();
             let now = now();
             let room = rooms.bodies().grow(now, self.body, bytes);

@@ -1,5 +1,5 @@
-//! How much connections may take, and how long: the bounds of `core/src/limits/front.rs`, but for those of bodies. They
-//! are values, so that tests can have ones that are reached soon.
+//! Owns the bounds of connections, from `core/src/limits/front.rs`, as values: tests use smaller ones. Read by the
+//! server and its exchanges. Never changes while it runs.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! One request: what it asks for the loop, and what comes back as a response.
+//! Serves one request: hands it to the loop, and makes a response of the reply. Driven by `server.rs`. Never keeps a
+//! session.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ impl Presence {
         Ok(Self { exchange, place: Some(place) })
     }
 
-    /// Nobody needs to be told.
+    /// The loop need not be told.
     pub(super) fn is_over(&mut self) {
         self.place = None;
     }

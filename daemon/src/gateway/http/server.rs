@@ -1,4 +1,5 @@
-//! Takes connections, and serves each in a task of its own for as long as it may take.
+//! Owns the connections of the HTTP front: accepts them and serves each in a task of its own, within its deadlines.
+//! Driven by the port. Never reads a message.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -49,7 +50,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Ends the connection, whatever it does.
+    /// Ends the connection at once.
     pub(super) fn end_now(&self) {
         self.until.send_replace(Some(Instant::now()));
     }
@@ -100,7 +101,7 @@ pub(super) async fn serve(port: TcpListener, host: Host) {
 
 /// Serves one connection.
 async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
-    // Answers are short, and somebody waits for each.
+    // Responses are short, and clients wait for each.
     stream.set_nodelay(true).ok();
     let bounds = host.bounds;
     let (until, mut changes) = watch::channel(Some(Instant::now() + bounds.head_wait));
@@ -128,7 +129,7 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
             until = until.map(|until| until.min(Instant::now() + bounds.last_wait));
         }
         tokio::select! {
-            // However it ended: whoever broke it knows.
+            // The side that broke it knows why.
             _ = &mut connection => return,
             _ = changes.changed() => {}
             _ = closing.changed(), if !is_closing => is_closing = true,

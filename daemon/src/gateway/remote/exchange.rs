@@ -1,4 +1,5 @@
-//! One exchange: a request, and all that comes back, told to the link as it comes.
+//! Performs one exchange: a request and its response, passed to the link as it comes. Driven by the link. Never
+//! retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,7 @@ fn is_stream(answer: &StreamedResponse) -> bool {
         && kind.get(..wanted.len()).is_some_and(|it| it.eq_ignore_ascii_case(wanted))
 }
 
-/// Tells the events of a stream. Returns its end, where somebody still wants to know.
+/// Passes on the events of a stream. Returns its end, unless the link has finished it.
 async fn listen(
     answer: &mut StreamedResponse,
     exchange: ExchangeId,

@@ -1,4 +1,5 @@
-//! From the hub to the connections: which message goes over which stream, and what ends.
+//! Delivers messages of the hub to the streams and connections of clients, and ends them. Driven by `Front::handle`.
+//! Never reads a request.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Front {
         };
         let number = match number {
             Some(number) => number,
-            // Nobody waits for it.
+            // No request waits for it.
             None if is_answer => return,
             None => STANDALONE,
         };
@@ -163,10 +164,10 @@ impl Front {
         stream.connection = None;
         let has_begun = stream.has_begun;
         if !has_begun {
-            // Without the number of an event nobody can ask for the rest.
+            // Without the number of an event the client cannot resume it.
             its.streams.remove(&number);
         }
-        // The modern era says so: who goes, cancels. And nobody knows a session that was not answered.
+        // In the modern era a closed connection cancels; and the client does not know a session that was not answered.
         if its.session.is_none() || (!its.is_open && !has_begun) {
             self.remove(client, &HttpRefusal::no_session());
             return None;
@@ -213,7 +214,7 @@ impl Front {
         self.effects.push(FrontEffect::Left { client });
     }
 
-    /// Ends sessions that nobody uses, and makes streams of answers that do not come.
+    /// Ends idle sessions, and turns late responses into streams.
     pub(super) fn wakeup(&mut self, now: Time) {
         while let Some((at, client)) = self.idle.first().copied().filter(|(at, _)| *at <= now) {
             self.idle.remove(&(at, client));
@@ -249,7 +250,7 @@ impl Front {
         }
     }
 
-    /// Everybody is told that we end.
+    /// Ends all clients: the gateway ends.
     pub(super) fn close(&mut self) {
         let all: Vec<ClientId> = self.clients.keys().copied().collect();
         for client in all {
