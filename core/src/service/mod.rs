@@ -35,7 +35,8 @@ use std::time::Duration;
 
 pub use self::event::{Event, StopReason};
 pub use self::exit::{Ending, Exit, LastExit, SpawnFailure, signal_name};
-use self::history::{ExitHistory, Generations};
+pub use self::history::ExitHistory;
+use self::history::Generations;
 use self::restart::Restarts;
 use self::side_instances::SideInstances;
 pub use self::snapshot::{Snapshot, State};
