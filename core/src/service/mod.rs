@@ -534,10 +534,9 @@ impl Service {
             return self.exit_for_restart(cx, instance, reason);
         }
         let has_candidate = self.side.candidate().is_some();
-        if !has_candidate
-            && !self.side.has_spare()
-            && !(self.policy.swaps() && !self.side.is_crowded())
-        {
+        let has_successor = has_candidate || self.side.has_spare();
+        let may_spawn = self.policy.swaps() && !self.side.is_crowded();
+        if !has_successor && !may_spawn {
             return self.begin_stop(cx, instance, Goal::Quietly);
         }
         self.side.announce_swap(cx, instance.pid, self.policy.restart_code);

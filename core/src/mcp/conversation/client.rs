@@ -27,7 +27,9 @@ impl Conversation {
                 self.client_notification(&method, line, effects);
             }
             Some(Message::Response { id, .. }) => {
-                if let Some((generation, line)) = id.and_then(|id| self.ids.to_server(&id, &line)) {
+                if let Some((generation, line)) =
+                    id.and_then(|id| self.ids.relay_answer(&id, &line))
+                {
                     self.instances.send(generation, line, effects);
                 }
             }

@@ -70,7 +70,7 @@ impl RelayedIds {
     }
 
     /// A server's request with an id for the client; none where it has no place for one.
-    pub(super) fn to_client(
+    pub(super) fn relay_request(
         &mut self,
         generation: Generation,
         id: Id,
@@ -84,7 +84,7 @@ impl RelayedIds {
     }
 
     /// The client's answer to a server's request, for that server.
-    pub(super) fn to_server(&mut self, id: &Id, line: &[u8]) -> Option<(Generation, Vec<u8>)> {
+    pub(super) fn relay_answer(&mut self, id: &Id, line: &[u8]) -> Option<(Generation, Vec<u8>)> {
         let (generation, theirs) = self.of_servers.remove(id)?;
         Some((generation, envelope::with_id(line, theirs.raw())?))
     }
@@ -129,14 +129,14 @@ mod tests {
     fn an_answer_reaches_the_instance_that_asked_and_only_once() {
         let mut ids = RelayedIds::new();
         let (one, two) = (Generation(1), Generation(2));
-        let line = ids.to_client(one, Id::new(b"7"), REQUEST).unwrap();
+        let line = ids.relay_request(one, Id::new(b"7"), REQUEST).unwrap();
         assert_eq!(line, br#"{"id":"s1:1","method":"roots/list"}"#);
-        ids.to_client(two, Id::new(b"7"), REQUEST).unwrap();
+        ids.relay_request(two, Id::new(b"7"), REQUEST).unwrap();
         assert_eq!((ids.count_of(one), ids.count_of(two)), (1, 1));
         let answer = br#"{"id":"s1:1","result":{}}"#;
-        let (to, line) = ids.to_server(&Id::new(br#""s1:1""#), answer).unwrap();
+        let (to, line) = ids.relay_answer(&Id::new(br#""s1:1""#), answer).unwrap();
         assert_eq!((to, line.as_slice()), (one, &br#"{"id":7,"result":{}}"#[..]));
-        assert_eq!(ids.to_server(&Id::new(br#""s1:1""#), answer), None);
+        assert_eq!(ids.relay_answer(&Id::new(br#""s1:1""#), answer), None);
         assert!(ids.cancel(one, Some(&Id::new(b"7"))).is_none());
         assert_eq!(ids.end(two).len(), 1);
     }

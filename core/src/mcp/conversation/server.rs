@@ -37,7 +37,7 @@ impl Conversation {
                 } else if self.ids.is_full() {
                     effects.push(Effect::Divert { generation: Some(generation), line });
                 } else {
-                    let line = self.ids.to_client(generation, id, &line);
+                    let line = self.ids.relay_request(generation, id, &line);
                     effects.extend(line.map(Effect::ToClient));
                 }
             }
