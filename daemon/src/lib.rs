@@ -1,4 +1,16 @@
-//! What afresh does: processes, pipes, files. One function for each face of the program.
+//! Does what core decides: processes, pipes, files, sockets. One function for each face of the program.
+//!
+//! # Theory of operation
+//! A face (`keep`, `up`, `mcp`, `gateway`, `run`) sets up its streams and the process layer (`startup.rs`) and runs one
+//! loop on one thread. The loop owns all state: it waits on a `Runtime` (supervisor, control API, signals) and on its
+//! own pipes, hands each input to a machine of `afresh-core`, and performs the effects in order (`driver.rs`,
+//! `supervise.rs`). Effects that take time run in tasks or threads and come back as inputs; nothing else changes state.
+//! The supervisor starts processes through guardians, so that no process outlives its instance (`process`). What
+//! happens is in the trail before it is told (`supervise/recorder.rs`, `store`).
+//!
+//! # Reading order
+//! `supervise.rs` and its parts · `up.rs`, `up/service_loop.rs`, `keep.rs` · `mcp.rs`, `mcp/server.rs`,
+//! `mcp/fast_path.rs`, `wires.rs` · `gateway.rs` · `run` · `control` · `process` and `os`, which alone know the system.
 
 mod clock;
 pub mod control;

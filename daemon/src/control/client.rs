@@ -30,7 +30,7 @@ pub enum ControlError {
     /// There are no control sockets on this system yet.
     #[error("afresh has no control sockets on this system yet")]
     Unsupported,
-    /// Nobody listens any more, or it is somebody else.
+    /// No afresh listens any more, or it is another one.
     #[error("cannot connect to `{path}`")]
     Connect {
         /// The socket.
@@ -252,8 +252,8 @@ async fn all<T: Send + 'static>(
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Whether nobody listens to a socket any more; then it is removed. A socket has its name only while
-/// somebody listens, and no two have the same, so nobody else's is removed.
+/// Whether no process listens to a socket any more; then it is removed. A socket has its name only while
+/// its process listens, and no two have the same, so no other is removed.
 pub(super) async fn is_dead(socket: &Path) -> bool {
     let dead = os::connect(socket).await.is_err_and(|error| is_gone(&error));
     if dead {
@@ -262,7 +262,7 @@ pub(super) async fn is_dead(socket: &Path) -> bool {
     dead
 }
 
-/// Whether a connection failed because nobody is there, and not because somebody is busy.
+/// Whether a connection failed because no process is there, and not because it is busy.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

@@ -43,7 +43,7 @@ pub enum AtEnd {
 pub enum Parted {
     /// All that was followed has ended.
     Ended,
-    /// Somebody wants us to end, or the reader of our stdout has gone.
+    /// A signal wants us to end, or the reader of our stdout has gone.
     Told,
 }
 
@@ -55,14 +55,14 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// One that follows nobody yet, and takes the signals that tell us to end from now on.
+    /// One that follows no service yet, and takes the signals that tell us to end from now on.
     pub fn new() -> Result<Self, ControlError> {
         let (signals, runtime) = listen()?;
         Ok(Self { signals, runtime })
     }
 
     /// Follows the lines of services, each from a number on, until all of them have ended, the reader
-    /// of our stdout has gone, or somebody wants us to end.
+    /// of our stdout has gone, or a signal wants us to end.
     pub fn lines(
         mut self,
         targets: Vec<(Target, u64)>,
@@ -85,7 +85,7 @@ impl Follower {
     }
 
     /// Follows what happens in afresh processes, each from a position on. A connection that breaks is
-    /// made again, and goes on where it was, for as long as somebody listens.
+    /// made again, and goes on where it was, for as long as its receiver is there.
     pub fn events(
         mut self,
         from: Vec<(PathBuf, Position)>,

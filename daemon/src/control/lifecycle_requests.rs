@@ -202,7 +202,7 @@ fn known_outcome(what: Change, status: &ServiceStatus, old: Generation) -> Optio
     let is_new = status.generation > old.0;
     let is_up = match status.state {
         State::Ready | State::Degraded { .. } => true,
-        // Nobody says when a plain command is ready.
+        // It is not known when a plain command is ready.
         State::Running => !status.says_ready,
         _ => false,
     };
@@ -210,7 +210,7 @@ fn known_outcome(what: Change, status: &ServiceStatus, old: Generation) -> Optio
     let is_waiting = matches!(status.state, State::BackingOff { .. } | State::CrashLoop { .. });
     match what {
         Change::Stop if is_down => Some(ChangeOutcome::Down),
-        // Somebody else wants it up.
+        // Another client wants it up.
         Change::Stop if is_new => Some(ChangeOutcome::Failed),
         Change::Stop => None,
         Change::Start if is_up => Some(ChangeOutcome::Up),

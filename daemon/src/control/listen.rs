@@ -1,4 +1,5 @@
-//! The control API over TCP: the port, and the token that everybody who comes there must know.
+//! Owns the port of the control API and its token, which every client over TCP must send. Used by the faces
+//! before their loop. Never accepts a connection.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,7 +21,7 @@ pub enum ListenError {
         /// The address.
         address: SocketAddr,
     },
-    /// Somebody is there already.
+    /// Another process listens there.
     #[error("`{address}` is in use{whom}; take another port, or 0 for any")]
     InUse {
         /// The address.
@@ -67,7 +68,7 @@ pub(crate) struct Listen {
     token_file: PathBuf,
 }
 
-/// A port that is bound. Nobody is answered yet.
+/// A port that is bound, and not served yet.
 #[derive(Debug)]
 pub(crate) struct Bound(TcpListener, SocketAddr);
 

@@ -1,4 +1,5 @@
-//! What the loop is asked by clients of the control API, and what it begins for them.
+//! Owns the requests that connections of the control API hand to the loop, and the changes that it begins for
+//! them. Built in `route.rs`, answered in `loop_responses.rs`.
 
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
@@ -11,7 +12,7 @@ use tokio::sync::{oneshot, watch};
 use crate::logs::Logs;
 use crate::supervise::Supervise;
 
-/// Something that a client of the control API wants of the loop. Whoever has gone meanwhile is not
+/// A request of a client of the control API to the loop. A client that has gone meanwhile is not
 /// waited for.
 pub(crate) enum Ask {
     /// The state of all services, or of one.

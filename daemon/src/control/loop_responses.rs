@@ -1,4 +1,5 @@
-//! The loop's side of the control API: what it is asked, and its answers from what it knows.
+//! Owns the answers of the loop to the requests of the control API. Driven by the loop of a face. Never waits for
+//! a client.
 
 use std::fs;
 use std::time::Duration;
@@ -55,7 +56,7 @@ impl About {
 
     /// Answers one question.
     pub(crate) async fn answer(&self, supervise: &mut Supervise, ask: Ask) {
-        // An answer that nobody waits for any more is dropped.
+        // An answer whose client has gone is dropped.
         match ask {
             Ask::Status { name: None, answer } => {
                 let all = supervise
@@ -168,7 +169,7 @@ impl About {
             },
             last_exit: service.exits().last_exit().map(LastExit::from),
             health: supervise.health(id),
-            // Whoever answers looks, when the loop does something else again.
+            // The connection measures it, while the loop goes on.
             usage: None,
             run: None,
             workspace: self.workspace.clone(),

@@ -1,10 +1,11 @@
-//! The control API of a running afresh: HTTP/1.1 and JSON over a socket of this user alone, and where it
-//! is asked for over a port of this machine, for those who know a token.
+//! Owns the control API of a running afresh: HTTP/1.1 and JSON over a socket of this user alone, and, where it is
+//! asked for, over a port of this machine, for clients that know a token. Nothing here holds state of a service, and
+//! the loop waits for none of it.
 //!
-//! `socket_path.rs` knows where sockets are and `listen.rs` has the port and its token; `server.rs` takes
-//! connections, and `route.rs` and `change.rs` turn requests into asks for the loop; `answer.rs` is the
-//! loop's side of them, and `measure.rs` looks up what services use. `client.rs`, `follower.rs` and `watcher.rs` are the other end, for the commands.
-//! Nothing here holds state of a service, and the loop waits for none of it.
+//! `socket_path.rs` has the sockets' paths and `listen.rs` the port and its token; `server.rs` takes connections, and
+//! `route.rs` and `lifecycle_requests.rs` turn requests into ones for the loop (`loop_request.rs`);
+//! `loop_responses.rs` is the loop's side of them, and `usage.rs` measures what services use. `client.rs`,
+//! `follower.rs` and `watcher.rs` are the other end, for the commands.
 
 mod client;
 mod follow;

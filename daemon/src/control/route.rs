@@ -292,7 +292,7 @@ impl Host {
         answer.await.map_err(|_| ending())
     }
 
-    /// Lets somebody follow, where there is a place left.
+    /// Lets a client follow, where there is a place left.
     fn follow(&self, source: impl Source) -> Refusing<Response<MessageBody>> {
         let _place: OwnedSemaphorePermit =
             Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {

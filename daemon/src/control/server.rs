@@ -1,5 +1,5 @@
 //! Takes connections to the control socket, and to a port where there is one, and serves them, each in a
-//! task of its own. One request a connection: whoever wants more connects again.
+//! task of its own. One request a connection: a client that wants more connects again.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -41,12 +41,12 @@ pub(crate) struct Control {
     about: About,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
-    /// Services that were stopped over it: somebody may want them back.
+    /// Services that were stopped over it: a client may want them back.
     stopped: BTreeSet<ServiceId>,
 }
 
 impl Control {
-    /// Starts it; without folders and without a port nobody can ask anything. The socket is made when
+    /// Starts it; without folders and without a port there are no clients. The socket is made when
     /// the loop first waits for something: nothing waits for it, and nothing fails with it.
     pub(crate) fn start(
         folders: Option<RuntimeFolders>,
@@ -113,7 +113,7 @@ impl Control {
         self.about.answer(supervise, ask).await;
     }
 
-    /// Whether a service is down only because somebody stopped it over the API, and may start it again.
+    /// Whether a service is down only because a client stopped it over the API, and may start it again.
     pub(crate) fn holds(&self, supervise: &Supervise) -> bool {
         let is_down = |id: &ServiceId| {
             supervise.machines().service(*id).is_some_and(|its| its.rest() == Some(&Rest::Stopped))
@@ -138,7 +138,7 @@ pub(super) struct Host {
     /// Turns true when afresh ends.
     pub(super) closing: watch::Receiver<bool>,
     pub(super) followers: Arc<Semaphore>,
-    /// What is asked of everybody; nothing where the kernel has said who it is.
+    /// The check of every client; none where the kernel has said which user it is.
     pub(super) guard: Option<Arc<Guard>>,
     pub(super) events: Events,
     pub(super) version: Arc<VersionAnswer>,
@@ -160,7 +160,7 @@ impl Door {
             }
             Self::Port(port) => {
                 let (stream, _) = port.accept().await?;
-                // Events are short, and somebody waits for each.
+                // Events are short, and a client waits for each.
                 stream.set_nodelay(true).ok();
                 Ok(Some(WriteTimeout::served(stream)))
             }
@@ -181,7 +181,7 @@ async fn serve_socket(
     serve(Door::Socket(socket), host, connections).await;
 }
 
-/// Each door has connections of its own: whoever floods the one does not close the other.
+/// Each door has connections of its own: a flood of the one does not close the other.
 async fn serve(door: Door, host: Host, mut connections: JoinSet<()>) {
     let mut closing = host.closing.clone();
     loop {
@@ -203,7 +203,7 @@ async fn serve(door: Door, host: Host, mut connections: JoinSet<()>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Removes the sockets that nobody listens to any more.
+/// Removes the sockets of processes that are gone.
 async fn sweep(folders: RuntimeFolders) {
     folders.remove_leftovers();
     let own = Some(std::process::id());
@@ -234,7 +234,7 @@ async fn converse(wire: TokioIo<WriteTimeout>, host: Host) {
     loop {
         let until = *changes.borrow_and_update();
         tokio::select! {
-            // However it ended: whoever broke it knows.
+            // An end by the client needs no word.
             _ = &mut connection => return,
             _ = changes.changed() => {}
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return,

@@ -1,5 +1,5 @@
-//! Where control sockets are: the user's runtime folder, or one beside those of other users. Whatever
-//! is not this user's alone is not used.
+//! Owns the paths of control sockets: the user's runtime folder, or one beside those of other users. Used by the
+//! server and the clients of the control API. A folder or socket that is not this user's alone is never used.
 //!
 //! A socket is called after its process, not after its service: names and workspaces have any length,
 //! the path of a socket has not. What runs there, it says itself.
@@ -90,7 +90,7 @@ impl RuntimeFolders {
         None
     }
 
-    /// The sockets that are there, whether somebody listens or not.
+    /// The sockets that are there, whether a process listens or not.
     pub(super) fn sockets(&self) -> Vec<PathBuf> {
         self.files("sock").collect()
     }

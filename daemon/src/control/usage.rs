@@ -1,4 +1,5 @@
-//! What services use, looked up by whoever answers: the loop never waits for it.
+//! Owns the measurement of memory and processor time for answers of the control API. Driven by connections; the
+//! loop never waits for it.
 
 use afresh_core::control::metrics::Metrics;
 use afresh_core::control::{ServiceStatus, UsageStatus};

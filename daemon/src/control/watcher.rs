@@ -1,4 +1,4 @@
-//! Waiting until services may look otherwise: for who shows them again and again.
+//! Owns the wait for changes of services, for commands that show them again and again. Never reads their states.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::os::{SignalRequest, Signals};
 pub enum Woken {
     /// Something has happened, or the time is over.
     Look,
-    /// Somebody wants us to end.
+    /// A signal wants us to end.
     End,
 }
 
@@ -36,7 +36,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// One that listens to nobody yet.
+    /// One that follows no afresh yet.
     pub fn new() -> Result<Self, ControlError> {
         let (signals, runtime) = listen()?;
         let (sender, told) = mpsc::channel(CONTROL_ASKS_MAX);

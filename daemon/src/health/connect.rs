@@ -1,4 +1,4 @@
-//! Connections to a service, by the name or address that its check has.
+//! Owns the connections of health checks, by the name or address of the check. Has no timeout of its own.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use afresh_core::limits::HEALTH_ADDRESSES_MAX;
 use tokio::net::{TcpStream, lookup_host};
 
 /// Connects to the first address of a host that takes the connection. As long as the system takes:
-/// whoever waits has a clock.
+/// the caller has a timeout.
 pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Verdict> {
     let ill = |why: String| Verdict::Ill { why };
     let addresses = addresses(host, port)
@@ -27,7 +27,7 @@ pub(super) async fn connect(host: &str, port: u16) -> Result<TcpStream, Verdict>
     Err(ill(if is_refused { format!("nobody listens on {host}:{port}") } else { why }))
 }
 
-/// The addresses of a host. `localhost` is both of its addresses, whatever the system's files say:
+/// The addresses of a host. `localhost` is both of its addresses, for all that the system's files say:
 /// services listen on one of them or on both.
 pub(super) async fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -109,7 +109,7 @@ async fn probe_securely(
     static CLIENT: OnceLock<HttpClient> = OnceLock::new();
     let client = CLIENT.get_or_init(|| HttpClient::new(None));
     let request = http::Request { method: "GET", url, headers, body: String::new() };
-    // Whoever asks has a limit of its own.
+    // The caller has a timeout of its own.
     let limits = Limits { time_max: Duration::MAX, body_bytes_max: HEALTH_BODY_BYTES_MAX };
     let answer = client.request(request, limits).await;
     let answer = answer.map_err(|error| Verdict::Ill { why: chain(&error) })?;

@@ -54,7 +54,7 @@ async fn open(target: &Target) -> Result<Manner, Verdict> {
         }
         return Ok(manner);
     }
-    // It knows no `initialize`, perhaps: whatever it said, the next question tells.
+    // It knows no `initialize`, perhaps: in any case, the next request tells.
     match ask(target, &discover()).await?.said {
         Some(ServerReply::Result(_)) => Ok(Manner::Discover),
         _ => Err(failure(&opened)),

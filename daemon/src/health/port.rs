@@ -1,4 +1,4 @@
-//! Whether the port that a service needs is free, before it is started.
+//! Owns the check that the port of a service is free. Driven by the supervisor before each start. Never binds it.
 
 use afresh_core::audit::redact::redact_args;
 use afresh_core::definition::Port;
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::connect::addresses;
 use crate::os::{PortHolder, holder_of};
 
-/// Why the service cannot have its port; none where it is free, or nobody can tell.
+/// Why the service cannot have its port; none where it is free, or the system does not tell.
 pub(crate) async fn port_holder(port: &Port) -> Option<SpawnFailure> {
     let found = timeout(PORT_LOOKUP_WAIT, addresses(&port.host, port.port)).await.ok()?.ok()?;
     let look = spawn_blocking(move || found.into_iter().find_map(holder_of));

@@ -194,7 +194,7 @@ impl ConfiguredServices {
         leaving.iter().for_each(|id| note(supervise, *id, Change::Stop));
         supervise.request(LifecycleRequest::Retire, leaving).await;
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
-            // One that is down because somebody wants it so stays down, or goes on to be stopped.
+            // One that is down by request stays down, or goes on to be stopped.
             let is_up =
                 supervise.machines().service(id).is_some_and(|service| match service.rest() {
                     None => service.is_wanted(),
