@@ -30,11 +30,11 @@ use crate::plan_file::{self, ReadPlan};
 )]
 pub(crate) struct PlanArgs {
     #[command(subcommand)]
-    command: Command,
+    command: PlanCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum PlanCommand {
     /// Check a plan and show its phases; exits with 3 where something is wrong
     Check {
         /// The plan
@@ -54,8 +54,8 @@ enum Command {
 
 pub(crate) fn run(arguments: &PlanArgs, environment: &Environment) -> Result<Exit, CommandError> {
     match &arguments.command {
-        Command::Check { file, json } => check(file, *json, environment),
-        Command::New { file } => new(file, environment),
+        PlanCommand::Check { file, json } => check(file, *json, environment),
+        PlanCommand::New { file } => new(file, environment),
     }
 }
 

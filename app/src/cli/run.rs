@@ -27,7 +27,7 @@ use clap::{Args, ValueHint};
 use self::flags::RunFlags;
 use self::progress_lines::ProgressPrinter;
 use self::resume_choice::PlanLocation;
-use self::screen::{Facts, Screen};
+use self::screen::{Facts, RunScreen};
 use self::servers::OwnServers;
 use crate::cli::runs::runs_error;
 use crate::environment::Environment;
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     servers::tell(&found);
     let (sender, requests) = afresh_daemon::user_requests();
     let is_drawn = !arguments.plain && screen::is_possible();
-    let screen = is_drawn.then(|| Screen::start(Facts::new(&plan, number, kind), sender));
+    let screen = is_drawn.then(|| RunScreen::start(Facts::new(&plan, number, kind), sender));
     let screen = screen.transpose()?;
     let (events, updates) = afresh_daemon::run_events();
     let display = thread::Builder::new().name("display".to_owned());
@@ -169,9 +169,9 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
 /// Shows the updates of a run until they end: on the screen, or as lines where there is none any more.
 fn display_updates(
     updates: RunEvents,
-    screen: Option<Screen>,
+    screen: Option<RunScreen>,
     teller: &ProgressPrinter,
-) -> Option<Screen> {
+) -> Option<RunScreen> {
     for update in updates {
         match (update, &screen) {
             (RunUpdate::Progress { says, view }, Some(screen)) if screen.show(&says, &view) => {}
@@ -185,11 +185,11 @@ fn display_updates(
 
 /// Gives the terminal back, and says how it ended.
 fn end(
-    screen: Option<&Screen>,
+    screen: Option<&RunScreen>,
     conclusion: Result<String, CommandError>,
 ) -> Result<Exit, CommandError> {
     let exit = conclusion.as_ref().map_or_else(|error| error.exit, |_| Exit::Success);
-    let Some(lines) = screen.map(Screen::end) else {
+    let Some(lines) = screen.map(RunScreen::end) else {
         output::remark(&conclusion?);
         return Ok(exit);
     };

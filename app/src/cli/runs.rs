@@ -22,7 +22,7 @@ use crate::output::{self, Lines, Paint};
 )]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<RunsCommand>,
 
     /// Only the last so many
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
@@ -34,7 +34,7 @@ pub(crate) struct RunsArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum RunsCommand {
     /// Show what happened in a run
     Show {
         /// Its number; the last one where none is given
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &RunsArgs, environment: &Environment) -> Result<Exi
     };
     match &arguments.command {
         None => list(runs.as_ref(), arguments),
-        Some(Command::Show { run, json }) => show(runs.as_ref(), *run, *json),
+        Some(RunsCommand::Show { run, json }) => show(runs.as_ref(), *run, *json),
     }
 }
 

@@ -29,10 +29,10 @@ use self::phase_progress::PhaseProgress;
 pub(super) use self::phase_progress::keeps_handoff;
 use self::plan_progress::PlanProgress;
 use self::repository::Repository;
-use self::requests::Requests;
+use self::requests::PendingRequests;
 use self::session::Session;
 use self::step::{EndReason, HeldWork, Step};
-use self::usage::Usage;
+use self::usage::RunUsage;
 pub use self::view::{GateState, View, Wait};
 use super::plan::Plan;
 use super::{
@@ -54,8 +54,8 @@ pub struct Machine {
     /// There is one in [`Step::InSession`] and nowhere else.
     session: Option<Session>,
     last_attempt: Attempt,
-    usage: Usage,
-    requests: Requests,
+    usage: RunUsage,
+    requests: PendingRequests,
     model: Option<String>,
     now: Now,
     /// What the last [`RunEvent::Moved`] was about.
@@ -67,7 +67,7 @@ impl Machine {
     /// A run that has not begun, or goes on with what is known of its past.
     pub fn new(plan: Plan, settings: Settings, past: ResumeState) -> Self {
         let plan = PlanProgress::new(plan, &past.over);
-        let mut usage = Usage::resumed(settings.budget, &past);
+        let mut usage = RunUsage::resumed(settings.budget, &past);
         let mut repository = Repository::new(!settings.without_git, past.position);
         let (mut phase, mut gates) = (PhaseProgress::default(), Gates::default());
         let name = plan.current().map(|phase| &phase.name);
@@ -91,7 +91,7 @@ impl Machine {
             session: None,
             last_attempt: past.last_attempt,
             usage,
-            requests: Requests::default(),
+            requests: PendingRequests::default(),
             model: None,
             now: Now::default(),
             told_doing: "",

@@ -58,7 +58,7 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
         let signals = Signals::listen().map_err(RunError::Signals)?;
         ignore_in_supervisor().map_err(RunError::Signals)?;
         let jobs = run.hears_jobs.then(Jobs::listen).transpose().map_err(RunError::Signals)?;
-        let mut driver = Driver::new(run, jobs, Processes::start()?);
+        let mut driver = RunDriver::new(run, jobs, Processes::start()?);
         // A run that was killed may have left it.
         driver.sessions.remove_servers_file();
         let result = driver.drive(signals).await;
@@ -70,7 +70,7 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
     result
 }
 
-struct Driver {
+struct RunDriver {
     machine: Machine,
     /// Inputs that the machine has not taken yet.
     inputs: VecDeque<Input>,
@@ -111,7 +111,7 @@ enum Happening {
     Wakeup,
 }
 
-impl Driver {
+impl RunDriver {
     fn new(run: Run, jobs: Option<Jobs>, processes: Processes) -> Self {
         let variables =
             run.env.iter().filter_map(|(name, value)| name.to_str().zip(value.to_str()));

@@ -38,7 +38,7 @@ type Drawing = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 const CLOCK: Duration = Duration::from_secs(1);
 
 /// The view, as the command has it.
-pub(super) struct Screen {
+pub(super) struct RunScreen {
     shared: Arc<Shared>,
     drawer: JoinHandle<()>,
     /// Says when the terminal was given back.
@@ -89,7 +89,7 @@ pub(super) fn is_possible() -> bool {
     output::can_draw() && afresh_daemon::is_in_front() && terminal::has_size()
 }
 
-impl Screen {
+impl RunScreen {
     /// Takes the terminal, and begins to draw and to hear keys.
     pub(super) fn start(facts: Facts, requests: UserRequestSender) -> io::Result<Self> {
         let (wake, woken) = sync_channel(1);
@@ -143,7 +143,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for RunScreen {
     fn drop(&mut self) {
         // Where it has ended in order, there is nothing left to do.
         self.shared.order(Order::End);

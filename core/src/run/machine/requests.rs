@@ -13,14 +13,14 @@ pub(super) enum PendingEnd {
     Skip,
 }
 
-/// Requests that wait.
+/// PendingRequests that wait.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct PendingRequests {
     end: Option<PendingEnd>,
     is_held: bool,
 }
 
-impl Requests {
+impl PendingRequests {
     /// A stop outweighs a skip.
     pub(super) fn ask_end(&mut self, end: PendingEnd) {
         if self.end != Some(PendingEnd::Stop) {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_stop_outweighs_a_skip_and_survives_the_end_of_the_phase() {
-        let (mut requests, mut out) = (Requests::default(), Outbox::default());
+        let (mut requests, mut out) = (PendingRequests::default(), Outbox::default());
         requests.ask_end(PendingEnd::Stop);
         requests.ask_end(PendingEnd::Skip);
         requests.forget_skip(&mut out);
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_hold_is_released_once() {
-        let mut requests = Requests::default();
+        let mut requests = PendingRequests::default();
         requests.hold();
         assert!(requests.release() && !requests.release());
     }

@@ -12,7 +12,7 @@ use crate::run::{Budget, Cause, Record, ResumeState};
 
 /// Counters of a run and of its current phase. What the session in progress spends is added when it has ended.
 #[derive(Clone, Debug)]
-pub(super) struct Usage {
+pub(super) struct RunUsage {
     budget: Budget,
     run: Spent,
     phase: Spent,
@@ -23,7 +23,7 @@ pub(super) struct Usage {
     restarts: u32,
 }
 
-impl Usage {
+impl RunUsage {
     pub(super) fn resumed(budget: Budget, past: &ResumeState) -> Self {
         Self {
             budget,
@@ -154,14 +154,14 @@ mod tests {
     fn the_nearer_limit_of_run_and_phase_counts() {
         let minute = Duration::from_secs(60);
         let budget = Budget { time: Some(3 * minute), ..Budget::default() };
-        let mut usage = Usage::resumed(budget, &ResumeState::default());
+        let mut usage = RunUsage::resumed(budget, &ResumeState::default());
         let mut slow = phase("A", &[]);
         assert_eq!(usage.time_left(Some(&slow)), Some(3 * minute));
         slow.time_max = Some(2 * minute);
         usage.add_time(minute);
         assert_eq!(usage.time_left(Some(&slow)), Some(minute));
         usage.add_time(minute);
-        let cause = |usage: &Usage| usage.out_of_time(Some(&slow)).map(|why| why.cause);
+        let cause = |usage: &RunUsage| usage.out_of_time(Some(&slow)).map(|why| why.cause);
         assert_eq!(cause(&usage), Some(Cause::TimedOut));
         usage.begin_phase(Spent::default(), Duration::ZERO);
         assert_eq!(cause(&usage), None);
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_the_running_session_spends_counts_before_it_has_ended() {
         let budget = Budget { dollars: Some(1.0), ..Budget::default() };
-        let mut usage = Usage::resumed(budget, &ResumeState::default());
+        let mut usage = RunUsage::resumed(budget, &ResumeState::default());
         let any = phase("A", &[]);
         usage.add_spent(spent(10, 0.75));
         assert_eq!(usage.out_of_budget(&any, spent(1, 0.125)), None);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_working_time_is_recorded_once() {
-        let mut usage = Usage::resumed(Budget::default(), &ResumeState::default());
+        let mut usage = RunUsage::resumed(Budget::default(), &ResumeState::default());
         let mut out = Outbox::default();
         usage.add_time(WORKED_NOTE_EVERY);
         assert_eq!(usage.record_due_in(), Duration::ZERO);
