@@ -1,4 +1,4 @@
-//! What the process was started with: read once, passed down from here.
+//! Owns the variables and the folder that the process was started with. Read once by `main`, passed down from there.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a command fails with: kind, cause, hints, and one exit code for each kind.
+//! Owns the error of a command: kind, cause, hints, and one exit code for each kind. Never prints.
 
 use std::error::Error;
 use std::fmt;

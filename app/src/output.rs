@@ -34,7 +34,7 @@ impl Lines {
     }
 }
 
-/// Writes to stderr; there is nobody to tell if that fails.
+/// Writes to stderr. A failure cannot be reported anywhere.
 pub(crate) fn remark(text: &str) {
     writeln!(io::stderr(), "{text}").ok();
 }
@@ -46,7 +46,7 @@ pub(crate) fn say_in_time(say: impl FnOnce() + Send + 'static, wait_max: Duratio
         say();
         done.send(()).ok();
     };
-    // Without a thread nobody could wait for it, and it is not said.
+    // Without a thread the wait could not be bounded, and nothing is written.
     if std::thread::Builder::new().name("summary".to_owned()).spawn(say).is_ok() {
         is_done.recv_timeout(wait_max).ok();
     }

@@ -1,4 +1,5 @@
-//! The services that run now, as commands choose from them: here or everywhere, by name.
+//! Owns the list of services that run now, and their choice by name and workspace. Driven by the commands. Never
+//! changes a service.
 
 use std::path::Path;
 
@@ -36,7 +37,7 @@ pub(crate) struct Running {
     pub(crate) elsewhere: Vec<Reached>,
     /// Services of this workspace that outlived their afresh, and have no other yet.
     pub(crate) abandoned: u64,
-    /// afresh processes of which nobody knows what they keep: they do not answer.
+    /// afresh processes that do not answer, so that their services are unknown.
     silent: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Services as lines: a table, and the block of `afresh up`.
+//! Formats services as lines: the table of `afresh status`, and the block of `afresh up`. Never asks a service.
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ fn state_of(status: &ServiceStatus) -> String {
     }
 }
 
-/// Nobody looks at tenths of a second of something that has run for a minute.
+/// Tenths of a second do not matter for a service that has run for a minute.
 pub(crate) fn rounded(millis: u64) -> Duration {
     if millis < 1_000 { Duration::from_millis(millis) } else { Duration::from_secs(millis / 1_000) }
 }

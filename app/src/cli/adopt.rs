@@ -1,4 +1,4 @@
-//! `afresh adopt`: what is looked at, and what is changed. `report.rs` says it.
+//! `afresh adopt`: chooses the files, and changes them. `report.rs` prints.
 
 mod report;
 

@@ -119,7 +119,7 @@ fn one<'a>(running: &'a Running, name: &str) -> Result<&'a Reached, CommandError
 /// Hands on new lines.
 fn follow(follower: Follower, target: Target, since: u64, news: &SyncSender<News>) {
     let ended = follower.lines(vec![(target, since)], AtEnd::Leave, |_, line| {
-        // Whoever prints has gone, and we go with it.
+        // The printing thread has ended, and this one ends with it.
         news.send(News::Line(line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     });
     news.send(News::Ended(ended)).ok();

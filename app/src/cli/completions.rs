@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &CompletionsArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Success)
 }
 
-/// Prints the names of the services here. Whatever goes wrong, a shell that completes has no use for it.
+/// Prints the names of the services here. Errors are dropped: a shell that completes has no use for them.
 pub(crate) fn services(environment: &Environment) -> Result<Exit, CommandError> {
     let found = control::find(&environment.runtime_folders()).unwrap_or_default();
     let mut names: Vec<String> = found

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> Result<Exi
     Ok(Exit::Success)
 }
 
-/// Why there is nobody to be asked.
+/// The error where no `afresh up` runs here.
 pub(super) fn not_there(state: &Path) -> CommandError {
     if let Some(pid) = up_holder(state) {
         let text =

@@ -1,4 +1,4 @@
-//! Flags that say how a command is checked: when it is ready, and whether it still is well.
+//! Owns the flags of health checks: when a command is ready, and whether it still is well. Never runs a check.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) struct HealthFlags {
     /// [default: 1m]
     #[arg(long, value_name = "TIME", requires = "probe", value_parser = parse_duration)]
     ready_timeout: Option<Duration>,
-    /// The port that it must have for itself: it is not started while somebody else listens there
+    /// The port that it must have for itself: it is not started while another program listens there
     #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_port)]
     port: Option<Port>,
 }

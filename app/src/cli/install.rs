@@ -43,7 +43,7 @@ pub(crate) struct InstallArgs {
     #[arg(short, long)]
     yes: bool,
 
-    /// Replace or remove the file even if somebody has changed it
+    /// Replace or remove the file even if it was changed by hand
     #[arg(long)]
     force: bool,
 

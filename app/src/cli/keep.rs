@@ -231,7 +231,7 @@ pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> Result<Exit
         hooks: hook_setup(arguments.hooks, environment),
         command: arguments.command.command(environment, arguments.clear_env),
         policy: Policy {
-            // Nobody says when a command is ready, or has nothing left to do.
+            // A command does not say when it is ready, or has nothing left to do.
             restart_mode: RestartMode::Replace,
             spare: false,
             ..config.policy

@@ -229,7 +229,7 @@ fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSende
     let at_end = if has_files { AtEnd::Stay } else { AtEnd::Leave };
     let ended = Follower::new().and_then(|follower| {
         follower.lines(from, at_end, |at, line| {
-            // Whoever prints has gone, and we go with it.
+            // The printing thread has ended, and this one ends with it.
             news.send(News::Remembered(at, line)).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
         })
     });

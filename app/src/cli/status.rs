@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &StatusArgs, environment: &Environment) -> Result<E
         return Ok(Exit::Success);
     }
     let mut lines = Lines::new();
-    // Whoever reads it by a program gets names as they are.
+    // A program that reads it gets names as they are.
     let columns = if output::is_terminal() { terminal_size().0 } else { usize::MAX };
     for row in rows(arguments, &chosen, &average, columns, Paint::stdout()) {
         lines.write(&row.text)?;

@@ -8,7 +8,7 @@ use crate::error::{CommandError, Exit};
 use crate::running::Scope;
 use crate::service_commands::ServiceCommand;
 
-/// Stop services, until somebody starts them again
+/// Stop services, until they are started again
 #[derive(Debug, Args)]
 #[command(
     long_about = "Stops services and leaves them down, until `afresh start` or `afresh \

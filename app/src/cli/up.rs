@@ -65,7 +65,7 @@ pub(crate) struct UpArgs {
     #[arg(long)]
     plain: bool,
 
-    /// We are the background: tell on stdout how the services are, as long as somebody reads it
+    /// We are the background: tell on stdout how the services are, as long as it is read
     #[arg(long, hide = true)]
     in_background: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> Result<Exit, C
     }
     check_names(&arguments.names, &config.services)?;
     if let Some(other) = daemon(&environment)? {
-        // Whatever became of its lock.
+        // The state of its lock does not matter.
         return Err(failed(UpError::Lock(LockError::Taken {
             sole: Sole::Up,
             pid: Some(other.version.pid),

@@ -1,4 +1,5 @@
-//! All that the entry of a server says, key by key, for whoever starts it in the client's place.
+//! Owns the fields of a server's entry, key by key. Driven by the readers of files, for the gateway that starts the
+//! server in the client's place.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use super::jsonc;
 /// Whose way of writing it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
-    /// Claude, Cursor, Windsurf, VS Code, and whoever does it as one of them.
+    /// Claude, Cursor, Windsurf, VS Code, and others like them.
     Editor,
     Opencode,
     Codex,

@@ -1,5 +1,4 @@
-//! Where the clients with JSON keep their servers: Claude, Cursor, VS Code, opencode, and whoever
-//! does it as one of them.
+//! Finds the servers in the JSON files of clients: Claude, Cursor, VS Code, opencode, and others like them.
 
 use std::ops::Range;
 

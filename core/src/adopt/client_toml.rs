@@ -1,4 +1,4 @@
-//! Where Codex keeps its servers: `[mcp_servers.NAME]` in TOML.
+//! Finds the servers in the TOML file of Codex: `[mcp_servers.NAME]`.
 
 use std::ops::Range;
 

@@ -39,7 +39,7 @@ pub enum Syntax {
 }
 
 impl Syntax {
-    /// By the name of the file: whatever does not end in `.toml` is JSON.
+    /// By the name of the file: all that does not end in `.toml` is JSON.
     pub fn of(path: &str) -> Self {
         match path.to_ascii_lowercase().ends_with(".toml") {
             true => Self::Toml,

@@ -1,4 +1,4 @@
-//! Configurations as people have them, and as nobody should.
+//! Configurations as people have them, and broken ones.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! All that a configuration says, as one value: for whoever reads it as its client does, and changes nothing.
+//! Reads a whole configuration as one value, as its client does. Driven by `agent_servers`. Never changes a text.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Claude Code over its stream-json control channel: its words to ours, and ours to its.
+//! Owns the state of one session of Claude Code, over its stream-json control channel. Driven by [`Session::handle`].
 //!
 //! A turn is over when the session says that it is idle, not when a result comes: a message that was heard
 //! too late, or a subagent in the background, makes the session go on by itself after one. Versions that do
@@ -160,7 +160,7 @@ impl Claude {
         if line_fields::text(message, &["model"]).as_deref() == Some("<synthetic>") {
             return Vec::new();
         }
-        // A model that answers is not limited, or somebody pays for more.
+        // A model that answers is not limited, or its account pays for more.
         self.known.limit = None;
         let mut heard = self.meter.called(message, !line.is_of_subagent());
         for block in line_fields::blocks(message) {
@@ -336,7 +336,7 @@ impl Claude {
         effects
     }
 
-    /// It asks us. There is nobody to ask in a run, and it must not wait for an answer.
+    /// It asks us. A run has no user to ask, and it must not wait for an answer.
     fn asked(&mut self, line: &Line<'_>) -> Vec<Effect> {
         let request = line.get("request").unwrap_or_default();
         let subtype = line_fields::text(request, &["subtype"]).unwrap_or_default();

@@ -8,8 +8,8 @@
 //!          └──────────────────────────── turn/completed ────────────────────────────────────────┘
 //! ```
 //!
-//! A steer can cross the end of its turn. Codex then refuses it, and its text begins a new turn; for those who
-//! listen that is still the same turn, and they hear of one end.
+//! A steer can cross the end of its turn. Codex then refuses it, and its text begins a new turn; for the run
+//! that is still the same turn, with one end.
 
 mod failure;
 mod item;
@@ -371,7 +371,7 @@ impl Codex {
 
     /// Hands on the end of a turn, and forgets what was of it alone.
     fn finish(&mut self, end: TurnEnd, effects: &mut Vec<Effect>) {
-        // Whoever hears of another end than done decides anew what to say.
+        // After an end other than done, the run decides anew what to say.
         self.waiting.retain(|_, asked| !matches!(asked, Asked::Steer(_)));
         (self.turn, self.ended, self.error, self.tries) = (Turn::None, None, None, 0);
         self.unheard.clear();

@@ -1,7 +1,7 @@
 //! Any command that takes a prompt and prints what it has to say.
 //!
 //! It gets its only prompt when it starts, and its only turn ends with its process. It cannot be steered, and to
-//! interrupt it is to end its process: this machine only remembers that it was wanted. Nobody knows its window.
+//! interrupt it is to end its process: this machine only remembers that it was wanted. Its window is unknown.
 
 use super::{
     Context, Effect, Failure, Heard, Input, Profile, Session, Setup, Speaks, Spent, Start, Told,
@@ -90,7 +90,7 @@ impl Command {
         }
         let tail = end_of(&std::mem::take(&mut self.tail));
         let end = match exit {
-            // It was faster than whoever wanted to interrupt it.
+            // It was faster than the interrupt.
             Exit::Code(0) => TurnEnd::Done(tail),
             _ if self.interrupted => TurnEnd::Interrupted,
             other => {

@@ -1,8 +1,8 @@
-//! A session of an agent CLI: what it says and what it is told, in one language for all of them.
+//! Owns the sessions of agent CLIs, in the same terms for all of them. Driven by the daemon, which performs their
+//! effects. Never owns a process, a socket or a clock.
 //!
-//! Each agent has a machine of its own that turns its words into [`Heard`] and our wishes into its
-//! words. They own no process, no socket and no clock; the daemon drives them and performs their effects.
-//! What they do not know they pass over: these programs change every week.
+//! The module of each agent translates its protocol into [`Heard`] and [`Told`] into its protocol. Unknown messages are
+//! dropped: these programs change every week.
 
 mod claude;
 mod codex;
@@ -108,7 +108,7 @@ impl AgentKind {
     }
 }
 
-/// What an agent may do without asking. There is nobody to ask in a run: what it may not do is refused.
+/// What an agent may do without asking. A run has no user to ask: the rest is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Permission {
     /// It reads, and writes nothing.
@@ -116,7 +116,7 @@ pub enum Permission {
     /// It edits files of its folder, and runs what its own settings allow.
     #[default]
     Edit,
-    /// It runs whatever it wants, within the agent's own sandbox where it has one.
+    /// It runs all that it wants, within the agent's own sandbox where it has one.
     Auto,
     /// Everything.
     Bypass,
@@ -133,7 +133,7 @@ pub struct Setup {
     pub model: Option<String>,
     /// What it may do.
     pub permission: Permission,
-    /// An id that nobody else has, for agents whose sessions are named from outside: a UUID.
+    /// A unique id, for agents whose sessions are named from outside: a UUID.
     pub id: String,
     /// The port that opencode's server is to listen on.
     pub port: u16,
@@ -231,7 +231,7 @@ pub enum Input<'a> {
         /// Why.
         why: &'a str,
     },
-    /// Somebody wants something of it.
+    /// An instruction for it.
     Told(&'a Told),
     /// Its process and all that it started are gone.
     Ended(&'a Exit),
@@ -283,7 +283,7 @@ pub enum Effect {
     Heard(Heard),
 }
 
-/// What is heard of a session, whoever the agent is.
+/// An event of a session, in the same terms for all agents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
     /// It can be given a prompt.

@@ -1,4 +1,4 @@
-//! What is heard of an agent, without secrets: it is shown, written down, and told to the next session.
+//! Removes secrets from the events of an agent before they are shown, stored or passed to the next session.
 
 use super::{Heard, TurnEnd};
 use crate::audit::redact::KnownSecrets;

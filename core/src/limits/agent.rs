@@ -28,7 +28,7 @@ pub const AGENT_READY_POLL: Duration = Duration::from_millis(50);
 pub const AGENT_WORDS_MAX: usize = 64;
 
 /// How long what an agent says is let come together, where it comes thick: a model speaks in hundreds of pieces a
-/// second, and to wake up for each would cost more than the rest. Whoever kills us loses that much of its words…
+/// second, and to wake up for each would cost more than the rest. If afresh is killed, that much of the output is lost…
 pub const AGENT_GATHER_TIME: Duration = Duration::from_millis(75);
 
 /// …and so many reads that follow each other closely are none of that: they are taken at once.

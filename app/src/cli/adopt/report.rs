@@ -1,4 +1,4 @@
-//! What `afresh adopt` says: the diff and lists on stdout, everything else on stderr.
+//! Prints for `afresh adopt`: the diff and lists on stdout, everything else on stderr. Never changes a file.
 
 use afresh_core::adopt::{Mark, Server, State, Wrapper};
 use afresh_core::text::harmless;

@@ -1,4 +1,4 @@
-//! Lines of services, on a screen or as JSON.
+//! Prints the lines of services, as text or as JSON. Driven by `afresh logs`. Never reads a log.
 
 use std::io;
 

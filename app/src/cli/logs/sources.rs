@@ -1,4 +1,5 @@
-//! Where the lines of services are: on disk, or with the afresh that remembers them.
+//! Finds the lines of services: on disk, or with the afresh that remembers them. Driven by `afresh logs`. Never
+//! prints.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ impl Sources {
         let folder = folder(environment);
         let files = service_log::services(&folder);
         let running = match Running::find(environment, Scope::of(all)) {
-            // What is on disk needs nobody who runs.
+            // Files can be read without a running afresh.
             Err(_) if !files.is_empty() => Running::default(),
             found => found?,
         };

@@ -1,6 +1,5 @@
-//! Members of a line, found without reading all of it: a picture in a tool's result has megabytes.
-//!
-//! What is not as expected is as if it were not there: no line is lost for one member.
+//! Reads members of a line without parsing all of it: a picture in a tool's result has megabytes. A member of another
+//! shape than expected is treated as missing, so that no line is lost for one member.
 
 use std::borrow::Cow;
 

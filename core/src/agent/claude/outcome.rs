@@ -1,5 +1,5 @@
-//! What the result of a turn means. The code that the process exits with says nothing of it: an
-//! interrupted turn exits with 0, and a failed one calls itself a success.
+//! Classifies the result of a turn. The exit code of the process says nothing of it: an interrupted turn exits with 0,
+//! and a failed one calls itself a success.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn refused(result: &[u8], trouble: Option<&str>, until: Option<Stamp>) -> Failur
         (Some(529 | 503), _, _) | (_, "overloaded_error", _) | (None, "", Some("overloaded")) => {
             Failure::Overloaded
         }
-        // Nobody in a run can pay either.
+        // A run cannot pay either.
         (Some(401..=403), _, _)
         | (_, "authentication_error" | "permission_error" | "billing_error", _)
         | (_, _, Some("authentication_failed" | "billing_error")) => Failure::Unauthorized,

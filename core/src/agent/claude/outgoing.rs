@@ -1,4 +1,4 @@
-//! What Claude Code is told: its command line, and the lines on its stdin.
+//! Writes the command line of Claude Code, and the lines on its stdin. Keeps no state.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ pub(super) fn start(setup: &Setup) -> Start {
     if let Some(model) = &setup.model {
         argv.extend(["--model".to_owned(), model.clone()]);
     }
-    // In a file, as everybody can read a command line, and servers have secrets in their variables. Beside its own
+    // In a file, as every user can read a command line, and servers have secrets in their variables. Beside its own
     // servers and those of its plugins, and in front of those of the same name.
     let file = (!setup.servers.is_empty()).then(|| servers(&setup.servers).into_bytes());
     if file.is_some() {

@@ -160,7 +160,7 @@ fn it_is_started_as_a_session_that_speaks_in_lines() {
     assert_eq!(after("--input-format"), "stream-json");
     assert_eq!(after("--session-id"), "00000000-0000-4000-8000-000000000001");
     assert_eq!(after("--model"), "opus");
-    // What a server is told is for nobody who can list processes.
+    // The settings of a server must not be visible in a list of processes.
     assert_eq!(after("--mcp-config"), "/state/servers.json");
     let config: serde_json::Value = serde_json::from_slice(&start.file.unwrap()).unwrap();
     let server = &config["mcpServers"]["notes"];

@@ -1,4 +1,4 @@
-//! What the calls of the model use: how full the context is, and what was spent in all.
+//! Owns the use of a session of Claude Code: how full the context is, and the tokens spent in all.
 //!
 //! The context is what went into the last call of the agent itself, and what came out of it. Each call is
 //! told several times, and its output only at its end. What is spent is counted call by call, and put right

@@ -1,9 +1,9 @@
-//! What the errors of Codex mean, and until when a limit holds.
+//! Classifies the errors of Codex, and reads until when a limit holds. Never tries anything again.
 
 use std::time::Duration;
 
-use super::super::Failure;
-use super::super::timestamp::in_seconds;
+use crate::agent::Failure;
+use crate::agent::timestamp::in_seconds;
 use super::line_fields::Object;
 use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;

@@ -1,4 +1,4 @@
-//! The items of a turn that are uses of tools.
+//! Reads the items of a turn that are uses of tools. Keeps no state.
 
 use std::borrow::Cow;
 

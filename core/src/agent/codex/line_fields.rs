@@ -1,5 +1,5 @@
-//! Looks into the lines of Codex without copying them: a picture in a tool's result makes lines of
-//! megabytes, of which a few short members matter. What has another shape than expected is not there.
+//! Reads members of the lines of Codex without copying them: a picture in a tool's result makes lines of
+//! megabytes, of which a few short members matter. A member of another shape than expected is treated as missing.
 
 use std::borrow::Cow;
 

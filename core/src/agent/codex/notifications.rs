@@ -1,6 +1,6 @@
-//! What Codex tells without being asked: turns, items, errors, use.
+//! Reads the notifications of Codex: turns, items, errors, use.
 
-use super::super::{Effect, Heard, TurnEnd};
+use crate::agent::{Effect, Heard, TurnEnd};
 use super::line_fields::Object;
 use super::{Codex, Phase, Turn, failure, item};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX};

@@ -1,8 +1,8 @@
-//! What is said to Codex: our requests, and the answers to its own.
+//! Writes the lines for Codex: our requests, and the answers to its own. Keeps no state.
 
 use serde_json::{Map, Value, json};
 
-use super::super::{Permission, Server, Setup};
+use crate::agent::{Permission, Server, Setup};
 
 /// A line of its stdin.
 pub(super) fn line(message: &Value) -> Vec<u8> {
@@ -18,7 +18,7 @@ pub(super) fn initialize() -> Value {
         "capabilities": {
             "experimentalApi": false,
             "requestAttestation": false,
-            // It is the whole diff again after each change, and nobody here reads it.
+            // It is the whole diff again after each change, and it is not read here.
             "optOutNotificationMethods": ["turn/diff/updated"],
         },
     })
@@ -26,17 +26,17 @@ pub(super) fn initialize() -> Value {
 
 /// Opens a thread, which is what Codex calls a session.
 ///
-/// Settings go here and not as `-c` on the command line: there everybody could read the arguments of the
+/// Settings go here and not as `-c` on the command line: there every user could read the arguments of the
 /// servers, and a name with a dot in it would be a path. They are laid over the user's own, key by key.
 ///
 /// The folder is that of the process, and not said: where it is said, Codex notes down in the user's
 /// settings that the project is trusted, and from then on starts what the project's own settings name.
 pub(super) fn thread_start(setup: &Setup) -> Value {
     let mut config = Map::new();
-    // Whatever the user's own settings are, it shall not come first. Codex takes at most nine tenths of
+    // With all settings of the user, it shall not come first. Codex takes at most nine tenths of
     // the window, so this moves its compaction away, and does not end it.
     config.insert("model_auto_compact_token_limit".to_owned(), json!(i64::MAX));
-    // "Whatever it wants" needs the network: packages, remotes. Elsewhere the user's own setting holds.
+    // "All that it wants" needs the network: packages, remotes. Elsewhere the user's own setting holds.
     if setup.permission == Permission::Auto {
         config.insert("sandbox_workspace_write".to_owned(), json!({ "network_access": true }));
     }
@@ -94,7 +94,7 @@ fn input(text: &str) -> Value {
     json!([{ "type": "text", "text": text }])
 }
 
-/// The answer to what Codex asks: there is nobody who could say yes. It never waits for one.
+/// The answer to a request of Codex: a run has no user who could say yes, and Codex must not wait for one.
 pub(super) fn refusal(id: &str, method: &str) -> Vec<u8> {
     let result = match method {
         "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
@@ -117,7 +117,7 @@ pub(super) fn refusal(id: &str, method: &str) -> Vec<u8> {
             return format!("{{\"id\":{id},\"error\":{error}}}\n").into_bytes();
         }
     };
-    // The id goes back as it came, whatever number or text it is.
+    // The id goes back as it came, be it a number or a text.
     format!("{{\"id\":{id},\"result\":{result}}}\n").into_bytes()
 }
 

@@ -2,12 +2,12 @@
 //!
 //! The files in `recorded/` are what codex-cli 0.166.0 and this machine said to each other, with a model that
 //! follows a script: `<` is a line of Codex, `>` one of ours, `!` what the machine was told. Paths and ids are
-//! not the real ones, and members that nobody reads were cut in all but `shell`.
+//! not the real ones, and members that are not read were cut in all but `shell`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::super::{Context, Permission, Server, Spent};
+use crate::agent::{Context, Permission, Server, Spent};
 use super::*;
 use crate::agent::Failure;
 use crate::random::Random;
@@ -524,7 +524,7 @@ fn texts_are_cut() {
     assert!(detail.chars().count() <= AGENT_DETAIL_CHARS_MAX + 1 && !detail.contains('\n'));
 }
 
-/// Lines of the recordings, whole, cut, changed and mixed, with whatever else can happen.
+/// Lines of the recordings, whole, cut, changed and mixed, with all else that can happen.
 #[test]
 fn no_line_brings_it_down() {
     let lines: Vec<&str> = RECORDED.iter().flat_map(|recorded| recorded.lines()).collect();

@@ -1,11 +1,11 @@
-//! How full the context is, and what the session has used.
+//! Owns the use of a session of Codex: how full the context is, and the tokens of all threads.
 //!
 //! Codex tells both after each call of its model, by thread: the one that we opened, and one for each of its
 //! subagents. Only the first fills our context; all of them cost.
 
 use std::collections::BTreeMap;
 
-use super::super::{Context, Heard, Spent};
+use crate::agent::{Context, Heard, Spent};
 use super::line_fields::Object;
 use crate::limits::AGENT_THREADS_MAX;
 
@@ -124,7 +124,7 @@ fn context(total: &Object<'_>, last: &Object<'_>, window: Option<u64>) -> Option
     let mut used = last.number("totalTokens")?;
     let counted = Counts::of(last) != Counts::default();
     // What was asked did not fit. Codex then says that the total is the window, and that the last call was
-    // whatever that leaves: zero, mostly.
+    // and the rest is zero, mostly.
     if let Some(window) = window
         && !counted
         && Counts::of(total) == Counts::default()
@@ -136,7 +136,7 @@ fn context(total: &Object<'_>, last: &Object<'_>, window: Option<u64>) -> Option
     Some(Context { used, window, compacts_at: window.map(compacts_at), exact: counted })
 }
 
-/// Where Codex compacts at the latest, whatever its settings are: at nine tenths of the model's window, of
+/// Where Codex compacts at the latest, with all settings: at nine tenths of the model's window, of
 /// which it calls nineteen twentieths the window.
 fn compacts_at(window: u64) -> u64 {
     window / 19 * 18

@@ -35,7 +35,7 @@ impl Opencode {
             Purpose::Session => self.opened(answer, effects),
             Purpose::Prompt => {
                 if let Err(why) = answer {
-                    // Whether it was heard is not known: it must not work for nobody.
+                    // It is unknown whether the prompt arrived: the agent must not work without a run.
                     self.abort(effects);
                     self.fail_turn(format!("it did not take the prompt: {why}"), effects);
                 }
@@ -179,7 +179,7 @@ impl Opencode {
         effects.push(self.requests.post(Purpose::Reply, format!("/permission/{id}/reply"), &body));
     }
 
-    /// Refuses a question of the agent: nobody is there to answer.
+    /// Refuses a question of the agent: a run has no user to answer.
     pub(super) fn refuse(&mut self, request: &Value, effects: &mut Effects) {
         if let Some(id) = request["id"].as_str().filter(|id| is_name(id)) {
             effects.push(self.requests.post(

@@ -117,7 +117,7 @@ impl Opencode {
         }
     }
 
-    /// Takes in a message, whoever wrote it.
+    /// Takes in a message of the user or the model.
     pub(super) fn message(&mut self, info: &Value, effects: &mut Effects) {
         let session = info["sessionID"].as_str().unwrap_or_default();
         let (Some(id), true) = (info["id"].as_str(), self.is_ours(session)) else { return };

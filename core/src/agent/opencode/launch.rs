@@ -1,4 +1,4 @@
-//! How opencode's server is started: its arguments, and what is laid over its configuration.
+//! Builds the start of opencode's server: its arguments, and the settings laid over its configuration. Keeps no state.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ pub(super) const SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
 /// The name in the `authorization` header; a fixed one, so that a variable of the user does not change it.
 const USER: &str = "afresh";
 
-/// How the server of this session is started. Whoever knows the secret can speak with it.
+/// The start of the server of this session. A program that knows the secret can drive it.
 pub(super) fn start(setup: &Setup, secret: &str) -> Start {
     let port = setup.port.to_string();
     let ours = ["serve", "--port", &port, "--hostname", "127.0.0.1"].map(str::to_owned);
@@ -54,11 +54,11 @@ pub(super) fn message(setup: &Setup, text: &str) -> Value {
     body
 }
 
-/// Whether something that opencode asks for is allowed where nobody can be asked.
+/// Whether something that opencode asks for is allowed without a user to ask.
 pub(super) fn allows(permission: Permission, asked: &str) -> bool {
     match permission {
         Permission::Plan | Permission::Edit => false,
-        // It asks whether to go on after the same call three times. Nobody watches: no.
+        // It asks whether to go on after the same call three times. No user watches: no.
         Permission::Auto | Permission::Bypass => asked != "doom_loop",
     }
 }
@@ -92,7 +92,7 @@ fn config(setup: &Setup) -> Value {
         setup.servers.iter().map(|server| (server.name.clone(), local(server))).collect();
     let mut config = json!({
         "autoupdate": false,
-        // We say when a context is full. What it loses by itself, nobody wrote down.
+        // We say when a context is full. Its own compaction would lose progress that is not recorded.
         "compaction": {"auto": false},
         "permission": permission,
     });

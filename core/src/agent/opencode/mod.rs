@@ -1,4 +1,5 @@
-//! opencode, over the HTTP server of `opencode serve`.
+//! Owns the state of one session of opencode, over the HTTP server of `opencode serve`. Driven by
+//! [`Session::handle`]. Never waits by a clock.
 //!
 //! The server is asked until it is there; then come its events, the windows of its models and a session of our own.
 //! A prompt is a message to the session, and so is a word during a turn: opencode takes it in at its next step. The
@@ -132,7 +133,7 @@ impl Opencode {
         }
     }
 
-    /// The same, with a server that wants this password. Whoever has it can make the agent do what it may do.
+    /// The same, with a server that wants this password. A program that has it can drive the agent.
     #[must_use]
     pub fn with_secret(mut self, secret: String) -> Self {
         self.secret = secret;

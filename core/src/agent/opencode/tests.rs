@@ -299,7 +299,7 @@ fn what_a_subagent_uses_is_spent_and_no_context() {
             "done Done: SUBAGENT",
         ]
     );
-    // Sessions of nobody are passed over.
+    // Unknown sessions are passed over.
     let alien = include_str!("recorded/tool.jsonl").replace("ses_1", "ses_9");
     for line in alien.lines().filter(|line| !line.starts_with('>')) {
         pair.event(line);

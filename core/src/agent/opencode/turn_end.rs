@@ -1,4 +1,4 @@
-//! A turn, and when it is over.
+//! Owns the state of a turn, and decides when it is over. Driven by [`super::Opencode`].
 //!
 //! opencode says that a session is idle when it was interrupted or has failed, and says so again when the step has
 //! really ended: the second may come when the next prompt is on its way. So a turn is over when the session is idle
@@ -17,7 +17,7 @@ pub(super) struct Turn {
     pub(super) idle: bool,
     /// How often we looked while it was idle.
     pub(super) looks: u32,
-    /// Whether we, or somebody else, interrupted it.
+    /// Whether afresh or another client interrupted it.
     pub(super) interrupted: bool,
     /// What failed, unless something succeeded later.
     pub(super) failure: Option<(Failure, String)>,

@@ -1,4 +1,4 @@
-//! The screen as cells: what a person sees at a moment. Draws nothing that a terminal would obey.
+//! Draws the screen of a run as cells. Driven by the drawing thread. Never draws a control sequence.
 
 use afresh_core::text::{cells, cut_to_cells};
 use afresh_core::time::Stamp;
@@ -11,7 +11,7 @@ use super::state::{Mode, Question, State, wrap};
 use crate::cli::run::progress_lines::Tone;
 use crate::output::Paint;
 
-/// What whoever draws has to know.
+/// Facts of the last drawing that the next one needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drawn {
     /// Where the cursor is, where there is one.

@@ -1,4 +1,4 @@
-//! A line that is typed.
+//! Owns a line that is being typed. Driven by the keys. Never draws.
 
 use afresh_core::limits::STEER_CHARS_MAX;
 use afresh_core::text::{cells, harmless};

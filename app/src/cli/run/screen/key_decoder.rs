@@ -1,12 +1,12 @@
-//! What was typed, out of the bytes that a terminal sends for it. crossterm's own reader is told only once of bytes
-//! that wait, and takes no more than its buffer holds: after a burst it would leave the rest where it is, for ever.
+//! Decodes keys out of the bytes that a terminal sends. crossterm's own reader is notified only once of waiting bytes,
+//! and takes no more than its buffer holds: after a burst it would leave the rest unread.
 
 use std::time::Duration;
 
 use afresh_core::limits::{KEY_BYTES_GAP_MAX, PASTE_BYTES_MAX, PASTE_GAP_MAX};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 
-/// Begins whatever is no plain character.
+/// Begins every key that is no plain character.
 const ESCAPE: u8 = 0x1b;
 /// Stands before and behind what is pasted.
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
@@ -38,7 +38,7 @@ impl Typed {
         }
         self.rest.drain(..begin);
         if self.rest.starts_with(PASTE_BEGINS) && self.rest.len() > PASTE_BYTES_MAX {
-            // What nobody takes need not be kept, but the end may be there in part.
+            // Dropped bytes need not be kept, but the end may be there in part.
             self.rest.drain(PASTE_BYTES_MAX / 2..self.rest.len() - PASTE_ENDS.len());
         }
         events

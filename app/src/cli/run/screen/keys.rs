@@ -1,4 +1,4 @@
-//! What keys mean.
+//! Maps keys to changes of the state and requests to the run. Driven by the thread that reads keys. Never draws.
 
 use afresh_core::agent::AgentKind;
 use afresh_core::run::UserRequest;
@@ -159,7 +159,7 @@ fn edit(editor: &mut Editor, code: KeyCode) {
 mod tests {
     use afresh_core::run::RunEvent;
 
-    use super::super::testing;
+    use crate::cli::run::screen::testing;
     use super::*;
 
     fn key(state: &mut State, code: KeyCode) -> Option<Action> {

@@ -1,4 +1,4 @@
-//! The parts of the screen, as rows of text: each says with words what its colour says.
+//! Formats the parts of the screen as rows of text. Every colour has words beside it. Never writes to the terminal.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn title(state: &State, columns: usize) -> Row {
         .as_deref()
         .map_or_else(String::new, |model| format!(" · {}", harmless(model)));
     let who = format!("run {} · {}{model}", facts.run, facts.agent.name());
-    // The name of the plan is what whoever has several of these looks for.
+    // The name of the plan tells several of these screens apart.
     let room = columns.saturating_sub(cells(&who) + 2).max(columns / 2);
     let title = cut_to_cells(&facts.title, room);
     let gap = columns.saturating_sub(cells(&title) + cells(&who)).max(2);

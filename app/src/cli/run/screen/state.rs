@@ -1,4 +1,5 @@
-//! What the screen of a run shows: the state of the run, what was said, and what a person is about to do.
+//! Owns the state of the screen of a run: the run, its texts, and the input of the user. Driven by the run and by keys.
+//! Never draws.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub(super) enum Mode {
     Watching,
     /// A message to the agent is typed.
     Steering(Editor),
-    /// Whoever pressed a key is asked whether it was meant.
+    /// A key needs a confirmation.
     Asking(Question),
     Help,
 }
@@ -66,7 +67,7 @@ pub(super) struct State {
     pub(super) page: (usize, usize),
     /// What has to be said about the last key.
     pub(super) remark: Option<&'static str>,
-    /// Whether somebody wants the run to stop.
+    /// Whether the user wants the run to stop.
     pub(super) stops: bool,
     /// How phases ended: what stays when the screen is gone.
     pub(super) ends: Vec<(Tone, String)>,
@@ -114,7 +115,7 @@ impl State {
             self.lines.pop_front();
         }
         if self.up > 0 {
-            // Whoever reads what is above goes on reading it.
+            // A user who has scrolled up stays there.
             self.up += wrap(&line, self.page.0).len();
         }
         self.lines.push_back((tone, line));
@@ -171,7 +172,7 @@ pub(super) fn wrap(line: &str, columns: usize) -> Vec<String> {
             let width = cells(c.encode_utf8(&mut [0; 4]));
             if used + width > columns && used > 0 {
                 if c == ' ' {
-                    // Nobody misses it at the end of a row.
+                    // A blank is not needed at the end of a row.
                     continue;
                 }
                 rows.push(std::mem::replace(&mut row, indent.clone()));

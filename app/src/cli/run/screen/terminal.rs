@@ -1,4 +1,4 @@
-//! Takes the terminal, and gives it back as it was, whatever happens to us.
+//! Takes the terminal, and gives it back as it was, also after a panic. Driven by the screen. Never draws.
 
 use std::io::{self, Write};
 use std::sync::Once;
@@ -46,7 +46,7 @@ pub(super) fn give_back() -> io::Result<()> {
     if !IS_OURS.swap(false, Ordering::SeqCst) {
         return Ok(());
     }
-    // The modes first: they need nobody who reads.
+    // The modes first: they do not depend on a reader.
     let modes = disable_raw_mode();
     leave(&mut io::stdout())?;
     modes

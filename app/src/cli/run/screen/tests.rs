@@ -1,4 +1,4 @@
-//! The screen at several sizes, with whatever agents and plans may have in their texts.
+//! The screen at several sizes, with all that agents and plans may have in their texts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Lines that nobody expects.
+//! Unexpected lines.
 
 use super::*;
 use crate::limits::AGENT_CALLS_MAX;

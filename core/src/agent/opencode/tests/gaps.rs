@@ -46,7 +46,7 @@ impl Pair {
     }
 }
 
-/// Wherever the stream breaks, and whatever of it is missed: in the end all of it was heard, and once.
+/// Wherever the stream breaks, and any part of it is missed: in the end all of it was heard, and once.
 #[test]
 fn nothing_is_missed_in_a_gap() {
     let recording = include_str!("../recorded/tool.jsonl");
