@@ -15,14 +15,14 @@ use crate::output;
 
 /// Which services a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum ServiceScope {
     /// Those of the workspace that we are in.
     Here,
     /// All of this user.
     Everywhere,
 }
 
-impl Scope {
+impl ServiceScope {
     pub(crate) fn of(all: bool) -> Self {
         if all { Self::Everywhere } else { Self::Here }
     }
@@ -30,7 +30,7 @@ impl Scope {
 
 /// What runs.
 #[derive(Debug, Default)]
-pub(crate) struct Running {
+pub(crate) struct RunningServices {
     /// In scope.
     pub(crate) services: Vec<Reached>,
     /// Out of scope.
@@ -41,9 +41,12 @@ pub(crate) struct Running {
     silent: Vec<u32>,
 }
 
-impl Running {
+impl RunningServices {
     /// Asks every afresh of this user. Those that do not answer are named on stderr.
-    pub(crate) fn find(environment: &Environment, scope: Scope) -> Result<Self, CommandError> {
+    pub(crate) fn find(
+        environment: &Environment,
+        scope: ServiceScope,
+    ) -> Result<Self, CommandError> {
         let (running, warnings) = Self::look(environment, scope)?;
         warnings.iter().for_each(|warning| output::warn(warning));
         Ok(running)
@@ -52,7 +55,7 @@ impl Running {
     /// The same; about those that do not answer it has warnings.
     pub(crate) fn look(
         environment: &Environment,
-        scope: Scope,
+        scope: ServiceScope,
     ) -> Result<(Self, Vec<String>), CommandError> {
         let found = control::find(&environment.runtime_folders()).map_err(failed)?;
         let silent = |pid: &u32| {
@@ -60,8 +63,9 @@ impl Running {
         };
         let warnings = found.silent.iter().map(silent).collect();
         let here = workspace(environment);
-        let in_scope =
-            |reached: &Reached| scope == Scope::Everywhere || reached.status.workspace == here;
+        let in_scope = |reached: &Reached| {
+            scope == ServiceScope::Everywhere || reached.status.workspace == here
+        };
         let (services, elsewhere) = found.services.into_iter().partition(in_scope);
         let mut workspace = environment.workspace();
         workspace.locate();

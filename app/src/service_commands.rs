@@ -12,7 +12,7 @@ use afresh_daemon::error_chain::chain;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines};
-use crate::running::{Running, Scope, failed};
+use crate::running::{RunningServices, ServiceScope, failed};
 
 /// A service by its supervisor and its name there.
 type ServiceKey = (u32, String);
@@ -24,13 +24,13 @@ pub(crate) struct ServiceCommand<'a> {
     pub(crate) names: &'a [String],
     pub(crate) reason: &'a str,
     pub(crate) waits: bool,
-    pub(crate) scope: Scope,
+    pub(crate) scope: ServiceScope,
 }
 
 impl ServiceCommand<'_> {
     /// Carries it out for all services of these names.
     pub(crate) fn carry_out(&self, environment: &Environment) -> Result<Exit, CommandError> {
-        let running = Running::find(environment, self.scope)?;
+        let running = RunningServices::find(environment, self.scope)?;
         let chosen = running.all_named(self.names)?;
         if chosen.len() > self.names.len() {
             let doing = match self.what {

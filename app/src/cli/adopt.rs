@@ -4,12 +4,12 @@ mod report;
 
 use std::path::PathBuf;
 
-use afresh_core::adopt::{Edit, File, Line, Server, State, Wrapper, is_afresh};
+use afresh_core::adopt::{ClientServer, DiffLine, Edit, File, State, Wrapper, is_afresh};
 use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{
-    ClientFile, ClientText, ReadClientFileError, Scope, own_command,
+    ClientFile, ClientText, FileOwner, ReadClientFileError, own_command,
 };
 use clap::{Args, Parser};
 
@@ -84,21 +84,21 @@ pub(crate) struct AdoptArgs {
 }
 
 /// A file, and what was made of it.
-struct Seen {
+struct ReadFile {
     file: ClientFile,
     /// Its path, as people would write it here.
     path: String,
-    outcome: Result<Plan, CommandError>,
+    outcome: Result<AdoptPlan, CommandError>,
 }
 
 /// What is in a file, and what is to be changed.
-struct Plan {
+struct AdoptPlan {
     text: ClientText,
-    servers: Vec<Server>,
+    servers: Vec<ClientServer>,
     /// The servers that change.
     touched: Vec<String>,
     new: String,
-    diff: Vec<Line>,
+    diff: Vec<DiffLine>,
 }
 
 pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> Result<Exit, CommandError> {
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> Result<Ex
         report::diff(&seen)?;
         report::errors(&seen);
     }
-    let due = seen.iter().filter_map(Seen::plan).any(|plan| !plan.touched.is_empty());
+    let due = seen.iter().filter_map(ReadFile::plan).any(|plan| !plan.touched.is_empty());
     let allowed = due && !arguments.dry_run && (arguments.yes || asked(arguments));
     if allowed {
         make(arguments, &mut seen);
@@ -178,10 +178,10 @@ fn look(
     arguments: &AdoptArgs,
     environment: &Environment,
     wrapper: &Wrapper<'_>,
-) -> (Vec<Seen>, Vec<Seen>) {
+) -> (Vec<ReadFile>, Vec<ReadFile>) {
     let see = |file: ClientFile| {
         let outcome = plan(&file, arguments, environment, wrapper);
-        Seen { path: environment.shown(&file.path), file, outcome }
+        ReadFile { path: environment.shown(&file.path), file, outcome }
     };
     if !arguments.files.is_empty() {
         let named =
@@ -193,8 +193,8 @@ fn look(
     let variable = |name: &str| environment.folder(name);
     let found = ClientFile::find(&environment.cwd, workspace.root(), home.as_deref(), &variable);
     let (user, project): (Vec<ClientFile>, Vec<ClientFile>) =
-        found.into_iter().partition(|file| file.scope == Scope::User);
-    let all = |files: Vec<ClientFile>| files.into_iter().map(see).collect::<Vec<Seen>>();
+        found.into_iter().partition(|file| file.scope == FileOwner::User);
+    let all = |files: Vec<ClientFile>| files.into_iter().map(see).collect::<Vec<ReadFile>>();
     match (arguments.user, arguments.list) {
         (true, _) => (without_other(all(user)), Vec::new()),
         (false, true) => {
@@ -205,16 +205,16 @@ fn look(
 }
 
 /// Some of the places are for other settings too: without a server there, they are none of ours.
-fn without_other(mut seen: Vec<Seen>) -> Vec<Seen> {
+fn without_other(mut seen: Vec<ReadFile>) -> Vec<ReadFile> {
     seen.retain(|seen| seen.plan().is_none_or(|plan| !plan.servers.is_empty()));
     once_each(seen)
 }
 
 /// Of several names of one file, the first counts.
-fn once_each(all: Vec<Seen>) -> Vec<Seen> {
-    let mut kept: Vec<Seen> = Vec::new();
+fn once_each(all: Vec<ReadFile>) -> Vec<ReadFile> {
+    let mut kept: Vec<ReadFile> = Vec::new();
     for seen in all {
-        let is_same = |other: &Seen| match (seen.plan(), other.plan()) {
+        let is_same = |other: &ReadFile| match (seen.plan(), other.plan()) {
             (Some(plan), Some(other)) => plan.text.is_same_file(&other.text),
             _ => seen.path == other.path,
         };
@@ -230,7 +230,7 @@ fn plan(
     arguments: &AdoptArgs,
     environment: &Environment,
     wrapper: &Wrapper<'_>,
-) -> Result<Plan, CommandError> {
+) -> Result<AdoptPlan, CommandError> {
     let text = file.read().map_err(|error| {
         let exit = match &error {
             ReadClientFileError::Missing { .. } => Exit::NotFound,
@@ -243,7 +243,7 @@ fn plan(
         CommandError { exit: Exit::Config, text, hints: Vec::new() }
     })?;
     let wanted =
-        |server: &Server| arguments.only.is_empty() || arguments.only.contains(&server.name);
+        |server: &ClientServer| arguments.only.is_empty() || arguments.only.contains(&server.name);
     let (edits, before): (Vec<Edit>, State) = match arguments.undo {
         true => (read.undo(&wanted), State::Adopted),
         false => (read.adopt(wrapper, &wanted), State::Plain),
@@ -251,30 +251,31 @@ fn plan(
     let touched = read.servers().iter().filter(|s| wanted(s) && s.state() == before);
     let touched = touched.map(|server| server.name.clone()).collect();
     let (servers, new, diff) = (read.servers().to_vec(), read.with(&edits), read.diff(&edits));
-    Ok(Plan { servers, touched, new, diff, text })
+    Ok(AdoptPlan { servers, touched, new, diff, text })
 }
 
-impl Seen {
-    fn plan(&self) -> Option<&Plan> {
+impl ReadFile {
+    fn plan(&self) -> Option<&AdoptPlan> {
         self.outcome.as_ref().ok()
     }
 }
 
-fn nothing_found(arguments: &AdoptArgs, others: &[Seen]) -> CommandError {
+fn nothing_found(arguments: &AdoptArgs, others: &[ReadFile]) -> CommandError {
     let place = if arguments.user { "yours" } else { "this project" };
     let error = CommandError::new(
         Exit::NotFound,
         format!("no MCP server is configured in the files of {place} that are known"),
     );
-    let error = match others.iter().filter_map(Seen::plan).any(|plan| !plan.servers.is_empty()) {
+    let error = match others.iter().filter_map(ReadFile::plan).any(|plan| !plan.servers.is_empty())
+    {
         true => error.hint("there are some in your own files: `afresh adopt --user`"),
         false => error,
     };
     error.hint("name the file, if there is one: `afresh adopt FILE`")
 }
 
-fn check_names(arguments: &AdoptArgs, seen: &[Seen]) -> Result<(), CommandError> {
-    let servers = || seen.iter().filter_map(Seen::plan).flat_map(|plan| &plan.servers);
+fn check_names(arguments: &AdoptArgs, seen: &[ReadFile]) -> Result<(), CommandError> {
+    let servers = || seen.iter().filter_map(ReadFile::plan).flat_map(|plan| &plan.servers);
     for name in &arguments.only {
         if servers().any(|server| server.name == *name) {
             continue;
@@ -294,7 +295,7 @@ fn asked(arguments: &AdoptArgs) -> bool {
 }
 
 /// Makes the changes; what cannot be changed is an error afterwards.
-fn make(arguments: &AdoptArgs, seen: &mut [Seen]) {
+fn make(arguments: &AdoptArgs, seen: &mut [ReadFile]) {
     for seen in seen {
         let Some(plan) = seen.plan().filter(|plan| !plan.touched.is_empty()) else {
             continue;

@@ -12,7 +12,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::{Running, Scope, failed};
+use crate::running::{RunningServices, ServiceScope, failed};
 
 /// See what a service writes, and type to its stdin
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub(crate) struct AttachArgs {
 }
 
 /// What happens while we are attached.
-enum News {
+enum AttachInput {
     Line(LogLine),
     /// A line that was typed was not taken; why.
     Refused(ControlError),
@@ -51,7 +51,7 @@ enum News {
 }
 
 pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let running = Running::find(environment, Scope::of(arguments.all))?;
+    let running = RunningServices::find(environment, ServiceScope::of(arguments.all))?;
     let reached = one(&running, &arguments.name)?;
     let (target, name) = (reached.target(), harmless(&reached.status.name));
     let page = control::logs(&target, Some(arguments.lines)).map_err(failed)?;
@@ -74,30 +74,30 @@ pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> Result<E
     std::thread::spawn(move || pass_typed(&target, &typed));
     for news in news {
         match news {
-            News::Line(line) => {
+            AttachInput::Line(line) => {
                 printer.note_missing(&line);
                 printer.print(&line)?;
                 printer.lines.flush()?;
             }
-            News::Refused(error) if is_typed => output::warn(&format!("warning: {error}")),
-            News::Refused(error) => return Err(failed(error)),
-            News::Typed | News::Ended(Ok(Parted::Told)) => {
+            AttachInput::Refused(error) if is_typed => output::warn(&format!("warning: {error}")),
+            AttachInput::Refused(error) => return Err(failed(error)),
+            AttachInput::Typed | AttachInput::Ended(Ok(Parted::Told)) => {
                 output::remark(&format!("detached from `{name}`, which goes on"));
                 return Ok(Exit::Success);
             }
-            News::Ended(Ok(Parted::Ended)) => {
+            AttachInput::Ended(Ok(Parted::Ended)) => {
                 output::remark(&format!("the afresh that keeps `{name}` has ended"));
                 return Ok(Exit::Success);
             }
-            News::Ended(Err(ControlError::Print(_))) => return Ok(Exit::Success),
-            News::Ended(Err(error)) => return Err(failed(error)),
+            AttachInput::Ended(Err(ControlError::Print(_))) => return Ok(Exit::Success),
+            AttachInput::Ended(Err(error)) => return Err(failed(error)),
         }
     }
     Ok(Exit::Success)
 }
 
 /// The one service of this name whose stdin can be typed to.
-fn one<'a>(running: &'a Running, name: &str) -> Result<&'a Reached, CommandError> {
+fn one<'a>(running: &'a RunningServices, name: &str) -> Result<&'a Reached, CommandError> {
     let found = running.named(name)?;
     let [reached] = found[..] else {
         let names: Vec<String> =
@@ -117,27 +117,27 @@ fn one<'a>(running: &'a Running, name: &str) -> Result<&'a Reached, CommandError
 }
 
 /// Hands on new lines.
-fn follow(follower: Follower, target: Target, since: u64, news: &SyncSender<News>) {
+fn follow(follower: Follower, target: Target, since: u64, news: &SyncSender<AttachInput>) {
     let ended = follower.lines(vec![(target, since)], AtEnd::Leave, |_, line| {
         // The printing thread has ended, and this one ends with it.
-        news.send(News::Line(line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        news.send(AttachInput::Line(line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
     });
-    news.send(News::Ended(ended)).ok();
+    news.send(AttachInput::Ended(ended)).ok();
 }
 
 /// Gives what is typed to the service, a line at a time.
-fn pass_typed(target: &Target, news: &SyncSender<News>) {
+fn pass_typed(target: &Target, news: &SyncSender<AttachInput>) {
     let mut stdin = io::stdin().lock();
     loop {
         let mut line = Vec::new();
         // A longer line goes in pieces.
         let read = stdin.by_ref().take(INPUT_BYTES_MAX as u64).read_until(b'\n', &mut line);
         if read.is_err() || line.is_empty() {
-            news.send(News::Typed).ok();
+            news.send(AttachInput::Typed).ok();
             return;
         }
         if let Err(error) = control::input(target, &line)
-            && news.send(News::Refused(error)).is_err()
+            && news.send(AttachInput::Refused(error)).is_err()
         {
             return;
         }

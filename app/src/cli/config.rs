@@ -26,11 +26,11 @@ use crate::output::{self, Paint};
 )]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ConfigCommand {
     /// Check the configuration; exits with 3 where something is wrong
     Check {
         /// Check just this file [default: all that counts here, variables too]
@@ -61,10 +61,10 @@ enum Command {
 
 pub(crate) fn run(arguments: &ConfigArgs, environment: &Environment) -> Result<Exit, CommandError> {
     match &arguments.command {
-        Command::Check { file, json } => return check(file.as_deref(), *json, environment),
-        Command::Show { json, changed } => show(*json, *changed, environment)?,
-        Command::Schema => output::print(&format!("{:#}\n", config::schema()))?,
-        Command::Path { json } => paths(*json, environment)?,
+        ConfigCommand::Check { file, json } => return check(file.as_deref(), *json, environment),
+        ConfigCommand::Show { json, changed } => show(*json, *changed, environment)?,
+        ConfigCommand::Schema => output::print(&format!("{:#}\n", config::schema()))?,
+        ConfigCommand::Path { json } => paths(*json, environment)?,
     }
     Ok(Exit::Success)
 }

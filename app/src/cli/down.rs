@@ -13,7 +13,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
-use crate::running::{Running, Scope, failed, services};
+use crate::running::{RunningServices, ServiceScope, failed, services};
 
 /// End `afresh up` of this workspace, with all of its services
 #[derive(Debug, Args)]
@@ -83,7 +83,9 @@ pub(super) fn not_there(state: &Path) -> CommandError {
 
 /// The services that are not down yet.
 fn left(environment: &Environment) -> Vec<String> {
-    let Ok(running) = Running::find(environment, Scope::Here) else { return Vec::new() };
+    let Ok(running) = RunningServices::find(environment, ServiceScope::Here) else {
+        return Vec::new();
+    };
     let ours = running.services.iter().map(|reached| &reached.status);
     ours.filter(|status| status.face == Face::Up)
         .filter(|status| {

@@ -13,7 +13,7 @@ use super::history::{Since, parse_since};
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::{Running, Scope, failed};
+use crate::running::{RunningServices, ServiceScope, failed};
 
 /// Show what happens under the afresh processes that run, and follow it
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ fn parse_from(text: &str) -> Result<From, String> {
 }
 
 pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let running = Running::find(environment, Scope::of(arguments.all))?;
+    let running = RunningServices::find(environment, ServiceScope::of(arguments.all))?;
     let chosen = match arguments.names.is_empty() {
         true => running.services.iter().collect(),
         false => running.all_named(&arguments.names)?,

@@ -53,7 +53,7 @@ pub(crate) struct InstallArgs {
 }
 
 /// What is wanted, and what is there.
-struct Plan {
+struct InstallPlan {
     installation: Installation,
     text: String,
     file: PathBuf,
@@ -76,7 +76,7 @@ pub(crate) fn run(
     }
 }
 
-fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<Plan, CommandError> {
+fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<InstallPlan, CommandError> {
     let home = environment.folder(HOME_VARIABLE);
     let home = Home::find(home.as_deref(), &|name| environment.folder(name)).ok_or_else(|| {
         CommandError::new(Exit::Unavailable, "afresh knows nobody who starts programs here")
@@ -103,10 +103,10 @@ fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<Plan, Comm
     let there =
         read_installed(&file).map_err(|error| CommandError::new(Exit::Unavailable, error))?;
     let standing = standing(there.as_deref(), &text);
-    Ok(Plan { installation, text, file, user: home.user, standing })
+    Ok(InstallPlan { installation, text, file, user: home.user, standing })
 }
 
-impl Plan {
+impl InstallPlan {
     fn install(
         &self,
         arguments: &InstallArgs,

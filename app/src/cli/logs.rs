@@ -174,7 +174,7 @@ fn past(arguments: &LogsArgs, sources: &Sources) -> Result<(Vec<Shown>, Vec<u64>
 }
 
 /// Something from one of the followers.
-enum News {
+enum LogInput {
     OnDisk(LoggedLine, u64, Option<String>),
     Remembered(usize, LogLine),
     Ended(Result<(), CommandError>),
@@ -204,12 +204,12 @@ fn go_on(
     let query = arguments.query();
     for news in news {
         match news {
-            News::OnDisk(line, missed, name) => {
+            LogInput::OnDisk(line, missed, name) => {
                 printer.note_missed_files(missed);
                 printer.learn(line.service, name);
                 printer.print(&line.into())?;
             }
-            News::Remembered(at, line) => {
+            LogInput::Remembered(at, line) => {
                 let missing = line.number.saturating_sub(last[at] + 1);
                 printer.note_missed_lines(missing);
                 last[at] = line.number;
@@ -218,36 +218,37 @@ fn go_on(
                     printer.print(&line)?;
                 }
             }
-            News::Ended(result) => return result.map(|()| Exit::Success),
+            LogInput::Ended(result) => return result.map(|()| Exit::Success),
         }
         printer.flush()?;
     }
     Ok(Exit::Success)
 }
 
-fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSender<News>) {
+fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSender<LogInput>) {
     let at_end = if has_files { AtEnd::Stay } else { AtEnd::Leave };
     let ended = Follower::new().and_then(|follower| {
         follower.lines(from, at_end, |at, line| {
             // The printing thread has ended, and this one ends with it.
-            news.send(News::Remembered(at, line)).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+            news.send(LogInput::Remembered(at, line))
+                .map_err(|_| std::io::ErrorKind::BrokenPipe.into())
         })
     });
     let ended = match ended {
         Err(ControlError::Print(_)) => Ok(()),
         ended => ended.map(|_| ()).map_err(failed),
     };
-    news.send(News::Ended(ended)).ok();
+    news.send(LogInput::Ended(ended)).ok();
 }
 
-fn follow_files(mut follower: LogFollower, news: &SyncSender<News>) {
+fn follow_files(mut follower: LogFollower, news: &SyncSender<LogInput>) {
     let ended = loop {
         match follower.next(None) {
             Ok(Some(line)) => {
                 let reader = follower.files();
                 let name = reader.services().get(line.service).cloned();
                 let missed = reader.take_missed();
-                if news.send(News::OnDisk(line, missed, name)).is_err() {
+                if news.send(LogInput::OnDisk(line, missed, name)).is_err() {
                     return;
                 }
             }
@@ -258,7 +259,7 @@ fn follow_files(mut follower: LogFollower, news: &SyncSender<News>) {
             }
         }
     };
-    news.send(News::Ended(ended)).ok();
+    news.send(LogInput::Ended(ended)).ok();
 }
 
 fn tell(reader: &mut LogReader) {

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
-use crate::running::{Running, Scope, failed, workspace};
+use crate::running::{RunningServices, ServiceScope, failed, workspace};
 
 /// Print the metrics of what runs, as Prometheus reads them
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(crate) fn run(
     let pages = control::metrics(&daemons).map_err(failed)?;
     if pages.is_empty() {
         // Those that do not answer are named there.
-        let running = Running::find(environment, Scope::of(arguments.all))?;
+        let running = RunningServices::find(environment, ServiceScope::of(arguments.all))?;
         output::remark(&running.nothing_here());
     }
     output::print(&joined(&pages))?;

@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
-use crate::running::Scope;
+use crate::running::ServiceScope;
 use crate::service_commands::ServiceCommand;
 
 /// Restart services, on record and with a reason
@@ -46,6 +46,12 @@ pub(crate) fn run(
     environment: &Environment,
 ) -> Result<Exit, CommandError> {
     let RestartArgs { names, reason, no_wait, all } = arguments;
-    ServiceCommand { what: Change::Restart, names, reason, waits: !no_wait, scope: Scope::of(*all) }
-        .carry_out(environment)
+    ServiceCommand {
+        what: Change::Restart,
+        names,
+        reason,
+        waits: !no_wait,
+        scope: ServiceScope::of(*all),
+    }
+    .carry_out(environment)
 }

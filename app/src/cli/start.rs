@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
-use crate::running::Scope;
+use crate::running::ServiceScope;
 use crate::service_commands::ServiceCommand;
 
 /// Start services that were stopped, have finished or have failed
@@ -39,6 +39,12 @@ pub(crate) struct StartArgs {
 
 pub(crate) fn run(arguments: &StartArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let StartArgs { names, reason, no_wait, all } = arguments;
-    ServiceCommand { what: Change::Start, names, reason, waits: !no_wait, scope: Scope::of(*all) }
-        .carry_out(environment)
+    ServiceCommand {
+        what: Change::Start,
+        names,
+        reason,
+        waits: !no_wait,
+        scope: ServiceScope::of(*all),
+    }
+    .carry_out(environment)
 }

@@ -14,7 +14,7 @@ use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Lines, Paint};
 use crate::row::{Row, terminal_size};
-use crate::running::{Running, Scope};
+use crate::running::{RunningServices, ServiceScope};
 use crate::status_table::{Load, average, memory, percent, rounded, table};
 
 /// Show what runs: state, process, restarts
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &StatusArgs, environment: &Environment) -> Result<E
     if let Some(interval) = arguments.watch {
         return watch::run(arguments, environment, interval);
     }
-    let running = Running::find(environment, Scope::of(arguments.all))?;
+    let running = RunningServices::find(environment, ServiceScope::of(arguments.all))?;
     let chosen: Vec<&Reached> = match &arguments.name {
         Some(name) => running.named(name)?,
         None => running.services.iter().collect(),

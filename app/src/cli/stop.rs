@@ -5,7 +5,7 @@ use clap::Args;
 
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
-use crate::running::Scope;
+use crate::running::ServiceScope;
 use crate::service_commands::ServiceCommand;
 
 /// Stop services, until they are started again
@@ -39,6 +39,12 @@ pub(crate) struct StopArgs {
 
 pub(crate) fn run(arguments: &StopArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let StopArgs { names, reason, no_wait, all } = arguments;
-    ServiceCommand { what: Change::Stop, names, reason, waits: !no_wait, scope: Scope::of(*all) }
-        .carry_out(environment)
+    ServiceCommand {
+        what: Change::Stop,
+        names,
+        reason,
+        waits: !no_wait,
+        scope: ServiceScope::of(*all),
+    }
+    .carry_out(environment)
 }

@@ -6,7 +6,7 @@
 use super::value::read_value;
 use super::wrap::{is_afresh, label};
 use crate::agent::servers::{ConfigText, Layer, ProjectContext, ServerEntry};
-use crate::agent::{AgentKind, Server};
+use crate::agent::{AgentKind, AgentServer};
 use crate::report::ConfigError;
 use crate::text::harmless;
 
@@ -38,7 +38,7 @@ pub struct AgentServers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupervisedServer {
     /// Its entry for the agent.
-    pub server: Server,
+    pub server: AgentServer,
     /// The file that says how it is started.
     pub from: String,
 }
@@ -91,7 +91,10 @@ fn supervised(query: &ServerQuery<'_>, entry: ServerEntry) -> Option<SupervisedS
     }
     let ours = ["mcp".to_owned(), "--name".to_owned(), label(&name), "--".to_owned()];
     let command = [query.afresh.to_owned()].into_iter().chain(ours).chain(words).collect();
-    Some(SupervisedServer { server: Server { name, command, rest: (rules.rest)(value) }, from })
+    Some(SupervisedServer {
+        server: AgentServer { name, command, rest: (rules.rest)(value) },
+        from,
+    })
 }
 
 fn is_behind_afresh(words: &[String]) -> bool {

@@ -10,7 +10,7 @@ use super::jsonc;
 
 /// Whose way of writing it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum EntryStyle {
     /// Claude, Cursor, Windsurf, VS Code, and others like them.
     Editor,
     Opencode,
@@ -19,18 +19,18 @@ pub(crate) enum Client {
 
 /// One value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct EntryField {
     pub(crate) key: String,
     /// The key within the object that `key` is, where it is one.
     pub(crate) name: Option<String>,
-    pub(crate) value: Found,
+    pub(crate) value: EntryValue,
     /// Where the value stands.
     pub(crate) at: Range<usize>,
 }
 
 /// What a value is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum EntryValue {
     /// A text; numbers and booleans as they are written.
     Text(String),
     /// A list of texts.
@@ -40,55 +40,55 @@ pub(crate) enum Found {
 }
 
 /// Where a key stands twice, the last counts, as it does for the clients.
-fn last_of_each(all: Vec<Given>) -> Vec<Given> {
+fn last_of_each(all: Vec<EntryField>) -> Vec<EntryField> {
     let mut last = BTreeMap::new();
     for (index, given) in all.iter().enumerate() {
         last.insert((given.key.clone(), given.name.clone()), index);
     }
-    let is_last = |(index, given): &(usize, Given)| {
+    let is_last = |(index, given): &(usize, EntryField)| {
         last.get(&(given.key.clone(), given.name.clone())) == Some(index)
     };
     all.into_iter().enumerate().filter(is_last).map(|(_, given)| given).collect()
 }
 
 /// The values of an object in a text that [`jsonc::root`] has checked.
-pub(super) fn of_json(text: &str, entry: &Range<usize>) -> Vec<Given> {
+pub(super) fn of_json(text: &str, entry: &Range<usize>) -> Vec<EntryField> {
     let mut all = Vec::new();
     for member in jsonc::members(text, entry) {
         if !text[member.value.clone()].starts_with('{') {
             if let Some(value) = json_value(text, &member.value) {
-                all.push(Given { key: member.key, name: None, value, at: member.value });
+                all.push(EntryField { key: member.key, name: None, value, at: member.value });
             }
             continue;
         }
         for inner in jsonc::members(text, &member.value) {
             let Some(value) = json_value(text, &inner.value) else { continue };
             let (key, name) = (member.key.clone(), Some(inner.key));
-            all.push(Given { key, name, value, at: inner.value });
+            all.push(EntryField { key, name, value, at: inner.value });
         }
     }
     last_of_each(all)
 }
 
 /// None where it is `null`, which says nothing.
-fn json_value(text: &str, value: &Range<usize>) -> Option<Found> {
+fn json_value(text: &str, value: &Range<usize>) -> Option<EntryValue> {
     let written = &text[value.clone()];
     Some(match written.as_bytes().first() {
-        Some(b'"') => jsonc::string(text, value).map_or(Found::Other, Found::Text),
+        Some(b'"') => jsonc::string(text, value).map_or(EntryValue::Other, EntryValue::Text),
         Some(b'[') => {
             let elements = jsonc::elements(text, value).map(|(elements, _)| elements);
             let texts = elements.unwrap_or_default().into_iter();
             let texts: Option<Vec<String>> = texts.map(|one| jsonc::string(text, &one)).collect();
-            texts.map_or(Found::Other, Found::List)
+            texts.map_or(EntryValue::Other, EntryValue::List)
         }
-        Some(b'{') | None => Found::Other,
+        Some(b'{') | None => EntryValue::Other,
         Some(_) if written == "null" => return None,
-        Some(_) => Found::Text(written.to_owned()),
+        Some(_) => EntryValue::Text(written.to_owned()),
     })
 }
 
 /// The values of a table.
-pub(super) fn of_toml(entry: &dyn TableLike) -> Vec<Given> {
+pub(super) fn of_toml(entry: &dyn TableLike) -> Vec<EntryField> {
     let mut all = Vec::new();
     for (key, item) in entry.iter() {
         let Some(table) = item.as_table_like() else {
@@ -102,18 +102,18 @@ pub(super) fn of_toml(entry: &dyn TableLike) -> Vec<Given> {
     all
 }
 
-fn toml_given(key: &str, name: Option<String>, item: &Item) -> Given {
+fn toml_given(key: &str, name: Option<String>, item: &Item) -> EntryField {
     let value = match item.as_value() {
-        Some(Toml::String(text)) => Found::Text(text.value().clone()),
+        Some(Toml::String(text)) => EntryValue::Text(text.value().clone()),
         Some(value @ (Toml::Integer(_) | Toml::Float(_) | Toml::Boolean(_))) => {
-            Found::Text(value.to_string().trim().to_owned())
+            EntryValue::Text(value.to_string().trim().to_owned())
         }
         Some(Toml::Array(array)) => {
             let texts: Option<Vec<String>> =
                 array.iter().map(|one| one.as_str().map(str::to_owned)).collect();
-            texts.map_or(Found::Other, Found::List)
+            texts.map_or(EntryValue::Other, EntryValue::List)
         }
-        _ => Found::Other,
+        _ => EntryValue::Other,
     };
-    Given { key: key.to_owned(), name, value, at: item.span().unwrap_or(0..0) }
+    EntryField { key: key.to_owned(), name, value, at: item.span().unwrap_or(0..0) }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::client_entry::{self, Client};
+use super::client_entry::{self, EntryStyle};
 use super::jsonc::{self, Member, SyntaxError};
-use super::server::{Args, Launch, List, Server, Split, Word};
+use super::server::{Args, ClientServer, Launch, List, SpannedText, Split};
 use super::wrap::line_break;
 
 /// Where servers are kept; `*` is any key, and the last one the name.
@@ -27,7 +27,7 @@ const OPENCODE: &[&str] = &["mcp", "*"];
 const REMOTE_TYPES: [&str; 7] =
     ["http", "sse", "remote", "ws", "streamable-http", "streamableHttp", "streamable_http"];
 
-pub(super) fn servers(text: &str) -> Result<Vec<Server>, SyntaxError> {
+pub(super) fn servers(text: &str) -> Result<Vec<ClientServer>, SyntaxError> {
     let mut found = Vec::new();
     if let Some(root) = jsonc::root(text)? {
         for place in PLACES {
@@ -62,7 +62,12 @@ fn visit(
     }
 }
 
-fn server(text: &str, place: &[&str], keys: &[String], entry: &Range<usize>) -> Option<Server> {
+fn server(
+    text: &str,
+    place: &[&str],
+    keys: &[String],
+    entry: &Range<usize>,
+) -> Option<ClientServer> {
     let (name, above) = keys.split_last()?;
     let is_object = text[entry.clone()].starts_with('{');
     let fields = Fields { text, members: jsonc::members(text, entry) };
@@ -73,11 +78,11 @@ fn server(text: &str, place: &[&str], keys: &[String], entry: &Range<usize>) -> 
     // Beside opencode's servers are other things.
     let is_server = !matches!(launch, Launch::Odd(_)) || fields.is_started();
     let disabled = fields.is("disabled", "true") || fields.is("enabled", "false");
-    (is_server || place != OPENCODE).then(|| Server {
+    (is_server || place != OPENCODE).then(|| ClientServer {
         name: name.clone(),
         project: above.first().cloned(),
         disabled,
-        client: if place == OPENCODE { Client::Opencode } else { Client::Editor },
+        client: if place == OPENCODE { EntryStyle::Opencode } else { EntryStyle::Editor },
         at: entry.start..entry.start + 1,
         given: client_entry::of_json(text, entry),
         debugged: fields.is_debugged(),
@@ -140,14 +145,14 @@ impl Fields<'_> {
             },
         };
         let lead = args.is_none().then(|| self.lead(command));
-        let command = Word { range: command.value.clone(), text: program };
+        let command = SpannedText { range: command.value.clone(), text: program };
         Launch::Split(Split { command, args, lead })
     }
 
     fn list(&self, value: &Range<usize>) -> Option<List> {
         let word = |range: Range<usize>| {
             let text = jsonc::string(self.text, &range).unwrap_or_default();
-            Word { range, text }
+            SpannedText { range, text }
         };
         let (elements, ends_with_comma) = jsonc::elements(self.text, value)?;
         let words = elements.into_iter().map(word).collect();

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use toml_edit::{Array, Document, Item, Key, TableLike, Value};
 
-use super::client_entry::{self, Client};
-use super::server::{Args, Launch, List, Server, Split, Word};
+use super::client_entry::{self, EntryStyle};
+use super::server::{Args, ClientServer, Launch, List, SpannedText, Split};
 use super::wrap::line_break;
 
 /// What is wrong with a text, and where.
@@ -15,7 +15,7 @@ pub(super) struct TomlMistake {
     pub(super) span: Range<usize>,
 }
 
-pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
+pub(super) fn servers(text: &str) -> Result<Vec<ClientServer>, TomlMistake> {
     let document = Document::parse(text).map_err(|error| TomlMistake {
         message: error.message().to_owned(),
         span: error.span().unwrap_or(0..0),
@@ -29,11 +29,11 @@ pub(super) fn servers(text: &str) -> Result<Vec<Server>, TomlMistake> {
             None => Launch::Odd("it is no table"),
         };
         let enabled = entry.and_then(|entry| entry.get("enabled"));
-        Server {
+        ClientServer {
             name: name.to_owned(),
             project: None,
             disabled: enabled.and_then(Item::as_bool) == Some(false),
-            client: Client::Codex,
+            client: EntryStyle::Codex,
             at: all.and_then(|all| all.key(name)?.span()).unwrap_or(0..0),
             given: entry.map(client_entry::of_toml).unwrap_or_default(),
             debugged: false,
@@ -65,15 +65,18 @@ fn launch(text: &str, entry: &dyn TableLike, is_inline: bool) -> Option<Launch> 
         true => lead(text, key, command, is_inline),
         false => None,
     };
-    let command = Word { range: command.span()?, text: program.to_owned() };
+    let command = SpannedText { range: command.span()?, text: program.to_owned() };
     Some(Launch::Split(Split { command, args, lead }))
 }
 
 fn list(array: &Array) -> Option<List> {
     let word = |value: &Value| {
-        Some(Word { range: value.span()?, text: value.as_str().unwrap_or_default().to_owned() })
+        Some(SpannedText {
+            range: value.span()?,
+            text: value.as_str().unwrap_or_default().to_owned(),
+        })
     };
-    let words = array.iter().map(word).collect::<Option<Vec<Word>>>()?;
+    let words = array.iter().map(word).collect::<Option<Vec<SpannedText>>>()?;
     Some(List { range: array.span()?, words, ends_with_comma: array.trailing_comma() })
 }
 

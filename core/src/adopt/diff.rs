@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::server::{Server, Word};
+use super::server::{ClientServer, SpannedText};
 use super::wrap::quote;
 use super::{Edit, apply};
 use crate::audit::redact::{redact_args, redact_text};
@@ -17,16 +17,16 @@ const CHARS_BEFORE: usize = 40;
 
 /// A line of a diff.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct DiffLine {
     /// What it is.
-    pub mark: Mark,
+    pub mark: DiffMark,
     /// The line, safe to print.
     pub text: String,
 }
 
 /// What a line of a diff is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum DiffMark {
     /// Says which lines follow.
     Place,
     /// Stays.
@@ -37,7 +37,7 @@ pub enum Mark {
     Added,
 }
 
-impl Mark {
+impl DiffMark {
     /// What stands before the line.
     pub const fn sign(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Mark {
 /// it. Names with secrets beside them are dealt with line by line.
 pub(super) fn without_secrets(
     text: &str,
-    servers: &[Server],
+    servers: &[ClientServer],
     edits: &[Edit],
 ) -> (String, Vec<Edit>) {
     let mut masks: Vec<Edit> = servers.iter().flat_map(masks).collect();
@@ -82,8 +82,8 @@ pub(super) fn without_secrets(
     (apply(text, &masks), edits.iter().map(moved).collect())
 }
 
-fn masks(server: &Server) -> Vec<Edit> {
-    let words: Vec<&Word> = server.words();
+fn masks(server: &ClientServer) -> Vec<Edit> {
+    let words: Vec<&SpannedText> = server.words();
     let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
     let pairs = words.into_iter().zip(texts.iter().zip(redact_args(&texts)));
     pairs
@@ -98,7 +98,7 @@ struct Group {
     new: Vec<String>,
 }
 
-pub(super) fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
+pub(super) fn lines(text: &str, edits: &[Edit]) -> Vec<DiffLine> {
     let old: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
     let groups = groups(text, &old, edits);
     let mut shown = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn lines(text: &str, edits: &[Edit]) -> Vec<Line> {
         let (length, new_length) = (end - start, end - start + added - removed);
         let new_start = (start + 1).saturating_add_signed(moved);
         let place = format!("@@ -{},{length} +{new_start},{new_length} @@", start + 1);
-        shown.push(Line { mark: Mark::Place, text: place });
+        shown.push(DiffLine { mark: DiffMark::Place, text: place });
         let mut at = start;
         for group in hunk {
             shown.extend(old[at..group.old.start].iter().map(|line| same_line(line)));
@@ -170,7 +170,7 @@ fn groups(text: &str, old: &[&str], edits: &[Edit]) -> Vec<Group> {
 }
 
 impl Group {
-    fn show(&self, old: &[&str], shown: &mut Vec<Line>) {
+    fn show(&self, old: &[&str], shown: &mut Vec<DiffLine>) {
         let removed = &old[self.old.clone()];
         let (before, after) = (removed.first().copied(), self.new.first().map(String::as_str));
         let same = same_start(before.unwrap_or_default(), after.unwrap_or_default());
@@ -181,8 +181,8 @@ impl Group {
         let same = same_start(before.unwrap_or_default(), after.map_or("", String::as_str));
         let start = before.unwrap_or_default().get(..same).unwrap_or_default();
         let from = start.chars().count().saturating_sub(CHARS_BEFORE);
-        shown.extend(removed.iter().map(|line| cut(Mark::Removed, line, from)));
-        shown.extend(added.iter().map(|line| cut(Mark::Added, line, from)));
+        shown.extend(removed.iter().map(|line| cut(DiffMark::Removed, line, from)));
+        shown.extend(added.iter().map(|line| cut(DiffMark::Added, line, from)));
     }
 }
 
@@ -193,21 +193,21 @@ fn same_start(a: &str, b: &str) -> usize {
 }
 
 /// A line that stays.
-fn same_line(line: &str) -> Line {
-    cut(Mark::Same, &safe(line, 0), 0)
+fn same_line(line: &str) -> DiffLine {
+    cut(DiffMark::Same, &safe(line, 0), 0)
 }
 
 /// A line as it is shown; of a long one, what follows the first `from` characters.
-fn cut(mark: Mark, text: &str, from: usize) -> Line {
+fn cut(mark: DiffMark, text: &str, from: usize) -> DiffLine {
     let length = text.chars().count();
     if length <= ADOPT_DIFF_CHARS_MAX {
-        return Line { mark, text: text.to_owned() };
+        return DiffLine { mark, text: text.to_owned() };
     }
     let from = from.min(length - ADOPT_DIFF_CHARS_MAX);
     let part: String = text.chars().skip(from).take(ADOPT_DIFF_CHARS_MAX).collect();
     let before = if from > 0 { "…" } else { "" };
     let after = if from + ADOPT_DIFF_CHARS_MAX < length { "…" } else { "" };
-    Line { mark, text: format!("{before}{part}{after}") }
+    DiffLine { mark, text: format!("{before}{part}{after}") }
 }
 
 /// A line without its secrets, and without what a terminal would obey. Of a huge one, only what is

@@ -18,9 +18,9 @@ mod wrap;
 
 use std::ops::Range;
 
-pub use self::diff::{Line, Mark};
-pub use self::server::{Server, State};
-pub(crate) use self::server::{Start, Word};
+pub use self::diff::{DiffLine, DiffMark};
+pub use self::server::{ClientServer, State};
+pub(crate) use self::server::{SpannedText, Start};
 pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;
@@ -52,7 +52,7 @@ impl Syntax {
 #[derive(Debug)]
 pub struct File<'a> {
     text: &'a str,
-    servers: Vec<Server>,
+    servers: Vec<ClientServer>,
 }
 
 /// One change to a text: what stands in the range gives way to the new text.
@@ -94,18 +94,22 @@ impl<'a> File<'a> {
     }
 
     /// The servers, in the order of the text.
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[ClientServer] {
         &self.servers
     }
 
     /// The changes that put the wrapper in front of those servers that have none and are wanted.
-    pub fn adopt(&self, wrapper: &Wrapper<'_>, wanted: &dyn Fn(&Server) -> bool) -> Vec<Edit> {
+    pub fn adopt(
+        &self,
+        wrapper: &Wrapper<'_>,
+        wanted: &dyn Fn(&ClientServer) -> bool,
+    ) -> Vec<Edit> {
         let all = self.servers.iter().filter(|server| wanted(server));
         self.sorted(all.flat_map(|server| wrap::wrap(self.text, server, wrapper)))
     }
 
     /// The changes that take the wrapper away from those servers that have one and are wanted.
-    pub fn undo(&self, wanted: &dyn Fn(&Server) -> bool) -> Vec<Edit> {
+    pub fn undo(&self, wanted: &dyn Fn(&ClientServer) -> bool) -> Vec<Edit> {
         let all = self.servers.iter().filter(|server| wanted(server) && !server.debugged);
         self.sorted(all.flat_map(|server| wrap::unwrap(self.text, server)))
     }
@@ -117,7 +121,7 @@ impl<'a> File<'a> {
 
     /// The changes as people read them, line by line: safe to print, and without the secrets that
     /// stand in and around the changed lines.
-    pub fn diff(&self, edits: &[Edit]) -> Vec<Line> {
+    pub fn diff(&self, edits: &[Edit]) -> Vec<DiffLine> {
         let (text, edits) = diff::without_secrets(self.text, &self.servers, edits);
         diff::lines(&text, &edits)
     }

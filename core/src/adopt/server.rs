@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::client_entry::{Client, Given};
+use super::client_entry::{EntryField, EntryStyle};
 use super::wrap::{Wrapped, behind, wrapped};
 
 /// A server as a configuration has it.
 #[derive(Clone, Debug)]
-pub struct Server {
+pub struct ClientServer {
     /// Its name.
     pub name: String,
     /// The project that it is for, in a file for several of them.
@@ -15,11 +15,11 @@ pub struct Server {
     /// Whether the client is told not to start it.
     pub disabled: bool,
     /// Whose way of writing it is.
-    pub(crate) client: Client,
+    pub(crate) client: EntryStyle,
     /// Where it stands.
     pub(crate) at: Range<usize>,
     /// All that its entry says.
-    pub(crate) given: Vec<Given>,
+    pub(crate) given: Vec<EntryField>,
     /// Whether VS Code's debugger comes between the command and its first argument.
     pub(super) debugged: bool,
     pub(super) launch: Launch,
@@ -30,9 +30,9 @@ pub struct Server {
 pub(crate) enum Start<'a> {
     /// By these words.
     Command {
-        words: Vec<&'a Word>,
+        words: Vec<&'a SpannedText>,
         /// What `afresh mcp` was told, where that stood in front of it.
-        flags: Vec<&'a Word>,
+        flags: Vec<&'a SpannedText>,
     },
     /// Not at all: it is reached over the network.
     Remote,
@@ -66,7 +66,7 @@ pub(super) enum Launch {
 
 #[derive(Clone, Debug)]
 pub(super) struct Split {
-    pub(super) command: Word,
+    pub(super) command: SpannedText,
     pub(super) args: Option<Args>,
     /// What would come between the command and a list of arguments; none where there is a list, or
     /// no place for one.
@@ -83,21 +83,21 @@ pub(super) struct Args {
 pub(super) struct List {
     /// With its brackets.
     pub(super) range: Range<usize>,
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<SpannedText>,
     /// Whether a comma follows the last word.
     pub(super) ends_with_comma: bool,
 }
 
 /// A value in the text.
 #[derive(Clone, Debug)]
-pub(crate) struct Word {
+pub(crate) struct SpannedText {
     /// With its quotes.
     pub(crate) range: Range<usize>,
     /// What it means; nothing where it is no text.
     pub(crate) text: String,
 }
 
-impl Server {
+impl ClientServer {
     /// What can be done with it.
     pub fn state(&self) -> State {
         match (&self.launch, wrapped(&self.launch)) {
@@ -149,7 +149,7 @@ impl Server {
     }
 
     /// The words of its command line.
-    pub(super) fn words(&self) -> Vec<&Word> {
+    pub(super) fn words(&self) -> Vec<&SpannedText> {
         self.launch.words()
     }
 }
@@ -160,7 +160,7 @@ const EMPTY: &str = "its command is empty";
 
 impl Launch {
     /// The words of the command line.
-    pub(super) fn words(&self) -> Vec<&Word> {
+    pub(super) fn words(&self) -> Vec<&SpannedText> {
         match self {
             Self::Split(split) => {
                 let args = split.args.iter().flat_map(|args| &args.list.words);

@@ -42,7 +42,7 @@ fn there_and_back(path: &str, text: &str) -> String {
 }
 
 fn states(path: &str, text: &str) -> Vec<(String, State, bool)> {
-    let of = |server: &Server| (server.name.clone(), server.state(), server.disabled);
+    let of = |server: &ClientServer| (server.name.clone(), server.state(), server.disabled);
     read(path, text).servers().iter().map(of).collect()
 }
 

@@ -4,7 +4,7 @@
 //! word that there was none: so an undo knows whether to leave an empty list.
 
 use super::Edit;
-use super::server::{Launch, List, Server, Split, State, Word};
+use super::server::{ClientServer, Launch, List, SpannedText, Split, State};
 
 /// What is put in front of a command.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(super) fn wrapped(launch: &Launch) -> Wrapped {
 }
 
 /// Whether the first of these words is afresh in front of a command, and which word that is.
-pub(super) fn behind(words: &[&Word]) -> Wrapped {
+pub(super) fn behind(words: &[&SpannedText]) -> Wrapped {
     match words {
         [program, mcp, ..] if is_afresh(&program.text) && mcp.text == "mcp" => {}
         _ => return Wrapped::No,
@@ -52,7 +52,7 @@ pub(super) fn behind(words: &[&Word]) -> Wrapped {
     }
 }
 
-pub(super) fn wrap(text: &str, server: &Server, wrapper: &Wrapper<'_>) -> Vec<Edit> {
+pub(super) fn wrap(text: &str, server: &ClientServer, wrapper: &Wrapper<'_>) -> Vec<Edit> {
     if server.state() != State::Plain {
         return Vec::new();
     }
@@ -84,7 +84,7 @@ pub(super) fn wrap(text: &str, server: &Server, wrapper: &Wrapper<'_>) -> Vec<Ed
     }
 }
 
-pub(super) fn unwrap(text: &str, server: &Server) -> Vec<Edit> {
+pub(super) fn unwrap(text: &str, server: &ClientServer) -> Vec<Edit> {
     let Wrapped::Yes { command } = wrapped(&server.launch) else {
         return Vec::new();
     };

@@ -1,4 +1,4 @@
-//! Owns the state of one session of Claude Code, over its stream-json control channel. Driven by [`Session::handle`].
+//! Owns the state of one session of Claude Code, over its stream-json control channel. Driven by [`AgentSession::handle`].
 //!
 //! A turn is over when the session says that it is idle, not when a result comes: a message that was heard
 //! too late, or a subagent in the background, makes the session go on by itself after one. Versions that do
@@ -18,11 +18,12 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::line_fields::Line;
+use self::line_fields::StreamLine;
 use self::outcome::Known;
 use self::usage::Meter;
 use super::{
-    Effect, Failure, Heard, Input, Permission, Profile, Session, Setup, Start, Told, TurnEnd,
+    AgentEvent, AgentSession, Effect, Input, Instruction, Permission, Profile, Setup, Start,
+    TurnEnd, TurnFailure,
 };
 use crate::limits::{
     AGENT_DETAIL_CHARS_MAX, AGENT_ID_CHARS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX,
@@ -42,17 +43,9 @@ pub(super) const PROFILE: Profile = Profile {
     servers: servers::RULES,
 };
 
-/// The begin and the end of a block, too.
-fn is_delta(bytes: &[u8]) -> bool {
-    let event = bytes.strip_prefix(br#"{"type":"stream_event","event":{"type":""#);
-    event.is_some_and(|event| {
-        event.starts_with(b"content_block_") || event.starts_with(b"message_stop")
-    })
-}
-
 /// The machine of one session of Claude Code.
 #[derive(Debug)]
-pub struct Claude {
+pub(super) struct Claude {
     setup: Setup,
     /// Whether a prompt can be given.
     is_ready: bool,
@@ -60,7 +53,7 @@ pub struct Claude {
     is_open: bool,
     /// Whether it has ever said whether it is idle.
     says_state: bool,
-    turn: Turn,
+    turn: ClaudeTurn,
     /// How many lines of ours have an id.
     sent: u64,
     meter: Meter,
@@ -72,7 +65,7 @@ pub struct Claude {
 
 /// What is known of the turn that we began.
 #[derive(Debug)]
-enum Turn {
+enum ClaudeTurn {
     None,
     Running {
         /// The id of the message that began it.
@@ -84,13 +77,13 @@ enum Turn {
 
 impl Claude {
     /// The machine of a session that is to be started.
-    pub fn new(setup: Setup) -> Self {
+    pub(super) fn new(setup: Setup) -> Self {
         Self {
             setup,
             is_ready: false,
             is_open: false,
             says_state: false,
-            turn: Turn::None,
+            turn: ClaudeTurn::None,
             sent: 0,
             meter: Meter::default(),
             tools: VecDeque::new(),
@@ -98,28 +91,28 @@ impl Claude {
         }
     }
 
-    fn told(&mut self, told: &Told) -> Vec<Effect> {
+    fn told(&mut self, told: &Instruction) -> Vec<Effect> {
         if !self.is_open {
             return Vec::new();
         }
         match told {
             // Each is heard as soon as it can be: at the next step of a turn that runs.
-            Told::Prompt(text) | Told::Steer(text) => {
+            Instruction::Prompt(text) | Instruction::Steer(text) => {
                 let id = self.next_uuid();
                 let line = outgoing::user(text, &id);
-                if matches!(self.turn, Turn::None) {
-                    self.turn = Turn::Running { prompt: id, end: None };
+                if matches!(self.turn, ClaudeTurn::None) {
+                    self.turn = ClaudeTurn::Running { prompt: id, end: None };
                 }
                 vec![Effect::Write(line)]
             }
             // What was said and not heard goes with the turn: it must not begin one of its own.
-            Told::Interrupt if matches!(self.turn, Turn::Running { .. }) => {
+            Instruction::Interrupt if matches!(self.turn, ClaudeTurn::Running { .. }) => {
                 self.known.is_interrupted = true;
                 vec![self.ask("interrupt", &[("cancel_queued", true.into())])]
             }
-            Told::Interrupt => Vec::new(),
-            Told::Measure => vec![self.ask_measure()],
-            Told::End => {
+            Instruction::Interrupt => Vec::new(),
+            Instruction::Measure => vec![self.ask_measure()],
+            Instruction::End => {
                 self.is_open = false;
                 vec![Effect::CloseStdin]
             }
@@ -130,8 +123,11 @@ impl Claude {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Vec::new();
         }
-        let Some(line) = Line::read(bytes) else {
-            return vec![Effect::Heard(Heard::Strange(cut_bytes(bytes, AGENT_DETAIL_CHARS_MAX)))];
+        let Some(line) = StreamLine::read(bytes) else {
+            return vec![Effect::Heard(AgentEvent::Strange(cut_bytes(
+                bytes,
+                AGENT_DETAIL_CHARS_MAX,
+            )))];
         };
         match &*line.kind {
             "assistant" => self.message(&line),
@@ -151,7 +147,7 @@ impl Claude {
     }
 
     /// A part of what the model said: its text, or the use of a tool.
-    fn message(&mut self, line: &Line<'_>) -> Vec<Effect> {
+    fn message(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
         let Some(message) = line.get("message") else { return Vec::new() };
         if let Some(trouble) = line.text("error") {
             self.known.trouble = Some(cut(&trouble, AGENT_ID_CHARS_MAX));
@@ -168,7 +164,7 @@ impl Claude {
                 Some("text") if !line.is_of_subagent() => {
                     let text = line_fields::text(block, &["text"]).unwrap_or_default();
                     if !text.trim().is_empty() {
-                        heard.push(Heard::Text(cut(&text, AGENT_TEXT_CHARS_MAX)));
+                        heard.push(AgentEvent::Text(cut(&text, AGENT_TEXT_CHARS_MAX)));
                     }
                 }
                 Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
@@ -180,7 +176,7 @@ impl Claude {
         all_heard(heard)
     }
 
-    fn tool_began(&mut self, block: &[u8]) -> Option<Heard> {
+    fn tool_began(&mut self, block: &[u8]) -> Option<AgentEvent> {
         let id = cut(&line_fields::text(block, &["id"])?, AGENT_ID_CHARS_MAX);
         if self.tools.contains(&id) {
             return None;
@@ -192,10 +188,10 @@ impl Claude {
         let name = line_fields::text(block, &["name"]).unwrap_or(Cow::Borrowed("?"));
         let input = json::get(block, &["input"]).unwrap_or_default();
         let name = cut(&name, AGENT_ID_CHARS_MAX);
-        Some(Heard::ToolBegan { id, name, detail: line_fields::detail(input) })
+        Some(AgentEvent::ToolBegan { id, name, detail: line_fields::detail(input) })
     }
 
-    fn tool_results(&mut self, line: &Line<'_>) -> Vec<Effect> {
+    fn tool_results(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
         let message = line.get("message").unwrap_or_default();
         let ended = line_fields::blocks(message).filter_map(|block| {
             let id = line_fields::text(block, &["tool_use_id"])?;
@@ -203,13 +199,13 @@ impl Claude {
             let place = self.tools.iter().position(|open| *open == id)?;
             self.tools.remove(place);
             let succeeded = !line_fields::is_true(block, &["is_error"]);
-            Some(Heard::ToolEnded { id, succeeded })
+            Some(AgentEvent::ToolEnded { id, succeeded })
         });
         all_heard(ended.collect())
     }
 
     /// What the API of the model says while it speaks: the only place where output is counted live.
-    fn stream_event(&mut self, line: &Line<'_>) -> Vec<Effect> {
+    fn stream_event(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
         let event = line.get("event").unwrap_or_default();
         let heard = match line_fields::text(event, &["type"]).as_deref() {
             Some("message_start") => match json::get(event, &["message"]) {
@@ -222,7 +218,7 @@ impl Claude {
         all_heard(heard)
     }
 
-    fn system(&mut self, now: Stamp, line: &Line<'_>) -> Vec<Effect> {
+    fn system(&mut self, now: Stamp, line: &StreamLine<'_>) -> Vec<Effect> {
         match line.text("subtype").as_deref() {
             Some("init") => self.init(line),
             Some("session_state_changed") => {
@@ -235,7 +231,7 @@ impl Claude {
             // What it says of its size leaves out all that is not a message.
             Some("compact_boundary") => {
                 let ask = self.is_open.then(|| self.ask_measure());
-                [Effect::Heard(Heard::Compacted)].into_iter().chain(ask).collect()
+                [Effect::Heard(AgentEvent::Compacted)].into_iter().chain(ask).collect()
             }
             Some("api_retry") => {
                 let attempt = line.number("attempt").and_then(|number| number.try_into().ok());
@@ -245,7 +241,7 @@ impl Claude {
                     None => word.into_owned(),
                 };
                 let delay = line.number("retry_delay_ms").map(Duration::from_millis);
-                vec![Effect::Heard(Heard::Retrying {
+                vec![Effect::Heard(AgentEvent::Retrying {
                     attempt: attempt.unwrap_or(1),
                     why: cut(&why, AGENT_DETAIL_CHARS_MAX),
                     at: delay.map(|delay| outcome::later(now, delay)),
@@ -256,7 +252,7 @@ impl Claude {
     }
 
     /// It says at the beginning of each turn what it is.
-    fn init(&mut self, line: &Line<'_>) -> Vec<Effect> {
+    fn init(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
         let mut effects = self.ready(line.text("session_id"), line.text("model"));
         // Where its model or its account has no automatic mode, it would refuse even to edit.
         let fell_back = line.text("permissionMode").as_deref() == Some("default");
@@ -276,12 +272,12 @@ impl Claude {
         }
         self.is_ready = true;
         let session = session.map_or_else(|| self.setup.id.clone(), owned);
-        vec![Effect::Heard(Heard::Ready { session: Some(session), model })]
+        vec![Effect::Heard(AgentEvent::Ready { session: Some(session), model })]
     }
 
-    fn result(&mut self, now: Stamp, line: &Line<'_>) -> Vec<Effect> {
+    fn result(&mut self, now: Stamp, line: &StreamLine<'_>) -> Vec<Effect> {
         let mut effects = all_heard(self.meter.settle(line.whole()));
-        let Turn::Running { prompt, end } = &mut self.turn else { return effects };
+        let ClaudeTurn::Running { prompt, end } = &mut self.turn else { return effects };
         // One that it began by itself, on a task in the background, says nothing of our prompt, unless
         // that was heard in it, or answered before.
         let is_ours = end.is_some() || line.get("origin").is_none() || line.answers(prompt);
@@ -300,30 +296,30 @@ impl Claude {
     /// The session does nothing more: the turn is over, if there was one and it had a result.
     fn idle(&mut self) -> Vec<Effect> {
         match &mut self.turn {
-            Turn::Running { end, .. } => match end.take() {
+            ClaudeTurn::Running { end, .. } => match end.take() {
                 Some(end) => self.turn_ended(end),
                 None => Vec::new(),
             },
-            Turn::None => Vec::new(),
+            ClaudeTurn::None => Vec::new(),
         }
     }
 
     fn turn_ended(&mut self, end: TurnEnd) -> Vec<Effect> {
-        self.turn = Turn::None;
+        self.turn = ClaudeTurn::None;
         (self.known.trouble, self.known.is_interrupted) = (None, false);
         let mut effects = self.tools_failed();
-        effects.push(Effect::Heard(Heard::TurnEnded(end)));
+        effects.push(Effect::Heard(AgentEvent::TurnEnded(end)));
         effects
     }
 
     /// Tools whose end was not told: it will not be any more.
     fn tools_failed(&mut self) -> Vec<Effect> {
-        let failed = |id| Heard::ToolEnded { id, succeeded: false };
+        let failed = |id| AgentEvent::ToolEnded { id, succeeded: false };
         all_heard(self.tools.drain(..).map(failed).collect())
     }
 
     /// An answer to something that we asked.
-    fn answer(&mut self, line: &Line<'_>) -> Vec<Effect> {
+    fn answer(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
         let response = line.get("response").unwrap_or_default();
         let request = line_fields::text(response, &["request_id"]).unwrap_or_default();
         if !request.starts_with(MEASURE) {
@@ -337,7 +333,7 @@ impl Claude {
     }
 
     /// It asks us. A run has no user to ask, and it must not wait for an answer.
-    fn asked(&mut self, line: &Line<'_>) -> Vec<Effect> {
+    fn asked(&mut self, line: &StreamLine<'_>) -> Vec<Effect> {
         let request = line.get("request").unwrap_or_default();
         let subtype = line_fields::text(request, &["subtype"]).unwrap_or_default();
         match line.text("request_id") {
@@ -350,9 +346,9 @@ impl Claude {
 
     fn ended(&mut self, exit: &Exit) -> Vec<Effect> {
         self.is_open = false;
-        let Turn::Running { end, .. } = &mut self.turn else { return self.tools_failed() };
+        let ClaudeTurn::Running { end, .. } = &mut self.turn else { return self.tools_failed() };
         let end = end.take().unwrap_or_else(|| TurnEnd::Failed {
-            failure: Failure::Other,
+            failure: TurnFailure::Other,
             why: match exit {
                 Exit::Code(code) => format!("it exited with code {code} in the middle of its turn"),
                 Exit::Signal(signal) => {
@@ -385,7 +381,7 @@ impl Claude {
     }
 }
 
-impl Session for Claude {
+impl AgentSession for Claude {
     fn start(&self) -> Start {
         outgoing::start(&self.setup)
     }
@@ -411,6 +407,14 @@ impl Session for Claude {
 /// The question how full the context is.
 const MEASURE: &str = "get_context_usage";
 
-fn all_heard(heard: Vec<Heard>) -> Vec<Effect> {
+fn all_heard(heard: Vec<AgentEvent>) -> Vec<Effect> {
     heard.into_iter().map(Effect::Heard).collect()
+}
+
+/// The begin and the end of a block, too.
+fn is_delta(bytes: &[u8]) -> bool {
+    let event = bytes.strip_prefix(br#"{"type":"stream_event","event":{"type":""#);
+    event.is_some_and(|event| {
+        event.starts_with(b"content_block_") || event.starts_with(b"message_stop")
+    })
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! started ─▶ Opening ──thread/start answered──▶ Open { turn } ──end told, or opening refused──▶ Closed
 //!
-//! turn:  None ──prompt──▶ Asked ──answered──▶ Running { begun: false } ──turn/started──▶ Running { begun }
+//! turn:  None ──prompt──▶ Requested ──answered──▶ Running { begun: false } ──turn/started──▶ Running { begun }
 //!          ▲                                                                                    │
 //!          └──────────────────────────── turn/completed ────────────────────────────────────────┘
 //! ```
@@ -28,8 +28,10 @@ use serde_json::{Value, json};
 
 use self::failure::{Error, Limits};
 use self::line_fields::Object;
-use self::usage::Usage;
-use super::{Effect, Heard, Input, Profile, Session, Setup, Speaks, Start, Told, TurnEnd};
+use self::usage::CodexUsage;
+use super::{
+    AgentEvent, AgentSession, Effect, Input, Instruction, Profile, Setup, Speaks, Start, TurnEnd,
+};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_REQUESTS_MAX};
 use crate::service::Exit;
 use crate::text::cut_bytes;
@@ -44,22 +46,14 @@ pub(super) const PROFILE: Profile = Profile {
     servers: servers::RULES,
 };
 
-/// `item/agentMessage/delta`, `item/reasoning/textDelta`, `item/commandExecution/outputDelta`.
-fn is_delta(bytes: &[u8]) -> bool {
-    bytes.strip_prefix(br#"{"method":"item/"#).is_some_and(|rest| {
-        let end = rest.iter().take(64).position(|byte| *byte == b'"');
-        end.is_some_and(|end| rest[..end].ends_with(b"elta"))
-    })
-}
-
 /// The machine of one session of Codex.
 #[derive(Debug)]
-pub struct Codex {
+pub(super) struct Codex {
     setup: Setup,
     phase: Phase,
-    turn: Turn,
+    turn: CodexTurn,
     /// What our requests that are not answered yet are for.
-    waiting: BTreeMap<u64, Asked>,
+    waiting: BTreeMap<u64, PendingRequest>,
     last_request: u64,
     /// Tools that have begun and not ended, the oldest first.
     tools: VecDeque<String>,
@@ -75,7 +69,7 @@ pub struct Codex {
     unheard: Vec<String>,
     /// It tells of compactions as items, so that the older notification says nothing new.
     compacts_in_items: bool,
-    usage: Usage,
+    usage: CodexUsage,
     limits: Limits,
 }
 
@@ -87,10 +81,10 @@ enum Phase {
 }
 
 #[derive(Debug)]
-enum Turn {
+enum CodexTurn {
     None,
-    /// Asked for, by this request.
-    Asked {
+    /// Requested, by this request.
+    Requested {
         request: u64,
         interrupt: bool,
     },
@@ -103,7 +97,7 @@ enum Turn {
 }
 
 #[derive(Debug)]
-enum Asked {
+enum PendingRequest {
     Initialize,
     Thread,
     Turn,
@@ -111,7 +105,7 @@ enum Asked {
     Interrupt,
 }
 
-impl Session for Codex {
+impl AgentSession for Codex {
     fn start(&self) -> Start {
         let mut argv = self.setup.program.clone();
         argv.push("app-server".to_owned());
@@ -123,7 +117,12 @@ impl Session for Codex {
         match input {
             Input::Started if matches!(self.phase, Phase::Closed) => {}
             Input::Started => {
-                self.ask("initialize", outgoing::initialize(), Asked::Initialize, &mut effects);
+                self.ask(
+                    "initialize",
+                    outgoing::initialize(),
+                    PendingRequest::Initialize,
+                    &mut effects,
+                );
             }
             Input::Line(line) => self.line(now, line, &mut effects),
             Input::Told(told) => self.told(told, &mut effects),
@@ -137,11 +136,11 @@ impl Session for Codex {
 
 impl Codex {
     /// A session that is not started yet.
-    pub fn new(setup: Setup) -> Self {
+    pub(super) fn new(setup: Setup) -> Self {
         Self {
             setup,
             phase: Phase::Opening,
-            turn: Turn::None,
+            turn: CodexTurn::None,
             waiting: BTreeMap::new(),
             last_request: 0,
             tools: VecDeque::new(),
@@ -151,12 +150,18 @@ impl Codex {
             ended: None,
             unheard: Vec::new(),
             compacts_in_items: false,
-            usage: Usage::default(),
+            usage: CodexUsage::default(),
             limits: Limits::default(),
         }
     }
 
-    fn ask(&mut self, method: &str, params: Value, asked: Asked, effects: &mut Vec<Effect>) -> u64 {
+    fn ask(
+        &mut self,
+        method: &str,
+        params: Value,
+        asked: PendingRequest,
+        effects: &mut Vec<Effect>,
+    ) -> u64 {
         self.last_request += 1;
         let request = self.last_request;
         effects.push(write(&json!({ "id": request, "method": method, "params": params })));
@@ -167,12 +172,12 @@ impl Codex {
         request
     }
 
-    fn told(&mut self, told: &Told, effects: &mut Vec<Effect>) {
+    fn told(&mut self, told: &Instruction, effects: &mut Vec<Effect>) {
         match told {
-            Told::Prompt(text) | Told::Steer(text) => self.say(text, effects),
-            Told::Interrupt => self.interrupt(effects),
-            Told::Measure => {}
-            Told::End => self.close(effects),
+            Instruction::Prompt(text) | Instruction::Steer(text) => self.say(text, effects),
+            Instruction::Interrupt => self.interrupt(effects),
+            Instruction::Measure => {}
+            Instruction::End => self.close(effects),
         }
     }
 
@@ -180,19 +185,19 @@ impl Codex {
     fn say(&mut self, text: &str, effects: &mut Vec<Effect>) {
         let Phase::Open { thread } = &self.phase else {
             let error = failure::other("the session of codex is not open");
-            return effects.push(Effect::Heard(Heard::TurnEnded(error.into())));
+            return effects.push(Effect::Heard(AgentEvent::TurnEnded(error.into())));
         };
         match &self.turn {
-            Turn::None if self.ended.is_some() => self.keep_unheard(text.to_owned()),
-            Turn::None => self.begin(text, effects),
+            CodexTurn::None if self.ended.is_some() => self.keep_unheard(text.to_owned()),
+            CodexTurn::None => self.begin(text, effects),
             // Its id is not known; where a turn runs, the same request tells it.
-            Turn::Asked { .. } => {
+            CodexTurn::Requested { .. } => {
                 let params = outgoing::turn_start(thread, text);
-                self.ask("turn/start", params, Asked::Turn, effects);
+                self.ask("turn/start", params, PendingRequest::Turn, effects);
             }
-            Turn::Running { id, .. } => {
+            CodexTurn::Running { id, .. } => {
                 let params = outgoing::turn_steer(thread, id, text);
-                self.ask("turn/steer", params, Asked::Steer(text.to_owned()), effects);
+                self.ask("turn/steer", params, PendingRequest::Steer(text.to_owned()), effects);
             }
         }
     }
@@ -201,19 +206,19 @@ impl Codex {
         let Phase::Open { thread } = &self.phase else { return };
         let params = outgoing::turn_start(thread, text);
         (self.said, self.error, self.tries) = (String::new(), None, 0);
-        let request = self.ask("turn/start", params, Asked::Turn, effects);
-        self.turn = Turn::Asked { request, interrupt: false };
+        let request = self.ask("turn/start", params, PendingRequest::Turn, effects);
+        self.turn = CodexTurn::Requested { request, interrupt: false };
     }
 
     fn interrupt(&mut self, effects: &mut Vec<Effect>) {
         match &mut self.turn {
-            Turn::None => {
+            CodexTurn::None => {
                 if let Some(end) = self.ended.take() {
                     self.finish(end, effects);
                 }
             }
-            Turn::Asked { interrupt, .. } => *interrupt = true,
-            Turn::Running { interrupt, .. } => {
+            CodexTurn::Requested { interrupt, .. } => *interrupt = true,
+            CodexTurn::Running { interrupt, .. } => {
                 *interrupt = true;
                 self.interrupt_begun(effects);
             }
@@ -223,12 +228,13 @@ impl Codex {
     /// Asks for the end of a turn that has begun and is to end.
     fn interrupt_begun(&mut self, effects: &mut Vec<Effect>) {
         let Phase::Open { thread } = &self.phase else { return };
-        let Turn::Running { id, begun: true, interrupt: wanted @ true } = &mut self.turn else {
+        let CodexTurn::Running { id, begun: true, interrupt: wanted @ true } = &mut self.turn
+        else {
             return;
         };
         *wanted = false;
         let params = outgoing::turn_interrupt(thread, id);
-        self.ask("turn/interrupt", params, Asked::Interrupt, effects);
+        self.ask("turn/interrupt", params, PendingRequest::Interrupt, effects);
     }
 
     fn close(&mut self, effects: &mut Vec<Effect>) {
@@ -242,7 +248,7 @@ impl Codex {
         self.phase = Phase::Closed;
         match self.ended.take() {
             Some(end) => self.finish(end, effects),
-            None if matches!(self.turn, Turn::None) => self.end_tools(effects),
+            None if matches!(self.turn, CodexTurn::None) => self.end_tools(effects),
             None => self.finish(
                 failure::other(&format!("codex ended in its turn: {exit}")).into(),
                 effects,
@@ -287,23 +293,26 @@ impl Codex {
         let error = error.map(|error| failure::of_answer(&error, &self.limits, now));
         let result = message.object("result");
         match (asked, error) {
-            (Asked::Initialize, None) => self.open(effects),
-            (Asked::Thread, None) => self.opened(&result, effects),
-            (Asked::Initialize | Asked::Thread, Some(error)) => self.refused(&error, effects),
-            (Asked::Turn, None) => self.turn_answered(request, &result),
-            (Asked::Turn, Some(error)) => {
+            (PendingRequest::Initialize, None) => self.open(effects),
+            (PendingRequest::Thread, None) => self.opened(&result, effects),
+            (PendingRequest::Initialize | PendingRequest::Thread, Some(error)) => {
+                self.refused(&error, effects)
+            }
+            (PendingRequest::Turn, None) => self.turn_answered(request, &result),
+            (PendingRequest::Turn, Some(error)) => {
                 // One that was to tell a turn which was asked for already is not its end.
-                if matches!(self.turn, Turn::Asked { request: asked, .. } if asked == request) {
+                if matches!(self.turn, CodexTurn::Requested { request: asked, .. } if asked == request)
+                {
                     self.finish(error.into(), effects);
                 }
             }
-            (Asked::Steer(_), None) => self.settle(effects),
-            (Asked::Steer(text), Some(_)) => {
+            (PendingRequest::Steer(_), None) => self.settle(effects),
+            (PendingRequest::Steer(text), Some(_)) => {
                 self.keep_unheard(text);
                 self.settle(effects);
             }
             // If it is refused, the turn has ended, and says so.
-            (Asked::Interrupt, _) => {}
+            (PendingRequest::Interrupt, _) => {}
         }
     }
 
@@ -312,7 +321,12 @@ impl Codex {
             return;
         }
         effects.push(write(&json!({ "method": "initialized" })));
-        self.ask("thread/start", outgoing::thread_start(&self.setup), Asked::Thread, effects);
+        self.ask(
+            "thread/start",
+            outgoing::thread_start(&self.setup),
+            PendingRequest::Thread,
+            effects,
+        );
     }
 
     fn opened(&mut self, result: &Object<'_>, effects: &mut Vec<Effect>) {
@@ -325,7 +339,7 @@ impl Codex {
         let (thread, model) =
             (thread.into_owned(), result.cut_text("model", AGENT_DETAIL_CHARS_MAX));
         self.phase = Phase::Open { thread: thread.clone() };
-        effects.push(Effect::Heard(Heard::Ready { session: Some(thread), model }));
+        effects.push(Effect::Heard(AgentEvent::Ready { session: Some(thread), model }));
     }
 
     /// There will be no session: nothing is gained by waiting.
@@ -339,17 +353,18 @@ impl Codex {
     }
 
     fn turn_answered(&mut self, request: u64, result: &Object<'_>) {
-        if let Turn::Asked { request: asked, interrupt } = self.turn
+        if let CodexTurn::Requested { request: asked, interrupt } = self.turn
             && asked == request
             && let Some(id) = result.object("turn").text("id")
         {
-            self.turn = Turn::Running { id: id.into_owned(), begun: false, interrupt };
+            self.turn = CodexTurn::Running { id: id.into_owned(), begun: false, interrupt };
         }
     }
 
     /// Ends a turn that is done, unless there is something that it was to hear and did not.
     fn settle(&mut self, effects: &mut Vec<Effect>) {
-        let is_steering = self.waiting.values().any(|asked| matches!(asked, Asked::Steer(_)));
+        let is_steering =
+            self.waiting.values().any(|asked| matches!(asked, PendingRequest::Steer(_)));
         if is_steering || self.ended.is_none() {
             return;
         }
@@ -372,19 +387,19 @@ impl Codex {
     /// Hands on the end of a turn, and forgets what was of it alone.
     fn finish(&mut self, end: TurnEnd, effects: &mut Vec<Effect>) {
         // After an end other than done, the run decides anew what to say.
-        self.waiting.retain(|_, asked| !matches!(asked, Asked::Steer(_)));
-        (self.turn, self.ended, self.error, self.tries) = (Turn::None, None, None, 0);
+        self.waiting.retain(|_, asked| !matches!(asked, PendingRequest::Steer(_)));
+        (self.turn, self.ended, self.error, self.tries) = (CodexTurn::None, None, None, 0);
         self.unheard.clear();
         // A command may go on in the background; those of a turn that was interrupted do not.
         if !matches!(end, TurnEnd::Done(_)) {
             self.end_tools(effects);
         }
-        effects.push(Effect::Heard(Heard::TurnEnded(end)));
+        effects.push(Effect::Heard(AgentEvent::TurnEnded(end)));
     }
 
     fn end_tools(&mut self, effects: &mut Vec<Effect>) {
         for id in std::mem::take(&mut self.tools) {
-            effects.push(Effect::Heard(Heard::ToolEnded { id, succeeded: false }));
+            effects.push(Effect::Heard(AgentEvent::ToolEnded { id, succeeded: false }));
         }
     }
 }
@@ -400,5 +415,13 @@ fn write(message: &Value) -> Effect {
 }
 
 fn strange(line: &[u8]) -> Effect {
-    Effect::Heard(Heard::Strange(cut_bytes(line, AGENT_DETAIL_CHARS_MAX)))
+    Effect::Heard(AgentEvent::Strange(cut_bytes(line, AGENT_DETAIL_CHARS_MAX)))
+}
+
+/// `item/agentMessage/delta`, `item/reasoning/textDelta`, `item/commandExecution/outputDelta`.
+fn is_delta(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(br#"{"method":"item/"#).is_some_and(|rest| {
+        let end = rest.iter().take(64).position(|byte| *byte == b'"');
+        end.is_some_and(|end| rest[..end].ends_with(b"elta"))
+    })
 }

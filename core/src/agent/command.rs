@@ -4,8 +4,8 @@
 //! interrupt it is to end its process: this machine only remembers that it was wanted. Its window is unknown.
 
 use super::{
-    Context, Effect, Failure, Heard, Input, Profile, Session, Setup, Speaks, Spent, Start, Told,
-    TurnEnd,
+    AgentEvent, AgentSession, ContextUse, Effect, Input, Instruction, Profile, Setup, Speaks,
+    Spent, Start, TurnEnd, TurnFailure,
 };
 use crate::limits::{AGENT_GUESS_STEP, AGENT_TEXT_CHARS_MAX};
 use crate::service::Exit;
@@ -18,14 +18,14 @@ pub(super) const PROFILE: Profile = Profile {
     name: "command",
     tells_cost: false,
     settings_variable: None,
-    session: |setup, _| Box::new(Command::new(setup)),
+    session: |setup, _| Box::new(CommandSession::new(setup)),
     is_delta: |_| false,
     servers: super::servers::NO_SERVERS,
 };
 
 /// A session of a command.
 #[derive(Debug)]
-pub struct Command {
+pub(super) struct CommandSession {
     setup: Setup,
     chars: u64,
     guessed: u64,
@@ -34,9 +34,9 @@ pub struct Command {
     interrupted: bool,
 }
 
-impl Command {
+impl CommandSession {
     /// A session that has not been started.
-    pub fn new(setup: Setup) -> Self {
+    pub(super) fn new(setup: Setup) -> Self {
         let chars = length(&setup.prompt);
         Self { setup, chars, guessed: 0, tail: String::new(), over: false, interrupted: false }
     }
@@ -49,11 +49,11 @@ impl Command {
     fn guesses(&mut self) -> [Effect; 2] {
         self.guessed = self.guess();
         let used = self.guessed;
-        let context = Context { used, window: None, compacts_at: None, exact: false };
+        let context = ContextUse { used, window: None, compacts_at: None, exact: false };
         let input = tokens(length(&self.setup.prompt));
         let output = used.saturating_sub(input);
         let spent = Spent { input, output, guessed: true, ..Spent::default() };
-        [Heard::Context(context), Heard::Spent(spent)].map(Effect::Heard)
+        [AgentEvent::Context(context), AgentEvent::Spent(spent)].map(Effect::Heard)
     }
 
     fn line(&mut self, line: &[u8]) -> Vec<Effect> {
@@ -65,7 +65,7 @@ impl Command {
         }
         let text = crate::text::cut(text, AGENT_TEXT_CHARS_MAX);
         self.remember(&text);
-        let mut effects = vec![Effect::Heard(Heard::Text(text))];
+        let mut effects = vec![Effect::Heard(AgentEvent::Text(text))];
         if self.guess() >= self.guessed.saturating_add(AGENT_GUESS_STEP) {
             effects.extend(self.guesses());
         }
@@ -98,14 +98,14 @@ impl Command {
                     Some(last) => format!("it {other}: {last}"),
                     None => format!("it {other}"),
                 };
-                TurnEnd::Failed { failure: Failure::Other, why }
+                TurnEnd::Failed { failure: TurnFailure::Other, why }
             }
         };
-        self.guesses().into_iter().chain([Effect::Heard(Heard::TurnEnded(end))]).collect()
+        self.guesses().into_iter().chain([Effect::Heard(AgentEvent::TurnEnded(end))]).collect()
     }
 }
 
-impl Session for Command {
+impl AgentSession for CommandSession {
     fn start(&self) -> Start {
         let prompt = &self.setup.prompt;
         let (program, arguments) = match self.setup.program.split_first() {
@@ -126,19 +126,19 @@ impl Session for Command {
     fn handle(&mut self, _now: Stamp, input: Input<'_>) -> Vec<Effect> {
         match input {
             Input::Started => {
-                let ready = Heard::Ready { session: None, model: self.setup.model.clone() };
-                let begins = [Heard::Deaf, ready].map(Effect::Heard);
+                let ready = AgentEvent::Ready { session: None, model: self.setup.model.clone() };
+                let begins = [AgentEvent::Deaf, ready].map(Effect::Heard);
                 begins.into_iter().chain(self.guesses()).collect()
             }
             Input::Line(line) if !self.over => self.line(line),
-            Input::Told(Told::Interrupt | Told::End) => {
+            Input::Told(Instruction::Interrupt | Instruction::End) => {
                 self.interrupted = true;
                 Vec::new()
             }
-            Input::Told(Told::Measure) => self.guesses().into(),
+            Input::Told(Instruction::Measure) => self.guesses().into(),
             Input::Ended(exit) => self.ended(exit),
             // Its prompt is the one that it was started with; it hears no other.
-            Input::Told(Told::Prompt(_) | Told::Steer(_))
+            Input::Told(Instruction::Prompt(_) | Instruction::Steer(_))
             | Input::Line(_)
             | Input::Event(_)
             | Input::Answer { .. }
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    fn heard(command: &mut Command, input: Input<'_>) -> Vec<Heard> {
+    fn heard(command: &mut CommandSession, input: Input<'_>) -> Vec<AgentEvent> {
         let effects = command.handle(Stamp::default(), input);
         let heard = effects.into_iter().map(|effect| match effect {
             Effect::Heard(heard) => heard,
@@ -192,49 +192,52 @@ mod tests {
         heard.collect()
     }
 
-    fn guesses(input: u64, output: u64) -> [Heard; 2] {
+    fn guesses(input: u64, output: u64) -> [AgentEvent; 2] {
         let used = input + output;
-        let context = Context { used, window: None, compacts_at: None, exact: false };
+        let context = ContextUse { used, window: None, compacts_at: None, exact: false };
         let spent = Spent { input, cached: 0, output, dollars: None, guessed: true };
-        [Heard::Context(context), Heard::Spent(spent)]
+        [AgentEvent::Context(context), AgentEvent::Spent(spent)]
     }
 
     #[test]
     fn the_prompt_goes_where_it_is_wanted_else_to_stdin() {
-        let start = Command::new(setup(&["tool", "-m", "do: {prompt}!"], "a $b")).start();
+        let start = CommandSession::new(setup(&["tool", "-m", "do: {prompt}!"], "a $b")).start();
         assert_eq!(start.argv, ["tool", "-m", "do: a $b!"]);
         assert_eq!((start.stdin, start.speaks), (Vec::new(), Speaks::Output));
-        let start = Command::new(setup(&["tool", "-"], "a {prompt} b")).start();
+        let start = CommandSession::new(setup(&["tool", "-"], "a {prompt} b")).start();
         assert_eq!(start.argv, ["tool", "-"]);
         assert_eq!(start.stdin, b"a {prompt} b");
     }
 
     #[test]
     fn a_turn_is_the_life_of_the_process() {
-        let mut command = Command::new(setup(&["tool"], &"x".repeat(400)));
-        let ready = Heard::Ready { session: None, model: None };
+        let mut command = CommandSession::new(setup(&["tool"], &"x".repeat(400)));
+        let ready = AgentEvent::Ready { session: None, model: None };
         let [context, spent] = guesses(130, 0);
-        assert_eq!(heard(&mut command, Input::Started), [Heard::Deaf, ready, context, spent]);
-        assert_eq!(heard(&mut command, Input::Line(b"one\r")), [Heard::Text("one".to_owned())]);
+        assert_eq!(heard(&mut command, Input::Started), [AgentEvent::Deaf, ready, context, spent]);
+        assert_eq!(
+            heard(&mut command, Input::Line(b"one\r")),
+            [AgentEvent::Text("one".to_owned())]
+        );
         assert_eq!(heard(&mut command, Input::Line(b" ")), []);
-        let steer = Told::Steer("stop".to_owned());
+        let steer = Instruction::Steer("stop".to_owned());
         assert_eq!(heard(&mut command, Input::Told(&steer)), []);
-        assert_eq!(heard(&mut command, Input::Line(b"two")), [Heard::Text("two".to_owned())]);
+        assert_eq!(heard(&mut command, Input::Line(b"two")), [AgentEvent::Text("two".to_owned())]);
         let [context, spent] = guesses(130, 3);
         assert_eq!(
             heard(&mut command, Input::Ended(&Exit::Code(0))),
-            [context, spent, Heard::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
+            [context, spent, AgentEvent::TurnEnded(TurnEnd::Done("one\ntwo".to_owned()))]
         );
         assert_eq!(heard(&mut command, Input::Ended(&Exit::Code(0))), []);
     }
 
     #[test]
     fn a_guess_is_said_again_when_it_has_grown() {
-        let mut command = Command::new(setup(&["tool"], ""));
+        let mut command = CommandSession::new(setup(&["tool"], ""));
         heard(&mut command, Input::Started);
         assert_eq!(heard(&mut command, Input::Line(&[b'x'; 786])).len(), 1);
         assert_eq!(heard(&mut command, Input::Line(b"x"))[1..], guesses(0, 256));
-        assert_eq!(heard(&mut command, Input::Told(&Told::Measure)), guesses(0, 256));
+        assert_eq!(heard(&mut command, Input::Told(&Instruction::Measure)), guesses(0, 256));
     }
 
     #[test]
@@ -252,25 +255,25 @@ mod tests {
             (&[], Exit::Code(0), false, TurnEnd::Done(String::new())),
         ];
         for (lines, exit, interrupted, end) in cases {
-            let mut command = Command::new(setup(&["tool"], "go"));
+            let mut command = CommandSession::new(setup(&["tool"], "go"));
             for line in lines {
                 heard(&mut command, Input::Line(line));
             }
             if interrupted {
-                heard(&mut command, Input::Told(&Told::Interrupt));
+                heard(&mut command, Input::Told(&Instruction::Interrupt));
             }
             let said = heard(&mut command, Input::Ended(&exit));
-            assert_eq!(said.last(), Some(&Heard::TurnEnded(end)));
+            assert_eq!(said.last(), Some(&AgentEvent::TurnEnded(end)));
         }
     }
 
     fn failed(why: &str) -> TurnEnd {
-        TurnEnd::Failed { failure: Failure::Other, why: why.to_owned() }
+        TurnEnd::Failed { failure: TurnFailure::Other, why: why.to_owned() }
     }
 
     #[test]
     fn only_the_end_of_much_output_is_kept() {
-        let mut command = Command::new(setup(&["tool"], "go"));
+        let mut command = CommandSession::new(setup(&["tool"], "go"));
         for number in 0..10_000 {
             let line = format!("{number} {}", "ä".repeat(100));
             heard(&mut command, Input::Line(line.as_bytes()));
@@ -278,7 +281,9 @@ mod tests {
         heard(&mut command, Input::Line(&[0xff; 100_000]));
         heard(&mut command, Input::Line(b"last"));
         let said = heard(&mut command, Input::Ended(&Exit::Code(0)));
-        let Some(Heard::TurnEnded(TurnEnd::Done(text))) = said.last() else { panic!("{said:?}") };
+        let Some(AgentEvent::TurnEnded(TurnEnd::Done(text))) = said.last() else {
+            panic!("{said:?}")
+        };
         assert!(text.ends_with("\nlast"));
         assert_eq!(text.chars().count(), AGENT_TEXT_CHARS_MAX);
     }

@@ -1,7 +1,7 @@
 //! Owns the sessions of agent CLIs, in the same terms for all of them. Driven by the daemon, which performs their
 //! effects. Never owns a process, a socket or a clock.
 //!
-//! The module of each agent translates its protocol into [`Heard`] and [`Told`] into its protocol. Unknown messages are
+//! The module of each agent translates its protocol into [`AgentEvent`] and [`Instruction`] into its protocol. Unknown messages are
 //! dropped: these programs change every week.
 
 mod claude;
@@ -15,11 +15,6 @@ mod timestamp;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-
-pub use self::claude::Claude;
-pub use self::codex::Codex;
-pub use self::command::Command;
-pub use self::opencode::Opencode;
 
 use self::servers::{ConfigFile, ProjectContext, ServerRules};
 use crate::limits::{AGENT_END_WAIT, AGENT_SERVER_END_WAIT};
@@ -64,7 +59,7 @@ struct Profile {
     /// The variable whose settings ours are laid over.
     settings_variable: Option<&'static str>,
     /// Makes the machine of a session; the second is a password that no other program knows.
-    session: fn(Setup, String) -> Box<dyn Session + Send>,
+    session: fn(Setup, String) -> Box<dyn AgentSession + Send>,
     /// Whether a line or an event is nothing but a piece of a text.
     is_delta: fn(&[u8]) -> bool,
     servers: ServerRules,
@@ -87,7 +82,7 @@ impl AgentKind {
     }
 
     /// The machine of a session that is to be started. A server of its own asks for the secret.
-    pub fn session(self, setup: Setup, secret: String) -> Box<dyn Session + Send> {
+    pub fn session(self, setup: Setup, secret: String) -> Box<dyn AgentSession + Send> {
         (self.profile().session)(setup, secret)
     }
 
@@ -140,7 +135,7 @@ pub struct Setup {
     /// The first prompt, for those who get it when they start.
     pub prompt: String,
     /// MCP servers that are laid over its own of the same name.
-    pub servers: Vec<Server>,
+    pub servers: Vec<AgentServer>,
     /// A file that only this user can read, for an agent that takes servers from nowhere else.
     pub file: String,
     /// What [`AgentKind::settings_variable`] says already.
@@ -149,7 +144,7 @@ pub struct Setup {
 
 /// An MCP server that an agent is to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct AgentServer {
     /// Its name in the agent.
     pub name: String,
     /// The program and its arguments.
@@ -232,7 +227,7 @@ pub enum Input<'a> {
         why: &'a str,
     },
     /// An instruction for it.
-    Told(&'a Told),
+    Told(&'a Instruction),
     /// Its process and all that it started are gone.
     Ended(&'a Exit),
     /// The time that the machine asked for is over.
@@ -241,7 +236,7 @@ pub enum Input<'a> {
 
 /// What a session is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Instruction {
     /// Begin a turn with this. Only between turns.
     Prompt(String),
     /// Hear this in the turn that runs, at its next step. Between turns it is a prompt.
@@ -280,12 +275,12 @@ pub enum Effect {
     /// Give a [`Input::Wakeup`] after this long, instead of any that was asked for before.
     WakeAfter(Duration),
     /// Hand this on.
-    Heard(Heard),
+    Heard(AgentEvent),
 }
 
 /// An event of a session, in the same terms for all agents.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum AgentEvent {
     /// It can be given a prompt.
     Ready {
         /// The session, as the agent calls it.
@@ -296,7 +291,7 @@ pub enum Heard {
     /// It hears nothing while it works: it can be ended, and that is all.
     Deaf,
     /// How full the context is now.
-    Context(Context),
+    Context(ContextUse),
     /// What the session has used in all, its subagents included.
     Spent(Spent),
     /// The agent said something.
@@ -336,7 +331,7 @@ pub enum Heard {
 
 /// How full a context is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct ContextUse {
     /// Tokens in it.
     pub used: u64,
     /// How many it can have, where that is known.
@@ -402,7 +397,7 @@ pub enum TurnEnd {
     /// It failed.
     Failed {
         /// What kind of failure it is.
-        failure: Failure,
+        failure: TurnFailure,
         /// What the agent says of it.
         why: String,
     },
@@ -410,7 +405,7 @@ pub enum TurnEnd {
 
 /// Why a turn failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum TurnFailure {
     /// What was asked does not fit into the context.
     Overflow,
     /// The use of the model is limited until then.
@@ -429,7 +424,7 @@ pub enum Failure {
 }
 
 /// The machine of one session.
-pub trait Session {
+pub trait AgentSession {
     /// How its process is started.
     fn start(&self) -> Start;
 

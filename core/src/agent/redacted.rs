@@ -1,9 +1,9 @@
 //! Removes secrets from the events of an agent before they are shown, stored or passed to the next session.
 
-use super::{Heard, TurnEnd};
+use super::{AgentEvent, TurnEnd};
 use crate::audit::redact::KnownSecrets;
 
-impl Heard {
+impl AgentEvent {
     /// The same, with a mark where a secret stood.
     #[must_use]
     pub fn without_secrets(mut self, secrets: &KnownSecrets) -> Self {
@@ -30,7 +30,7 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::Failure;
+    use crate::agent::TurnFailure;
 
     #[test]
     fn whatever_an_agent_says_is_without_secrets() {
@@ -38,12 +38,12 @@ mod tests {
         let said = || "curl -H open sesame".to_owned();
         let (id, name) = ("1".to_owned(), "Bash".to_owned());
         for heard in [
-            Heard::Text(said()),
-            Heard::Strange(said()),
-            Heard::ToolBegan { id, name, detail: said() },
-            Heard::Retrying { attempt: 1, why: said(), at: None },
-            Heard::TurnEnded(TurnEnd::Done(said())),
-            Heard::TurnEnded(TurnEnd::Failed { failure: Failure::Other, why: said() }),
+            AgentEvent::Text(said()),
+            AgentEvent::Strange(said()),
+            AgentEvent::ToolBegan { id, name, detail: said() },
+            AgentEvent::Retrying { attempt: 1, why: said(), at: None },
+            AgentEvent::TurnEnded(TurnEnd::Done(said())),
+            AgentEvent::TurnEnded(TurnEnd::Failed { failure: TurnFailure::Other, why: said() }),
         ] {
             let heard = format!("{:?}", heard.without_secrets(&secrets));
             assert!(!heard.contains("sesame") && heard.contains("[redacted]"), "{heard}");

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::ImportReader;
-use crate::adopt::Server;
-use crate::adopt::client_entry::{Client, Found, Given};
+use crate::adopt::ClientServer;
+use crate::adopt::client_entry::{EntryField, EntryStyle, EntryValue};
 use crate::gateway::variables::Style;
 use crate::limits::CONFIG_DURATION_MAX;
 use crate::report::ErrorKind;
@@ -13,8 +13,8 @@ use crate::text::harmless;
 
 /// What an entry says, and what of that was looked at.
 pub(super) struct ImportEntry<'a> {
-    pub(super) server: &'a Server,
-    given: Vec<&'a Given>,
+    pub(super) server: &'a ClientServer,
+    given: Vec<&'a EntryField>,
 }
 
 /// Keys that change nothing here: they are about how a client shows or asks.
@@ -33,12 +33,12 @@ const SILENT: [&str; 10] = [
 ];
 
 impl<'a> ImportEntry<'a> {
-    pub(super) fn new(server: &'a Server) -> Self {
+    pub(super) fn new(server: &'a ClientServer) -> Self {
         Self { server, given: server.given.iter().collect() }
     }
 
     /// What stands under a key; it counts as looked at.
-    pub(super) fn take(&mut self, key: &str) -> Vec<&'a Given> {
+    pub(super) fn take(&mut self, key: &str) -> Vec<&'a EntryField> {
         let (taken, rest) = self.given.drain(..).partition(|given| given.key == key);
         self.given = rest;
         taken
@@ -66,7 +66,9 @@ impl ImportReader<'_> {
     pub(super) fn one(&mut self, entry: &mut ImportEntry<'_>, key: &'static str) -> Option<String> {
         let given = entry.take(key).into_iter().next()?;
         match &given.value {
-            Found::Text(text) if given.name.is_none() => self.fill(entry, key, text, &given.at),
+            EntryValue::Text(text) if given.name.is_none() => {
+                self.fill(entry, key, text, &given.at)
+            }
             _ => {
                 self.misfit(entry, key, "a text", &given.at);
                 None
@@ -82,7 +84,7 @@ impl ImportReader<'_> {
     ) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for given in entry.take(key) {
-            let (Some(name), Found::Text(text)) = (&given.name, &given.value) else {
+            let (Some(name), EntryValue::Text(text)) = (&given.name, &given.value) else {
                 self.misfit(entry, key, "an object of texts", &given.at);
                 continue;
             };
@@ -103,7 +105,7 @@ impl ImportReader<'_> {
         for key in keys {
             for given in entry.take(key) {
                 match &given.value {
-                    Found::List(items) => {
+                    EntryValue::List(items) => {
                         all.get_or_insert_default().extend(items.iter().cloned());
                     }
                     _ => self.misfit(entry, key, "a list of texts", &given.at),
@@ -120,7 +122,7 @@ impl ImportReader<'_> {
     ) -> Option<Duration> {
         let given = entry.take(key).into_iter().next()?;
         let number = match &given.value {
-            Found::Text(text) => text.parse::<f64>().ok(),
+            EntryValue::Text(text) => text.parse::<f64>().ok(),
             _ => None,
         };
         let time = number.and_then(|number| Duration::try_from_secs_f64(number).ok());
@@ -138,9 +140,9 @@ impl ImportReader<'_> {
         at: &Range<usize>,
     ) -> Option<String> {
         let style = match entry.server.client {
-            Client::Editor => Style::Braces,
-            Client::Opencode => Style::Opencode,
-            Client::Codex => Style::Never,
+            EntryStyle::Editor => Style::Braces,
+            EntryStyle::Opencode => Style::Opencode,
+            EntryStyle::Codex => Style::Never,
         };
         match self.scope.expand(text, style) {
             Ok(text) if text.contains('\0') => {

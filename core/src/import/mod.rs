@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 use self::entry::ImportEntry;
 use crate::address::{is_header_name, url_host};
-use crate::adopt::client_entry::Found;
-use crate::adopt::{File, Server, Start, Word, error_at, is_afresh};
+use crate::adopt::client_entry::EntryValue;
+use crate::adopt::{ClientServer, File, SpannedText, Start, error_at, is_afresh};
 use crate::audit::redact::redact_args;
 use crate::gateway::OWN_NAME;
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
@@ -106,11 +106,11 @@ fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
 
 /// The servers for everybody and those of this project, which win; those of other projects are theirs. And the names
 /// that stand twice in one place.
-fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> (Vec<&'a Server>, Vec<&'a str>) {
+fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> (Vec<&'a ClientServer>, Vec<&'a str>) {
     let mut twice = Vec::new();
-    let is_ours = |server: &&Server| server.project.as_deref().is_none_or(|p| p == workspace);
+    let is_ours = |server: &&ClientServer| server.project.as_deref().is_none_or(|p| p == workspace);
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut all: Vec<&Server> = Vec::new();
+    let mut all: Vec<&ClientServer> = Vec::new();
     for server in file.servers().iter().filter(is_ours) {
         match by_name.get(server.name.as_str()) {
             Some(at) if all[*at].project.is_some() && server.project.is_none() => {}
@@ -153,7 +153,7 @@ impl ImportReader<'_> {
     }
 
     /// Leaves a server out for what is wrong with it.
-    fn leave_out(&mut self, server: &Server) {
+    fn leave_out(&mut self, server: &ClientServer) {
         let errors = std::mem::take(&mut self.errors);
         let Some(first) = errors.first() else { return };
         let hint = first.hint.as_deref().unwrap_or("correct it");
@@ -164,7 +164,7 @@ impl ImportReader<'_> {
         self.left.extend(errors.into_iter().take(room));
     }
 
-    fn servers(&mut self, servers: &[&Server]) {
+    fn servers(&mut self, servers: &[&ClientServer]) {
         let mut names: BTreeMap<String, &str> = BTreeMap::new();
         for server in servers {
             if self.import.servers.len() >= SERVERS_MAX {
@@ -191,7 +191,7 @@ impl ImportReader<'_> {
     }
 
     /// None where it is left out, or where something is wrong with it.
-    fn server(&mut self, server: &Server) -> Option<Backend> {
+    fn server(&mut self, server: &ClientServer) -> Option<Backend> {
         let errors = self.errors.len();
         let mut entry = ImportEntry::new(server);
         let target = match server.start() {
@@ -242,7 +242,7 @@ impl ImportReader<'_> {
     }
 
     /// A name that tools can begin with.
-    fn name(&mut self, server: &Server) -> Option<String> {
+    fn name(&mut self, server: &ClientServer) -> Option<String> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let mut name: String = server.name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
         if name.starts_with('-') {
@@ -263,7 +263,7 @@ impl ImportReader<'_> {
         Some(name)
     }
 
-    fn stdio(&mut self, entry: &mut ImportEntry<'_>, words: &[&Word]) -> StdioServer {
+    fn stdio(&mut self, entry: &mut ImportEntry<'_>, words: &[&SpannedText]) -> StdioServer {
         let has_args = !entry.take("args").is_empty();
         let mut command = Vec::new();
         for (index, word) in words.iter().enumerate() {
@@ -296,13 +296,13 @@ impl ImportReader<'_> {
         let mut headers = self.pairs(entry, "headers");
         headers.extend(self.pairs(entry, "http_headers"));
         for given in entry.take("env_http_headers") {
-            if let (Some(name), Found::Text(variable)) = (given.name.clone(), &given.value) {
+            if let (Some(name), EntryValue::Text(variable)) = (given.name.clone(), &given.value) {
                 let value = self.variable(entry, "env_http_headers", variable, &given.at);
                 headers.extend(value.map(|value| (name, value)));
             }
         }
         for given in entry.take("bearer_token_env_var") {
-            if let Found::Text(variable) = &given.value {
+            if let EntryValue::Text(variable) = &given.value {
                 let token = self.variable(entry, "bearer_token_env_var", variable, &given.at);
                 let header = |token| ("Authorization".to_owned(), format!("Bearer {token}"));
                 headers.extend(token.map(header));
@@ -350,14 +350,14 @@ impl ImportReader<'_> {
 
 /// Whether a command is this very program in front of everything, be it by way of another: it would start
 /// itself without end.
-fn is_gateway(words: &[&Word]) -> bool {
+fn is_gateway(words: &[&SpannedText]) -> bool {
     let Some(at) = words.iter().position(|word| is_afresh(&word.text)) else { return false };
     let own = words[at + 1..].iter().take_while(|word| word.text != "--");
     own.map(|word| word.text.as_str()).any(|word| word == "gateway")
 }
 
 /// The flags of `afresh mcp` without the name, which the server has anyway.
-fn without_name(flags: &[&Word]) -> Vec<String> {
+fn without_name(flags: &[&SpannedText]) -> Vec<String> {
     let mut rest = Vec::new();
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {

@@ -1,12 +1,12 @@
 //! Measures how full the context of one session is. Each attempt has its own meter.
 
 use super::Settings;
-use crate::agent::Context;
+use crate::agent::ContextUse;
 
 /// The meter of one session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meter {
-    context: Option<Context>,
+    context: Option<ContextUse>,
     window: Option<u64>,
     tool_calls: u32,
 }
@@ -29,9 +29,9 @@ impl Meter {
     }
 
     /// Takes what was heard. A window that was known once stays known, and what the agent says counts.
-    pub fn take(&mut self, context: Context) {
+    pub fn take(&mut self, context: ContextUse) {
         self.window = context.window.or(self.window);
-        self.context = Some(Context { window: self.window, ..context });
+        self.context = Some(ContextUse { window: self.window, ..context });
     }
 
     /// A tool was used.
@@ -40,7 +40,7 @@ impl Meter {
     }
 
     /// What was heard last.
-    pub const fn context(&self) -> Option<Context> {
+    pub const fn context(&self) -> Option<ContextUse> {
         self.context
     }
 
@@ -82,8 +82,8 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn context(used: u64, window: Option<u64>) -> Context {
-        Context { used, window, compacts_at: None, exact: true }
+    fn context(used: u64, window: Option<u64>) -> ContextUse {
+        ContextUse { used, window, compacts_at: None, exact: true }
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
     fn the_agents_own_compaction_does_not_come_first() {
         let mut meter = Meter::default();
         let window = Some(200_000);
-        meter.take(Context { used: 96_000, window, compacts_at: Some(100_000), exact: true });
+        meter.take(ContextUse { used: 96_000, window, compacts_at: Some(100_000), exact: true });
         assert_eq!(meter.level(&Settings::default()), Level::Hard);
     }
 }

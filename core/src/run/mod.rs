@@ -40,7 +40,7 @@ pub use self::names::named;
 pub use self::record::{Cause, Finish, Kind, PhaseEnd, Record};
 pub use self::resume::{ResumePhase, ResumeState};
 pub use self::settings::{Budget, Dirty, Settings};
-use crate::agent::{Context, Heard, Spent, Told};
+use crate::agent::{AgentEvent, ContextUse, Instruction, Spent};
 use crate::limits::{GATE_SHOWN_CELLS_MAX, GATE_SHOWN_LINES_MAX};
 use crate::text::{cut_to_cells, harmless_but_colours};
 use crate::time::{Stamp, Time};
@@ -64,7 +64,7 @@ pub enum Input {
     /// Go.
     Begin,
     /// Something was heard of a session.
-    Heard(Attempt, Heard),
+    Heard(Attempt, AgentEvent),
     /// A session is at work, though there is nothing new to hear of it.
     Streaming(Attempt),
     /// The process of a session could not be started.
@@ -111,7 +111,7 @@ pub enum Effect {
         prompt: String,
     },
     /// Tell a session something.
-    Tell(Attempt, Told),
+    Tell(Attempt, Instruction),
     /// End the process of a session and all that it started; it may be gone already.
     End(Attempt),
     /// Ask git.
@@ -262,7 +262,7 @@ pub enum RunEvent {
         model: Option<String>,
     },
     /// How full the context is, in percent where that is known.
-    Context(Context, Option<f64>),
+    Context(ContextUse, Option<f64>),
     /// What was used so far, in all.
     Spent(Spent),
     /// The agent said this.

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use afresh_core::agent::{AgentKind, Effect, Heard, Input, RequestId, Session, Speaks, Told};
+use afresh_core::agent::{
+    AgentEvent, AgentKind, AgentSession, Effect, Input, Instruction, RequestId, Speaks,
+};
 use afresh_core::limits::{AGENT_ANSWER_WAIT, AGENT_LINE_BYTES_MAX, AGENT_STDIN_MAX};
 use afresh_core::run::Attempt;
 use afresh_core::service::Exit;
@@ -24,7 +26,7 @@ use crate::process::InstanceStdio;
 pub(super) struct Agent {
     attempt: Attempt,
     kind: AgentKind,
-    machine: Box<dyn Session + Send>,
+    machine: Box<dyn AgentSession + Send>,
     speaks: Speaks,
     stdin: Option<mpsc::Sender<Vec<u8>>>,
     tasks: JoinSet<()>,
@@ -42,7 +44,7 @@ impl Agent {
     pub(super) fn new(
         attempt: Attempt,
         kind: AgentKind,
-        machine: Box<dyn Session + Send>,
+        machine: Box<dyn AgentSession + Send>,
         stdio: InstanceStdio,
         sender: mpsc::Sender<OutputBatch>,
         log: SessionLog,
@@ -96,21 +98,21 @@ impl Agent {
     }
 
     /// Its process runs.
-    pub(super) fn started(&mut self, now: Stamp) -> Vec<Heard> {
+    pub(super) fn started(&mut self, now: Stamp) -> Vec<AgentEvent> {
         self.give(now, Input::Started)
     }
 
-    pub(super) fn tell(&mut self, now: Stamp, told: &Told) -> Vec<Heard> {
+    pub(super) fn tell(&mut self, now: Stamp, told: &Instruction) -> Vec<AgentEvent> {
         self.log.told(now, told);
         self.give(now, Input::Told(told))
     }
 
-    pub(super) fn wake(&mut self, now: Stamp) -> Vec<Heard> {
+    pub(super) fn wake(&mut self, now: Stamp) -> Vec<AgentEvent> {
         self.wake_at = None;
         self.give(now, Input::Wakeup)
     }
 
-    pub(super) fn take(&mut self, now: Stamp, said: AgentOutput) -> Vec<Heard> {
+    pub(super) fn take(&mut self, now: Stamp, said: AgentOutput) -> Vec<AgentEvent> {
         match said {
             // It comes again whole.
             AgentOutput::Piece => Vec::new(),
@@ -129,7 +131,7 @@ impl Agent {
             AgentOutput::TooLong(bytes) => {
                 let text = format!("a line of {bytes} bytes, which is passed over");
                 self.log.note(now, &text);
-                vec![Heard::Strange(text)]
+                vec![AgentEvent::Strange(text)]
             }
             AgentOutput::Event(data) => {
                 self.log.line(now, &data);
@@ -150,11 +152,11 @@ impl Agent {
     }
 
     /// Its process is gone. What is still in its pipes has been taken.
-    pub(super) fn ended(mut self, now: Stamp, exit: &Exit) -> Vec<Heard> {
+    pub(super) fn ended(mut self, now: Stamp, exit: &Exit) -> Vec<AgentEvent> {
         self.give(now, Input::Ended(exit))
     }
 
-    fn give(&mut self, now: Stamp, input: Input<'_>) -> Vec<Heard> {
+    fn give(&mut self, now: Stamp, input: Input<'_>) -> Vec<AgentEvent> {
         let mut heard = Vec::new();
         for effect in self.machine.handle(now, input) {
             match effect {

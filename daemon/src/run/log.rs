@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use afresh_core::agent::Told;
+use afresh_core::agent::Instruction;
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::limits::{AGENT_READ_BYTES, SESSION_LOG_BYTES_MAX};
 use afresh_core::run::Cause;
@@ -51,13 +51,13 @@ impl SessionLog {
         }
     }
 
-    pub(super) fn told(&mut self, now: Stamp, told: &Told) {
+    pub(super) fn told(&mut self, now: Stamp, told: &Instruction) {
         let (what, text) = match told {
-            Told::Prompt(text) => ("prompt", text.as_str()),
-            Told::Steer(text) => ("steer", text.as_str()),
-            Told::Interrupt => ("interrupt", ""),
-            Told::Measure => ("measure", ""),
-            Told::End => ("end", ""),
+            Instruction::Prompt(text) => ("prompt", text.as_str()),
+            Instruction::Steer(text) => ("steer", text.as_str()),
+            Instruction::Interrupt => ("interrupt", ""),
+            Instruction::Measure => ("measure", ""),
+            Instruction::End => ("end", ""),
         };
         let text = self.secrets.redact(text);
         self.write(&json!({"at": now.to_string(), "told": what, "text": text}));

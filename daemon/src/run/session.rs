@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::agent::{Heard, Session, Setup, Told};
+use afresh_core::agent::{AgentEvent, AgentSession, Instruction, Setup};
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::Generation;
@@ -110,7 +110,12 @@ impl Sessions {
         Ok(())
     }
 
-    fn begin(&mut self, attempt: Attempt, machine: Box<dyn Session + Send>, stdio: InstanceStdio) {
+    fn begin(
+        &mut self,
+        attempt: Attempt,
+        machine: Box<dyn AgentSession + Send>,
+        stdio: InstanceStdio,
+    ) {
         let log = SessionLog::create(&self.log_path(attempt), Arc::clone(&self.secrets));
         let agent = Agent::new(attempt, self.setup.kind, machine, stdio, self.sender.clone(), log);
         self.running = Some(RunningSession { attempt, agent, stop: None });
@@ -134,8 +139,8 @@ impl Sessions {
         self.running.as_mut().filter(|session| session.attempt == attempt)
     }
 
-    fn inputs(&self, attempt: Attempt, heard: Vec<Heard>) -> Vec<Input> {
-        let input = |heard: Heard| Input::Heard(attempt, heard.without_secrets(&self.secrets));
+    fn inputs(&self, attempt: Attempt, heard: Vec<AgentEvent>) -> Vec<Input> {
+        let input = |heard: AgentEvent| Input::Heard(attempt, heard.without_secrets(&self.secrets));
         heard.into_iter().map(input).collect()
     }
 
@@ -175,7 +180,7 @@ impl Sessions {
         }
     }
 
-    pub(super) fn tell(&mut self, now: Stamp, attempt: Attempt, told: &Told) -> Vec<Input> {
+    pub(super) fn tell(&mut self, now: Stamp, attempt: Attempt, told: &Instruction) -> Vec<Input> {
         let Some(session) = self.of(attempt) else { return Vec::new() };
         let heard = session.agent.tell(now, told);
         self.inputs(attempt, heard)
@@ -210,7 +215,7 @@ impl Sessions {
 
     /// Begins the stop of a session, where it has not begun: the agent is told to end first.
     pub(super) fn begin_stop(&mut self, now: Now, attempt: Attempt) -> Vec<Input> {
-        let inputs = self.tell(now.stamp, attempt, &Told::End);
+        let inputs = self.tell(now.stamp, attempt, &Instruction::End);
         if let Some(session) = self.of(attempt) {
             let times = session.stop_times();
             let begin = || StopLadder::begin(now.time, StopStep::CloseStdin, times);

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use afresh_core::agent::{AgentKind, Permission, Server};
+use afresh_core::agent::{AgentKind, AgentServer, Permission};
 use afresh_core::limits::{RUN_ASKS_MAX, RUN_EVENTS_MAX};
 use afresh_core::run::{Exclude, Machine, RunEvent, UserRequest, View};
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use crate::store::runs::Runs;
 use crate::store::workspace::Workspace;
 
 /// Lists the MCP servers that are laid over those of an agent.
-pub type Servers = dyn FnMut() -> Vec<Server>;
+pub type Servers = dyn FnMut() -> Vec<AgentServer>;
 
 /// A run to carry out.
 pub struct Run {

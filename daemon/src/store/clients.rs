@@ -20,7 +20,7 @@ pub struct ClientFile {
     /// The client that reads it.
     pub client: &'static str,
     /// Its owner.
-    pub scope: Scope,
+    pub scope: FileOwner,
     /// Where it is.
     pub path: PathBuf,
     /// The folder that it may not lead out of.
@@ -29,7 +29,7 @@ pub struct ClientFile {
 
 /// The owner of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum FileOwner {
     /// The project's, for all who work on it.
     Project,
     /// The person's, for all projects.
@@ -101,7 +101,7 @@ pub enum WriteClientFileError {
 impl ClientFile {
     /// A file that the user named.
     pub fn named(path: PathBuf) -> Self {
-        Self { client: "", scope: Scope::Named, path, within: None }
+        Self { client: "", scope: FileOwner::Named, path, within: None }
     }
 
     /// The files that exist: the project's, from `cwd` up to its root, then the user's.
@@ -117,7 +117,7 @@ impl ClientFile {
         let folders = UserFolders { home, settings: settings.as_deref(), variable };
         let users = |(file, path): (&'static client_files::ClientFile, PathBuf)| Self {
             client: file.client,
-            scope: Scope::User,
+            scope: FileOwner::User,
             path,
             within: None,
         };
@@ -131,7 +131,7 @@ impl ClientFile {
         let project = folders.flat_map(|folder| {
             client_files::project_files().map(move |file| Self {
                 client: file.client,
-                scope: Scope::Project,
+                scope: FileOwner::Project,
                 path: folder.join(file.path),
                 within: Some(root.to_owned()),
             })
@@ -257,15 +257,15 @@ mod tests {
             put(dir.join(path));
         }
         let variable = |name: &str| (name == "CODEX_HOME").then(|| home.join("codex"));
-        let find = |cwd: &str, root: Option<&str>| -> Vec<(Scope, PathBuf)> {
+        let find = |cwd: &str, root: Option<&str>| -> Vec<(FileOwner, PathBuf)> {
             let root = root.map(|root| home.join(root));
             let all = ClientFile::find(&home.join(cwd), root.as_deref(), Some(&home), &variable);
             let from_home = |path: &Path| path.strip_prefix(&home).unwrap().to_owned();
             all.iter().map(|file| (file.scope, from_home(&file.path))).collect()
         };
-        let users = [(Scope::User, ".cursor/mcp.json"), (Scope::User, "codex/config.toml")];
-        let wanted = |project: &[&str]| -> Vec<(Scope, PathBuf)> {
-            let project = project.iter().map(|path| (Scope::Project, *path));
+        let users = [(FileOwner::User, ".cursor/mcp.json"), (FileOwner::User, "codex/config.toml")];
+        let wanted = |project: &[&str]| -> Vec<(FileOwner, PathBuf)> {
+            let project = project.iter().map(|path| (FileOwner::Project, *path));
             project.chain(users).map(|(whose, path)| (whose, path.into())).collect()
         };
         assert_eq!(

@@ -1,15 +1,15 @@
 //! Prints for `afresh adopt`: the diff and lists on stdout, everything else on stderr. Never changes a file.
 
-use afresh_core::adopt::{Mark, Server, State, Wrapper};
+use afresh_core::adopt::{ClientServer, DiffMark, State, Wrapper};
 use afresh_core::text::harmless;
-use afresh_daemon::store::clients::Scope;
+use afresh_daemon::store::clients::FileOwner;
 use serde_json::{Value, json};
 
-use super::{AdoptArgs, Plan, Seen};
+use super::{AdoptArgs, AdoptPlan, ReadFile};
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 
-pub(super) fn list(arguments: &AdoptArgs, seen: &[Seen]) -> Result<Exit, CommandError> {
+pub(super) fn list(arguments: &AdoptArgs, seen: &[ReadFile]) -> Result<Exit, CommandError> {
     if arguments.json {
         json(seen, false)?;
     } else {
@@ -18,7 +18,7 @@ pub(super) fn list(arguments: &AdoptArgs, seen: &[Seen]) -> Result<Exit, Command
         }
         let paint = Paint::stdout();
         let mut text = String::new();
-        for Seen { file, path, outcome } in seen {
+        for ReadFile { file, path, outcome } in seen {
             let Ok(plan) = outcome else { continue };
             let client = match file.client {
                 "" => String::new(),
@@ -39,15 +39,15 @@ pub(super) fn list(arguments: &AdoptArgs, seen: &[Seen]) -> Result<Exit, Command
     Ok(failed.map_or(Exit::Success, |error| error.exit))
 }
 
-fn whose(whose: Scope) -> &'static str {
+fn whose(whose: FileOwner) -> &'static str {
     match whose {
-        Scope::Project => "project",
-        Scope::User => "user",
-        Scope::Named => "named",
+        FileOwner::Project => "project",
+        FileOwner::User => "user",
+        FileOwner::Named => "named",
     }
 }
 
-fn state(server: &Server, paint: Paint) -> String {
+fn state(server: &ClientServer, paint: Paint) -> String {
     let mut text = match server.state() {
         State::Adopted => paint.green("adopted"),
         State::Plain => paint.yellow("not adopted"),
@@ -64,10 +64,10 @@ fn state(server: &Server, paint: Paint) -> String {
 }
 
 /// The changes, as a diff.
-pub(super) fn diff(seen: &[Seen]) -> Result<(), CommandError> {
+pub(super) fn diff(seen: &[ReadFile]) -> Result<(), CommandError> {
     let paint = Paint::stdout();
     let mut text = String::new();
-    for Seen { path, outcome, .. } in seen {
+    for ReadFile { path, outcome, .. } in seen {
         let Some(plan) = outcome.as_ref().ok().filter(|plan| !plan.diff.is_empty()) else {
             continue;
         };
@@ -77,10 +77,10 @@ pub(super) fn diff(seen: &[Seen]) -> Result<(), CommandError> {
         for line in &plan.diff {
             let whole = format!("{}{}", line.mark.sign(), line.text);
             text.push_str(&match line.mark {
-                Mark::Place => paint.dim(&whole),
-                Mark::Same => whole,
-                Mark::Removed => paint.red(&whole),
-                Mark::Added => paint.green(&whole),
+                DiffMark::Place => paint.dim(&whole),
+                DiffMark::Same => whole,
+                DiffMark::Removed => paint.red(&whole),
+                DiffMark::Added => paint.green(&whole),
             });
             text.push('\n');
         }
@@ -88,7 +88,7 @@ pub(super) fn diff(seen: &[Seen]) -> Result<(), CommandError> {
     Ok(output::print(&text)?)
 }
 
-pub(super) fn errors(seen: &[Seen]) {
+pub(super) fn errors(seen: &[ReadFile]) {
     for error in seen.iter().filter_map(|seen| seen.outcome.as_ref().err()) {
         output::report(error);
     }
@@ -98,7 +98,7 @@ pub(super) fn errors(seen: &[Seen]) {
 pub(super) fn conclude(
     arguments: &AdoptArgs,
     wrapper: &Wrapper<'_>,
-    seen: &[Seen],
+    seen: &[ReadFile],
     due: bool,
     allowed: bool,
 ) {
@@ -131,7 +131,7 @@ pub(super) fn conclude(
         output::remark("nothing was changed: `--yes` makes these changes");
     }
     let shared = read().any(|(seen, plan)| {
-        seen.file.scope == Scope::Project && !plan.touched.is_empty() && !arguments.undo
+        seen.file.scope == FileOwner::Project && !plan.touched.is_empty() && !arguments.undo
     });
     if shared && wrapper.program.contains(['/', '\\']) && arguments.afresh.is_none() {
         output::remark(&format!(
@@ -143,12 +143,12 @@ pub(super) fn conclude(
 }
 
 /// Says which of the user's own files could be changed too.
-pub(super) fn mention(arguments: &AdoptArgs, others: &[Seen]) {
+pub(super) fn mention(arguments: &AdoptArgs, others: &[ReadFile]) {
     let (before, undo) = match arguments.undo {
         true => (State::Adopted, " --undo"),
         false => (State::Plain, ""),
     };
-    let count = |plan: &Plan| plan.servers.iter().filter(|s| s.state() == before).count();
+    let count = |plan: &AdoptPlan| plan.servers.iter().filter(|s| s.state() == before).count();
     let files: Vec<String> = others
         .iter()
         .filter_map(|seen| Some((seen, count(seen.plan()?))))
@@ -164,21 +164,21 @@ pub(super) fn mention(arguments: &AdoptArgs, others: &[Seen]) {
 }
 
 /// Everything, for programs.
-pub(super) fn json(seen: &[Seen], changed: bool) -> Result<(), CommandError> {
+pub(super) fn json(seen: &[ReadFile], changed: bool) -> Result<(), CommandError> {
     let files: Vec<Value> = seen.iter().map(|seen| file_to_json(seen, changed)).collect();
     let changed =
-        seen.iter().filter_map(Seen::plan).any(|plan| changed && !plan.touched.is_empty());
+        seen.iter().filter_map(ReadFile::plan).any(|plan| changed && !plan.touched.is_empty());
     Ok(output::print(&format!("{:#}\n", json!({"changed": changed, "files": files})))?)
 }
 
-fn file_to_json(seen: &Seen, changed: bool) -> Value {
-    let Seen { file, path, outcome } = seen;
+fn file_to_json(seen: &ReadFile, changed: bool) -> Value {
+    let ReadFile { file, path, outcome } = seen;
     let client = Some(file.client).filter(|client| !client.is_empty());
     let mut all = json!({"path": path, "client": client, "whose": whose(file.scope)});
     match outcome {
         Ok(plan) => {
             let line =
-                |line: &afresh_core::adopt::Line| format!("{}{}", line.mark.sign(), line.text);
+                |line: &afresh_core::adopt::DiffLine| format!("{}{}", line.mark.sign(), line.text);
             all["changed"] = (changed && !plan.touched.is_empty()).into();
             all["servers"] = plan.servers.iter().map(server_to_json).collect();
             all["due"] = plan.touched.clone().into();
@@ -190,7 +190,7 @@ fn file_to_json(seen: &Seen, changed: bool) -> Value {
 }
 
 /// The states are those before the change.
-fn server_to_json(server: &Server) -> Value {
+fn server_to_json(server: &ClientServer) -> Value {
     let (state, why) = match server.state() {
         State::Adopted => ("adopted", None),
         State::Plain => ("not_adopted", None),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use afresh_daemon::monotonic;
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Screen};
+use super::{DemoScreen, PATIENCE};
 use crate::error::{CommandError, Exit};
 
 /// The time between two calls.
@@ -40,7 +40,7 @@ pub(super) struct Caller {
     child: Child,
     stdin: Option<ChildStdin>,
     answers: Receiver<Value>,
-    screen: Screen,
+    screen: DemoScreen,
     /// Calls without an answer, and when they were made.
     open: BTreeMap<u64, Duration>,
     next_id: u64,
@@ -55,7 +55,7 @@ impl Caller {
     pub(super) fn connect(
         folder: &Path,
         code: &Path,
-        screen: Screen,
+        screen: DemoScreen,
     ) -> Result<Self, CommandError> {
         let failed = |error: std::io::Error| CommandError::new(Exit::Unavailable, error);
         let program = std::env::current_exe().map_err(failed)?;
@@ -225,7 +225,7 @@ impl Caller {
 }
 
 /// Shows what afresh says, without the time: the dots are the clock.
-fn narrate(stderr: impl BufRead, screen: &Screen) {
+fn narrate(stderr: impl BufRead, screen: &DemoScreen) {
     for line in stderr.lines().map_while(Result::ok) {
         let text = line.split_once("[SUPERVISOR] ").map_or(line.as_str(), |(_, text)| text);
         screen.line(&screen.paint.dim(text));

@@ -41,7 +41,7 @@ const WATCHED: Duration = Duration::from_millis(1_200);
 struct Act {
     name: &'static str,
     said: &'static str,
-    play: fn(&mut Stage) -> Result<String, CommandError>,
+    play: fn(&mut DemoStage) -> Result<String, CommandError>,
 }
 
 const ACTS: [Act; 4] = [
@@ -68,9 +68,9 @@ const ACTS: [Act; 4] = [
 ];
 
 pub(crate) fn run(arguments: &DemoArgs) -> Result<Exit, CommandError> {
-    let screen = Screen::new(!arguments.json);
+    let screen = DemoScreen::new(!arguments.json);
     screen.act("one client, one connection, ten calls a second; each dot is an answer");
-    let mut stage = Stage::build(screen.clone())?;
+    let mut stage = DemoStage::build(screen.clone())?;
     stage.caller.watch(WATCHED)?;
     let mut outcomes = Vec::new();
     for act in &ACTS {
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<Exit, CommandError> {
 
 fn summarise(
     arguments: &DemoArgs,
-    screen: &Screen,
+    screen: &DemoScreen,
     outcomes: &[(&str, Duration)],
     tally: &Tally,
     left: usize,
@@ -144,14 +144,14 @@ fn summarise(
 
 /// Where lines go: those of the story, those of afresh, and the dots between them.
 #[derive(Clone)]
-struct Screen {
+struct DemoScreen {
     shown: bool,
     paint: Paint,
     /// Dots stand in the line that was begun last.
     in_dots: Arc<Mutex<bool>>,
 }
 
-impl Screen {
+impl DemoScreen {
     fn new(shown: bool) -> Self {
         Self { shown, paint: Paint::stdout(), in_dots: Arc::default() }
     }
@@ -185,14 +185,14 @@ impl Screen {
 }
 
 /// The client, the server's code, and the processes that were seen.
-struct Stage {
+struct DemoStage {
     caller: Caller,
     code: PathBuf,
     _folder: Folder,
 }
 
-impl Stage {
-    fn build(screen: Screen) -> Result<Self, CommandError> {
+impl DemoStage {
+    fn build(screen: DemoScreen) -> Result<Self, CommandError> {
         let folder = Folder::make()?;
         let code = folder.0.join("server-code");
         let stage =

@@ -10,7 +10,7 @@ use afresh_daemon::store::service_log;
 use crate::environment::Environment;
 use crate::error::CommandError;
 use crate::output;
-use crate::running::{Running, Scope, is_called, workspace};
+use crate::running::{RunningServices, ServiceScope, is_called, workspace};
 
 /// What is to be shown.
 pub(super) struct Sources {
@@ -31,9 +31,9 @@ impl Sources {
     ) -> Result<Self, CommandError> {
         let folder = folder(environment);
         let files = service_log::services(&folder);
-        let running = match Running::find(environment, Scope::of(all)) {
+        let running = match RunningServices::find(environment, ServiceScope::of(all)) {
             // Files can be read without a running afresh.
-            Err(_) if !files.is_empty() => Running::default(),
+            Err(_) if !files.is_empty() => RunningServices::default(),
             found => found?,
         };
         let here = workspace(environment);
@@ -95,7 +95,7 @@ fn is_file_of(file: &str, name: &str) -> bool {
         || copy.is_some_and(|copy| !copy.is_empty() && copy.bytes().all(|b| b.is_ascii_digit()))
 }
 
-fn unknown(running: &Running, name: &str, on_disk: &[String]) -> CommandError {
+fn unknown(running: &RunningServices, name: &str, on_disk: &[String]) -> CommandError {
     let Err(error) = running.named(name) else {
         // It runs, and writes a file that is not there any more.
         let text = format!("the log of `{}` is gone", harmless(name));

@@ -24,7 +24,7 @@ use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event};
 
-use self::key_decoder::Typed;
+use self::key_decoder::KeyDecoder;
 use self::keys::Action;
 pub(super) use self::state::Facts;
 use self::state::State;
@@ -211,7 +211,7 @@ fn clear(terminal: &mut Drawing) -> io::Result<()> {
 
 /// Ends with the terminal or the process: nothing else can end a read.
 fn hear_keys(shared: &Shared, requests: &UserRequestSender) {
-    let mut typed = Typed::default();
+    let mut typed = KeyDecoder::default();
     loop {
         let events: Vec<Event> = match afresh_daemon::next_keys(typed.patience()) {
             Keys::Bytes(bytes) => typed.take(&bytes),

@@ -12,7 +12,7 @@ use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output::{self, Paint};
 use crate::row::{Row, cut, redraw, terminal_size};
-use crate::running::{Running, Scope, failed};
+use crate::running::{RunningServices, ServiceScope, failed};
 use crate::status_table::average;
 
 pub(super) fn run(
@@ -26,7 +26,8 @@ pub(super) fn run(
     // A name that never was is a mistake; one that goes may come back.
     let mut was_there = arguments.name.is_none();
     loop {
-        let (running, warnings) = Running::look(environment, Scope::of(arguments.all))?;
+        let (running, warnings) =
+            RunningServices::look(environment, ServiceScope::of(arguments.all))?;
         let chosen: Vec<&Reached> = match &arguments.name {
             None => running.services.iter().collect(),
             Some(name) => match running.named(name) {

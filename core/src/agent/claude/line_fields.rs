@@ -8,13 +8,13 @@ use crate::mcp::json;
 use crate::text::cut;
 
 /// A line, looked at from outside.
-pub(super) struct Line<'a> {
+pub(super) struct StreamLine<'a> {
     bytes: &'a [u8],
     members: Vec<json::JsonMember>,
     pub(super) kind: Cow<'a, str>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> StreamLine<'a> {
     /// `None` where it is no object. Something without a type is something that we do not know.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let members = json::members(bytes)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::line_fields::{self, number, text};
 use crate::agent::timestamp::in_seconds;
-use crate::agent::{Failure, TurnEnd};
+use crate::agent::{TurnEnd, TurnFailure};
 use crate::limits::AGENT_TEXT_CHARS_MAX;
 use crate::mcp::json;
 use crate::text::cut;
@@ -18,14 +18,14 @@ pub(super) struct Known {
     /// The agent's word for what went wrong.
     pub(super) trouble: Option<String>,
     /// A limit that was met; it can outlive the turn.
-    pub(super) limit: Option<Limit>,
+    pub(super) limit: Option<RateLimit>,
     /// Whether we want it to end.
     pub(super) is_interrupted: bool,
 }
 
 /// A limit that was met, and its end where that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limit {
+pub(super) struct RateLimit {
     until: Option<Stamp>,
 }
 
@@ -47,18 +47,18 @@ pub(super) fn turn_end(result: &[u8], known: &Known, now: Stamp) -> TurnEnd {
     let word = if is_bare { "its result says nothing" } else { &*subtype };
     let why = why(result).unwrap_or(Cow::Borrowed(word));
     let failure = match (&*reason, &*subtype) {
-        ("prompt_too_long" | "blocking_limit" | "rapid_refill_breaker", _) => Failure::Overflow,
-        ("budget_exhausted" | "max_turns", _) => Failure::Budget,
-        (_, "error_max_budget_usd" | "error_max_turns") => Failure::Budget,
+        ("prompt_too_long" | "blocking_limit" | "rapid_refill_breaker", _) => TurnFailure::Overflow,
+        ("budget_exhausted" | "max_turns", _) => TurnFailure::Budget,
+        (_, "error_max_budget_usd" | "error_max_turns") => TurnFailure::Budget,
         _ => {
             let limit = known.limit.filter(|limit| limit.until.is_none_or(|until| until > now));
             let until = limit.and_then(|limit| limit.until).or_else(|| until_in(&why, now));
             let until = until.filter(|until| *until > now);
             match refused(result, known.trouble.as_deref(), until) {
                 // The result of a limit does not always say that it is one…
-                Failure::Other if limit.is_some() => Failure::Limited { until },
+                TurnFailure::Other if limit.is_some() => TurnFailure::Limited { until },
                 // …nor that of an interrupt.
-                Failure::Other if known.is_interrupted => return TurnEnd::Interrupted,
+                TurnFailure::Other if known.is_interrupted => return TurnEnd::Interrupted,
                 failure => failure,
             }
         }
@@ -67,20 +67,20 @@ pub(super) fn turn_end(result: &[u8], known: &Known, now: Stamp) -> TurnEnd {
 }
 
 /// Why the API of the model refused.
-fn refused(result: &[u8], trouble: Option<&str>, until: Option<Stamp>) -> Failure {
+fn refused(result: &[u8], trouble: Option<&str>, until: Option<Stamp>) -> TurnFailure {
     let kind = text(result, &["api_error_type"]).unwrap_or_default();
     match (number(result, &["api_error_status"]), &*kind, trouble) {
         (Some(429), _, _) | (_, "rate_limit_error", _) | (None, "", Some("rate_limit")) => {
-            Failure::Limited { until }
+            TurnFailure::Limited { until }
         }
         (Some(529 | 503), _, _) | (_, "overloaded_error", _) | (None, "", Some("overloaded")) => {
-            Failure::Overloaded
+            TurnFailure::Overloaded
         }
         // A run cannot pay either.
         (Some(401..=403), _, _)
         | (_, "authentication_error" | "permission_error" | "billing_error", _)
-        | (_, _, Some("authentication_failed" | "billing_error")) => Failure::Unauthorized,
-        _ => Failure::Other,
+        | (_, _, Some("authentication_failed" | "billing_error")) => TurnFailure::Unauthorized,
+        _ => TurnFailure::Other,
     }
 }
 
@@ -94,10 +94,10 @@ fn why(result: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// The limit that was met; none where there is room.
-pub(super) fn limit_met(info: &[u8]) -> Option<Limit> {
+pub(super) fn limit_met(info: &[u8]) -> Option<RateLimit> {
     let is_met = text(info, &["status"]).as_deref() == Some("rejected");
     let until = number(info, &["resetsAt"]).map(|at| at_second(in_seconds(at)));
-    is_met.then_some(Limit { until })
+    is_met.then_some(RateLimit { until })
 }
 
 /// The end of a limit, where it stands in the words for it: `…|1794780000`, or `resets 3:45pm (UTC)`. In

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::{Permission, Server, Setup, Speaks, Start};
+use crate::agent::{AgentServer, Permission, Setup, Speaks, Start};
 
 /// How its process is started.
 pub(super) fn start(setup: &Setup) -> Start {
@@ -57,7 +57,7 @@ pub(super) const fn mode(permission: Permission) -> &'static str {
     }
 }
 
-fn servers(servers: &[Server]) -> String {
+fn servers(servers: &[AgentServer]) -> String {
     let all = servers.iter().map(|server| {
         let (command, arguments) = match server.command.split_first() {
             Some((command, arguments)) => (command.as_str(), arguments),

@@ -5,7 +5,7 @@ mod recorded;
 mod strange;
 
 use super::*;
-use crate::agent::{Context, Server, Speaks, Spent};
+use crate::agent::{AgentServer, ContextUse, Speaks, Spent};
 
 /// A session and all that came of it.
 struct Bench {
@@ -46,12 +46,12 @@ impl Bench {
         }
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: Instruction) {
         self.input(Input::Told(&told));
     }
 
     fn prompt(&mut self) {
-        self.tell(Told::Prompt("do it".to_owned()));
+        self.tell(Instruction::Prompt("do it".to_owned()));
     }
 
     fn line(&mut self, line: &str) {
@@ -59,7 +59,7 @@ impl Bench {
     }
 
     /// Plays a recording, with each of these told after the next line that has its mark in it.
-    fn play(&mut self, recording: &str, told: &[(&str, Told)]) {
+    fn play(&mut self, recording: &str, told: &[(&str, Instruction)]) {
         let mut told = told.iter();
         let mut next = told.next();
         for line in recording.lines() {
@@ -86,38 +86,38 @@ impl Bench {
     }
 }
 
-fn show(heard: &Heard) -> String {
+fn show(heard: &AgentEvent) -> String {
     match heard {
-        Heard::Ready { session, model } => format!("ready {session:?} {model:?}"),
-        Heard::Context(Context { used, window, compacts_at, exact }) => {
+        AgentEvent::Ready { session, model } => format!("ready {session:?} {model:?}"),
+        AgentEvent::Context(ContextUse { used, window, compacts_at, exact }) => {
             assert!(exact);
             let compacts = compacts_at.map_or_else(String::new, |at| format!(", compacts at {at}"));
             format!("context {used} of {}{compacts}", window.unwrap_or(0))
         }
-        Heard::Spent(Spent { input, cached, output, dollars, .. }) => {
+        AgentEvent::Spent(Spent { input, cached, output, dollars, .. }) => {
             let dollars = dollars.map_or_else(String::new, |dollars| format!(" ${dollars:.4}"));
             format!("spent {input} ({cached}) + {output}{dollars}")
         }
-        Heard::Text(text) => format!("text {text}"),
-        Heard::ToolBegan { id, name, detail } => format!("{id} {name} {detail}"),
-        Heard::ToolEnded { id, succeeded } => {
+        AgentEvent::Text(text) => format!("text {text}"),
+        AgentEvent::ToolBegan { id, name, detail } => format!("{id} {name} {detail}"),
+        AgentEvent::ToolEnded { id, succeeded } => {
             format!("{id} {}", if *succeeded { "succeeded" } else { "failed" })
         }
-        Heard::Compacted => "compacted".to_owned(),
-        Heard::Deaf => panic!("it hears"),
-        Heard::Retrying { attempt, why, at } => {
+        AgentEvent::Compacted => "compacted".to_owned(),
+        AgentEvent::Deaf => panic!("it hears"),
+        AgentEvent::Retrying { attempt, why, at } => {
             let at = at.map_or_else(String::new, |at| format!(" at {at}"));
             format!("retry {attempt} {why}{at}")
         }
-        Heard::TurnEnded(end) => match end {
+        AgentEvent::TurnEnded(end) => match end {
             TurnEnd::Done(text) => format!("done {text}"),
             TurnEnd::Interrupted => "interrupted".to_owned(),
-            TurnEnd::Failed { failure: Failure::Limited { until: Some(until) }, why } => {
+            TurnEnd::Failed { failure: TurnFailure::Limited { until: Some(until) }, why } => {
                 format!("limited until {until}: {why}")
             }
             TurnEnd::Failed { failure, why } => format!("{failure:?}: {why}"),
         },
-        Heard::Strange(text) => format!("strange {text}"),
+        AgentEvent::Strange(text) => format!("strange {text}"),
     }
 }
 
@@ -138,7 +138,7 @@ fn setup() -> Setup {
 
 #[test]
 fn it_is_started_as_a_session_that_speaks_in_lines() {
-    let server = Server {
+    let server = AgentServer {
         name: "notes".to_owned(),
         command: ["afresh", "mcp", "--", "notes"].map(str::to_owned).to_vec(),
         rest: serde_json::from_str(r#"{"env":{"LEVEL":"3 \"x\""},"timeout":5}"#).unwrap(),
@@ -228,8 +228,13 @@ fn it_is_ready_once_whatever_it_says_to_the_first_question() {
 #[test]
 fn nothing_is_said_to_one_that_was_told_to_end() {
     let mut bench = Bench::new();
-    bench.tell(Told::End);
-    for told in [Told::End, Told::Measure, Told::Interrupt, Told::Prompt("more".to_owned())] {
+    bench.tell(Instruction::End);
+    for told in [
+        Instruction::End,
+        Instruction::Measure,
+        Instruction::Interrupt,
+        Instruction::Prompt("more".to_owned()),
+    ] {
         bench.tell(told);
     }
     bench.line(include_str!("recorded/ask.jsonl").lines().find(|l| l.contains("can_use")).unwrap());

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::line_fields::{self, number};
-use crate::agent::{Context, Heard, Spent};
+use crate::agent::{AgentEvent, ContextUse, Spent};
 use crate::limits::{AGENT_CALLS_MAX, AGENT_ID_CHARS_MAX};
 use crate::mcp::json;
 use crate::text::cut;
@@ -20,8 +20,8 @@ pub(super) struct Meter {
     window: Option<u64>,
     compacts_at: Option<u64>,
     /// What went into the last call of the agent itself, and what has come out of it.
-    last_call: Usage,
-    seen: Seen,
+    last_call: CallUsage,
+    seen: SeenCalls,
     /// What was spent up to the last result.
     settled: Spent,
     /// What was told of calls since.
@@ -31,7 +31,7 @@ pub(super) struct Meter {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Usage {
+struct CallUsage {
     input: u64,
     cached: u64,
     output: u64,
@@ -39,8 +39,8 @@ struct Usage {
 
 impl Meter {
     /// A call of the model has begun, or a part of it was told.
-    pub(super) fn called(&mut self, message: &[u8], is_of_agent: bool) -> Vec<Heard> {
-        let usage = Usage::read(message);
+    pub(super) fn called(&mut self, message: &[u8], is_of_agent: bool) -> Vec<AgentEvent> {
+        let usage = CallUsage::read(message);
         let mut is_new = || {
             let id = line_fields::text(message, &["id"])?;
             self.seen.note(cut(&id, AGENT_ID_CHARS_MAX)).then_some(())
@@ -54,12 +54,12 @@ impl Meter {
         if !is_of_agent {
             return vec![self.spent()];
         }
-        self.last_call = Usage { output: 0, ..usage };
+        self.last_call = CallUsage { output: 0, ..usage };
         vec![self.context(usage.input), self.spent()]
     }
 
     /// More has come out of the last call of the agent itself.
-    pub(super) fn grew(&mut self, event: &[u8]) -> Vec<Heard> {
+    pub(super) fn grew(&mut self, event: &[u8]) -> Vec<AgentEvent> {
         let output = number(event, &["usage", "output_tokens"]).unwrap_or(0);
         if output <= self.last_call.output || self.last_call.input == 0 {
             return Vec::new();
@@ -70,7 +70,7 @@ impl Meter {
     }
 
     /// It was asked how full its context is, and says so.
-    pub(super) fn measured(&mut self, answer: &[u8]) -> Vec<Heard> {
+    pub(super) fn measured(&mut self, answer: &[u8]) -> Vec<AgentEvent> {
         let Some(used) = number(answer, &["totalTokens"]) else { return Vec::new() };
         let window = number(answer, &["maxTokens"]).or_else(|| number(answer, &["rawMaxTokens"]));
         self.window = window.filter(|window| *window > 0).or(self.window);
@@ -83,7 +83,7 @@ impl Meter {
 
     /// A result says what was spent in all. It leaves out calls that were broken off, and we do not know of
     /// all: the greater counts.
-    pub(super) fn settle(&mut self, line: &[u8]) -> Vec<Heard> {
+    pub(super) fn settle(&mut self, line: &[u8]) -> Vec<AgentEvent> {
         let mut reported = Spent::default();
         let models = json::get(line, &["modelUsage"]).unwrap_or_default();
         for member in json::members(models).unwrap_or_default() {
@@ -123,21 +123,21 @@ impl Meter {
         self.seen.ids.len()
     }
 
-    fn context(&self, used: u64) -> Heard {
+    fn context(&self, used: u64) -> AgentEvent {
         let (window, compacts_at) = (self.window, self.compacts_at);
-        Heard::Context(Context { used, window, compacts_at, exact: true })
+        AgentEvent::Context(ContextUse { used, window, compacts_at, exact: true })
     }
 
-    fn spent(&self) -> Heard {
+    fn spent(&self) -> AgentEvent {
         let mut spent = self.settled;
         add(&mut spent.input, self.since.input);
         add(&mut spent.cached, self.since.cached);
         add(&mut spent.output, self.since.output);
-        Heard::Spent(spent)
+        AgentEvent::Spent(spent)
     }
 }
 
-impl Usage {
+impl CallUsage {
     fn read(message: &[u8]) -> Self {
         let usage = json::get(message, &["usage"]).unwrap_or_default();
         let count = |key| number(usage, &[key]).unwrap_or(0);
@@ -155,12 +155,12 @@ fn add(sum: &mut u64, more: u64) {
 
 /// Ids of calls that were counted; of too many, the oldest are forgotten.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenCalls {
     ids: BTreeSet<String>,
     order: VecDeque<String>,
 }
 
-impl Seen {
+impl SeenCalls {
     /// Whether this one is new.
     fn note(&mut self, id: String) -> bool {
         if !self.ids.insert(id.clone()) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::agent::Failure;
-use crate::agent::timestamp::in_seconds;
 use super::line_fields::Object;
+use crate::agent::TurnFailure;
+use crate::agent::timestamp::in_seconds;
 use crate::limits::{AGENT_LIMITED_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::mcp::json;
 use crate::text::cut;
@@ -13,7 +13,7 @@ use crate::time::Stamp;
 /// An error, as a turn or an answer has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Error {
-    pub(super) failure: Failure,
+    pub(super) failure: TurnFailure,
     pub(super) why: String,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn of_turn(error: &Object<'_>, limits: &Limits, now: Stamp) -> Error 
     let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
     let failure = match error.raw("codexErrorInfo") {
         Some(info) => by_info(info, limits, now),
-        None => Failure::Other,
+        None => TurnFailure::Other,
     };
     named(failure, message)
 }
@@ -68,44 +68,44 @@ pub(super) fn of_answer(error: &Object<'_>, limits: &Limits, now: Stamp) -> Erro
     let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
     let failure = match error.object("data").raw("codexErrorInfo") {
         Some(info) => by_info(info, limits, now),
-        None => Failure::Other,
+        None => TurnFailure::Other,
     };
     named(failure, message)
 }
 
 /// An error that nothing but its words tell of.
 pub(super) fn other(why: &str) -> Error {
-    Error { failure: Failure::Other, why: cut(why, AGENT_TEXT_CHARS_MAX) }
+    Error { failure: TurnFailure::Other, why: cut(why, AGENT_TEXT_CHARS_MAX) }
 }
 
-fn named(failure: Failure, why: String) -> Error {
+fn named(failure: TurnFailure, why: String) -> Error {
     // A provider that is not OpenAI's own says it in its words only, and Codex hands them on.
-    let is_overflow = failure == Failure::Other && why.contains("context_length_exceeded");
-    Error { failure: if is_overflow { Failure::Overflow } else { failure }, why }
+    let is_overflow = failure == TurnFailure::Other && why.contains("context_length_exceeded");
+    Error { failure: if is_overflow { TurnFailure::Overflow } else { failure }, why }
 }
 
 /// The info is a name, or an object with a name and a status of HTTP.
-fn by_info(info: &[u8], limits: &Limits, now: Stamp) -> Failure {
+fn by_info(info: &[u8], limits: &Limits, now: Stamp) -> TurnFailure {
     let object = Object::read(info).unwrap_or_default();
     let Some(name) = json::read_text(info).or_else(|| object.first_key()) else {
-        return Failure::Other;
+        return TurnFailure::Other;
     };
     match name.as_ref() {
-        "contextWindowExceeded" => Failure::Overflow,
-        "sessionBudgetExceeded" => Failure::Budget,
-        "usageLimitExceeded" => Failure::Limited { until: limits.until(now) },
-        "rateLimitExceeded" => Failure::Limited { until: None },
+        "contextWindowExceeded" => TurnFailure::Overflow,
+        "sessionBudgetExceeded" => TurnFailure::Budget,
+        "usageLimitExceeded" => TurnFailure::Limited { until: limits.until(now) },
+        "rateLimitExceeded" => TurnFailure::Limited { until: None },
         // The errors of a server come as this one too, with "high demand" as their words.
         "serverOverloaded"
         | "flexUnavailable"
         | "policyCapacityUnavailable"
-        | "internalServerError" => Failure::Overloaded,
-        "unauthorized" => Failure::Unauthorized,
+        | "internalServerError" => TurnFailure::Overloaded,
+        "unauthorized" => TurnFailure::Unauthorized,
         name => match object.object(name).number("httpStatusCode") {
-            Some(401 | 403) => Failure::Unauthorized,
-            Some(429) => Failure::Limited { until: limits.until(now) },
-            Some(500..=599) => Failure::Overloaded,
-            _ => Failure::Other,
+            Some(401 | 403) => TurnFailure::Unauthorized,
+            Some(429) => TurnFailure::Limited { until: limits.until(now) },
+            Some(500..=599) => TurnFailure::Overloaded,
+            _ => TurnFailure::Other,
         },
     }
 }
@@ -120,7 +120,7 @@ pub(super) fn attempt(message: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn failure(info: &str) -> Failure {
+    fn failure(info: &str) -> TurnFailure {
         let text = format!(r#"{{"message":"m","codexErrorInfo":{info}}}"#);
         let object = Object::read(text.as_bytes()).expect("an object");
         of_turn(&object, &Limits::default(), Stamp::default()).failure
@@ -131,20 +131,20 @@ mod tests {
         let status = |name: &str, status: &str| {
             failure(&format!(r#"{{"{name}":{{"httpStatusCode":{status}}}}}"#))
         };
-        let limited = Failure::Limited { until: None };
-        assert_eq!(failure(r#""contextWindowExceeded""#), Failure::Overflow);
+        let limited = TurnFailure::Limited { until: None };
+        assert_eq!(failure(r#""contextWindowExceeded""#), TurnFailure::Overflow);
         assert_eq!(failure(r#""usageLimitExceeded""#), limited);
         assert_eq!(failure(r#""rateLimitExceeded""#), limited);
-        assert_eq!(failure(r#""sessionBudgetExceeded""#), Failure::Budget);
-        assert_eq!(failure(r#""serverOverloaded""#), Failure::Overloaded);
-        assert_eq!(failure(r#""internalServerError""#), Failure::Overloaded);
-        assert_eq!(failure(r#""unauthorized""#), Failure::Unauthorized);
+        assert_eq!(failure(r#""sessionBudgetExceeded""#), TurnFailure::Budget);
+        assert_eq!(failure(r#""serverOverloaded""#), TurnFailure::Overloaded);
+        assert_eq!(failure(r#""internalServerError""#), TurnFailure::Overloaded);
+        assert_eq!(failure(r#""unauthorized""#), TurnFailure::Unauthorized);
         assert_eq!(status("responseTooManyFailedAttempts", "429"), limited);
-        assert_eq!(status("httpConnectionFailed", "401"), Failure::Unauthorized);
-        assert_eq!(status("responseStreamDisconnected", "503"), Failure::Overloaded);
-        assert_eq!(status("responseStreamDisconnected", "null"), Failure::Other);
+        assert_eq!(status("httpConnectionFailed", "401"), TurnFailure::Unauthorized);
+        assert_eq!(status("responseStreamDisconnected", "503"), TurnFailure::Overloaded);
+        assert_eq!(status("responseStreamDisconnected", "null"), TurnFailure::Other);
         for unknown in ["\"somethingNew\"", "{\"new\":{\"x\":1}}", "null", "7", "[]"] {
-            assert_eq!(failure(unknown), Failure::Other, "{unknown}");
+            assert_eq!(failure(unknown), TurnFailure::Other, "{unknown}");
         }
     }
 

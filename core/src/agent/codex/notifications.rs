@@ -1,8 +1,8 @@
 //! Reads the notifications of Codex: turns, items, errors, use.
 
-use crate::agent::{Effect, Heard, TurnEnd};
 use super::line_fields::Object;
-use super::{Codex, Phase, Turn, failure, item};
+use super::{Codex, CodexTurn, Phase, failure, item};
+use crate::agent::{AgentEvent, Effect, TurnEnd};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_TEXT_CHARS_MAX, AGENT_TOOLS_MAX};
 use crate::time::Stamp;
 
@@ -36,7 +36,7 @@ impl Codex {
             "item/completed" => self.item_completed(&params.object("item"), effects),
             "error" => self.failed(now, params, effects),
             "thread/compacted" if !self.compacts_in_items => {
-                effects.push(Effect::Heard(Heard::Compacted));
+                effects.push(Effect::Heard(AgentEvent::Compacted));
             }
             _ => {}
         }
@@ -46,18 +46,20 @@ impl Codex {
         let Some(id) = turn.text("id") else { return };
         let interrupt = match &self.turn {
             // It may begin one by itself, for a goal.
-            Turn::None => false,
-            Turn::Asked { interrupt, .. } | Turn::Running { interrupt, .. } => *interrupt,
+            CodexTurn::None => false,
+            CodexTurn::Requested { interrupt, .. } | CodexTurn::Running { interrupt, .. } => {
+                *interrupt
+            }
         };
-        self.turn = Turn::Running { id: id.into_owned(), begun: true, interrupt };
+        self.turn = CodexTurn::Running { id: id.into_owned(), begun: true, interrupt };
         self.interrupt_begun(effects);
     }
 
     fn turn_completed(&mut self, now: Stamp, turn: &Object<'_>, effects: &mut Vec<Effect>) {
         let is_it = match &self.turn {
-            Turn::None => false,
-            Turn::Asked { .. } => true,
-            Turn::Running { id, .. } => turn.text("id").is_none_or(|ended| *id == ended),
+            CodexTurn::None => false,
+            CodexTurn::Requested { .. } => true,
+            CodexTurn::Running { id, .. } => turn.text("id").is_none_or(|ended| *id == ended),
         };
         if !is_it {
             return;
@@ -73,7 +75,7 @@ impl Codex {
                 .into(),
         };
         if matches!(end, TurnEnd::Done(_)) {
-            self.turn = Turn::None;
+            self.turn = CodexTurn::None;
             self.ended = Some(end);
             self.settle(effects);
         } else {
@@ -91,19 +93,19 @@ impl Codex {
             self.tools.pop_front();
         }
         self.tools.push_back(id.clone());
-        effects.push(Effect::Heard(Heard::ToolBegan { id, name, detail }));
+        effects.push(Effect::Heard(AgentEvent::ToolBegan { id, name, detail }));
     }
 
     fn item_completed(&mut self, item: &Object<'_>, effects: &mut Vec<Effect>) {
         if is_compaction(item) {
             self.compacts_in_items = true;
-            return effects.push(Effect::Heard(Heard::Compacted));
+            return effects.push(Effect::Heard(AgentEvent::Compacted));
         }
         if item.text("type").as_deref() == Some("agentMessage") {
             let text = item.cut_text("text", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
             if !text.is_empty() {
                 self.said.clone_from(&text);
-                effects.push(Effect::Heard(Heard::Text(text)));
+                effects.push(Effect::Heard(AgentEvent::Text(text)));
             }
         }
         if let Some(id) = id_of(item)
@@ -111,7 +113,7 @@ impl Codex {
         {
             self.tools.remove(place);
             let succeeded = item::succeeded(item);
-            effects.push(Effect::Heard(Heard::ToolEnded { id, succeeded }));
+            effects.push(Effect::Heard(AgentEvent::ToolEnded { id, succeeded }));
         }
     }
 
@@ -124,7 +126,7 @@ impl Codex {
         let message = error.cut_text("message", AGENT_TEXT_CHARS_MAX).unwrap_or_default();
         self.tries = failure::attempt(&message).unwrap_or(self.tries.saturating_add(1));
         let why = error.cut_text("additionalDetails", AGENT_TEXT_CHARS_MAX).unwrap_or(message);
-        effects.push(Effect::Heard(Heard::Retrying { attempt: self.tries, why, at: None }));
+        effects.push(Effect::Heard(AgentEvent::Retrying { attempt: self.tries, why, at: None }));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::{Permission, Server, Setup};
+use crate::agent::{AgentServer, Permission, Setup};
 
 /// A line of its stdin.
 pub(super) fn line(message: &Value) -> Vec<u8> {
@@ -64,7 +64,7 @@ const fn sandbox(permission: Permission) -> &'static str {
 }
 
 /// What is laid over the user's own entry: which tools may be used, time limits and all else stay as they are.
-fn server(given: &Server) -> Value {
+fn server(given: &AgentServer) -> Value {
     let (program, arguments) = given
         .command
         .split_first()

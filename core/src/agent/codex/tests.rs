@@ -7,9 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::agent::{Context, Permission, Server, Spent};
 use super::*;
-use crate::agent::Failure;
+use crate::agent::TurnFailure;
+use crate::agent::{AgentServer, ContextUse, Permission, Spent};
 use crate::random::Random;
 
 const NOW: Stamp = Stamp::since_unix_epoch(Duration::from_secs(1_794_780_640));
@@ -50,7 +50,7 @@ fn setup() -> Setup {
 /// A session, and what came of it.
 struct World {
     codex: Codex,
-    heard: Vec<Heard>,
+    heard: Vec<AgentEvent>,
     written: VecDeque<Value>,
     closed: bool,
 }
@@ -95,14 +95,14 @@ impl World {
         self.put(Input::Line(line.as_bytes()));
     }
 
-    fn tell(&mut self, told: &Told) {
+    fn tell(&mut self, told: &Instruction) {
         self.put(Input::Told(told));
     }
 
     fn ends(&self) -> Vec<&TurnEnd> {
         let mut ends = Vec::new();
         for heard in &self.heard {
-            if let Heard::TurnEnded(end) = heard {
+            if let AgentEvent::TurnEnded(end) = heard {
                 ends.push(end);
             }
         }
@@ -126,12 +126,12 @@ fn replay(recorded: &str, setup: Setup) -> World {
                 assert_eq!(world.written.pop_front(), Some(expected));
             }
             (_, "started") => world.put(Input::Started),
-            (_, "interrupt") => world.tell(&Told::Interrupt),
-            (_, "end") => world.tell(&Told::End),
+            (_, "interrupt") => world.tell(&Instruction::Interrupt),
+            (_, "end") => world.tell(&Instruction::End),
             (_, "killed") => world.put(Input::Ended(&Exit::Signal(9))),
             (_, told) => world.tell(&match told.split_once(' ').expect("a word and a text") {
-                ("prompt", text) => Told::Prompt(text.to_owned()),
-                (_, text) => Told::Steer(text.to_owned()),
+                ("prompt", text) => Instruction::Prompt(text.to_owned()),
+                (_, text) => Instruction::Steer(text.to_owned()),
             }),
         }
     }
@@ -139,37 +139,37 @@ fn replay(recorded: &str, setup: Setup) -> World {
     world
 }
 
-fn heard_in(recorded: &str) -> Vec<Heard> {
+fn heard_in(recorded: &str) -> Vec<AgentEvent> {
     let world = replay(recorded, setup());
-    assert!(matches!(&world.heard[0], Heard::Ready { session, model }
+    assert!(matches!(&world.heard[0], AgentEvent::Ready { session, model }
         if session.as_deref() == Some("thread-1") && model.as_deref() == Some("gpt-5.4")));
     world.heard[1..].to_vec()
 }
 
-fn context(used: u64, exact: bool) -> Heard {
+fn context(used: u64, exact: bool) -> AgentEvent {
     let (window, compacts_at) = (Some(258_400), Some(244_800));
-    Heard::Context(Context { used, window, compacts_at, exact })
+    AgentEvent::Context(ContextUse { used, window, compacts_at, exact })
 }
 
-fn spent(input: u64, cached: u64, output: u64) -> Heard {
-    Heard::Spent(Spent { input, cached, output, dollars: None, guessed: false })
+fn spent(input: u64, cached: u64, output: u64) -> AgentEvent {
+    AgentEvent::Spent(Spent { input, cached, output, dollars: None, guessed: false })
 }
 
-fn began(id: &str, name: &str, detail: &str) -> Heard {
+fn began(id: &str, name: &str, detail: &str) -> AgentEvent {
     let text = str::to_owned;
-    Heard::ToolBegan { id: text(id), name: text(name), detail: text(detail) }
+    AgentEvent::ToolBegan { id: text(id), name: text(name), detail: text(detail) }
 }
 
-fn ended(id: &str, succeeded: bool) -> Heard {
-    Heard::ToolEnded { id: id.to_owned(), succeeded }
+fn ended(id: &str, succeeded: bool) -> AgentEvent {
+    AgentEvent::ToolEnded { id: id.to_owned(), succeeded }
 }
 
-fn said(text: &str) -> Heard {
-    Heard::Text(text.to_owned())
+fn said(text: &str) -> AgentEvent {
+    AgentEvent::Text(text.to_owned())
 }
 
-fn done(text: &str) -> Heard {
-    Heard::TurnEnded(TurnEnd::Done(text.to_owned()))
+fn done(text: &str) -> AgentEvent {
+    AgentEvent::TurnEnded(TurnEnd::Done(text.to_owned()))
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_interrupted_turn_is_followed_by_a_handoff() {
         spent(1000, 0, 50),
         // Codex says nothing of the tool that it killed.
         ended("c1", false),
-        Heard::TurnEnded(TurnEnd::Interrupted),
+        AgentEvent::TurnEnded(TurnEnd::Interrupted),
         said("handoff text"),
         context(2050, true),
         spent(3000, 0, 100),
@@ -240,11 +240,11 @@ fn an_interrupted_turn_is_followed_by_a_handoff() {
 fn an_interrupt_waits_until_the_turn_has_begun() {
     // Between its answer and `turn/started`, Codex says that there is nothing to interrupt, and goes on.
     let heard = heard_in(include_str!("recorded/early_interrupt.txt"));
-    assert_eq!(heard, [Heard::TurnEnded(TurnEnd::Interrupted)]);
+    assert_eq!(heard, [AgentEvent::TurnEnded(TurnEnd::Interrupted)]);
 }
 
 /// How the only turn of a recording failed.
-fn failure_in(recorded: &str) -> (Failure, String) {
+fn failure_in(recorded: &str) -> (TurnFailure, String) {
     let world = replay(recorded, setup());
     match world.ends().as_slice() {
         [TurnEnd::Failed { failure, why }] => (*failure, why.clone()),
@@ -259,11 +259,11 @@ fn a_limit_is_told_with_its_end() {
     let resets_at = recorded.split("\"resetsAt\":").nth(1).and_then(|rest| rest.split('}').next());
     let seconds = resets_at.expect("it was recorded").parse().expect("a number");
     let until = Some(Stamp::since_unix_epoch(Duration::from_secs(seconds)));
-    assert_eq!(failure, Failure::Limited { until });
+    assert_eq!(failure, TurnFailure::Limited { until });
     assert!(why.contains("usage limit"), "{why}");
 
     let (failure, _) = failure_in(include_str!("recorded/rate.txt"));
-    assert_eq!(failure, Failure::Limited { until: None });
+    assert_eq!(failure, TurnFailure::Limited { until: None });
 }
 
 #[test]
@@ -281,48 +281,52 @@ fn an_overflow_is_a_full_context_and_loses_no_count() {
         context(258_400, false),
     ];
     assert_eq!(heard[..8], expected);
-    let Heard::TurnEnded(TurnEnd::Failed { failure, .. }) = &heard[8] else { panic!("{heard:?}") };
-    assert_eq!(*failure, Failure::Overflow);
+    let AgentEvent::TurnEnded(TurnEnd::Failed { failure, .. }) = &heard[8] else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(*failure, TurnFailure::Overflow);
     assert_eq!(heard[9..], [said("x"), context(3030, true), spent(303_000, 1000, 230), done("x")]);
 
     let (failure, _) = failure_in(include_str!("recorded/overflow400.txt"));
-    assert_eq!(failure, Failure::Overflow, "a provider of its own kind");
+    assert_eq!(failure, TurnFailure::Overflow, "a provider of its own kind");
 }
 
 #[test]
 fn a_failure_of_the_model_has_its_kind() {
     let heard = heard_in(include_str!("recorded/overloaded.txt"));
     let why = "stream disconnected before completion: stream closed before response.completed";
-    assert_eq!(heard[0], Heard::Retrying { attempt: 1, why: why.to_owned(), at: None });
+    assert_eq!(heard[0], AgentEvent::Retrying { attempt: 1, why: why.to_owned(), at: None });
     let (failure, why) = failure_in(include_str!("recorded/overloaded.txt"));
-    assert_eq!(failure, Failure::Overloaded);
+    assert_eq!(failure, TurnFailure::Overloaded);
     assert!(why.contains("at capacity"), "{why}");
     let (failure, why) = failure_in(include_str!("recorded/unauthorized.txt"));
-    assert_eq!(failure, Failure::Unauthorized);
+    assert_eq!(failure, TurnFailure::Unauthorized);
     assert!(why.contains("bad key"), "{why}");
 }
 
 #[test]
 fn a_compaction_is_told_once() {
     let heard = heard_in(include_str!("recorded/compact.txt"));
-    let compactions = heard.iter().filter(|heard| **heard == Heard::Compacted).count();
+    let compactions = heard.iter().filter(|heard| **heard == AgentEvent::Compacted).count();
     assert_eq!(compactions, 1, "{heard:?}");
     let guessed = heard.iter().filter(
-        |heard| matches!(heard, Heard::Context(context) if !context.exact && context.used < 20_000),
+        |heard| matches!(heard, AgentEvent::Context(context) if !context.exact && context.used < 20_000),
     );
     assert_eq!(guessed.count(), 1, "what is left is a guess of codex: {heard:?}");
 
     let mut world = World::open();
     world.line(r#"{"method":"thread/compacted","params":{"threadId":"t","turnId":"u"}}"#);
-    assert_eq!(world.heard, [Heard::Compacted], "from those that have no item for it");
+    assert_eq!(world.heard, [AgentEvent::Compacted], "from those that have no item for it");
 }
 
 #[test]
 fn the_end_of_the_process_ends_the_turn() {
     let heard = heard_in(include_str!("recorded/killed.txt"));
     assert_eq!(heard[..2], [began("c1", "shell", "sleep 3"), ended("c1", false)]);
-    let Heard::TurnEnded(TurnEnd::Failed { failure, why }) = &heard[2] else { panic!("{heard:?}") };
-    assert_eq!((*failure, heard.len()), (Failure::Other, 3));
+    let AgentEvent::TurnEnded(TurnEnd::Failed { failure, why }) = &heard[2] else {
+        panic!("{heard:?}")
+    };
+    assert_eq!((*failure, heard.len()), (TurnFailure::Other, 3));
     assert!(why.contains("codex ended in its turn"), "{why}");
 
     let mut world = World::open();
@@ -332,16 +336,17 @@ fn the_end_of_the_process_ends_the_turn() {
 
 #[test]
 fn tools_of_each_kind() {
-    let server = Server {
+    let server = AgentServer {
         name: "srv".to_owned(),
         command: vec!["python3".to_owned(), "/project/server.py".to_owned()],
         rest: serde_json::Map::new(),
     };
     let world =
         replay(include_str!("recorded/tools.txt"), Setup { servers: vec![server], ..setup() });
-    let is_tool =
-        |heard: &&Heard| matches!(heard, Heard::ToolBegan { .. } | Heard::ToolEnded { .. });
-    let tools: Vec<Heard> = world.heard.iter().filter(is_tool).cloned().collect();
+    let is_tool = |heard: &&AgentEvent| {
+        matches!(heard, AgentEvent::ToolBegan { .. } | AgentEvent::ToolEnded { .. })
+    };
+    let tools: Vec<AgentEvent> = world.heard.iter().filter(is_tool).cloned().collect();
     let expected = [
         began("c1", "edit", "/project/new.txt"),
         ended("c1", true),
@@ -357,21 +362,21 @@ fn tools_of_each_kind() {
 fn a_subagent_costs_and_fills_nothing() {
     let heard = heard_in(include_str!("recorded/subagent.txt"));
     let largest = heard.iter().filter_map(|heard| match heard {
-        Heard::Context(context) => Some(context.used),
+        AgentEvent::Context(context) => Some(context.used),
         _ => None,
     });
     assert_eq!(largest.max(), Some(1250), "the subagent had 7070");
-    let last = heard.iter().rfind(|heard| matches!(heard, Heard::Spent(_)));
+    let last = heard.iter().rfind(|heard| matches!(heard, AgentEvent::Spent(_)));
     assert_eq!(last, Some(&spent(4350 + 7000, 0, 200 + 70)));
     assert!(!heard.contains(&said("child says hi")));
     assert!(heard.contains(&began("c1", "spawnAgent", "child task")));
     assert_eq!(heard.last(), Some(&done("parent done")), "and one turn has ended: {heard:?}");
-    assert_eq!(heard.iter().filter(|heard| matches!(heard, Heard::TurnEnded(_))).count(), 1);
+    assert_eq!(heard.iter().filter(|heard| matches!(heard, AgentEvent::TurnEnded(_))).count(), 1);
 }
 
 #[test]
 fn a_thread_is_opened_as_it_was_asked_for() {
-    let server = Server {
+    let server = AgentServer {
         name: "my.odd name".to_owned(),
         command: vec!["npx".to_owned(), "-y".to_owned()],
         rest: serde_json::Map::new(),
@@ -411,30 +416,30 @@ fn a_session_that_is_not_opened_fails() {
     let error = "failed to load configuration: url is not supported for stdio";
     world.line(&format!(r#"{{"id":2,"error":{{"code":-32600,"message":"{error}"}}}}"#));
     let why = format!("codex did not open a session: {error}");
-    let failed = TurnEnd::Failed { failure: Failure::Other, why };
-    assert_eq!(world.heard, [Heard::TurnEnded(failed)]);
+    let failed = TurnEnd::Failed { failure: TurnFailure::Other, why };
+    assert_eq!(world.heard, [AgentEvent::TurnEnded(failed)]);
     assert!(world.closed, "and there is nothing to wait for");
-    world.tell(&Told::Prompt("x".to_owned()));
+    world.tell(&Instruction::Prompt("x".to_owned()));
     assert_eq!((world.ends().len(), world.written.len()), (2, 3), "a prompt is not swallowed");
 }
 
 #[test]
 fn a_turn_that_is_refused_has_ended() {
     let mut world = World::open();
-    world.tell(&Told::Prompt("x".to_owned()));
+    world.tell(&Instruction::Prompt("x".to_owned()));
     world.line(r#"{"id":3,"error":{"code":-32600,"message":"no such thread"}}"#);
-    let failed = TurnEnd::Failed { failure: Failure::Other, why: "no such thread".to_owned() };
-    assert_eq!(world.heard, [Heard::TurnEnded(failed)]);
-    world.tell(&Told::Prompt("y".to_owned()));
+    let failed = TurnEnd::Failed { failure: TurnFailure::Other, why: "no such thread".to_owned() };
+    assert_eq!(world.heard, [AgentEvent::TurnEnded(failed)]);
+    world.tell(&Instruction::Prompt("y".to_owned()));
     assert_eq!(world.written.len(), 2, "another can begin");
 }
 
 #[test]
 fn what_is_told_before_the_turn_is_known_is_not_lost() {
     let mut world = World::open();
-    world.tell(&Told::Prompt("x".to_owned()));
-    world.tell(&Told::Steer("y".to_owned()));
-    world.tell(&Told::Interrupt);
+    world.tell(&Instruction::Prompt("x".to_owned()));
+    world.tell(&Instruction::Steer("y".to_owned()));
+    world.tell(&Instruction::Interrupt);
     world.line(r#"{"id":3,"result":{"turn":{"id":"u"}}}"#);
     world.line(r#"{"id":4,"result":{"turn":{"id":"u"}}}"#);
     assert_eq!(world.written.len(), 2, "the interrupt waits");
@@ -445,19 +450,19 @@ fn what_is_told_before_the_turn_is_known_is_not_lost() {
     let end = r#"{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"u","status":"interrupted"}}}"#;
     world.line(end);
     world.line(end);
-    world.tell(&Told::Interrupt);
+    world.tell(&Instruction::Interrupt);
     assert_eq!(
         (world.heard, world.written.len()),
-        (vec![Heard::TurnEnded(TurnEnd::Interrupted)], 3)
+        (vec![AgentEvent::TurnEnded(TurnEnd::Interrupted)], 3)
     );
 }
 
 #[test]
 fn a_failed_turn_forgets_what_it_was_to_hear() {
     let mut world = World::open();
-    world.tell(&Told::Prompt("x".to_owned()));
+    world.tell(&Instruction::Prompt("x".to_owned()));
     world.line(r#"{"id":3,"result":{"turn":{"id":"u"}}}"#);
-    world.tell(&Told::Steer("y".to_owned()));
+    world.tell(&Instruction::Steer("y".to_owned()));
     world.line(r#"{"method":"turn/completed","params":{"threadId":"t","turn":{"id":"u","status":"failed"}}}"#);
     world.line(r#"{"id":4,"error":{"code":-32600,"message":"no active turn to steer"}}"#);
     assert_eq!((world.ends().len(), world.written.len()), (1, 2), "whoever hears it decides anew");
@@ -503,7 +508,7 @@ fn what_cannot_be_read_is_strange_and_what_is_unknown_is_not() {
     world.line("  ");
     assert_eq!((&world.heard, world.written.len()), (&vec![], 0));
     world.line(&"ä".repeat(5000));
-    let [Heard::Strange(cut)] = world.heard.as_slice() else { panic!("{:?}", world.heard) };
+    let [AgentEvent::Strange(cut)] = world.heard.as_slice() else { panic!("{:?}", world.heard) };
     assert_eq!(cut.chars().count(), AGENT_DETAIL_CHARS_MAX + 1);
 }
 
@@ -517,7 +522,8 @@ fn texts_are_cut() {
     world.line(&format!(
         r#"{{"method":"item/started","params":{{"threadId":"t","item":{{"type":"commandExecution","id":"c","command":"{long}"}}}}}}"#
     ));
-    let [Heard::Text(text), Heard::ToolBegan { detail, .. }] = world.heard.as_slice() else {
+    let [AgentEvent::Text(text), AgentEvent::ToolBegan { detail, .. }] = world.heard.as_slice()
+    else {
         panic!("two things are heard")
     };
     assert_eq!(text.chars().count(), crate::limits::AGENT_TEXT_CHARS_MAX + 1);
@@ -553,19 +559,19 @@ fn no_line_brings_it_down() {
             let before = world.heard.len();
             match pick(&mut random, 40) {
                 0 => world.put(Input::Started),
-                1 | 2 => world.tell(&Told::Prompt(text)),
-                3 | 4 => world.tell(&Told::Steer(text)),
-                5 => world.tell(&Told::Interrupt),
-                6 => world.tell(&Told::Measure),
-                7 if seed % 3 == 0 => world.tell(&Told::End),
+                1 | 2 => world.tell(&Instruction::Prompt(text)),
+                3 | 4 => world.tell(&Instruction::Steer(text)),
+                5 => world.tell(&Instruction::Interrupt),
+                6 => world.tell(&Instruction::Measure),
+                7 if seed % 3 == 0 => world.tell(&Instruction::End),
                 8 if seed % 5 == 0 => world.put(Input::Ended(&Exit::Unknown)),
                 9 => world.put(Input::Wakeup),
                 _ => world.put(Input::Line(&bytes)),
             }
             for heard in &world.heard[before..] {
                 match heard {
-                    Heard::ToolBegan { .. } => running += 1,
-                    Heard::ToolEnded { .. } => running -= 1,
+                    AgentEvent::ToolBegan { .. } => running += 1,
+                    AgentEvent::ToolEnded { .. } => running -= 1,
                     _ => {}
                 }
             }
@@ -580,10 +586,10 @@ fn no_line_brings_it_down() {
 #[test]
 fn its_memory_has_a_bound() {
     let mut world = World::open();
-    world.tell(&Told::Prompt("x".to_owned()));
+    world.tell(&Instruction::Prompt("x".to_owned()));
     world.line(r#"{"id":3,"result":{"turn":{"id":"u"}}}"#);
     for number in 0..5000 {
-        world.tell(&Told::Steer("y".to_owned()));
+        world.tell(&Instruction::Steer("y".to_owned()));
         world.line(&format!(
             r#"{{"method":"item/started","params":{{"threadId":"t","item":{{"type":"sleep","id":"{number}"}}}}}}"#
         ));
@@ -593,6 +599,6 @@ fn its_memory_has_a_bound() {
     }
     assert_eq!(world.codex.waiting.len(), AGENT_REQUESTS_MAX);
     assert_eq!(world.codex.tools.len(), crate::limits::AGENT_TOOLS_MAX);
-    let last = world.heard.iter().rfind(|heard| matches!(heard, Heard::Spent(_)));
+    let last = world.heard.iter().rfind(|heard| matches!(heard, AgentEvent::Spent(_)));
     assert_eq!(last, Some(&spent(10_000, 0, 5000)), "no count is lost");
 }

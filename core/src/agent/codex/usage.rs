@@ -5,17 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::agent::{Context, Heard, Spent};
 use super::line_fields::Object;
+use crate::agent::{AgentEvent, ContextUse, Spent};
 use crate::limits::AGENT_THREADS_MAX;
 
 /// What was told of use so far.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(super) struct CodexUsage {
     threads: BTreeMap<String, Thread>,
     /// Of threads that are not remembered any more.
     folded: Counts,
-    context: Option<Context>,
+    context: Option<ContextUse>,
     spent: Option<Spent>,
 }
 
@@ -36,22 +36,27 @@ struct Counts {
     output: u64,
 }
 
-impl Usage {
+impl CodexUsage {
     /// Takes in what Codex tells of a thread, and returns what is new of it.
-    pub(super) fn update(&mut self, thread: &str, is_ours: bool, told: &Object<'_>) -> Vec<Heard> {
+    pub(super) fn update(
+        &mut self,
+        thread: &str,
+        is_ours: bool,
+        told: &Object<'_>,
+    ) -> Vec<AgentEvent> {
         let (total, last) = (told.object("total"), told.object("last"));
         let mut heard = Vec::new();
         if is_ours && let Some(context) = context(&total, &last, told.number("modelContextWindow"))
         {
             if self.context != Some(context) {
-                heard.push(Heard::Context(context));
+                heard.push(AgentEvent::Context(context));
             }
             self.context = Some(context);
         }
         self.count(thread, Counts::of(&total), Counts::of(&last));
         let spent = self.sum();
         if self.spent != Some(spent) && spent != Spent::default() {
-            heard.push(Heard::Spent(spent));
+            heard.push(AgentEvent::Spent(spent));
             self.spent = Some(spent);
         }
         heard
@@ -120,7 +125,7 @@ impl Counts {
 }
 
 /// How full the context is after a call.
-fn context(total: &Object<'_>, last: &Object<'_>, window: Option<u64>) -> Option<Context> {
+fn context(total: &Object<'_>, last: &Object<'_>, window: Option<u64>) -> Option<ContextUse> {
     let mut used = last.number("totalTokens")?;
     let counted = Counts::of(last) != Counts::default();
     // What was asked did not fit. Codex then says that the total is the window, and that the last call was
@@ -133,7 +138,7 @@ fn context(total: &Object<'_>, last: &Object<'_>, window: Option<u64>) -> Option
         used = window;
     }
     // With nothing but a sum it is what Codex itself guesses, after it has compacted.
-    Some(Context { used, window, compacts_at: window.map(compacts_at), exact: counted })
+    Some(ContextUse { used, window, compacts_at: window.map(compacts_at), exact: counted })
 }
 
 /// Where Codex compacts at the latest, with all settings: at nine tenths of the model's window, of

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::requests::Purpose;
+use super::requests::OpencodeRequest;
 use super::usage::model_windows;
 use super::{Effects, Opencode, Phase, launch, strange};
 use crate::agent::{Effect, RequestId};
@@ -27,20 +27,20 @@ impl Opencode {
             Err(why) => Err(why.to_owned()),
         };
         match purpose {
-            Purpose::Health => self.health(&answer.unwrap_or(Value::Null), effects),
-            Purpose::Windows => {
+            OpencodeRequest::Health => self.health(&answer.unwrap_or(Value::Null), effects),
+            OpencodeRequest::Windows => {
                 self.windows = Some(model_windows(&answer.unwrap_or(Value::Null)));
                 self.maybe_ready(effects);
             }
-            Purpose::Session => self.opened(answer, effects),
-            Purpose::Prompt => {
+            OpencodeRequest::Session => self.opened(answer, effects),
+            OpencodeRequest::Prompt => {
                 if let Err(why) = answer {
                     // It is unknown whether the prompt arrived: the agent must not work without a run.
                     self.abort(effects);
                     self.fail_turn(format!("it did not take the prompt: {why}"), effects);
                 }
             }
-            Purpose::Steer => {
+            OpencodeRequest::Steer => {
                 if let Err(why) = answer {
                     effects.push(strange(&format!("it did not take a word: {why}")));
                     if let Some(turn) = &mut self.turn {
@@ -49,7 +49,7 @@ impl Opencode {
                     self.maybe_end(effects);
                 }
             }
-            Purpose::Abort => {
+            OpencodeRequest::Abort => {
                 if let Err(why) = answer {
                     effects.push(strange(&format!("it did not take an interrupt: {why}")));
                     // It is said where it was interrupted after all.
@@ -58,22 +58,23 @@ impl Opencode {
                     }
                 }
             }
-            Purpose::Reply => {
+            OpencodeRequest::Reply => {
                 if answer.is_err() {
                     self.look_later(effects);
                 }
             }
-            Purpose::Messages | Purpose::Used | Purpose::Subagents | Purpose::Status => {
-                match answer {
-                    Ok(answer) => self.read(purpose, &answer, effects),
-                    Err(_) => self.look_later(effects),
-                }
-            }
-            Purpose::Permissions | Purpose::Questions => {
+            OpencodeRequest::Messages
+            | OpencodeRequest::Used
+            | OpencodeRequest::Subagents
+            | OpencodeRequest::Status => match answer {
+                Ok(answer) => self.read(purpose, &answer, effects),
+                Err(_) => self.look_later(effects),
+            },
+            OpencodeRequest::Permissions | OpencodeRequest::Questions => {
                 let waiting = answer.unwrap_or(Value::Null);
                 for request in waiting.as_array().into_iter().flatten() {
                     match purpose {
-                        Purpose::Permissions => self.decide(request, effects),
+                        OpencodeRequest::Permissions => self.decide(request, effects),
                         _ => self.refuse(request, effects),
                     }
                 }
@@ -89,9 +90,9 @@ impl Opencode {
         }
         self.phase = Phase::Opening { since };
         self.listen(0, effects);
-        effects.push(self.requests.get(Purpose::Windows, "/config/providers"));
+        effects.push(self.requests.get(OpencodeRequest::Windows, "/config/providers"));
         let body = launch::session(&self.setup);
-        effects.push(self.requests.post(Purpose::Session, "/session".to_owned(), &body));
+        effects.push(self.requests.post(OpencodeRequest::Session, "/session".to_owned(), &body));
         self.woken(effects);
     }
 
@@ -114,10 +115,10 @@ impl Opencode {
     }
 
     /// Takes in what the server has, as if its events had been heard.
-    fn read(&mut self, purpose: Purpose, answer: &Value, effects: &mut Effects) {
+    fn read(&mut self, purpose: OpencodeRequest, answer: &Value, effects: &mut Effects) {
         let Some(session) = self.session.clone() else { return };
         match purpose {
-            Purpose::Messages => {
+            OpencodeRequest::Messages => {
                 for message in answer.as_array().into_iter().flatten() {
                     self.message(&message["info"], effects);
                     for part in message["parts"].as_array().into_iter().flatten() {
@@ -125,16 +126,18 @@ impl Opencode {
                     }
                 }
                 // Only now: what these say includes the messages.
-                effects.push(self.requests.get(Purpose::Used, &format!("/session/{session}")));
+                effects
+                    .push(self.requests.get(OpencodeRequest::Used, &format!("/session/{session}")));
                 effects.push(
-                    self.requests.get(Purpose::Subagents, &format!("/session/{session}/children")),
+                    self.requests
+                        .get(OpencodeRequest::Subagents, &format!("/session/{session}/children")),
                 );
-                effects.push(self.requests.get(Purpose::Permissions, "/permission"));
-                effects.push(self.requests.get(Purpose::Questions, "/question"));
-                effects.push(self.requests.get(Purpose::Status, "/session/status"));
+                effects.push(self.requests.get(OpencodeRequest::Permissions, "/permission"));
+                effects.push(self.requests.get(OpencodeRequest::Questions, "/question"));
+                effects.push(self.requests.get(OpencodeRequest::Status, "/session/status"));
             }
-            Purpose::Used => self.session_info(answer, effects),
-            Purpose::Subagents => {
+            OpencodeRequest::Used => self.session_info(answer, effects),
+            OpencodeRequest::Subagents => {
                 for info in answer.as_array().into_iter().flatten() {
                     self.session_info(info, effects);
                 }
@@ -150,8 +153,8 @@ impl Opencode {
     /// The session is idle, and its messages were read before: there is nothing that the turn could wait for, unless
     /// something that was sent has not come to it yet.
     fn found_idle(&mut self, effects: &mut Effects) {
-        let sending =
-            self.requests.is_open(Purpose::Prompt) || self.requests.is_open(Purpose::Steer);
+        let sending = self.requests.is_open(OpencodeRequest::Prompt)
+            || self.requests.is_open(OpencodeRequest::Steer);
         let Some(turn) = &mut self.turn else { return };
         turn.idle = true;
         turn.looks = turn.looks.saturating_add(1);
@@ -176,14 +179,18 @@ impl Opencode {
                 "message": "This is not allowed here, and there is nobody to ask. Go on without it.",
             }),
         };
-        effects.push(self.requests.post(Purpose::Reply, format!("/permission/{id}/reply"), &body));
+        effects.push(self.requests.post(
+            OpencodeRequest::Reply,
+            format!("/permission/{id}/reply"),
+            &body,
+        ));
     }
 
     /// Refuses a question of the agent: a run has no user to answer.
     pub(super) fn refuse(&mut self, request: &Value, effects: &mut Effects) {
         if let Some(id) = request["id"].as_str().filter(|id| is_name(id)) {
             effects.push(self.requests.post(
-                Purpose::Reply,
+                OpencodeRequest::Reply,
                 format!("/question/{id}/reject"),
                 &json!({}),
             ));

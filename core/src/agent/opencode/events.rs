@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::usage::{context_after, count};
 use super::{Effects, Opencode, moment, strange};
-use crate::agent::{Context, Effect, Failure, Heard};
+use crate::agent::{AgentEvent, ContextUse, Effect, TurnFailure};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_OVERFLOWS_MAX, AGENT_TEXT_CHARS_MAX};
 use crate::text::{cut, cut_to_line};
 use crate::time::Stamp;
@@ -20,7 +20,7 @@ impl Opencode {
             Ok(event @ Value::Object(_)) => event,
             _ => return effects.push(strange(&String::from_utf8_lossy(data))),
         };
-        if self.stream != super::Stream::Open {
+        if self.stream != super::EventStream::Open {
             self.connected(effects);
         }
         let about = &event["properties"];
@@ -36,7 +36,7 @@ impl Opencode {
                 self.failed(&about["error"], effects);
             }
             "session.compacted" if session.is_some_and(|id| self.is_ours(id)) => {
-                effects.push(Effect::Heard(Heard::Compacted));
+                effects.push(Effect::Heard(AgentEvent::Compacted));
             }
             "message.updated" => self.message(&about["info"], effects),
             "message.part.updated" => self.part(&about["part"], effects),
@@ -80,7 +80,7 @@ impl Opencode {
             let this = (session.to_owned(), attempt, next.unwrap_or(0));
             if self.retry.as_ref() != Some(&this) {
                 self.retry = Some(this);
-                effects.push(Effect::Heard(Heard::Retrying {
+                effects.push(Effect::Heard(AgentEvent::Retrying {
                     attempt: u32::try_from(attempt).unwrap_or(u32::MAX),
                     why: line(&status["message"]),
                     at: next.map(moment),
@@ -106,7 +106,7 @@ impl Opencode {
             Failed::Interrupted => turn.interrupted = true,
             Failed::With(failure) => {
                 turn.failure = Some((failure, line(&error["data"]["message"])));
-                if failure == Failure::Overflow {
+                if failure == TurnFailure::Overflow {
                     turn.overflows = turn.overflows.saturating_add(1);
                 }
                 if turn.overflows >= AGENT_OVERFLOWS_MAX && !turn.given_up {
@@ -184,7 +184,7 @@ impl Opencode {
                     if let Some(turn) = &mut self.turn {
                         turn.text.clone_from(&text);
                     }
-                    effects.push(Effect::Heard(Heard::Text(text)));
+                    effects.push(Effect::Heard(AgentEvent::Text(text)));
                 }
             }
             Some("tool") if self.is_ours(session) => self.parts.tool(id, part, effects),
@@ -201,26 +201,28 @@ impl Opencode {
         let Some(used) = context_after(step) else { return };
         let windows = self.windows.as_ref();
         let window = self.model.as_ref().and_then(|model| windows?.get(model).copied());
-        let context = Context { used, window, compacts_at: None, exact: true };
+        let context = ContextUse { used, window, compacts_at: None, exact: true };
         self.context = Some(context);
-        effects.push(Effect::Heard(Heard::Context(context)));
+        effects.push(Effect::Heard(AgentEvent::Context(context)));
     }
 }
 
 enum Failed {
     Interrupted,
-    With(Failure),
+    With(TurnFailure),
 }
 
 fn what_failed(error: &Value, now: Stamp) -> Failed {
     let data = &error["data"];
     let failure = match (error["name"].as_str().unwrap_or_default(), data["statusCode"].as_u64()) {
         ("MessageAbortedError", _) => return Failed::Interrupted,
-        ("ContextOverflowError", _) => Failure::Overflow,
-        ("ProviderAuthError", _) | (_, Some(401 | 403)) => Failure::Unauthorized,
-        (_, Some(429)) => Failure::Limited { until: retry_after(&data["responseHeaders"], now) },
-        (_, Some(503 | 529)) => Failure::Overloaded,
-        _ => Failure::Other,
+        ("ContextOverflowError", _) => TurnFailure::Overflow,
+        ("ProviderAuthError", _) | (_, Some(401 | 403)) => TurnFailure::Unauthorized,
+        (_, Some(429)) => {
+            TurnFailure::Limited { until: retry_after(&data["responseHeaders"], now) }
+        }
+        (_, Some(503 | 529)) => TurnFailure::Overloaded,
+        _ => TurnFailure::Other,
     };
     Failed::With(failure)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::agent::{Permission, Server, Setup, Speaks, Start};
+use crate::agent::{AgentServer, Permission, Setup, Speaks, Start};
 
 /// The variable with settings that come after all files.
 pub(super) const SETTINGS: &str = "OPENCODE_CONFIG_CONTENT";
@@ -115,7 +115,7 @@ fn rules(permission: Permission) -> &'static [(&'static str, &'static str)] {
 }
 
 /// The user's own entry is below this one: variables, time limits and all else stay as they are.
-fn local(server: &Server) -> Value {
+fn local(server: &AgentServer) -> Value {
     let mut entry = server.rest.clone();
     // It refuses an entry that does not say this again.
     entry.insert("type".to_owned(), json!("local"));

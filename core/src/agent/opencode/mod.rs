@@ -1,9 +1,9 @@
 //! Owns the state of one session of opencode, over the HTTP server of `opencode serve`. Driven by
-//! [`Session::handle`]. Never waits by a clock.
+//! [`AgentSession::handle`]. Never waits by a clock.
 //!
 //! The server is asked until it is there; then come its events, the windows of its models and a session of our own.
 //! A prompt is a message to the session, and so is a word during a turn: opencode takes it in at its next step. The
-//! server has no end of its own: after [`Told::End`] the daemon ends the process. A request that gets no answer has
+//! server has no end of its own: after [`Instruction::End`] the daemon ends the process. A request that gets no answer has
 //! to be said as [`Input::Failed`] after some time: nothing here waits for it by a clock.
 //!
 //! ```text
@@ -27,11 +27,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use self::parts::MessageParts;
-use self::requests::{Purpose, Requests};
-use self::turn_end::Turn;
+use self::requests::{OpencodeRequest, Requests};
+use self::turn_end::OpencodeTurn;
 use self::usage::Ledger;
 use super::{
-    Context, Effect, Failure, Heard, Input, Profile, Session, Setup, Start, Told, TurnEnd,
+    AgentEvent, AgentSession, ContextUse, Effect, Input, Instruction, Profile, Setup, Start,
+    TurnEnd, TurnFailure,
 };
 use crate::backoff::ExponentialWait;
 use crate::limits::{
@@ -52,24 +53,24 @@ pub(super) const PROFILE: Profile = Profile {
 
 /// A session of opencode.
 #[derive(Debug)]
-pub struct Opencode {
+pub(super) struct Opencode {
     setup: Setup,
     secret: String,
     now: Stamp,
     phase: Phase,
-    stream: Stream,
+    stream: EventStream,
     requests: Requests,
     /// The id of our session, once there is one.
     session: Option<String>,
     /// What was to be said before the session was there.
     early: Option<String>,
-    turn: Option<Turn>,
+    turn: Option<OpencodeTurn>,
     /// Whether the state of the server must be read again.
     unsure: bool,
     /// The windows of the models, by `provider/model`; none until they are known.
     windows: Option<BTreeMap<String, u64>>,
     model: Option<String>,
-    context: Option<Context>,
+    context: Option<ContextUse>,
     ledger: Ledger,
     parts: MessageParts,
     /// The newest message of the user. Ids grow with time.
@@ -98,7 +99,7 @@ enum Phase {
 
 /// The stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stream {
+enum EventStream {
     Silent,
     Asked { failures: u32 },
     Open,
@@ -110,14 +111,14 @@ type Effects = Vec<Effect>;
 impl Opencode {
     /// A session that has not been started. Its server wants the id of the setup as its password, unless it gets
     /// [another](Self::with_secret).
-    pub fn new(setup: Setup) -> Self {
+    pub(super) fn new(setup: Setup) -> Self {
         Self {
             secret: setup.id.clone(),
             model: setup.model.clone(),
             setup,
             now: Stamp::default(),
             phase: Phase::Waiting,
-            stream: Stream::Silent,
+            stream: EventStream::Silent,
             requests: Requests::default(),
             session: None,
             early: None,
@@ -135,7 +136,7 @@ impl Opencode {
 
     /// The same, with a server that wants this password. A program that has it can drive the agent.
     #[must_use]
-    pub fn with_secret(mut self, secret: String) -> Self {
+    pub(super) fn with_secret(mut self, secret: String) -> Self {
         self.secret = secret;
         self
     }
@@ -151,9 +152,9 @@ impl Opencode {
         let waits = |asked: &Stamp| self.now.since(*asked) < AGENT_HEALTH_WAIT;
         let asked = asked
             .filter(waits)
-            .filter(|_| self.requests.is_open(Purpose::Health))
+            .filter(|_| self.requests.is_open(OpencodeRequest::Health))
             .unwrap_or_else(|| {
-                effects.push(self.requests.get(Purpose::Health, "/global/health"));
+                effects.push(self.requests.get(OpencodeRequest::Health, "/global/health"));
                 self.now
             });
         self.phase = Phase::Polling { since, asked };
@@ -176,7 +177,7 @@ impl Opencode {
             }
             effects.push(Effect::WakeAfter(left));
         }
-        if let Stream::Lost { failures } = self.stream {
+        if let EventStream::Lost { failures } = self.stream {
             self.listen(failures, effects);
         }
         if self.unsure || self.turn.as_ref().is_some_and(|turn| turn.idle) {
@@ -184,16 +185,16 @@ impl Opencode {
         }
     }
 
-    fn told(&mut self, told: &Told, effects: &mut Effects) {
+    fn told(&mut self, told: &Instruction, effects: &mut Effects) {
         match told {
-            Told::Prompt(text) | Told::Steer(text) => self.say(text, effects),
-            Told::Interrupt | Told::End => {
+            Instruction::Prompt(text) | Instruction::Steer(text) => self.say(text, effects),
+            Instruction::Interrupt | Instruction::End => {
                 self.early = None;
                 self.interrupt(effects);
             }
             // It says so after each call of its model; before the first there is nothing to ask for.
-            Told::Measure => {
-                effects.extend(self.context.map(|now| Effect::Heard(Heard::Context(now))))
+            Instruction::Measure => {
+                effects.extend(self.context.map(|now| Effect::Heard(AgentEvent::Context(now))))
             }
         }
     }
@@ -212,11 +213,11 @@ impl Opencode {
         let purpose = match &mut self.turn {
             Some(turn) => {
                 turn.unseen = turn.unseen.saturating_add(1);
-                Purpose::Steer
+                OpencodeRequest::Steer
             }
             None => {
-                self.turn = Some(Turn::new());
-                Purpose::Prompt
+                self.turn = Some(OpencodeTurn::new());
+                OpencodeRequest::Prompt
             }
         };
         effects.push(self.requests.post(purpose, path, &body));
@@ -232,23 +233,25 @@ impl Opencode {
     fn abort(&mut self, effects: &mut Effects) {
         if let Some(session) = &self.session {
             let path = format!("/session/{session}/abort");
-            effects.push(self.requests.post(Purpose::Abort, path, &json!({})));
+            effects.push(self.requests.post(OpencodeRequest::Abort, path, &json!({})));
         }
     }
 
     /// Listens to the events. They come without a past.
     fn listen(&mut self, failures: u32, effects: &mut Effects) {
-        self.stream = Stream::Asked { failures };
+        self.stream = EventStream::Asked { failures };
         effects.push(Effect::Listen { path: "/event".to_owned() });
     }
 
     fn stream_lost(&mut self, effects: &mut Effects) {
         let failures = match self.stream {
-            Stream::Asked { failures } | Stream::Lost { failures } => failures.saturating_add(1),
-            Stream::Silent | Stream::Open => 0,
+            EventStream::Asked { failures } | EventStream::Lost { failures } => {
+                failures.saturating_add(1)
+            }
+            EventStream::Silent | EventStream::Open => 0,
         };
         if matches!(self.phase, Phase::Opening { .. } | Phase::Ready) {
-            self.stream = Stream::Lost { failures };
+            self.stream = EventStream::Lost { failures };
             let waits = ExponentialWait::doubling(AGENT_READY_POLL, AGENT_LISTEN_DELAY_MAX);
             effects.push(Effect::WakeAfter(waits.after(failures)));
         }
@@ -256,7 +259,7 @@ impl Opencode {
 
     /// The stream is open. What happened before it was is read, unless there is no session yet.
     fn connected(&mut self, effects: &mut Effects) {
-        self.stream = Stream::Open;
+        self.stream = EventStream::Open;
         if self.phase == Phase::Ready {
             self.look(effects);
         }
@@ -265,14 +268,15 @@ impl Opencode {
 
     /// Reads the state of the server, as events were missed or say too little. The rest follows the messages.
     fn look(&mut self, effects: &mut Effects) {
-        let (Phase::Ready, Stream::Open, Some(session)) = (self.phase, self.stream, &self.session)
+        let (Phase::Ready, EventStream::Open, Some(session)) =
+            (self.phase, self.stream, &self.session)
         else {
             return;
         };
         self.unsure = false;
-        if !self.requests.is_open(Purpose::Messages) {
+        if !self.requests.is_open(OpencodeRequest::Messages) {
             let path = format!("/session/{session}/message?limit={AGENT_REREAD_MESSAGES_MAX}");
-            effects.push(self.requests.get(Purpose::Messages, &path));
+            effects.push(self.requests.get(OpencodeRequest::Messages, &path));
         }
     }
 
@@ -283,13 +287,13 @@ impl Opencode {
 
     fn maybe_ready(&mut self, effects: &mut Effects) {
         let opening = matches!(self.phase, Phase::Opening { .. });
-        if !opening || self.stream != Stream::Open || self.windows.is_none() {
+        if !opening || self.stream != EventStream::Open || self.windows.is_none() {
             return;
         }
         let Some(session) = self.session.clone() else { return };
         self.phase = Phase::Ready;
         let model = self.setup.model.clone();
-        effects.push(Effect::Heard(Heard::Ready { session: Some(session), model }));
+        effects.push(Effect::Heard(AgentEvent::Ready { session: Some(session), model }));
         if let Some(text) = self.early.take() {
             self.say(&text, effects);
         }
@@ -308,13 +312,13 @@ impl Opencode {
     fn end_turn(&mut self, effects: &mut Effects) {
         let Some(turn) = self.turn.take() else { return };
         effects.extend(self.parts.end_tools());
-        effects.push(Effect::Heard(Heard::TurnEnded(turn.end())));
+        effects.push(Effect::Heard(AgentEvent::TurnEnded(turn.end())));
     }
 
     fn fail_turn(&mut self, why: String, effects: &mut Effects) {
         if let Some(turn) = &mut self.turn {
             turn.given_up = true;
-            turn.failure = Some((Failure::Other, why));
+            turn.failure = Some((TurnFailure::Other, why));
             self.end_turn(effects);
         }
     }
@@ -322,9 +326,9 @@ impl Opencode {
     /// There will be no session.
     fn give_up(&mut self, why: String, effects: &mut Effects) {
         self.phase = Phase::Over;
-        self.stream = Stream::Silent;
-        let failed = TurnEnd::Failed { failure: Failure::Other, why };
-        effects.push(Effect::Heard(Heard::TurnEnded(failed)));
+        self.stream = EventStream::Silent;
+        let failed = TurnEnd::Failed { failure: TurnFailure::Other, why };
+        effects.push(Effect::Heard(AgentEvent::TurnEnded(failed)));
     }
 
     fn ended(&mut self, how: String, effects: &mut Effects) {
@@ -340,7 +344,7 @@ impl Opencode {
     }
 }
 
-impl Session for Opencode {
+impl AgentSession for Opencode {
     fn start(&self) -> Start {
         launch::start(&self.setup, &self.secret)
     }
@@ -369,7 +373,7 @@ impl Session for Opencode {
 }
 
 fn strange(text: &str) -> Effect {
-    Effect::Heard(Heard::Strange(cut(text, AGENT_DETAIL_CHARS_MAX)))
+    Effect::Heard(AgentEvent::Strange(cut(text, AGENT_DETAIL_CHARS_MAX)))
 }
 
 /// A moment that JavaScript gave, in milliseconds.

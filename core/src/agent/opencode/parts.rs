@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Effects;
 use super::events::line;
-use crate::agent::{Effect, Heard};
+use crate::agent::{AgentEvent, Effect};
 use crate::limits::{AGENT_CALLS_MAX, AGENT_DETAIL_CHARS_MAX, AGENT_TOOLS_MAX};
 use crate::text::cut_to_line;
 
@@ -52,13 +52,13 @@ impl MessageParts {
             }
             self.tools.insert(id.to_owned());
             let name = line(&part["tool"]);
-            let began = Heard::ToolBegan { id: id.to_owned(), name, detail: detail(state) };
+            let began = AgentEvent::ToolBegan { id: id.to_owned(), name, detail: detail(state) };
             effects.push(Effect::Heard(began));
         }
         if let Some(succeeded) = succeeded
             && self.tools.remove(id)
         {
-            effects.push(Effect::Heard(Heard::ToolEnded { id: id.to_owned(), succeeded }));
+            effects.push(Effect::Heard(AgentEvent::ToolEnded { id: id.to_owned(), succeeded }));
         }
     }
 
@@ -69,7 +69,7 @@ impl MessageParts {
 
     /// Ends the tools that were cut off with their turn: no event ends them.
     pub(super) fn end_tools(&mut self) -> impl Iterator<Item = Effect> {
-        let ended = |id| Effect::Heard(Heard::ToolEnded { id, succeeded: false });
+        let ended = |id| Effect::Heard(AgentEvent::ToolEnded { id, succeeded: false });
         std::mem::take(&mut self.tools).into_iter().map(ended)
     }
 }

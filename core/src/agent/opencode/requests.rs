@@ -10,7 +10,7 @@ use crate::limits::AGENT_REQUESTS_MAX;
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum OpencodeRequest {
     Health,
     Windows,
     Session,
@@ -32,25 +32,25 @@ pub(super) enum Purpose {
 /// Requests without an answer; of too many the oldest is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    open: BTreeMap<RequestId, Purpose>,
+    open: BTreeMap<RequestId, OpencodeRequest>,
     made: u64,
 }
 
 impl Requests {
-    pub(super) fn is_open(&self, purpose: Purpose) -> bool {
+    pub(super) fn is_open(&self, purpose: OpencodeRequest) -> bool {
         self.open.values().any(|open| *open == purpose)
     }
 
-    pub(super) fn get(&mut self, purpose: Purpose, path: &str) -> Effect {
+    pub(super) fn get(&mut self, purpose: OpencodeRequest, path: &str) -> Effect {
         self.request(purpose, "GET", path.to_owned(), Vec::new())
     }
 
-    pub(super) fn post(&mut self, purpose: Purpose, path: String, body: &Value) -> Effect {
+    pub(super) fn post(&mut self, purpose: OpencodeRequest, path: String, body: &Value) -> Effect {
         self.request(purpose, "POST", path, body.to_string().into_bytes())
     }
 
     /// Takes the request that an answer is to.
-    pub(super) fn take(&mut self, request: RequestId) -> Option<Purpose> {
+    pub(super) fn take(&mut self, request: RequestId) -> Option<OpencodeRequest> {
         self.open.remove(&request)
     }
 
@@ -65,7 +65,7 @@ impl Requests {
 
     fn request(
         &mut self,
-        purpose: Purpose,
+        purpose: OpencodeRequest,
         method: &'static str,
         path: String,
         body: Vec<u8>,
@@ -87,14 +87,16 @@ mod tests {
     #[test]
     fn of_too_many_requests_the_oldest_is_forgotten() {
         let mut requests = Requests::default();
-        requests.get(Purpose::Health, "/");
+        requests.get(OpencodeRequest::Health, "/");
         for _ in 0..AGENT_REQUESTS_MAX {
-            requests.get(Purpose::Status, "/");
+            requests.get(OpencodeRequest::Status, "/");
         }
-        assert!(!requests.is_open(Purpose::Health) && requests.is_open(Purpose::Status));
+        assert!(
+            !requests.is_open(OpencodeRequest::Health) && requests.is_open(OpencodeRequest::Status)
+        );
         assert_eq!(requests.take(RequestId(0)), None);
-        assert_eq!(requests.take(RequestId(1)), Some(Purpose::Status));
+        assert_eq!(requests.take(RequestId(1)), Some(OpencodeRequest::Status));
         requests.forget_all();
-        assert!(!requests.is_open(Purpose::Status));
+        assert!(!requests.is_open(OpencodeRequest::Status));
     }
 }

@@ -10,7 +10,7 @@ mod opening;
 use serde_json::Value;
 
 use super::*;
-use crate::agent::{Permission, RequestId, Server, Speaks};
+use crate::agent::{AgentServer, Permission, RequestId, Speaks};
 use crate::service::Exit;
 
 const WINDOWS: &str = r#"{"providers":[
@@ -85,9 +85,9 @@ impl Pair {
             };
             let (verb, text) = told.split_once(' ').unwrap_or((told, ""));
             match verb {
-                "prompt" => self.tell(&Told::Prompt(text.to_owned())),
-                "steer" => self.tell(&Told::Steer(text.to_owned())),
-                _ => self.tell(&Told::Interrupt),
+                "prompt" => self.tell(&Instruction::Prompt(text.to_owned())),
+                "steer" => self.tell(&Instruction::Steer(text.to_owned())),
+                _ => self.tell(&Instruction::Interrupt),
             }
             let path = match verb {
                 "interrupt" => "POST /session/ses_1/abort",
@@ -119,7 +119,7 @@ impl Pair {
         self.put(Input::Event(event.as_bytes()));
     }
 
-    fn tell(&mut self, told: &Told) {
+    fn tell(&mut self, told: &Instruction) {
         self.put(Input::Told(told));
     }
 
@@ -158,27 +158,31 @@ impl Pair {
     }
 }
 
-fn show(heard: &Heard) -> String {
+fn show(heard: &AgentEvent) -> String {
     match heard {
-        Heard::Ready { session, model } => {
+        AgentEvent::Ready { session, model } => {
             let words =
                 ["ready".to_owned()].into_iter().chain(session.clone()).chain(model.clone());
             words.collect::<Vec<_>>().join(" ")
         }
-        Heard::Context(Context { used, window, compacts_at: None, exact: true }) => {
+        AgentEvent::Context(ContextUse { used, window, compacts_at: None, exact: true }) => {
             format!("context {used}/{}", window.map_or("?".to_owned(), |window| window.to_string()))
         }
-        Heard::Spent(spent) => {
+        AgentEvent::Spent(spent) => {
             let dollars = spent.dollars.expect("opencode says what it costs");
             format!("spent {}({})+{} ${dollars:.6}", spent.input, spent.cached, spent.output)
         }
-        Heard::Text(text) => format!("text {text}"),
-        Heard::ToolBegan { id, name, detail } => format!("tool {id} {name}: {detail}"),
-        Heard::ToolEnded { id, succeeded } => format!("tool {id} ended {succeeded}"),
-        Heard::TurnEnded(TurnEnd::Done(text)) => format!("done {text}"),
-        Heard::TurnEnded(TurnEnd::Interrupted) => "interrupted".to_owned(),
-        Heard::TurnEnded(TurnEnd::Failed { failure, why }) => format!("failed {failure:?}: {why}"),
-        Heard::Retrying { attempt, why, at: Some(at) } => format!("retry {attempt} at {at}: {why}"),
+        AgentEvent::Text(text) => format!("text {text}"),
+        AgentEvent::ToolBegan { id, name, detail } => format!("tool {id} {name}: {detail}"),
+        AgentEvent::ToolEnded { id, succeeded } => format!("tool {id} ended {succeeded}"),
+        AgentEvent::TurnEnded(TurnEnd::Done(text)) => format!("done {text}"),
+        AgentEvent::TurnEnded(TurnEnd::Interrupted) => "interrupted".to_owned(),
+        AgentEvent::TurnEnded(TurnEnd::Failed { failure, why }) => {
+            format!("failed {failure:?}: {why}")
+        }
+        AgentEvent::Retrying { attempt, why, at: Some(at) } => {
+            format!("retry {attempt} at {at}: {why}")
+        }
         other => format!("{other:?}"),
     }
 }
@@ -200,7 +204,7 @@ fn a_turn_with_a_tool() {
             "done Done: TOOL please",
         ]
     );
-    pair.tell(&Told::Measure);
+    pair.tell(&Instruction::Measure);
     assert_eq!(pair.news(), ["context 3052/200000"]);
 }
 
@@ -386,7 +390,7 @@ fn overflows_without_end_are_ended() {
     let step =
         include_str!("recorded/tool.jsonl").lines().find(|line| line.contains("step-finish"));
     let overflow = recording.lines().find(|line| line.contains("ContextOverflowError")).unwrap();
-    pair.tell(&Told::Prompt("go".to_owned()));
+    pair.tell(&Instruction::Prompt("go".to_owned()));
     for number in 0..10 {
         pair.event(overflow);
         pair.event(&step.unwrap().replace("prt_", &format!("prt_{number}")));
@@ -409,7 +413,7 @@ fn the_end_of_the_process_ends_the_turn() {
     assert_eq!((pair.news(), pair.listens), (Vec::new(), 1));
 
     let mut idle = Pair::ready();
-    idle.tell(&Told::End);
+    idle.tell(&Instruction::End);
     idle.put(Input::Ended(&Exit::Code(0)));
     assert_eq!(idle.news(), Vec::<String>::new());
 }

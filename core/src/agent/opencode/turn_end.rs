@@ -4,15 +4,15 @@
 //! really ended: the second may come when the next prompt is on its way. So a turn is over when the session is idle
 //! **and** the newest message of the user has an answer that is complete.
 
-use crate::agent::{Failure, TurnEnd};
+use crate::agent::{TurnEnd, TurnFailure};
 
 /// A turn that runs.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct OpencodeTurn {
     /// Messages that were sent, and are not among those of the session yet.
     pub(super) unseen: u32,
     /// The newest answer to the newest message of the user.
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<ModelReply>,
     /// Whether the session was said to be idle.
     pub(super) idle: bool,
     /// How often we looked while it was idle.
@@ -20,7 +20,7 @@ pub(super) struct Turn {
     /// Whether afresh or another client interrupted it.
     pub(super) interrupted: bool,
     /// What failed, unless something succeeded later.
-    pub(super) failure: Option<(Failure, String)>,
+    pub(super) failure: Option<(TurnFailure, String)>,
     /// Overflows since the last step that succeeded.
     pub(super) overflows: u32,
     /// Whether it was ended as it overflowed again and again.
@@ -31,12 +31,12 @@ pub(super) struct Turn {
 
 /// An answer of the model, complete or not.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ModelReply {
     pub(super) id: String,
     pub(super) complete: bool,
 }
 
-impl Turn {
+impl OpencodeTurn {
     /// The turn of a prompt that is on its way.
     pub(super) fn new() -> Self {
         Self { unseen: 1, ..Self::default() }
@@ -63,7 +63,7 @@ impl Turn {
     /// Takes in an answer to the newest message of the user; a later one counts, not the last word on an earlier.
     pub(super) fn answered(&mut self, id: &str, complete: bool) {
         if self.answer.as_ref().is_none_or(|answer| answer.id.as_str() <= id) {
-            self.answer = Some(Answer { id: id.to_owned(), complete });
+            self.answer = Some(ModelReply { id: id.to_owned(), complete });
         }
     }
 

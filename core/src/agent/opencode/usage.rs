@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::agent::{Effect, Heard, Spent};
+use crate::agent::{AgentEvent, Effect, Spent};
 use crate::limits::{AGENT_DETAIL_CHARS_MAX, AGENT_MODELS_MAX, AGENT_SUBAGENTS_MAX};
 
 /// Less than any call costs: sums of floating point numbers differ by their order.
@@ -64,7 +64,7 @@ impl Ledger {
             return None;
         }
         self.reported = Some(total);
-        Some(Effect::Heard(Heard::Spent(total)))
+        Some(Effect::Heard(AgentEvent::Spent(total)))
     }
 }
 

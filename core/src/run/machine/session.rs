@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::EndReason;
 use super::outbox::Outbox;
-use crate::agent::{Context, Failure, Heard, Spent, Told, TurnEnd};
+use crate::agent::{AgentEvent, ContextUse, Instruction, Spent, TurnEnd, TurnFailure};
 use crate::limits::{
     AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, RETRIES_MAX,
     RETRY_PATIENCE,
@@ -169,24 +169,24 @@ impl Session {
     }
 
     /// Takes what was heard of the agent.
-    pub(super) fn hear(&mut self, heard: Heard, env: SessionEnv<'_>) {
+    pub(super) fn hear(&mut self, heard: AgentEvent, env: SessionEnv<'_>) {
         self.heard_at = env.now.time;
-        if !matches!(heard, Heard::Retrying { .. } | Heard::Strange(_)) {
+        if !matches!(heard, AgentEvent::Retrying { .. } | AgentEvent::Strange(_)) {
             self.retrying = None;
         }
         match heard {
-            Heard::Ready { session, model } => self.ready(session, model, env),
-            Heard::Deaf => self.is_deaf = true,
-            Heard::Context(context) => self.sample(context, env),
-            Heard::Spent(spent) => {
+            AgentEvent::Ready { session, model } => self.ready(session, model, env),
+            AgentEvent::Deaf => self.is_deaf = true,
+            AgentEvent::Context(context) => self.sample(context, env),
+            AgentEvent::Spent(spent) => {
                 let attempt = self.attempt;
                 self.spent = spent;
                 let Spent { input, cached, output, dollars, guessed } = spent;
                 env.out.record(Record::Spent { attempt, input, cached, output, dollars, guessed });
             }
             // The phase takes it.
-            Heard::Text(_) => {}
-            Heard::ToolBegan { id, name, detail } => {
+            AgentEvent::Text(_) => {}
+            AgentEvent::ToolBegan { id, name, detail } => {
                 if self.tools.len() == AGENT_TOOLS_MAX {
                     self.tools.pop_front();
                 }
@@ -197,20 +197,20 @@ impl Session {
                 env.out.say(RunEvent::Tool { name, detail });
                 self.climb(env);
             }
-            Heard::ToolEnded { id, .. } => {
+            AgentEvent::ToolEnded { id, .. } => {
                 self.tools.retain(|tool| tool.id != id);
                 env.out.say(RunEvent::Moved);
             }
-            Heard::Compacted => {
+            AgentEvent::Compacted => {
                 env.out.warn("the agent has compacted its context by itself");
                 if self.is_working() && env.settings.max_restarts > 0 {
                     let detail = "the agent had compacted its context by itself";
                     self.interrupt(EndReason::new(Cause::CompactedRestart, detail), env);
                 }
             }
-            Heard::Retrying { attempt, why, at } => self.retry(attempt, why, at, env),
-            Heard::TurnEnded(end) => self.turn_ended(end, env),
-            Heard::Strange(text) => {
+            AgentEvent::Retrying { attempt, why, at } => self.retry(attempt, why, at, env),
+            AgentEvent::TurnEnded(end) => self.turn_ended(end, env),
+            AgentEvent::Strange(text) => {
                 env.out.note(format!("the agent says something strange: {text}"));
             }
         }
@@ -222,7 +222,7 @@ impl Session {
         env.out.say(RunEvent::AgentReady { model });
         if let SessionStep::Opening { prompt, .. } = &self.step {
             let prompt = prompt.clone();
-            self.tell(Told::Prompt(prompt), env.out);
+            self.tell(Instruction::Prompt(prompt), env.out);
             self.step = SessionStep::Working;
             if env.is_held && !self.is_deaf {
                 self.pause(env);
@@ -230,7 +230,7 @@ impl Session {
         }
     }
 
-    fn sample(&mut self, context: Context, env: SessionEnv<'_>) {
+    fn sample(&mut self, context: ContextUse, env: SessionEnv<'_>) {
         self.meter.take(context);
         let attempt = self.attempt;
         let context = self.meter.context().unwrap_or(context);
@@ -255,7 +255,7 @@ impl Session {
                 let text = percent.map_or_else(String::new, |percent| format!(" ({percent:.0} %)"));
                 let note = "the agent is asked to come to an end";
                 env.out.note(format!("the context fills up{text}: {note}"));
-                self.tell(Told::Steer(prompts::steer(percent)), env.out);
+                self.tell(Instruction::Steer(prompts::steer(percent)), env.out);
             }
             Level::Hard => {
                 let calls = self.meter.tool_calls();
@@ -354,13 +354,13 @@ impl Session {
         if self.is_deaf {
             return self.close(why, None, env.out);
         }
-        self.tell(Told::Interrupt, env.out);
+        self.tell(Instruction::Interrupt, env.out);
         self.step = SessionStep::Interrupting { why, until: env.now.time + INTERRUPT_WAIT };
     }
 
     /// No turn runs, and the agent is asked for its handoff.
     fn ask_handoff(&mut self, why: EndReason, env: SessionEnv<'_>) {
-        self.tell(Told::Prompt(prompts::ASK_HANDOFF.to_owned()), env.out);
+        self.tell(Instruction::Prompt(prompts::ASK_HANDOFF.to_owned()), env.out);
         let until = env.now.time + env.settings.handoff_max;
         self.step = SessionStep::HandingOff { why, until };
     }
@@ -377,13 +377,13 @@ impl Session {
         self.step = SessionStep::Closing { why, handoff };
     }
 
-    fn tell(&self, told: Told, out: &mut Outbox) {
+    fn tell(&self, told: Instruction, out: &mut Outbox) {
         out.push(Effect::Tell(self.attempt, told));
     }
 
     /// Gives a paused session another turn.
     pub(super) fn go_on(&mut self, prompt: String, env: SessionEnv<'_>) {
-        self.tell(Told::Prompt(prompt), env.out);
+        self.tell(Instruction::Prompt(prompt), env.out);
         self.heard_at = env.now.time;
         self.step = SessionStep::Working;
     }
@@ -395,7 +395,7 @@ impl Session {
                 "this agent hears nothing while it works: the run pauses when its session has ended",
             ),
             SessionStep::Working => {
-                self.tell(Told::Interrupt, env.out);
+                self.tell(Instruction::Interrupt, env.out);
                 self.step = SessionStep::Pausing;
             }
             _ => {}
@@ -410,7 +410,7 @@ impl Session {
             }
             SessionStep::Working => {
                 env.out.note(format!("the agent is told: {text}"));
-                self.tell(Told::Steer(text), env.out);
+                self.tell(Instruction::Steer(text), env.out);
             }
             SessionStep::Paused => {
                 env.out.note(format!("the agent is told: {text}"));
@@ -501,15 +501,15 @@ fn handoff_of(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| cut(text, HANDOFF_CHARS_MAX))
 }
 
-fn reason_of(failure: Failure, detail: String) -> EndReason {
+fn reason_of(failure: TurnFailure, detail: String) -> EndReason {
     let (cause, until) = match failure {
-        Failure::Overflow => (Cause::Overflow, None),
-        Failure::Limited { until } => (Cause::Limited, until),
-        Failure::Overloaded => (Cause::Limited, None),
-        Failure::Budget => (Cause::OutOfBudget, None),
+        TurnFailure::Overflow => (Cause::Overflow, None),
+        TurnFailure::Limited { until } => (Cause::Limited, until),
+        TurnFailure::Overloaded => (Cause::Limited, None),
+        TurnFailure::Budget => (Cause::OutOfBudget, None),
         // Another session would fail the same way: a person has to log in.
-        Failure::Unauthorized => (Cause::Stopped, None),
-        Failure::Other => (Cause::Failed, None),
+        TurnFailure::Unauthorized => (Cause::Stopped, None),
+        TurnFailure::Other => (Cause::Failed, None),
     };
     EndReason { cause, detail, until }
 }
@@ -560,15 +560,15 @@ mod tests {
             self.out.take()
         }
 
-        fn hear(&mut self, heard: Heard) -> Vec<Effect> {
+        fn hear(&mut self, heard: AgentEvent) -> Vec<Effect> {
             self.with(|session, env| session.hear(heard, env))
         }
 
         fn working() -> Self {
             let mut play = Self::new();
             play.out.take();
-            let effects = play.hear(Heard::Ready { session: None, model: None });
-            let prompt = Effect::Tell(Attempt(1), Told::Prompt("do it".to_owned()));
+            let effects = play.hear(AgentEvent::Ready { session: None, model: None });
+            let prompt = Effect::Tell(Attempt(1), Instruction::Prompt("do it".to_owned()));
             assert_eq!(effects.last(), Some(&prompt));
             play
         }
@@ -577,12 +577,12 @@ mod tests {
     #[test]
     fn a_full_context_is_handed_off_before_the_process_ends() {
         let mut play = Play::working();
-        let full = Context { used: 90, window: Some(100), compacts_at: None, exact: true };
-        let effects = play.hear(Heard::Context(full));
-        assert_eq!(effects.last(), Some(&Effect::Tell(Attempt(1), Told::Interrupt)));
-        play.hear(Heard::TurnEnded(TurnEnd::Interrupted));
+        let full = ContextUse { used: 90, window: Some(100), compacts_at: None, exact: true };
+        let effects = play.hear(AgentEvent::Context(full));
+        assert_eq!(effects.last(), Some(&Effect::Tell(Attempt(1), Instruction::Interrupt)));
+        play.hear(AgentEvent::TurnEnded(TurnEnd::Interrupted));
         assert_eq!(play.session.doing(false), "handing off");
-        let effects = play.hear(Heard::TurnEnded(TurnEnd::Done(" half ".to_owned())));
+        let effects = play.hear(AgentEvent::TurnEnded(TurnEnd::Done(" half ".to_owned())));
         assert_eq!(effects, [Effect::End(Attempt(1))]);
         let (why, handoff) = play.session.into_end("exit code 0");
         assert_eq!((why.cause, handoff.as_deref()), (Cause::ContextLimitRestart, Some("half")));
@@ -602,7 +602,7 @@ mod tests {
         let mut play = Play::working();
         play.is_held = true;
         play.with(Session::pause);
-        play.hear(Heard::TurnEnded(TurnEnd::Interrupted));
+        play.hear(AgentEvent::TurnEnded(TurnEnd::Interrupted));
         assert!(play.session.is_paused());
         assert_eq!(play.session.next_wakeup(&play.settings), None);
         play.with(|session, env| assert!(session.steer("more".to_owned(), env)));

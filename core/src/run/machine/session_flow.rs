@@ -4,7 +4,7 @@
 use super::requests::{PendingEnd, TOO_LATE};
 use super::session::{Session, SessionEnv};
 use super::{EndReason, HeldWork, Machine, Step};
-use crate::agent::{Heard, Spent};
+use crate::agent::{AgentEvent, Spent};
 use crate::run::checkpoint::Checkpoint;
 use crate::run::{
     Attempt, Cause, Effect, Finish, Kind, PhaseEnd, Record, RunEvent, UserRequest, prompts,
@@ -75,15 +75,15 @@ impl Machine {
         }
     }
 
-    pub(super) fn hear(&mut self, attempt: Attempt, heard: Heard) {
+    pub(super) fn hear(&mut self, attempt: Attempt, heard: AgentEvent) {
         if self.session.as_ref().is_none_or(|session| session.attempt() != attempt) {
             return;
         }
-        let is_spent = matches!(heard, Heard::Spent(_));
+        let is_spent = matches!(heard, AgentEvent::Spent(_));
         match &heard {
-            Heard::Text(text) => self.phase.add_text(attempt, text, &mut self.out),
-            Heard::ToolBegan { .. } => self.phase.reset_waits(),
-            Heard::Ready { model: Some(model), .. } => self.model = Some(model.clone()),
+            AgentEvent::Text(text) => self.phase.add_text(attempt, text, &mut self.out),
+            AgentEvent::ToolBegan { .. } => self.phase.reset_waits(),
+            AgentEvent::Ready { model: Some(model), .. } => self.model = Some(model.clone()),
             _ => {}
         }
         let Some((session, env)) = self.session_env() else { return };

@@ -7,7 +7,7 @@ mod stops;
 mod wishes;
 
 use super::*;
-use crate::agent::{Context, Failure, Heard, Told, TurnEnd};
+use crate::agent::{AgentEvent, ContextUse, Instruction, TurnEnd, TurnFailure};
 use crate::run::plan::{Gate, Phase};
 use crate::run::{
     Budget, Dirty, GateEnd, GitAnswer, GitPosition, GitRequest, Kind, PhaseChanges, ResumePhase,
@@ -89,17 +89,17 @@ impl Play {
         self.machine.last_attempt
     }
 
-    fn hear(&mut self, heard: Heard) {
+    fn hear(&mut self, heard: AgentEvent) {
         self.give(Input::Heard(self.attempt(), heard));
     }
 
     fn ready(&mut self) {
-        self.hear(Heard::Ready { session: Some("s".to_owned()), model: None });
+        self.hear(AgentEvent::Ready { session: Some("s".to_owned()), model: None });
     }
 
     fn percent(&mut self, percent: u64) {
         let window = Some(200_000);
-        self.hear(Heard::Context(Context {
+        self.hear(AgentEvent::Context(ContextUse {
             used: percent * 2_000,
             window,
             compacts_at: None,
@@ -108,7 +108,7 @@ impl Play {
     }
 
     fn turn(&mut self, end: TurnEnd) {
-        self.hear(Heard::TurnEnded(end));
+        self.hear(AgentEvent::TurnEnded(end));
     }
 
     /// The session is gone, and git does what it is asked.
@@ -166,7 +166,7 @@ impl Play {
         self.all.iter().filter_map(prompt).collect()
     }
 
-    fn told(&self) -> Vec<&Told> {
+    fn told(&self) -> Vec<&Instruction> {
         self.all
             .iter()
             .filter_map(|effect| match effect {
@@ -230,11 +230,11 @@ fn a_full_context_is_steered_interrupted_handed_off_and_begun_afresh() {
     assert_eq!(play.told().len(), 1, "only the prompt");
     play.percent(66);
     play.percent(70);
-    assert!(matches!(play.told()[1..], [Told::Steer(_)]), "asked once: {:?}", play.told());
+    assert!(matches!(play.told()[1..], [Instruction::Steer(_)]), "asked once: {:?}", play.told());
     play.percent(81);
-    assert_eq!(play.told()[2], &Told::Interrupt);
+    assert_eq!(play.told()[2], &Instruction::Interrupt);
     play.turn(TurnEnd::Interrupted);
-    assert!(matches!(play.told()[3], Told::Prompt(text) if text.contains("handoff")));
+    assert!(matches!(play.told()[3], Instruction::Prompt(text) if text.contains("handoff")));
     play.percent(95);
     play.turn(TurnEnd::Done("Routes are half done.".to_owned()));
     play.ended();
@@ -325,7 +325,7 @@ fn files_that_may_not_be_touched_are_a_gate() {
 fn an_agent_that_does_not_answer_an_interrupt_is_ended() {
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
     play.ready();
-    play.hear(Heard::Text("I have read the code.".to_owned()));
+    play.hear(AgentEvent::Text("I have read the code.".to_owned()));
     play.percent(90);
     play.pass(Duration::from_secs(16));
     assert!(play.new.contains(&Effect::End(Attempt(1))));
@@ -371,14 +371,14 @@ fn an_agent_that_hears_nothing_is_ended_and_begun_afresh_at_once() {
     let settings = Settings { context_window: Some(1_000), ..Settings::default() };
     let mut play = Play::new(vec![phase("A", &[])], settings);
     play.ready();
-    play.hear(Heard::Deaf);
-    let guess = |used| Context { used, window: None, compacts_at: None, exact: false };
-    play.hear(Heard::Context(guess(700)));
+    play.hear(AgentEvent::Deaf);
+    let guess = |used| ContextUse { used, window: None, compacts_at: None, exact: false };
+    play.hear(AgentEvent::Context(guess(700)));
     // It is let finish what it does.
     play.give(Input::User(UserRequest::Pause));
     assert_eq!(play.machine.view().doing, "pausing");
-    play.hear(Heard::Context(guess(800)));
-    assert!(matches!(play.told()[..], [Told::Prompt(_)]), "nothing more: {:?}", play.told());
+    play.hear(AgentEvent::Context(guess(800)));
+    assert!(matches!(play.told()[..], [Instruction::Prompt(_)]), "nothing more: {:?}", play.told());
     assert!(play.new.contains(&Effect::End(Attempt(1))));
     play.ended();
     assert_eq!((play.attempt(), play.machine.view().doing), (Attempt(1), "paused"));
@@ -410,7 +410,7 @@ fn silence_crashes_and_failures_are_restarts_and_told_apart() {
     play.ready();
     play.ended();
     play.ready();
-    play.turn(TurnEnd::Failed { failure: Failure::Overflow, why: "too long".to_owned() });
+    play.turn(TurnEnd::Failed { failure: TurnFailure::Overflow, why: "too long".to_owned() });
     play.ended();
     assert_eq!(play.causes(), [Cause::Stalled, Cause::Crashed, Cause::Overflow]);
     assert_eq!(play.machine.view().restarts, 3);
@@ -421,7 +421,7 @@ fn a_limit_is_waited_for_and_costs_no_restart() {
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
     play.ready();
     let until = Stamp::parse("2026-11-15T09:00:00Z");
-    let failure = Failure::Limited { until };
+    let failure = TurnFailure::Limited { until };
     play.turn(TurnEnd::Failed { failure, why: "usage limit".to_owned() });
     play.ended();
     assert_eq!(play.machine.view().doing, "waiting for a limit to end");
@@ -432,7 +432,7 @@ fn a_limit_is_waited_for_and_costs_no_restart() {
     // Without a time the waits grow.
     for minutes in [1, 2, 4] {
         play.ready();
-        play.turn(TurnEnd::Failed { failure: Failure::Overloaded, why: "529".to_owned() });
+        play.turn(TurnEnd::Failed { failure: TurnFailure::Overloaded, why: "529".to_owned() });
         play.ended();
         let before = play.attempt();
         let waits = 2 * 60 * minutes;
@@ -449,8 +449,8 @@ fn budgets_end_the_run_so_that_it_can_be_resumed() {
     let mut play = Play::new(vec![phase("A", &[])], Settings { budget, ..Settings::default() });
     play.ready();
     let spent = Spent { input: 10, cached: 0, output: 5, dollars: Some(1.5), guessed: false };
-    play.hear(Heard::Spent(spent));
-    assert_eq!(play.told()[1], &Told::Interrupt);
+    play.hear(AgentEvent::Spent(spent));
+    assert_eq!(play.told()[1], &Instruction::Interrupt);
     play.turn(TurnEnd::Interrupted);
     play.ended();
     assert!(matches!(play.finish(), Some(Finish::Stopped { why }) if why.contains("$1.50")));
@@ -511,7 +511,7 @@ fn people_can_pause_steer_restart_skip_and_stop() {
     let mut play = Play::new(vec![phase("A", &[]), phase("B", &[])], Settings::default());
     play.ready();
     play.give(Input::User(UserRequest::Steer("use tabs".to_owned())));
-    assert_eq!(play.told()[1], &Told::Steer("use tabs".to_owned()));
+    assert_eq!(play.told()[1], &Instruction::Steer("use tabs".to_owned()));
     play.give(Input::User(UserRequest::Pause));
     play.turn(TurnEnd::Interrupted);
     play.pass(Duration::from_secs(100_000));
@@ -646,7 +646,7 @@ fn the_time_that_was_worked_before_counts() {
         let most = Duration::from_secs(30);
         assert!(next.since(play.now.time) <= most, "it is noted at least so often");
         play.pass(most);
-        play.hear(Heard::Text("word".to_owned()));
+        play.hear(AgentEvent::Text("word".to_owned()));
     }
     let records: Vec<Record> = play.records(|record| Some(record.clone()));
     let past = ResumeState::of(&records);
@@ -718,23 +718,24 @@ fn history(seed: u64) {
             }
         }
         let heard = match random.bits() % 14 {
-            0 | 1 => Heard::Ready { session: None, model: None },
-            2..5 => Heard::Context(Context {
+            0 | 1 => AgentEvent::Ready { session: None, model: None },
+            2..5 => AgentEvent::Context(ContextUse {
                 used: random.bits() % 220_000,
                 window: Some(200_000),
                 compacts_at: None,
                 exact: true,
             }),
-            5 => Heard::Text("word".to_owned()),
-            6 => Heard::TurnEnded(TurnEnd::Interrupted),
-            7 | 8 => Heard::TurnEnded(TurnEnd::Done("HANDOFF done".repeat(round % 2))),
-            9 => Heard::TurnEnded(TurnEnd::Failed {
-                failure: [Failure::Overflow, Failure::Overloaded, Failure::Other][round % 3],
+            5 => AgentEvent::Text("word".to_owned()),
+            6 => AgentEvent::TurnEnded(TurnEnd::Interrupted),
+            7 | 8 => AgentEvent::TurnEnded(TurnEnd::Done("HANDOFF done".repeat(round % 2))),
+            9 => AgentEvent::TurnEnded(TurnEnd::Failed {
+                failure: [TurnFailure::Overflow, TurnFailure::Overloaded, TurnFailure::Other]
+                    [round % 3],
                 why: "why".to_owned(),
             }),
-            10 => Heard::Compacted,
-            11 => Heard::Retrying { attempt: 3, why: "503".to_owned(), at: None },
-            12 => Heard::ToolBegan { id: "1".into(), name: "t".into(), detail: String::new() },
+            10 => AgentEvent::Compacted,
+            11 => AgentEvent::Retrying { attempt: 3, why: "503".to_owned(), at: None },
+            12 => AgentEvent::ToolBegan { id: "1".into(), name: "t".into(), detail: String::new() },
             _ => {
                 if let Some(attempt) = open.take_if(|_| round.is_multiple_of(5)) {
                     play.give(Input::SessionEnded(attempt, "died".to_owned()));

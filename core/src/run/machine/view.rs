@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::agent::{Context, Spent};
+use crate::agent::{ContextUse, Spent};
 use crate::run::{Attempt, Kind, PhaseEnd};
 use crate::time::Stamp;
 
@@ -29,7 +29,7 @@ pub struct View {
     /// The model, as far as the agent said.
     pub model: Option<String>,
     /// How full its context is.
-    pub context: Option<Context>,
+    pub context: Option<ContextUse>,
     /// The same in percent.
     pub percent: Option<f64>,
     /// Percent at which the agent is asked to come to an end; none where it is not asked.

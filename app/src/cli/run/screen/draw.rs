@@ -6,14 +6,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 
-use super::panes::{self, Row};
+use super::panes::{self, PaneRow};
 use super::state::{Mode, Question, State, wrap};
 use crate::cli::run::progress_lines::Tone;
 use crate::output::Paint;
 
 /// Facts of the last drawing that the next one needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Drawn {
+pub(super) struct DrawFacts {
     /// Where the cursor is, where there is one.
     pub(super) cursor: Option<Position>,
     /// Columns and rows of what was said.
@@ -30,9 +30,9 @@ pub(super) fn draw(
     paint: Paint,
     area: Rect,
     buffer: &mut Buffer,
-) -> Drawn {
+) -> DrawFacts {
     let mut canvas = Canvas { paint, buffer };
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawFacts::default();
     if area.is_empty() {
         return drawn;
     }
@@ -53,7 +53,7 @@ pub(super) fn draw(
 }
 
 /// The lines above, those that matter most where not all fit.
-fn head(state: &State, now: Stamp, above: Rect) -> Vec<Row> {
+fn head(state: &State, now: Stamp, above: Rect) -> Vec<PaneRow> {
     let columns = usize::from(above.width);
     let mut rows = vec![(3, panes::title(state, columns)), (0, panes::doing(state))];
     rows.extend(panes::wait(state, now).map(|row| (2, row)));
@@ -83,7 +83,7 @@ fn draw_body(state: &State, now: Stamp, body: Rect, canvas: &mut Canvas<'_>) -> 
         return draw_said(state, right, true, canvas);
     }
     let wants_titles = body.height >= 9;
-    let part = |rows: &[Row], share: u16| {
+    let part = |rows: &[PaneRow], share: u16| {
         let titled = if wants_titles { rows_of(rows) } else { rows_of(rows).saturating_sub(1) };
         titled.min(share)
     };
@@ -102,7 +102,7 @@ fn draw_body(state: &State, now: Stamp, body: Rect, canvas: &mut Canvas<'_>) -> 
 }
 
 /// With the line above them.
-fn rows_of(rows: &[Row]) -> u16 {
+fn rows_of(rows: &[PaneRow]) -> u16 {
     if rows.is_empty() { 0 } else { u16::try_from(rows.len() + 1).unwrap_or(u16::MAX) }
 }
 
@@ -119,15 +119,15 @@ fn draw_said(
         return (columns, rows);
     }
     // From the end, as many as are needed.
-    let mut seen: Vec<Row> = Vec::new();
+    let mut seen: Vec<PaneRow> = Vec::new();
     for (tone, line) in state.lines.iter().rev() {
-        seen.extend(wrap(line, columns).into_iter().rev().map(|row| Row::of(*tone, row)));
+        seen.extend(wrap(line, columns).into_iter().rev().map(|row| PaneRow::of(*tone, row)));
         if seen.len() >= rows.saturating_add(state.up) {
             break;
         }
     }
     let up = state.up.min(seen.len().saturating_sub(rows));
-    let mut shown: Vec<Row> = seen.into_iter().skip(up).take(rows).collect();
+    let mut shown: Vec<PaneRow> = seen.into_iter().skip(up).take(rows).collect();
     shown.reverse();
     let said = match up {
         0 => "log".to_owned(),
@@ -147,7 +147,7 @@ fn draw_foot(state: &State, foot: Rect, canvas: &mut Canvas<'_>) -> Option<Posit
                 if columns >= 50 { "to the agent (Enter sends, Esc gives up): " } else { "> " };
             let width = cells(prompt).min(columns);
             let (text, at) = editor.seen(columns - width);
-            let mut row = Row::of(Tone::Bold, prompt);
+            let mut row = PaneRow::of(Tone::Bold, prompt);
             row.push(Tone::Plain, text);
             canvas.rows(&[row], foot);
             let x = foot.x + u16::try_from(width + at).unwrap_or(0);
@@ -160,14 +160,14 @@ fn draw_foot(state: &State, foot: Rect, canvas: &mut Canvas<'_>) -> Option<Posit
         Mode::Help => "any key: back",
         Mode::Watching => {
             let row = match state.remark {
-                Some(remark) => Row::of(Tone::Warning, remark),
+                Some(remark) => PaneRow::of(Tone::Warning, remark),
                 None => panes::keys(state, columns),
             };
             canvas.rows(&[row], foot);
             return None;
         }
     };
-    canvas.rows(&[Row::of(Tone::Warning, question)], foot);
+    canvas.rows(&[PaneRow::of(Tone::Warning, question)], foot);
     None
 }
 
@@ -186,7 +186,7 @@ struct Canvas<'a> {
 
 impl Canvas<'_> {
     /// Rows from the top, as many as there is room for.
-    fn rows(&mut self, rows: &[Row], area: Rect) {
+    fn rows(&mut self, rows: &[PaneRow], area: Rect) {
         for (row, y) in rows.iter().zip(area.top()..area.bottom()) {
             let mut x = area.x;
             for (tone, text) in &row.parts {
@@ -201,14 +201,14 @@ impl Canvas<'_> {
     }
 
     /// So many of these as fit, one of them for certain.
-    fn window(&mut self, rows: &[Row], seen: usize, area: Rect) {
+    fn window(&mut self, rows: &[PaneRow], seen: usize, area: Rect) {
         let height = usize::from(area.height);
         let first = seen.saturating_sub(height / 2).min(rows.len().saturating_sub(height));
         self.rows(&rows[first..], area);
     }
 
     /// The same below a line with a name.
-    fn block(&mut self, name: &str, rows: &[Row], seen: usize, area: Rect) {
+    fn block(&mut self, name: &str, rows: &[PaneRow], seen: usize, area: Rect) {
         if rows.is_empty() {
             return;
         }
@@ -220,7 +220,7 @@ impl Canvas<'_> {
     fn rule(&mut self, name: &str, area: Rect) {
         let columns = usize::from(area.width);
         let line = "─".repeat(columns.saturating_sub(cells(name) + 4));
-        self.rows(&[Row::of(Tone::Dim, format!("── {name} {line}"))], area);
+        self.rows(&[PaneRow::of(Tone::Dim, format!("── {name} {line}"))], area);
     }
 
     fn style(&self, tone: Tone) -> Style {

@@ -16,7 +16,7 @@ const SEQUENCE_BYTES_MAX: usize = 32;
 
 /// Bytes that are no whole key yet.
 #[derive(Debug, Default)]
-pub(super) struct Typed {
+pub(super) struct KeyDecoder {
     rest: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ enum Next {
     Done(usize, Option<Event>),
 }
 
-impl Typed {
+impl KeyDecoder {
     /// Takes what came, and returns what is whole.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.rest.extend_from_slice(bytes);
@@ -215,15 +215,15 @@ mod tests {
             plain(KeyCode::F(1)),
             plain(KeyCode::Char('!')),
         ];
-        assert_eq!(Typed::default().take(bytes.as_bytes()), wanted);
-        let mut typed = Typed::default();
+        assert_eq!(KeyDecoder::default().take(bytes.as_bytes()), wanted);
+        let mut typed = KeyDecoder::default();
         let one_by_one: Vec<Event> = bytes.bytes().flat_map(|byte| typed.take(&[byte])).collect();
         assert_eq!(one_by_one, wanted);
     }
 
     #[test]
     fn esc_is_a_key_where_nothing_follows() {
-        let mut typed = Typed::default();
+        let mut typed = KeyDecoder::default();
         assert!(typed.take(b"\x1b").is_empty());
         assert_eq!(typed.patience(), Some(KEY_BYTES_GAP_MAX));
         assert_eq!(typed.decide(), Some(plain(KeyCode::Esc)));
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_no_key_sends_hides_none() {
-        let mut typed = Typed::default();
+        let mut typed = KeyDecoder::default();
         let strange = [&b"\xff\xe6\x28\x1b["[..], &[b'1'; 40], b"\x1b[1\x03"].concat();
         let last = typed.take(&strange).pop();
         assert_eq!(last, Some(key(KeyCode::Char('c'), KeyModifiers::CONTROL)));

@@ -159,8 +159,8 @@ fn edit(editor: &mut Editor, code: KeyCode) {
 mod tests {
     use afresh_core::run::RunEvent;
 
-    use crate::cli::run::screen::testing;
     use super::*;
+    use crate::cli::run::screen::testing;
 
     fn key(state: &mut State, code: KeyCode) -> Option<Action> {
         press(state, &Event::Key(code.into()))

@@ -11,11 +11,11 @@ use crate::cli::run::progress_lines::{Tone, kind_of};
 
 /// A row: harmless texts, and how each is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct PaneRow {
     pub(super) parts: Vec<(Tone, String)>,
 }
 
-impl Row {
+impl PaneRow {
     pub(super) fn of(tone: Tone, text: impl Into<String>) -> Self {
         Self { parts: vec![(tone, text.into())] }
     }
@@ -26,7 +26,7 @@ impl Row {
 }
 
 /// The plan on the left, who carries it out on the right.
-pub(super) fn title(state: &State, columns: usize) -> Row {
+pub(super) fn title(state: &State, columns: usize) -> PaneRow {
     let facts = &state.facts;
     let model = state
         .view
@@ -38,13 +38,13 @@ pub(super) fn title(state: &State, columns: usize) -> Row {
     let room = columns.saturating_sub(cells(&who) + 2).max(columns / 2);
     let title = cut_to_cells(&facts.title, room);
     let gap = columns.saturating_sub(cells(&title) + cells(&who)).max(2);
-    let mut row = Row::of(Tone::Bold, title);
+    let mut row = PaneRow::of(Tone::Bold, title);
     row.push(Tone::Dim, format!("{}{who}", " ".repeat(gap)));
     row
 }
 
 /// What is done now.
-pub(super) fn doing(state: &State) -> Row {
+pub(super) fn doing(state: &State) -> PaneRow {
     let view = &state.view;
     let tone = match view.doing {
         "working" | "running gates" => Tone::Good,
@@ -52,7 +52,7 @@ pub(super) fn doing(state: &State) -> Row {
         _ if view.wait.is_some() => Tone::Warning,
         _ => Tone::Bold,
     };
-    let mut row = Row::of(tone, if view.doing.is_empty() { "beginning" } else { view.doing });
+    let mut row = PaneRow::of(tone, if view.doing.is_empty() { "beginning" } else { view.doing });
     let (number, of) = ((view.current + 1).min(state.facts.phases.len()), state.facts.phases.len());
     row.push(Tone::Plain, format!(" · phase {number} of {of}"));
     if let Some(kind) = view.kind {
@@ -62,7 +62,7 @@ pub(super) fn doing(state: &State) -> Row {
 }
 
 /// Until when nothing is done, and why.
-pub(super) fn wait(state: &State, now: Stamp) -> Option<Row> {
+pub(super) fn wait(state: &State, now: Stamp) -> Option<PaneRow> {
     let wait = state.view.wait.as_ref()?;
     let left = Duration::from_secs(wait.until.since(now).as_secs_f64().ceil() as u64);
     let until = wait.until.to_string();
@@ -71,19 +71,19 @@ pub(super) fn wait(state: &State, now: Stamp) -> Option<Row> {
     let what = if wait.is_limit { "limited" } else { "waits" };
     let left = show_duration(left);
     let text = format!("{what} until {time} UTC ({left} left), because {}", harmless(&wait.why));
-    Some(Row::of(Tone::Warning, text))
+    Some(PaneRow::of(Tone::Warning, text))
 }
 
 /// How full the context is, with marks where the agent is asked to end and where it is made to.
-pub(super) fn gauge(state: &State, columns: usize) -> Row {
+pub(super) fn gauge(state: &State, columns: usize) -> PaneRow {
     let view = &state.view;
     let Some(context) = view.context else {
-        return Row::of(Tone::Dim, "context: nothing is known yet");
+        return PaneRow::of(Tone::Dim, "context: nothing is known yet");
     };
     let about = if context.exact { "" } else { "about " };
     let (Some(percent), Some(window)) = (view.percent, context.window) else {
         let used = thousands(context.used);
-        return Row::of(Tone::Plain, format!("context: {about}{used} tokens"));
+        return PaneRow::of(Tone::Plain, format!("context: {about}{used} tokens"));
     };
     let (used, window) = (thousands(context.used), thousands(window));
     let long = format!(" {about}{percent:.0} % ({used} of {window})");
@@ -100,7 +100,7 @@ pub(super) fn gauge(state: &State, columns: usize) -> Row {
     };
     let filled = ((percent / 100.0 * bar as f64).round() as usize).min(bar);
     let (soft, hard) = (view.soft.map(place), view.hard.map(place));
-    let mut row = Row::of(Tone::Plain, label);
+    let mut row = PaneRow::of(Tone::Plain, label);
     for at in 0..bar {
         let (tone, cell) = match at {
             _ if hard == Some(at) => (Tone::Bold, "┃"),
@@ -118,12 +118,12 @@ pub(super) fn gauge(state: &State, columns: usize) -> Row {
 }
 
 /// What was used.
-pub(super) fn numbers(state: &State, now: Stamp) -> Row {
+pub(super) fn numbers(state: &State, now: Stamp) -> PaneRow {
     let view = &state.view;
     let guess = if view.spent.guessed { "about " } else { "" };
     let tokens = thousands(view.spent.tokens());
     let cost = view.spent.dollars.map_or_else(String::new, |cost| format!(" · ${cost:.2}"));
-    Row::of(
+    PaneRow::of(
         Tone::Plain,
         format!(
             "{} · {guess}{tokens} tokens{cost} · restarts {} of {} · remediations {} of {}",
@@ -137,27 +137,30 @@ pub(super) fn numbers(state: &State, now: Stamp) -> Row {
 }
 
 /// What the agent uses at this moment.
-pub(super) fn tool(state: &State) -> Row {
+pub(super) fn tool(state: &State) -> PaneRow {
     let calls = state.view.tool_calls;
     match &state.view.tool {
         Some((name, detail)) => {
             let detail = detail.lines().next().unwrap_or_default();
-            Row::of(Tone::Plain, format!("tool {calls}: {} {}", harmless(name), harmless(detail)))
+            PaneRow::of(
+                Tone::Plain,
+                format!("tool {calls}: {} {}", harmless(name), harmless(detail)),
+            )
         }
-        None => Row::of(Tone::Dim, format!("tools used: {calls}")),
+        None => PaneRow::of(Tone::Dim, format!("tools used: {calls}")),
     }
 }
 
 /// A sign and its word; only the sign where there is no room for both.
-fn marked(tone: Tone, sign: &str, word: &str, columns: usize) -> Row {
+fn marked(tone: Tone, sign: &str, word: &str, columns: usize) -> PaneRow {
     match columns {
-        ..30 => Row::of(tone, format!("{sign} ")),
-        _ => Row::of(tone, format!("{sign} {word:<7}  ")),
+        ..30 => PaneRow::of(tone, format!("{sign} ")),
+        _ => PaneRow::of(tone, format!("{sign} {word:<7}  ")),
     }
 }
 
 /// All phases, in their order.
-pub(super) fn phases(state: &State, columns: usize) -> Vec<Row> {
+pub(super) fn phases(state: &State, columns: usize) -> Vec<PaneRow> {
     let row = |(at, (name, _)): (usize, &(String, Vec<String>))| {
         let end = state.view.ends.get(at).copied().flatten();
         let (tone, sign, word) = match end {
@@ -175,7 +178,7 @@ pub(super) fn phases(state: &State, columns: usize) -> Vec<Row> {
 }
 
 /// The gates of this phase.
-pub(super) fn gates(state: &State, now: Stamp, columns: usize) -> Vec<Row> {
+pub(super) fn gates(state: &State, now: Stamp, columns: usize) -> Vec<PaneRow> {
     let names = state.facts.phases.get(state.view.current).map_or(&[][..], |(_, gates)| gates);
     let row = |(name, gate): (&String, &GateState)| {
         let (tone, sign, word, took) = match gate {
@@ -206,10 +209,10 @@ pub(super) fn running_gate(state: &State) -> usize {
 }
 
 /// What keys do, as many as fit.
-pub(super) fn keys(state: &State, columns: usize) -> Row {
+pub(super) fn keys(state: &State, columns: usize) -> PaneRow {
     if state.stops {
         let text = "stopping in order: Ctrl+C again is faster";
-        return Row::of(Tone::Warning, text);
+        return PaneRow::of(Tone::Warning, text);
     }
     let pause = if state.view.paused { "resume" } else { "pause" };
     let keys = [
@@ -221,7 +224,7 @@ pub(super) fn keys(state: &State, columns: usize) -> Row {
         ("q", "stop"),
         ("PgUp", "scroll"),
     ];
-    let (mut row, mut used) = (Row::default(), 0);
+    let (mut row, mut used) = (PaneRow::default(), 0);
     for (key, word) in keys {
         let text = format!(" {word}   ");
         used += cells(key) + cells(&text);
@@ -235,7 +238,7 @@ pub(super) fn keys(state: &State, columns: usize) -> Row {
 }
 
 /// All keys, at length.
-pub(super) fn help() -> Vec<Row> {
+pub(super) fn help() -> Vec<PaneRow> {
     let keys = [
         ("p", "pause, or resume: the agent stops its turn, what has begun comes to its end"),
         ("s", "steer: type a message, which the agent gets at its next step"),
@@ -248,7 +251,7 @@ pub(super) fn help() -> Vec<Row> {
         ("Ctrl+L", "draw the screen anew"),
     ];
     let row = |(key, text): (&str, &str)| {
-        let mut row = Row::of(Tone::Bold, format!("{key:<9}  "));
+        let mut row = PaneRow::of(Tone::Bold, format!("{key:<9}  "));
         row.push(Tone::Plain, text);
         row
     };

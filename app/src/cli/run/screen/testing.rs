@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afresh_core::agent::{AgentKind, Context, Spent};
+use afresh_core::agent::{AgentKind, ContextUse, Spent};
 use afresh_core::run::{Attempt, GateState, Kind, PhaseEnd, RunEvent, View};
 use afresh_core::time::Stamp;
 
@@ -23,7 +23,8 @@ pub(super) fn state() -> State {
         agent: AgentKind::Claude,
         phases: names.map(phase).to_vec(),
     });
-    let context = Context { used: 84_000, window: Some(200_000), compacts_at: None, exact: true };
+    let context =
+        ContextUse { used: 84_000, window: Some(200_000), compacts_at: None, exact: true };
     let view = View {
         ends: vec![Some(PhaseEnd::Done), None, None, None, None],
         current: 1,

@@ -11,16 +11,16 @@ use ratatui::crossterm::event::{Event, KeyCode};
 use ratatui::layout::Position;
 use ratatui::style::Color;
 
-use super::draw::{Drawn, draw};
+use super::draw::{DrawFacts, draw};
 use super::keys::press;
 use super::state::{Mode, Question, State};
 use super::testing::{now, state};
 use crate::output::Paint;
 
 /// What is seen on a terminal of this size: its rows, without spaces at their ends.
-fn seen(state: &State, columns: u16, rows: u16) -> (Vec<String>, Drawn) {
+fn seen(state: &State, columns: u16, rows: u16) -> (Vec<String>, DrawFacts) {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawFacts::default();
     terminal
         .draw(|frame| drawn = draw(state, now(), Paint::Colours, frame.area(), frame.buffer_mut()))
         .unwrap();

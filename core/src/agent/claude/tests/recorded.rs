@@ -8,8 +8,8 @@ const READY: &str =
 /// After the answer to the first question, as in every recording.
 const PROMPT: &str = "get_context_usage-1";
 
-fn prompt() -> Told {
-    Told::Prompt("do it".to_owned())
+fn prompt() -> Instruction {
+    Instruction::Prompt("do it".to_owned())
 }
 
 /// Plays a recording with one prompt.
@@ -58,7 +58,7 @@ fn a_turn_with_tools() {
 #[test]
 fn words_in_the_middle_of_a_turn_are_heard_in_it() {
     let mut bench = Bench::new();
-    let steer = Told::Steer("wrap up".to_owned());
+    let steer = Instruction::Steer("wrap up".to_owned());
     bench.play(
         include_str!("../recorded/steer.jsonl"),
         &[(PROMPT, prompt()), (r#""type":"tool_use""#, steer)],
@@ -74,7 +74,7 @@ fn words_in_the_middle_of_a_turn_are_heard_in_it() {
 #[test]
 fn words_that_come_too_late_do_not_end_the_turn_twice() {
     let mut bench = Bench::new();
-    let steer = Told::Steer("wrap up".to_owned());
+    let steer = Instruction::Steer("wrap up".to_owned());
     bench.play(
         include_str!("../recorded/steer_late.jsonl"),
         &[(PROMPT, prompt()), ("text_delta", steer)],
@@ -93,8 +93,8 @@ fn an_interrupted_turn_and_the_one_after_it() {
         recording,
         &[
             (PROMPT, prompt()),
-            ("message_delta", Told::Interrupt),
-            (r#""state":"idle""#, Told::Prompt("write the handoff".to_owned())),
+            ("message_delta", Instruction::Interrupt),
+            (r#""state":"idle""#, Instruction::Prompt("write the handoff".to_owned())),
         ],
     );
     assert_eq!(bench.written[1]["request"]["subtype"], "interrupt");
@@ -120,8 +120,8 @@ fn a_model_that_is_interrupted_while_it_speaks() {
         include_str!("../recorded/interrupt_speaking.jsonl"),
         &[
             (PROMPT, prompt()),
-            ("text_delta", Told::Interrupt),
-            (r#""state":"idle""#, Told::Prompt("write the handoff".to_owned())),
+            ("text_delta", Instruction::Interrupt),
+            (r#""state":"idle""#, Instruction::Prompt("write the handoff".to_owned())),
         ],
     );
     assert_eq!(bench.last_of("interrupted"), "interrupted");
@@ -309,7 +309,7 @@ fn what_it_asks_is_refused_at_once() {
 #[test]
 fn a_context_that_was_put_together_is_measured_again() {
     let mut bench = Bench::new();
-    let more = || Told::Prompt("more".to_owned());
+    let more = || Instruction::Prompt("more".to_owned());
     bench.play(
         include_str!("../recorded/compact.jsonl"),
         &[(PROMPT, prompt()), (r#""idle""#, more()), (r#""idle""#, more())],

@@ -65,7 +65,7 @@ fn ended(before: &[&str], is_interrupted: bool, result: &str) -> String {
     bench.prompt();
     before.iter().for_each(|line| bench.line(line));
     if is_interrupted {
-        bench.tell(Told::Interrupt);
+        bench.tell(Instruction::Interrupt);
     }
     bench.line(result);
     bench.heard.pop().unwrap_or_default()
@@ -131,8 +131,8 @@ fn broken_lines_in_any_order_do_no_harm() {
                     prompts += 1;
                     bench.prompt();
                 }
-                1 => bench.tell(Told::Interrupt),
-                2 => bench.tell(Told::Measure),
+                1 => bench.tell(Instruction::Interrupt),
+                2 => bench.tell(Instruction::Measure),
                 _ => {
                     let mut line = lines[below(lines.len())].as_bytes().to_vec();
                     for _ in 0..below(4) {
@@ -152,7 +152,7 @@ fn broken_lines_in_any_order_do_no_harm() {
             assert!(ends <= prompts, "seed {seed}: more turns ended than were begun");
         }
         bench.input(Input::Ended(&Exit::Unknown));
-        assert!(bench.claude.tools.is_empty() && matches!(bench.claude.turn, Turn::None));
+        assert!(bench.claude.tools.is_empty() && matches!(bench.claude.turn, ClaudeTurn::None));
     }
 }
 

@@ -33,8 +33,13 @@ fn torn_and_mixed_events_do_no_harm() {
             let line = lines[pick(lines.len())];
             let bytes = mutated(line, &mut pick);
             let request = open.get(pick(open.len().max(1))).copied();
-            let told = [Told::Interrupt, Told::Measure, Told::End, Told::Steer("more".to_owned())];
-            let prompt = Told::Prompt("go".to_owned());
+            let told = [
+                Instruction::Interrupt,
+                Instruction::Measure,
+                Instruction::End,
+                Instruction::Steer("more".to_owned()),
+            ];
+            let prompt = Instruction::Prompt("go".to_owned());
             let input = match pick(20) {
                 0 => Input::Started,
                 1 => Input::Wakeup,
@@ -63,7 +68,7 @@ fn torn_and_mixed_events_do_no_harm() {
                         prompts += u32::from(method == "POST" && path.ends_with("/prompt_async"));
                         open.push(request);
                     }
-                    Effect::Heard(Heard::TurnEnded(_)) => ends += 1,
+                    Effect::Heard(AgentEvent::TurnEnded(_)) => ends += 1,
                     _ => {}
                 }
             }
@@ -102,7 +107,7 @@ fn mutated(line: &str, pick: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
 #[test]
 fn what_is_remembered_has_a_bound() {
     let mut pair = Pair::ready();
-    pair.tell(&Told::Prompt("go".to_owned()));
+    pair.tell(&Instruction::Prompt("go".to_owned()));
     let long = "x".repeat(100_000);
     for number in 0..1_500 {
         let about = json!({"info": {"id": format!("ses_{number}"), "parentID": "ses_1"}});
@@ -130,7 +135,8 @@ fn what_is_remembered_has_a_bound() {
     let windows: serde_json::Map<String, Value> =
         (0..20_000).map(|number| (number.to_string(), json!({"limit": {"context": 1}}))).collect();
     let mut effects = Vec::new();
-    let Effect::Request { request, .. } = pair.session.requests.get(Purpose::Windows, "/") else {
+    let Effect::Request { request, .. } = pair.session.requests.get(OpencodeRequest::Windows, "/")
+    else {
         panic!("no request");
     };
     let body = json!({"providers": [{"id": "p", "models": windows}]}).to_string();

@@ -87,7 +87,7 @@ fn a_session_that_still_works_goes_on_after_a_gap() {
 #[test]
 fn what_was_used_in_a_gap_is_counted() {
     let mut pair = Pair::ready();
-    pair.tell(&Told::Prompt("go".to_owned()));
+    pair.tell(&Instruction::Prompt("go".to_owned()));
     pair.answer("POST /session/ses_1/prompt_async", 204, "");
     pair.lose_the_stream();
     let used = r#"{"id":"ses_1","cost":0.5,"tokens":{"input":10,"output":3,"reasoning":2,"cache":{"read":5,"write":1}}}"#;
@@ -152,7 +152,7 @@ fn an_end_without_its_last_word_is_an_end() {
 #[test]
 fn a_prompt_that_is_not_shown_is_not_waited_for_without_end() {
     let mut pair = Pair::ready();
-    pair.tell(&Told::Prompt("go".to_owned()));
+    pair.tell(&Instruction::Prompt("go".to_owned()));
     pair.answer("POST /session/ses_1/prompt_async", 204, "");
     pair.event(r#"{"type":"session.idle","properties":{"sessionID":"ses_1"}}"#);
     let mut looks = 0;
@@ -167,7 +167,7 @@ fn a_prompt_that_is_not_shown_is_not_waited_for_without_end() {
 #[test]
 fn requests_that_fail_are_said() {
     let mut pair = Pair::ready();
-    pair.tell(&Told::Prompt("go".to_owned()));
+    pair.tell(&Instruction::Prompt("go".to_owned()));
     pair.answer(
         "POST /session/ses_1/prompt_async",
         404,
@@ -182,9 +182,9 @@ fn requests_that_fail_are_said() {
 
     let mut pair = Pair::after(include_str!("../recorded/killed.jsonl"));
     pair.news();
-    pair.tell(&Told::Steer("more".to_owned()));
+    pair.tell(&Instruction::Steer("more".to_owned()));
     pair.fail("POST /session/ses_1/prompt_async");
-    pair.tell(&Told::Interrupt);
+    pair.tell(&Instruction::Interrupt);
     pair.fail("POST /session/ses_1/abort");
     assert_eq!(
         pair.news(),
@@ -204,8 +204,8 @@ fn requests_that_fail_are_said() {
 fn a_prompt_that_comes_after_its_interrupt_is_interrupted() {
     let recording = include_str!("../recorded/killed.jsonl");
     let mut pair = Pair::ready();
-    pair.tell(&Told::Prompt("LONG".to_owned()));
-    pair.tell(&Told::Interrupt);
+    pair.tell(&Instruction::Prompt("LONG".to_owned()));
+    pair.tell(&Instruction::Interrupt);
     pair.answer("POST /session/ses_1/abort", 200, "true");
     pair.event(recording.lines().nth(1).unwrap());
     assert!(pair.has_asked("POST /session/ses_1/abort"));

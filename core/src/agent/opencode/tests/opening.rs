@@ -7,7 +7,7 @@ fn the_server_gets_what_it_needs() {
     let mut setup = setup();
     setup.model = Some("mock/deep/m".to_owned());
     setup.permission = Permission::Plan;
-    setup.servers.push(Server {
+    setup.servers.push(AgentServer {
         name: "tools".to_owned(),
         command: vec!["afresh".to_owned(), "mcp".to_owned()],
         rest: serde_json::Map::new(),
@@ -83,7 +83,7 @@ fn permissions_are_rules_of_opencode() {
 #[test]
 fn it_is_asked_until_it_is_healthy() {
     let mut pair = Pair::new(setup());
-    pair.tell(&Told::Prompt("early".to_owned()));
+    pair.tell(&Instruction::Prompt("early".to_owned()));
     pair.put(Input::Started);
     pair.fail("GET /global/health");
     pair.wake();

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn used(input: u64, dollars: Option<f64>) -> Heard {
-    Heard::Spent(Spent { input, cached: input, output: input, dollars, guessed: false })
+fn used(input: u64, dollars: Option<f64>) -> AgentEvent {
+    AgentEvent::Spent(Spent { input, cached: input, output: input, dollars, guessed: false })
 }
 
 fn stopped(play: &Play) -> String {
@@ -102,7 +102,7 @@ fn nobody_earns_money_by_working() {
         play.ended();
         play.ready();
         play.hear(used(1, Some(1.0)));
-        assert_eq!(play.told().last(), Some(&&Told::Interrupt), "{wrong}");
+        assert_eq!(play.told().last(), Some(&&Instruction::Interrupt), "{wrong}");
         assert_eq!(play.machine.view().spent.dollars, Some(1.0));
     }
 }
@@ -141,7 +141,7 @@ fn silence_is_told_in_its_own_words_and_no_limit_lasts_for_ever() {
     assert!(notes.contains("nothing was heard of the agent for 2 s"), "{notes}");
     let mut play = Play::new(vec![phase("A", &[])], Settings::default());
     play.ready();
-    let failure = Failure::Limited { until: Stamp::parse("9999-01-01T00:00:00Z") };
+    let failure = TurnFailure::Limited { until: Stamp::parse("9999-01-01T00:00:00Z") };
     play.turn(TurnEnd::Failed { failure, why: "usage limit".to_owned() });
     play.ended();
     play.pass(Duration::from_secs(60));

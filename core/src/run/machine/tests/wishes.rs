@@ -121,7 +121,11 @@ fn a_pause_that_is_taken_back_before_the_agent_heard_it_lets_it_go_on() {
     asked(&mut play, UserRequest::Resume);
     play.turn(TurnEnd::Interrupted);
     assert_eq!(play.machine.view().doing, "working");
-    assert!(matches!(play.told()[..], [_, Told::Interrupt, Told::Prompt(_)]), "{:?}", play.told());
+    assert!(
+        matches!(play.told()[..], [_, Instruction::Interrupt, Instruction::Prompt(_)]),
+        "{:?}",
+        play.told()
+    );
 }
 
 #[test]
@@ -131,7 +135,7 @@ fn what_is_said_to_one_that_rests_lets_it_go_on() {
     asked(&mut play, UserRequest::Pause);
     play.turn(TurnEnd::Interrupted);
     assert_eq!(asked(&mut play, UserRequest::Steer("use tabs".to_owned())), "working");
-    assert_eq!(play.told().last(), Some(&&Told::Prompt("use tabs".to_owned())));
+    assert_eq!(play.told().last(), Some(&&Instruction::Prompt("use tabs".to_owned())));
     assert!(!play.machine.view().paused);
 }
 
@@ -150,7 +154,7 @@ fn a_restart_is_possible_while_nobody_works() {
     play.done();
     play.gate(0, false);
     play.ready();
-    let failure = Failure::Limited { until: None };
+    let failure = TurnFailure::Limited { until: None };
     play.turn(TurnEnd::Failed { failure, why: "too much".to_owned() });
     play.ended();
     let view = play.machine.view();
@@ -173,9 +177,9 @@ fn a_screen_is_told_of_everything_that_it_shows() {
         moved
     };
     assert!(moved(&mut play));
-    play.hear(Heard::Ready { session: None, model: Some("large".to_owned()) });
+    play.hear(AgentEvent::Ready { session: None, model: Some("large".to_owned()) });
     assert!(moved(&mut play), "it works now");
-    let began = |id: &str| Heard::ToolBegan {
+    let began = |id: &str| AgentEvent::ToolBegan {
         id: id.to_owned(),
         name: format!("tool {id}"),
         detail: String::new(),
@@ -185,7 +189,7 @@ fn a_screen_is_told_of_everything_that_it_shows() {
     let tool = |play: &Play| play.machine.view().tool.map(|(name, _)| name);
     assert_eq!(tool(&play).as_deref(), Some("tool 2"));
     assert!(!moved(&mut play), "the tool itself was told");
-    play.hear(Heard::ToolEnded { id: "2".to_owned(), succeeded: true });
+    play.hear(AgentEvent::ToolEnded { id: "2".to_owned(), succeeded: true });
     assert_eq!((tool(&play).as_deref(), moved(&mut play)), (Some("tool 1"), true));
     play.turn(TurnEnd::Done("All done.".to_owned()));
     play.ended();
