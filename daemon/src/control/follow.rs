@@ -1,4 +1,5 @@
-//! Server-sent events: lines of a service, or what has happened, from where the client knows it on.
+//! Owns the streams of server-sent events: lines of a service, or events, from the position of the client on. Driven by
+//! the connection that sends them. Never holds up the loop.
 
 use afresh_core::control::{Gap, LogLine, Position, Stream};
 use afresh_core::limits::CONTROL_PING_INTERVAL;
@@ -18,7 +19,7 @@ const AT_ONCE: usize = 64;
 const PING: &str = ": still here\n\n";
 
 /// What can be followed.
-pub(super) trait Source: Send + 'static {
+pub(super) trait FollowSource: Send + 'static {
     /// Changes when there is something new.
     fn newest(&self) -> watch::Receiver<u64>;
 
@@ -35,7 +36,7 @@ pub(super) struct Following<S> {
     pub(super) _place: OwnedSemaphorePermit,
 }
 
-impl<S: Source> Following<S> {
+impl<S: FollowSource> Following<S> {
     /// The events, as they come; they end with afresh.
     pub(super) fn pieces(mut self) -> Pieces {
         Box::pin(async move {
@@ -65,14 +66,14 @@ impl<S: Source> Following<S> {
 }
 
 /// The lines of a service.
-pub(super) struct Lines {
+pub(super) struct FollowedLines {
     pub(super) logs: Logs,
     /// The number of the last line that was looked at.
     pub(super) at: u64,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: LineFilter,
 }
 
-impl Source for Lines {
+impl FollowSource for FollowedLines {
     fn newest(&self) -> watch::Receiver<u64> {
         self.logs.follow()
     }
@@ -94,12 +95,12 @@ impl Source for Lines {
 
 /// Which lines are wanted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct LineFilter {
     pub(super) stream: Option<Stream>,
     pub(super) text: Option<String>,
 }
 
-impl Wanted {
+impl LineFilter {
     pub(super) fn has(&self, line: &LogLine) -> bool {
         self.stream.is_none_or(|stream| line.stream == stream)
             && self.text.as_ref().is_none_or(|text| line.text.contains(text))
@@ -107,14 +108,14 @@ impl Wanted {
 }
 
 /// What has happened.
-pub(super) struct Told {
+pub(super) struct FollowedEvents {
     pub(super) events: Events,
     /// The last event that was looked at.
     pub(super) at: Position,
     pub(super) service: Option<String>,
 }
 
-impl Source for Told {
+impl FollowSource for FollowedEvents {
     fn newest(&self) -> watch::Receiver<u64> {
         self.events.newest()
     }

@@ -23,7 +23,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
-use super::follow::{Following, Lines, Source, Told, Wanted};
+use super::follow::{FollowSource, FollowedEvents, FollowedLines, Following, LineFilter};
 use super::json;
 use super::lifecycle_requests::{change, reload, restart_all};
 use super::loop_request::Ask;
@@ -225,7 +225,7 @@ async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<Messa
             let last = last(logs.tail(usize::MAX), &wanted, lines_max);
             last.first().map_or(newest, |line| line.number - 1)
         });
-        return host.follow(Lines { logs, at, wanted });
+        return host.follow(FollowedLines { logs, at, wanted });
     }
     let newest = *logs.follow().borrow();
     let page = match since {
@@ -242,16 +242,16 @@ async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<Messa
     Ok(reply(StatusCode::OK, &page))
 }
 
-fn wanted(words: &Words) -> Refusing<Wanted> {
+fn wanted(words: &Words) -> Refusing<LineFilter> {
     let stream = words.text("stream").map(|word| {
         let all = Stream::ALL.map(Stream::name).join("`, `");
         let found = Stream::ALL.into_iter().find(|stream| stream.name() == word);
         found.ok_or_else(|| bad(format!("`stream` has to be one of `{all}`")))
     });
-    Ok(Wanted { stream: stream.transpose()?, text: words.text("grep").map(str::to_owned) })
+    Ok(LineFilter { stream: stream.transpose()?, text: words.text("grep").map(str::to_owned) })
 }
 
-fn last(mut lines: Vec<LogLine>, wanted: &Wanted, lines_max: usize) -> Vec<LogLine> {
+fn last(mut lines: Vec<LogLine>, wanted: &LineFilter, lines_max: usize) -> Vec<LogLine> {
     lines.retain(|line| wanted.has(line));
     lines.split_off(lines.len().saturating_sub(lines_max))
 }
@@ -277,7 +277,7 @@ async fn events(
         status(host, service).await?;
     }
     if follows {
-        return host.follow(Told { events: host.events.clone(), at, service });
+        return host.follow(FollowedEvents { events: host.events.clone(), at, service });
     }
     let page = host.events.page(&at, service.as_deref());
     Ok(respond(StatusCode::OK, "application/json", MessageBody::from(page)))
@@ -293,7 +293,7 @@ impl Host {
     }
 
     /// Lets a client follow, where there is a place left.
-    fn follow(&self, source: impl Source) -> Refusing<Response<MessageBody>> {
+    fn follow(&self, source: impl FollowSource) -> Refusing<Response<MessageBody>> {
         let _place: OwnedSemaphorePermit =
             Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
                 let what = format!("{CONTROL_FOLLOWERS_MAX} others follow already");
