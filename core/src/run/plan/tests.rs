@@ -58,7 +58,7 @@ fn a_plan_is_read_as_it_is_written() {
     assert!(plan.preface.starts_with("A plan for `afresh run`"), "{}", plan.preface);
     assert!(plan.preface.ends_with("Add no dependency."), "{}", plan.preface);
     let names: Vec<&str> = plan.phases.iter().map(|phase| phase.name.as_str()).collect();
-    assert_eq!(names, ["Store", "MarkdownPage", "Manual"]);
+    assert_eq!(names, ["Store", "Page", "Manual"]);
     let page = &plan.phases[1];
     assert_eq!(
         page.task,
@@ -233,9 +233,9 @@ fn phases_come_after_those_that_they_depend_on() {
 fn a_plan_can_link_its_phases() {
     let text = "# All\n\nBe brief.\n\n## Phases\n\nIn this order:\n\n\
                 1. [Phase 1: Store](phases/one.md): it keeps\n   - Time limit: 5m\n\
-                2. [ ] [MarkdownPage](<./phases/the%20page.md> \"title\") shows\n\n   Use no script.\n\n\
+                2. [ ] [Page](<./phases/the%20page.md> \"title\") shows\n\n   Use no script.\n\n\
                 All of them need tests.\n\n\
-                ## Phase: Manual\nWrite it.\n- Depends on: MarkdownPage, 1\n- Gates: none\n";
+                ## Phase: Manual\nWrite it.\n- Depends on: Page, 1\n- Gates: none\n";
     let source = PlanFile { path: "docs/PLAN.md", bytes: text.as_bytes() };
     assert_eq!(links(&source), ["phases/one.md", "phases/the page.md"]);
     let files = [
@@ -252,13 +252,13 @@ fn a_plan_can_link_its_phases() {
         all,
         [
             ("Storage", "## Task\n\nStore."),
-            ("MarkdownPage", "   Use no script.\n\nShow."),
+            ("Page", "   Use no script.\n\nShow."),
             ("Manual", "Write it.")
         ]
     );
     assert_eq!(plan.phases[0].time_max, Some(Duration::from_secs(300)));
     assert_eq!(plan.phases[1].depends_on, ["Storage"]);
-    assert_eq!(plan.phases[2].depends_on, ["MarkdownPage", "Storage"]);
+    assert_eq!(plan.phases[2].depends_on, ["Page", "Storage"]);
 
     // As sections, with something below them.
     let text = "## Phases:\n\n### [Phase 1: A](a.md)\n\nQuickly.\n\n- Gate: make a\n\n### [B](b.md)\n\n\

@@ -32,7 +32,7 @@ const PIECES: [&str; 36] = [
     "Gate",
     "\n- Gates:\n",
     "\n- Depends on: ",
-    "Store, MarkdownPage",
+    "Store, Page",
     ":",
     "(",
     ")",
@@ -76,9 +76,9 @@ fn mutated(random: &mut Random, seed: &str) -> Vec<u8> {
 #[test]
 fn no_text_is_too_much() {
     const FILLING_BYTES: usize = 64 * 1024;
-    const MASTER: &str = "# All\n\n## Phases\n\n1. [Store](a.md)\n   - Gate: a\n2. [MarkdownPage](f.md)\n\nDone.\n\n\
+    const MASTER: &str = "# All\n\n## Phases\n\n1. [Store](a.md)\n   - Gate: a\n2. [Page](f.md)\n\nDone.\n\n\
                           ## Phase 3: Manual\n\nWrite.\n\nGates:\n```sh\nmake \\\n  all\n```\n\
-                          - Depends on:\n  - Store\n  - MarkdownPage\n";
+                          - Depends on:\n  - Store\n  - Page\n";
     let mut sounds = 0;
     for seed in 0..2_000 {
         let mut random = Random::new(seed);
