@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::log_line::LogHead;
 use afresh_tests::measure::{Report, Samples, bench, millis};
 use afresh_tests::{TestEnv, afresh_binary};
@@ -113,7 +113,7 @@ fn logged(env: &TestEnv, size: &str) -> Duration {
     }
     check(found.iter().filter_map(|line| {
         let (head, text) = LogHead::parse(line)?;
-        (head.stream == Stream::Stdout).then_some(text)
+        (head.stream == LogStream::Stdout).then_some(text)
     }));
     took
 }

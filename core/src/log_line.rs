@@ -14,7 +14,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::control::Stream;
+use crate::control::LogStream;
 use crate::limits::LINE_BYTES_MAX;
 use crate::time::Stamp;
 
@@ -42,7 +42,7 @@ pub struct LogHead {
     /// The time at which it was read.
     pub time: Stamp,
     /// The stream that it was written to.
-    pub stream: Stream,
+    pub stream: LogStream,
     /// Which instance wrote it.
     pub generation: u64,
     /// Whether the line goes on in the next one of the same stream and instance.
@@ -85,7 +85,7 @@ impl LogHead {
             Some(stream) => (stream, true),
             None => (stream, false),
         };
-        let streams = [Stream::Stdout, Stream::Stderr, Stream::Afresh];
+        let streams = [LogStream::Stdout, LogStream::Stderr, LogStream::Afresh];
         let head = Self {
             time: Stamp::parse(text_of(time)?)?,
             stream: streams.into_iter().find(|known| known.name().as_bytes() == stream)?,
@@ -130,7 +130,7 @@ pub fn age_look_interval(age_max: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    fn head(stream: Stream, continues: bool) -> LogHead {
+    fn head(stream: LogStream, continues: bool) -> LogHead {
         let time = Stamp::parse("2026-11-15T08:42:00.123Z").unwrap();
         LogHead { time, stream, generation: 12, continues }
     }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_they_were_written() {
-        for stream in [Stream::Stdout, Stream::Stderr, Stream::Afresh] {
+        for stream in [LogStream::Stdout, LogStream::Stderr, LogStream::Afresh] {
             for continues in [false, true] {
                 for text in [&b""[..], b" ", b"two  words ", b"\xff\x00\r", "ü".as_bytes()] {
                     let head = head(stream, continues);
@@ -154,14 +154,14 @@ mod tests {
                 }
             }
         }
-        let largest = LogHead { generation: u64::MAX, ..head(Stream::Stdout, true) };
+        let largest = LogHead { generation: u64::MAX, ..head(LogStream::Stdout, true) };
         assert!(written(largest, b"").len() < LOG_HEAD_BYTES_MAX);
     }
 
     #[test]
     fn the_form_is_fixed() {
         assert_eq!(
-            String::from_utf8(written(head(Stream::Stdout, false), b"one\n\ntwo")).unwrap(),
+            String::from_utf8(written(head(LogStream::Stdout, false), b"one\n\ntwo")).unwrap(),
             "2026-11-15T08:42:00.123Z stdout 12 one\n\
              2026-11-15T08:42:00.123Z stdout 12 \n\
              2026-11-15T08:42:00.123Z stdout 12 two"
@@ -174,14 +174,14 @@ mod tests {
     #[test]
     fn long_lines_become_several_that_say_so() {
         let text = [vec![b'a'; LINE_BYTES_MAX], vec![b'b'; LINE_BYTES_MAX], b"c\nd".to_vec()];
-        let out = written(head(Stream::Stderr, true), &text.concat());
+        let out = written(head(LogStream::Stderr, true), &text.concat());
         let lines: Vec<(LogHead, &[u8])> =
             out.split(|byte| *byte == b'\n').map(|line| LogHead::parse(line).unwrap()).collect();
         let shape: Vec<(bool, usize)> =
             lines.iter().map(|(head, text)| (head.continues, text.len())).collect();
         let max = LINE_BYTES_MAX;
         assert_eq!(shape, [(true, max), (true, max), (false, 1), (true, 1)]);
-        let exact = written(head(Stream::Stderr, false), &vec![b'x'; LINE_BYTES_MAX]);
+        let exact = written(head(LogStream::Stderr, false), &vec![b'x'; LINE_BYTES_MAX]);
         assert!(!LogHead::parse(&exact).unwrap().0.continues);
     }
 

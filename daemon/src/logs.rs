@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use afresh_core::audit::redact::redact_text;
-use afresh_core::control::{LogLine, Stream};
+use afresh_core::control::{LogLine, LogStream};
 use afresh_core::id::Generation;
 use afresh_core::limits::{
     LAST_WORDS_CHARS, LAST_WORDS_LINES, LOGS_ALL_BYTES_MAX, LOGS_BYTES_MAX, LOGS_LINE_BYTES_MAX,
@@ -44,7 +44,7 @@ struct Ring {
 struct LineBlock {
     time: Stamp,
     generation: Generation,
-    stream: Stream,
+    stream: LogStream,
     /// The number of its last line.
     last: u64,
     /// With a newline between two of them.
@@ -61,7 +61,7 @@ impl Logs {
 
     /// Remembers a line of ours about the service.
     pub(crate) fn say(&self, generation: Generation, text: &str) {
-        self.add(generation, Stream::Afresh, text.as_bytes().into());
+        self.add(generation, LogStream::Afresh, text.as_bytes().into());
     }
 
     /// The last so many lines, oldest first.
@@ -82,7 +82,7 @@ impl Logs {
     /// failed: a few, without secrets, and none of them endless.
     pub(crate) fn last_words(&self, whose: impl Fn(Generation) -> bool) -> Vec<String> {
         let said =
-            |line: &LogLine| line.stream == Stream::Stderr && whose(Generation(line.generation));
+            |line: &LogLine| line.stream == LogStream::Stderr && whose(Generation(line.generation));
         let lines: Vec<LogLine> = self.tail(LOGS_LINES_MAX).into_iter().filter(said).collect();
         let last = &lines[lines.len().saturating_sub(LAST_WORDS_LINES)..];
         last.iter().map(|line| shortened(&line.text)).collect()
@@ -93,7 +93,7 @@ impl Logs {
         self.0.newest.subscribe()
     }
 
-    fn add(&self, generation: Generation, stream: Stream, lines: Box<[u8]>) {
+    fn add(&self, generation: Generation, stream: LogStream, lines: Box<[u8]>) {
         let sharers = self.0.sharers.load(Ordering::Relaxed).max(1);
         let bytes_max = LOGS_BYTES_MAX.min(LOGS_ALL_BYTES_MAX / sharers);
         let newest = {
@@ -177,13 +177,13 @@ fn text_of(line: &[u8]) -> String {
 pub(crate) struct MemoryTee {
     logs: Logs,
     generation: Generation,
-    stream: Stream,
+    stream: LogStream,
     /// The beginning of a line whose end has not come; one byte more than is remembered at most.
     begun: Vec<u8>,
 }
 
 impl MemoryTee {
-    pub(crate) fn new(logs: &Logs, generation: Generation, stream: Stream) -> Self {
+    pub(crate) fn new(logs: &Logs, generation: Generation, stream: LogStream) -> Self {
         Self { logs: logs.clone(), generation, stream, begun: Vec::new() }
     }
 
@@ -238,7 +238,7 @@ mod tests {
         let text = b"one\r\n\ntwo and more\n\xff\nlast";
         for size in 1..=text.len() {
             let logs = logs();
-            let mut tee = MemoryTee::new(&logs, Generation(3), Stream::Stdout);
+            let mut tee = MemoryTee::new(&logs, Generation(3), LogStream::Stdout);
             for chunk in text.chunks(size) {
                 tee.take(chunk);
             }
@@ -249,14 +249,14 @@ mod tests {
             let all = logs.tail(usize::MAX);
             let numbers: Vec<u64> = all.iter().map(|line| line.number).collect();
             assert_eq!(numbers, [1, 2, 3, 4, 5]);
-            assert!(all.iter().all(|l| l.generation == 3 && l.stream == Stream::Stdout));
+            assert!(all.iter().all(|l| l.generation == 3 && l.stream == LogStream::Stdout));
         }
     }
 
     #[test]
     fn a_flood_leaves_no_more_than_the_bounds() {
         let logs = logs();
-        let mut tee = MemoryTee::new(&logs, Generation(1), Stream::Stderr);
+        let mut tee = MemoryTee::new(&logs, Generation(1), LogStream::Stderr);
         for _ in 0..10 * LOGS_LINES_MAX {
             tee.take(b"\n");
         }
@@ -284,7 +284,7 @@ mod tests {
     fn many_services_share_the_room() {
         let sharers = Arc::default();
         let all: Vec<Logs> = (0..1_000).map(|_| Logs::new(&sharers)).collect();
-        let mut tee = MemoryTee::new(&all[0], Generation(1), Stream::Stderr);
+        let mut tee = MemoryTee::new(&all[0], Generation(1), LogStream::Stderr);
         for _ in 0..1_000 {
             tee.take(b"a line of some length\n");
         }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::BRIEF_TERM_WAIT;
@@ -115,7 +115,7 @@ const STOP_TIMES: StopTimes = StopTimes { stdin: Duration::ZERO, term: BRIEF_TER
 
 pub(crate) struct Captured {
     generation: Generation,
-    stream: Stream,
+    stream: LogStream,
     bytes: Vec<u8>,
     is_too_much: bool,
 }
@@ -145,7 +145,7 @@ impl BriefRuns {
         match processes.spawn(BRIEFS, generation, &brief.command, OutputEnd::WhenClosed) {
             Ok(InstanceStdio { stdin, stdout, stderr }) => {
                 let max = brief.output_bytes_max;
-                for (stream, pipe) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
+                for (stream, pipe) in [(LogStream::Stdout, stdout), (LogStream::Stderr, stderr)] {
                     let gone = watch.clone();
                     run.captures += 1;
                     self.captures.spawn(async move {
@@ -212,8 +212,8 @@ impl BriefRuns {
         let Some(run) = self.all.get_mut(&captured.generation) else { return };
         run.captures = run.captures.saturating_sub(1);
         match captured.stream {
-            Stream::Stdout => run.outcome.stdout = captured.bytes,
-            Stream::Stderr | Stream::Afresh => run.outcome.stderr = captured.bytes,
+            LogStream::Stdout => run.outcome.stdout = captured.bytes,
+            LogStream::Stderr | LogStream::Afresh => run.outcome.stderr = captured.bytes,
         }
         if captured.is_too_much && run.step_at.is_some() && run.cause.is_none() {
             run.cause = Some(BriefEnding::TooMuchOutput);

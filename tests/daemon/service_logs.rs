@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::log_line::{LogHead, parse_file_head};
 use afresh_tests::{Running, TestEnv, wait_for};
 use nix::sys::signal::Signal;
@@ -60,7 +60,7 @@ fn lines(env: &TestEnv, name: &str) -> Vec<(LogHead, Vec<u8>)> {
 }
 
 /// What was written to a stream.
-fn written(env: &TestEnv, name: &str, stream: Stream) -> Vec<u8> {
+fn written(env: &TestEnv, name: &str, stream: LogStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (head, text) in lines(env, name) {
         if head.stream == stream {
@@ -81,11 +81,11 @@ fn a_burst_that_ends_in_sigkill_is_whole_and_in_order_over_rotations() {
     let command = [HOSTILE, "flood", "stdout", "100000"];
     let done = run(&env, "web", &SMALL, &command);
     assert_eq!(done.code, Some(137), "{}", done.stderr);
-    assert!(written(&env, "web", Stream::Stdout) == flood(100_000).as_bytes());
+    assert!(written(&env, "web", LogStream::Stdout) == flood(100_000).as_bytes());
     assert!(files(&env, "web").len() > 20);
     let own: Vec<String> = lines(&env, "web")
         .into_iter()
-        .filter(|(head, _)| head.stream == Stream::Afresh)
+        .filter(|(head, _)| head.stream == LogStream::Afresh)
         .map(|(_, text)| String::from_utf8(text).expect("text"))
         .collect();
     assert!(own[0].starts_with("web started (pid "), "{own:?}");
@@ -102,7 +102,7 @@ fn what_was_written_before_a_kill_from_outside_is_in_the_log() {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
     assert_eq!(afresh.wait().code(), Some(137));
     env.assert_nothing_left();
-    let mut log = written(&env, "web", Stream::Stdout);
+    let mut log = written(&env, "web", LogStream::Stdout);
     // A last line that the kill cut in two has an end in the log.
     if !afresh.stdout().ends_with('\n') {
         assert_eq!(log.pop(), Some(b'\n'));
@@ -126,8 +126,8 @@ fn both_streams_binary_and_endless_lines_are_kept_exactly() {
     let random = fs::read(env.work().join("random")).expect("the script made it");
     let wanted =
         [b"\xff\x00\x01\r\n\n", &vec![b'x'; 1 << 20][..], b"\n", &random, b"\nend\n"].concat();
-    assert!(written(&env, "web", Stream::Stdout) == wanted);
-    assert!(written(&env, "web", Stream::Stderr) == flood(20_000).as_bytes());
+    assert!(written(&env, "web", LogStream::Stdout) == wanted);
+    assert!(written(&env, "web", LogStream::Stderr) == flood(20_000).as_bytes());
     assert!(lines(&env, "web").iter().all(|(_, text)| text.len() <= 64 * 1024));
     env.assert_nothing_left();
 }
@@ -165,7 +165,7 @@ fn a_full_disk_stops_nothing_and_is_said_in_the_log() {
     let note = texts.iter().find_map(|text| text.strip_prefix('[')).expect("a note");
     let lost: usize = note.split(' ').next().and_then(|n| n.parse().ok()).expect("a count");
     let passed = afresh.stdout();
-    let kept = found.iter().filter(|(head, _)| head.stream == Stream::Stdout).count();
+    let kept = found.iter().filter(|(head, _)| head.stream == LogStream::Stdout).count();
     // What afresh says about the service may be lost too.
     let total = passed.lines().count();
     assert!(kept + lost >= total && kept + lost <= total + 3, "{kept} + {lost}, of {total}");

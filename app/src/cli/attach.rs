@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use afresh_core::control::{Face, LogLine, Stream};
+use afresh_core::control::{Face, LogLine, LogStream};
 use afresh_core::limits::INPUT_BYTES_MAX;
 use afresh_core::text::{harmless, harmless_but_colours};
 use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Parted, Reached, Target};
@@ -156,9 +156,9 @@ impl AttachPrinter {
     fn print(&mut self, line: &LogLine) -> io::Result<()> {
         let text = harmless_but_colours(&line.text, self.paint == Paint::Colours);
         match line.stream {
-            Stream::Stdout => self.lines.write(&text),
-            Stream::Stderr => self.lines.write(&self.paint.yellow(&text)),
-            Stream::Afresh => {
+            LogStream::Stdout => self.lines.write(&text),
+            LogStream::Stderr => self.lines.write(&self.paint.yellow(&text)),
+            LogStream::Afresh => {
                 self.lines.flush()?;
                 output::remark(&format!("[afresh] {}", harmless(&line.text)));
                 Ok(())

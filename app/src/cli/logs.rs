@@ -6,7 +6,7 @@ mod sources;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-use afresh_core::control::{LogLine, Stream};
+use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;
 use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Target};
 use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine, Query};
@@ -136,9 +136,9 @@ impl LogsArgs {
             since: self.since.map(Since::stamp),
             grep: self.grep.clone(),
             stream: self.stream.map(|stream| match stream {
-                StreamName::Stdout => Stream::Stdout,
-                StreamName::Stderr => Stream::Stderr,
-                StreamName::Afresh => Stream::Afresh,
+                StreamName::Stdout => LogStream::Stdout,
+                StreamName::Stderr => LogStream::Stderr,
+                StreamName::Afresh => LogStream::Afresh,
             }),
             lines_max: self.lines.or(usual),
         }

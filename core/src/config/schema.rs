@@ -37,7 +37,7 @@ pub fn schema() -> Json {
         sections.insert(kind.section().to_owned(), schema);
     }
     json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$schema": DIALECT,
         "title": "Configuration of afresh",
         "type": "object",
         "additionalProperties": false,
@@ -147,7 +147,7 @@ fn of_kind(kind: &Kind) -> Json {
         }
         Kind::UrlTemplate => json!({
             "type": "string",
-            "pattern": r"^([hH][tT][tT][pP][sS]?://[^@]+|.*\$.*)$",
+            "pattern": URL_TEMPLATE_PATTERN,
         }),
         Kind::Socket => {
             json!({"type": "string", "pattern": r"^([0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]+$"})
@@ -161,7 +161,7 @@ fn of_kind(kind: &Kind) -> Json {
         Kind::Path | Kind::Host => json!({"type": "string", "minLength": 1}),
         Kind::Size { .. } => json!({"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB)$"}),
         Kind::Title => json!({"type": "string", "minLength": 1, "maxLength": TITLE_CHARS_MAX}),
-        Kind::Url => json!({"type": "string", "pattern": "^[hH][tT][tT][pP][sS]?://[^@]+$"}),
+        Kind::Url => json!({"type": "string", "pattern": URL_PATTERN}),
         Kind::Address => json!({"type": "string", "pattern": "^.+:[0-9]+$"}),
         Kind::Listen => json!({"type": "string", "pattern": r"^((127\.[0-9.]+|\[::1\]):[0-9]+)?$"}),
         only_files => of_files_alone(only_files),
@@ -175,6 +175,10 @@ fn name_pattern(kind: TableKind) -> String {
     };
     format!("^{but}[A-Za-z0-9_][A-Za-z0-9_{dot}-]{{0,{}}}$", NAME_CHARS_MAX - 1)
 }
+
+const URL_PATTERN: &str = "^[hH][tT][tT][pP][sS]?://[^@]+$";
+const URL_TEMPLATE_PATTERN: &str = r"^([hH][tT][tT][pP][sS]?://[^@]+|.*\$.*)$";
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 #[cfg(test)]
 mod tests {

@@ -234,7 +234,7 @@ pub struct LogLine {
     /// Which instance wrote it.
     pub generation: u64,
     /// Where it was written to.
-    pub stream: Stream,
+    pub stream: LogStream,
     /// The line, without its end.
     pub text: String,
 }
@@ -242,7 +242,8 @@ pub struct LogLine {
 /// Where a line was written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Stream {
+#[schemars(rename = "Stream")]
+pub enum LogStream {
     /// The service's stdout.
     Stdout,
     /// The service's stderr.
@@ -251,7 +252,7 @@ pub enum Stream {
     Afresh,
 }
 
-impl Stream {
+impl LogStream {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Stdout, Self::Stderr, Self::Afresh];
 
@@ -267,7 +268,8 @@ impl Stream {
 
 /// Every answer that is no success.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Refusal {
+#[schemars(rename = "Refusal")]
+pub struct ErrorAnswer {
     /// What is wrong.
     pub error: Refused,
 }
@@ -281,7 +283,7 @@ pub struct Refused {
     pub hint: Option<String>,
 }
 
-impl Refusal {
+impl ErrorAnswer {
     /// One without a hint.
     pub fn new(what: impl Into<String>) -> Self {
         Self { error: Refused { what: what.into(), hint: None } }
@@ -305,14 +307,14 @@ mod tests {
             number: 7,
             time: "2026-11-15T08:42:00.123Z".to_owned(),
             generation: 2,
-            stream: Stream::Stderr,
+            stream: LogStream::Stderr,
             text: "hello".to_owned(),
         };
         assert_eq!(
             serde_json::to_string(&line).unwrap(),
             r#"{"number":7,"time":"2026-11-15T08:42:00.123Z","generation":2,"stream":"stderr","text":"hello"}"#
         );
-        for stream in Stream::ALL {
+        for stream in LogStream::ALL {
             assert_eq!(serde_json::to_value(stream).unwrap(), stream.name());
         }
         for face in [Face::Mcp, Face::Keep, Face::Up, Face::Gateway, Face::Run] {
@@ -327,7 +329,7 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_value(outcome).unwrap(), word);
         }
-        let refusal = Refusal::new("no service `x`").hint("run `afresh status`");
+        let refusal = ErrorAnswer::new("no service `x`").hint("run `afresh status`");
         assert_eq!(
             serde_json::to_string(&refusal).unwrap(),
             r#"{"error":{"what":"no service `x`","hint":"run `afresh status`"}}"#

@@ -28,7 +28,7 @@ pub fn document() -> Value {
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{
-            "url": "http://127.0.0.1:{port}",
+            "url": SERVER_URL,
             "description": "As `--listen` says.",
             "variables": {"port": {"default": "8900"}},
         }],
@@ -180,6 +180,9 @@ fn refusals(route: &Route) -> Vec<(u16, &'static str)> {
     all.sort_unstable();
     all
 }
+
+/// The server of the document, with its variable.
+const SERVER_URL: &str = "http://127.0.0.1:{port}";
 
 #[cfg(test)]
 mod tests {

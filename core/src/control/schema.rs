@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use super::{
-    ChangeAnswer, ChangeRequest, EventPage, Gap, InputAnswer, LogPage, Refusal, ReloadAnswer,
+    ChangeAnswer, ChangeRequest, ErrorAnswer, EventPage, Gap, InputAnswer, LogPage, ReloadAnswer,
     RestartAnswer, ServiceList, ShutdownAnswer, VersionAnswer,
 };
 
@@ -34,7 +34,7 @@ pub(super) fn schemas() -> Value {
         of::<EventPage>,
         of::<Gap>,
         of::<VersionAnswer>,
-        of::<Refusal>,
+        of::<ErrorAnswer>,
     ];
     add.into_iter().for_each(|add| {
         add(&mut answers);
@@ -174,7 +174,7 @@ mod tests {
             number: 1,
             time: String::new(),
             generation: 1,
-            stream: Stream::Afresh,
+            stream: LogStream::Afresh,
             text: String::new(),
         };
         check("LogLine", &line);
@@ -196,8 +196,8 @@ mod tests {
         check("InputAnswer", &InputAnswer { name: String::new(), pid: 1, bytes: 1 });
         check("ReloadAnswer", &ReloadAnswer::default());
         check("ShutdownAnswer", &ShutdownAnswer::default());
-        check("Refusal", &Refusal::new(""));
-        check("Refused", &Refusal::new("").error);
+        check("Refusal", &ErrorAnswer::new(""));
+        check("Refused", &ErrorAnswer::new("").error);
     }
 
     #[test]

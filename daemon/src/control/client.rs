@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use afresh_core::control::{
-    Change, ChangeAnswer, ChangeRequest, EventPage, InputAnswer, LogPage, Position, Refusal,
+    Change, ChangeAnswer, ChangeRequest, ErrorAnswer, EventPage, InputAnswer, LogPage, Position,
     ReloadAnswer, ServiceList, ServiceStatus, ShutdownAnswer, VersionAnswer, escape,
 };
 use afresh_core::limits::{
@@ -340,8 +340,8 @@ pub(super) async fn request(
 pub(super) async fn refused(socket: &Path, mut response: Response) -> ControlError {
     let body = response.all(CONTROL_ANSWER_BYTES_MAX).await;
     let body = body.ok().flatten().unwrap_or_default();
-    match serde_json::from_slice::<Refusal>(&body) {
-        Ok(Refusal { error }) => ControlError::Refused { what: error.what, hint: error.hint },
+    match serde_json::from_slice::<ErrorAnswer>(&body) {
+        Ok(ErrorAnswer { error }) => ControlError::Refused { what: error.what, hint: error.hint },
         Err(_) => strange(socket),
     }
 }

@@ -1,7 +1,7 @@
 //! Owns the streams of server-sent events: lines of a service, or events, from the position of the client on. Driven by
 //! the connection that sends them. Never holds up the loop.
 
-use afresh_core::control::{Gap, LogLine, Position, Stream};
+use afresh_core::control::{Gap, LogLine, LogStream, Position};
 use afresh_core::limits::CONTROL_PING_INTERVAL;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
@@ -96,7 +96,7 @@ impl FollowSource for FollowedLines {
 /// Which lines are wanted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineFilter {
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<LogStream>,
     pub(super) text: Option<String>,
 }
 

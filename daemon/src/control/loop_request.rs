@@ -4,7 +4,7 @@
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
-    Change, Refusal, ReloadAnswer, RestartNote, ServiceStatus, ShutdownAnswer,
+    Change, ErrorAnswer, ReloadAnswer, RestartNote, ServiceStatus, ShutdownAnswer,
 };
 use afresh_core::id::{Generation, ServiceId};
 use tokio::sync::{oneshot, watch};
@@ -25,15 +25,19 @@ pub(crate) enum Ask {
         answer: oneshot::Sender<Result<Begun, NotBegun>>,
     },
     /// To write to the stdin of a service.
-    Input { name: String, bytes: Vec<u8>, answer: oneshot::Sender<Option<Result<u32, Refusal>>> },
+    Input {
+        name: String,
+        bytes: Vec<u8>,
+        answer: oneshot::Sender<Option<Result<u32, ErrorAnswer>>>,
+    },
     /// The last lines of a service.
     Logs { name: String, answer: oneshot::Sender<Option<Logs>> },
     /// What is measured of all services.
     Metrics { answer: oneshot::Sender<Vec<ServiceMetrics>> },
     /// To read the configuration again. Only `afresh up` has one to read.
-    Reload { reason: String, answer: oneshot::Sender<Result<Reloading, Refusal>> },
+    Reload { reason: String, answer: oneshot::Sender<Result<Reloading, ErrorAnswer>> },
     /// To end. Only `afresh up` is there to be ended from elsewhere.
-    Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, Refusal>> },
+    Shutdown { reason: String, answer: oneshot::Sender<Result<ShutdownAnswer, ErrorAnswer>> },
 }
 
 /// A service before a change.
@@ -124,15 +128,19 @@ pub(crate) enum NotBegun {
 }
 
 impl NotBegun {
-    pub(super) fn refusal(&self, name: &str, what: Change) -> Refusal {
+    pub(super) fn refusal(&self, name: &str, what: Change) -> ErrorAnswer {
         let word = what.name();
         match self {
-            Self::NoSuchService { known } => Refusal::new(format!("there is no service `{name}`"))
-                .hint(format!("there is: {}", known.join(", "))),
-            Self::Stopping => Refusal::new(format!("no {word} of `{name}`: afresh is stopping")),
-            Self::NotNow(why) => Refusal::new(format!("no {word} of `{name}`: {why}")),
+            Self::NoSuchService { known } => {
+                ErrorAnswer::new(format!("there is no service `{name}`"))
+                    .hint(format!("there is: {}", known.join(", ")))
+            }
+            Self::Stopping => {
+                ErrorAnswer::new(format!("no {word} of `{name}`: afresh is stopping"))
+            }
+            Self::NotNow(why) => ErrorAnswer::new(format!("no {word} of `{name}`: {why}")),
             Self::HasClient => {
-                Refusal::new(format!("no stop of `{name}`: its MCP client would lose it"))
+                ErrorAnswer::new(format!("no stop of `{name}`: its MCP client would lose it"))
                     .hint("restart it, or end it where its client is set up")
             }
         }

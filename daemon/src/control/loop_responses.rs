@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
-    API_VERSION, Change, Face, LastExit, Refusal, Restarts, ServiceStatus, State, VersionAnswer,
+    API_VERSION, Change, ErrorAnswer, Face, LastExit, Restarts, ServiceStatus, State, VersionAnswer,
 };
 use afresh_core::id::ServiceId;
 use afresh_core::service::{Event, Input, UserRequest};
@@ -102,9 +102,9 @@ impl About {
         }
     }
 
-    pub(crate) fn only_up(&self, why: &str) -> Refusal {
+    pub(crate) fn only_up(&self, why: &str) -> ErrorAnswer {
         let what = format!("this is `afresh {}`, which {why}", self.face.name());
-        Refusal::new(what).hint("this is for `afresh up`")
+        ErrorAnswer::new(what).hint("this is for `afresh up`")
     }
 
     fn input(
@@ -112,30 +112,30 @@ impl About {
         supervise: &mut Supervise,
         id: ServiceId,
         bytes: &[u8],
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, ErrorAnswer> {
         let name = supervise.services().name(id);
         match self.face {
             Face::Up => {}
             Face::Mcp | Face::Gateway => {
                 let what = format!("the stdin of `{name}` belongs to its MCP client");
-                return Err(Refusal::new(what).hint("call its tools over that client"));
+                return Err(ErrorAnswer::new(what).hint("call its tools over that client"));
             }
             // Its loop answers for itself.
-            Face::Run => return Err(Refusal::new(format!("`{name}` takes no input"))),
+            Face::Run => return Err(ErrorAnswer::new(format!("`{name}` takes no input"))),
             Face::Keep => {
                 let what = format!("the stdin of `{name}` is fed from that of its `afresh keep`");
-                return Err(Refusal::new(what).hint("type where that was started"));
+                return Err(ErrorAnswer::new(what).hint("type where that was started"));
             }
         }
         supervise.write_stdin(id, bytes).map_err(|error| match error {
-            StdinError::NotRunning => Refusal::new(format!("`{name}` does not run"))
+            StdinError::NotRunning => ErrorAnswer::new(format!("`{name}` does not run"))
                 .hint(format!("see `afresh status {name}`")),
-            StdinError::Closed => Refusal::new(format!("`{name}` has closed its stdin")),
-            StdinError::Full => Refusal::new(format!(
+            StdinError::Closed => ErrorAnswer::new(format!("`{name}` has closed its stdin")),
+            StdinError::Full => ErrorAnswer::new(format!(
                 "`{name}` does not read its stdin, which is full: nothing was written"
             ))
             .hint("try again later"),
-            StdinError::Partial(length) => Refusal::new(format!(
+            StdinError::Partial(length) => ErrorAnswer::new(format!(
                 "`{name}` does not read its stdin, which is full: only the first {length} bytes were \
                  written"
             )),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use afresh_core::control::route::{NoRoute, Operation, Route, find, paths};
 use afresh_core::control::{
-    Change, ChangeRequest, InputAnswer, LogLine, LogPage, Position, Refusal, ServiceList,
-    ServiceStatus, Stream, Words, document,
+    Change, ChangeRequest, ErrorAnswer, InputAnswer, LogLine, LogPage, LogStream, Position,
+    ServiceList, ServiceStatus, Words, document,
 };
 use afresh_core::http_access::{AccessDenied, Caller};
 use afresh_core::limits::{
@@ -32,7 +32,7 @@ use super::usage::{measured, metrics};
 use crate::http::{MessageBody, all_bytes, drain, single_header};
 use crate::logs::Logs;
 
-pub(super) type Refusing<T> = Result<T, (StatusCode, Refusal)>;
+pub(super) type Refusing<T> = Result<T, (StatusCode, ErrorAnswer)>;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -49,13 +49,13 @@ pub(super) async fn route(
         Ok(found) => found,
         Err(NoRoute::Method(allowed)) => return (not_allowed(&allowed), true),
         Err(NoRoute::Path) => {
-            let refusal = Refusal::new("there is nothing at this path");
+            let refusal = ErrorAnswer::new("there is nothing at this path");
             let refusal = refusal.hint(format!("there is {}", paths()));
             return (reply(StatusCode::NOT_FOUND, &refusal), true);
         }
         Err(NoRoute::Name) => {
             let what = "the name in the path is not UTF-8 with %-escapes";
-            return (reply(StatusCode::BAD_REQUEST, &Refusal::new(what)), true);
+            return (reply(StatusCode::BAD_REQUEST, &ErrorAnswer::new(what)), true);
         }
     };
     match serve(request, host, route, name.unwrap_or_default()).await {
@@ -120,8 +120,9 @@ async fn serve(
 
 /// Whether a request may be looked at: over TCP, only from this machine and with the token.
 fn admit(request: &Request<Incoming>, host: &Host) -> Refusing<()> {
-    let refused =
-        |status: StatusCode, what: &str, hint: &str| Err((status, Refusal::new(what).hint(hint)));
+    let refused = |status: StatusCode, what: &str, hint: &str| {
+        Err((status, ErrorAnswer::new(what).hint(hint)))
+    };
     let target = request.uri();
     if target.authority().is_some() {
         return refused(StatusCode::BAD_REQUEST, "this is no proxy", "ask for a path");
@@ -188,14 +189,14 @@ async fn body(request: Request<Incoming>, bytes_max: usize) -> Refusing<Vec<u8>>
     let mut body = request.into_body();
     let read = timeout(CONTROL_HEADER_WAIT, all_bytes(&mut body, bytes_max))
         .await
-        .map_err(|_| (StatusCode::REQUEST_TIMEOUT, Refusal::new("the body takes too long")))?
+        .map_err(|_| (StatusCode::REQUEST_TIMEOUT, ErrorAnswer::new("the body takes too long")))?
         .map_err(|error| bad(format!("the body cannot be read: {error}")))?;
     if let Some(read) = read {
         return Ok(read);
     }
     timeout(CONTROL_HEADER_WAIT, drain(&mut body, CONTROL_REFUSED_BYTES_MAX)).await.ok();
     let what = format!("the body is longer than {bytes_max} bytes");
-    Err((StatusCode::PAYLOAD_TOO_LARGE, Refusal::new(what)))
+    Err((StatusCode::PAYLOAD_TOO_LARGE, ErrorAnswer::new(what)))
 }
 
 /// What a body says about why.
@@ -244,8 +245,8 @@ async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<Messa
 
 fn wanted(words: &Words) -> Refusing<LineFilter> {
     let stream = words.text("stream").map(|word| {
-        let all = Stream::ALL.map(Stream::name).join("`, `");
-        let found = Stream::ALL.into_iter().find(|stream| stream.name() == word);
+        let all = LogStream::ALL.map(LogStream::name).join("`, `");
+        let found = LogStream::ALL.into_iter().find(|stream| stream.name() == word);
         found.ok_or_else(|| bad(format!("`stream` has to be one of `{all}`")))
     });
     Ok(LineFilter { stream: stream.transpose()?, text: words.text("grep").map(str::to_owned) })
@@ -286,7 +287,7 @@ async fn events(
 impl Host {
     /// Asks the loop.
     pub(super) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Refusing<T> {
-        let ending = || (StatusCode::SERVICE_UNAVAILABLE, Refusal::new("afresh is ending"));
+        let ending = || (StatusCode::SERVICE_UNAVAILABLE, ErrorAnswer::new("afresh is ending"));
         let (sender, answer) = oneshot::channel();
         self.asks.send(ask(sender)).await.map_err(|_| ending())?;
         answer.await.map_err(|_| ending())
@@ -297,28 +298,28 @@ impl Host {
         let _place: OwnedSemaphorePermit =
             Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
                 let what = format!("{CONTROL_FOLLOWERS_MAX} others follow already");
-                (StatusCode::SERVICE_UNAVAILABLE, Refusal::new(what).hint("end one of them"))
+                (StatusCode::SERVICE_UNAVAILABLE, ErrorAnswer::new(what).hint("end one of them"))
             })?;
         let following = Following { source, closing: self.closing.clone(), _place };
         Ok(respond(StatusCode::OK, "text/event-stream", MessageBody::Pieces(following.pieces())))
     }
 }
 
-fn bad(what: String) -> (StatusCode, Refusal) {
-    (StatusCode::BAD_REQUEST, Refusal::new(what))
+fn bad(what: String) -> (StatusCode, ErrorAnswer) {
+    (StatusCode::BAD_REQUEST, ErrorAnswer::new(what))
 }
 
-pub(super) fn conflict(refusal: Refusal) -> (StatusCode, Refusal) {
+pub(super) fn conflict(refusal: ErrorAnswer) -> (StatusCode, ErrorAnswer) {
     (StatusCode::CONFLICT, refusal)
 }
 
-fn no_service(name: &str) -> (StatusCode, Refusal) {
-    let refusal = Refusal::new(format!("there is no service `{name}`"));
+fn no_service(name: &str) -> (StatusCode, ErrorAnswer) {
+    let refusal = ErrorAnswer::new(format!("there is no service `{name}`"));
     (StatusCode::NOT_FOUND, refusal.hint("see /v1/services"))
 }
 
 fn not_allowed(allowed: &str) -> Response<MessageBody> {
-    let refusal = Refusal::new(format!("this path is for {allowed}"));
+    let refusal = ErrorAnswer::new(format!("this path is for {allowed}"));
     let mut response = reply(StatusCode::METHOD_NOT_ALLOWED, &refusal);
     // Made of words of ours.
     if let Ok(allowed) = HeaderValue::from_str(allowed) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use afresh_core::control::{Refusal, ReloadAnswer, ServiceStatus, ShutdownAnswer};
+use afresh_core::control::{ErrorAnswer, ReloadAnswer, ServiceStatus, ShutdownAnswer};
 use afresh_core::gateway::backend::Backend;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::gateway::{Effect, Hub, Input};
@@ -243,9 +243,9 @@ impl Switchboard {
     }
 
     /// Reads the configuration again; a bad one changes nothing.
-    async fn read_again(&mut self, why: &str) -> Result<Reloading, Refusal> {
+    async fn read_again(&mut self, why: &str) -> Result<Reloading, ErrorAnswer> {
         if self.left_at.is_some() {
-            return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
+            return Err(ErrorAnswer::new("nothing is begun any more: afresh is stopping"));
         }
         // An address that is bound stays.
         let listen = self.wanted.front.http;
@@ -283,7 +283,7 @@ impl Switchboard {
             }
             Err(wrong) => {
                 self.supervise.log(&format!("the configuration stays as it was:\n{wrong}"));
-                Err(Refusal::new(format!("the configuration stays as it was\n{wrong}")))
+                Err(ErrorAnswer::new(format!("the configuration stays as it was\n{wrong}")))
             }
         }
     }

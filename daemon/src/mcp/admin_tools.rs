@@ -5,7 +5,7 @@ use afresh_core::audit::marker::Marker;
 use afresh_core::audit::redact::redact_text;
 use afresh_core::audit::verify::verify;
 use afresh_core::audit::{EventType, Level, Record};
-use afresh_core::control::{LogLine, Stream};
+use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;
 use afresh_core::mcp::{AdminRequest, AdminResult, Changes};
 use afresh_core::service::Input as ServiceInput;
@@ -95,7 +95,7 @@ impl AdminTools<'_> {
         let filter = filter.map(str::to_lowercase);
         let matches = |line: &LogLine| {
             let text = || line.text.to_lowercase();
-            line.stream == Stream::Stderr && filter.as_ref().is_none_or(|f| text().contains(f))
+            line.stream == LogStream::Stderr && filter.as_ref().is_none_or(|f| text().contains(f))
         };
         let logs = self.supervise.services().logs(self.server.service);
         let remembered = logs.map(|logs| logs.tail(LOGS_LINES_MAX)).unwrap_or_default();

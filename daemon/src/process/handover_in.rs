@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::time::Duration;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::definition::OnSupervisorDeath;
 use afresh_core::id::Generation;
 use afresh_core::limits::{ADOPTION_WAIT, SWEEP_PAUSE};
@@ -97,8 +97,8 @@ impl AdoptedInstance {
         let peer = sockets.open_guardian(key, self.socket, self.reader)?;
         let (spool, is_read) = SpooledOutput::new(older.into_iter().chain(newer).collect());
         sockets.watch_spool(key, is_read);
-        let earlier =
-            [Stream::Stdout, Stream::Stderr].map(|stream| SpoolReader::new(spool.clone(), stream));
+        let earlier = [LogStream::Stdout, LogStream::Stderr]
+            .map(|stream| SpoolReader::new(spool.clone(), stream));
         Ok((AdoptedStdio { stdio, earlier }, peer, self.retained))
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::limits::PIPE_CHUNK_BYTES;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use tokio::time::Instant;
@@ -76,7 +76,7 @@ impl Retention {
     /// Takes what is in a pipe, so that no service waits for a reader.
     pub(super) fn drain(&mut self, index: usize) {
         let Some(output) = &self.outputs[index] else { return };
-        let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
+        let stream = if index == 0 { LogStream::Stdout } else { LogStream::Stderr };
         // The supervisor has set it already, as the pipe is the same.
         fcntl(output, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).ok();
         let mut buffer = [0; PIPE_CHUNK_BYTES];

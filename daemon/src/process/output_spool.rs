@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::limits::{PIPE_CHUNK_BYTES, SPILL_BYTES_MAX};
 use tokio::sync::oneshot;
 
@@ -50,7 +50,7 @@ impl OutputSpool {
     }
 
     /// Writes a chunk of output, which is at most [`PIPE_CHUNK_BYTES`] long.
-    pub(super) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn write(&mut self, stream: LogStream, bytes: &[u8]) {
         let needed = HEADER_BYTES + bytes.len() as u64;
         if self.newer.as_ref().is_some_and(|half| half.length + needed > self.half_bytes_max) {
             let dropped = std::mem::replace(&mut self.older, self.newer.take());
@@ -62,7 +62,7 @@ impl OutputSpool {
         }
     }
 
-    fn append(&mut self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    fn append(&mut self, stream: LogStream, bytes: &[u8]) -> io::Result<()> {
         let half = match &mut self.newer {
             Some(half) => half,
             None => {
@@ -124,7 +124,7 @@ impl SpooledOutput {
 #[derive(Debug)]
 pub(crate) struct SpoolReader {
     spool: Arc<SpooledOutput>,
-    stream: Stream,
+    stream: LogStream,
     file: usize,
     /// The offset of the next chunk; none where the file has it.
     offset: Option<u64>,
@@ -134,13 +134,13 @@ pub(crate) struct SpoolReader {
 #[derive(Debug)]
 pub(crate) struct SpoolProgress {
     spool: Arc<SpooledOutput>,
-    stream: Stream,
+    stream: LogStream,
     file: usize,
     offset: u64,
 }
 
 impl SpoolReader {
-    pub(super) const fn new(spool: Arc<SpooledOutput>, stream: Stream) -> Self {
+    pub(super) const fn new(spool: Arc<SpooledOutput>, stream: LogStream) -> Self {
         Self { spool, stream, file: 0, offset: None }
     }
 
@@ -169,18 +169,18 @@ impl SpoolProgress {
 }
 
 /// The offset in a file of the progress of a stream.
-fn progress_at(stream: Stream) -> u64 {
+fn progress_at(stream: LogStream) -> u64 {
     u64::from(kind_of(stream)) * 8
 }
 
-fn kind_of(stream: Stream) -> u8 {
-    u8::from(stream == Stream::Stderr)
+fn kind_of(stream: LogStream) -> u8 {
+    u8::from(stream == LogStream::Stderr)
 }
 
 /// Reads on at an offset, or where it was read before. Returns how far it is read then.
 fn read_chunk(
     file: &File,
-    stream: Stream,
+    stream: LogStream,
     offset: Option<u64>,
 ) -> io::Result<Option<(Vec<u8>, u64)>> {
     let mut progress = [0; 8];
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::store::testing::TempDir;
 
-    fn read(spool: &OutputSpool, stream: Stream) -> Vec<u8> {
+    fn read(spool: &OutputSpool, stream: LogStream) -> Vec<u8> {
         let files = spool.files().into_iter().flatten();
         let files = files.map(|file| file.try_clone_to_owned().unwrap()).collect();
         let (spool, mut taken) = SpooledOutput::new(files);
@@ -229,17 +229,17 @@ mod tests {
     fn each_stream_comes_back_in_order() {
         let folder = TempDir::new();
         let mut spool = OutputSpool::new(&folder.join(""));
-        spool.write(Stream::Stdout, b"one ");
-        spool.write(Stream::Stderr, b"error");
-        spool.write(Stream::Stdout, b"two");
-        assert_eq!(read(&spool, Stream::Stdout), b"one two");
-        assert_eq!(read(&spool, Stream::Stderr), b"error");
-        spool.write(Stream::Stdout, b"three");
-        assert_eq!(read(&spool, Stream::Stdout), b"three", "nothing is read twice");
-        assert_eq!(read(&spool, Stream::Stderr), b"");
+        spool.write(LogStream::Stdout, b"one ");
+        spool.write(LogStream::Stderr, b"error");
+        spool.write(LogStream::Stdout, b"two");
+        assert_eq!(read(&spool, LogStream::Stdout), b"one two");
+        assert_eq!(read(&spool, LogStream::Stderr), b"error");
+        spool.write(LogStream::Stdout, b"three");
+        assert_eq!(read(&spool, LogStream::Stdout), b"three", "nothing is read twice");
+        assert_eq!(read(&spool, LogStream::Stderr), b"");
         assert_eq!(fs::read_dir(folder.join("")).unwrap().count(), 0, "the files have no name");
         spool.clear();
-        assert_eq!(read(&spool, Stream::Stdout), b"");
+        assert_eq!(read(&spool, LogStream::Stdout), b"");
     }
 
     #[test]
@@ -248,9 +248,9 @@ mod tests {
         let mut spool = OutputSpool { half_bytes_max: 60, ..OutputSpool::new(&folder.join("")) };
         let lines: Vec<String> = (0..40).map(|n| format!("line {n:04}\n")).collect();
         for line in &lines {
-            spool.write(Stream::Stdout, line.as_bytes());
+            spool.write(LogStream::Stdout, line.as_bytes());
         }
-        let kept = read(&spool, Stream::Stdout);
+        let kept = read(&spool, LogStream::Stdout);
         let all = lines.concat();
         assert!(all.as_bytes().ends_with(&kept), "{}", String::from_utf8_lossy(&kept));
         assert_eq!(spool.lost + kept.len() as u64, all.len() as u64);
@@ -261,7 +261,7 @@ mod tests {
     fn without_a_folder_output_is_lost_and_counted() {
         let folder = TempDir::new();
         let mut spool = OutputSpool::new(&folder.join("nowhere"));
-        spool.write(Stream::Stdout, b"12345");
+        spool.write(LogStream::Stdout, b"12345");
         assert_eq!((spool.lost, spool.files().into_iter().flatten().count()), (5, 0));
     }
 
@@ -273,7 +273,7 @@ mod tests {
         file.write_all_at(&PROGRESS_BYTES.to_le_bytes(), 0).unwrap();
         file.write_all_at(&u64::MAX.to_le_bytes(), 8).unwrap();
         let (spool, _taken) = SpooledOutput::new(vec![file.into()]);
-        for stream in [Stream::Stdout, Stream::Stderr] {
+        for stream in [LogStream::Stdout, LogStream::Stderr] {
             assert!(SpoolReader::new(spool.clone(), stream).next().is_none());
         }
     }

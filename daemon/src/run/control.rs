@@ -8,7 +8,7 @@ use std::time::Duration;
 use afresh_core::audit::redact::redact_args;
 use afresh_core::control::metrics::{RunMetrics, ServiceMetrics, Vitals};
 use afresh_core::control::{
-    Change, Face, Refusal, RestartNote, Restarts, RunStatus, ServiceStatus, State,
+    Change, ErrorAnswer, Face, RestartNote, Restarts, RunStatus, ServiceStatus, State,
 };
 use afresh_core::id::Generation;
 use afresh_core::limits::{CONTROL_FAREWELL, RESTARTS_TOLD_MAX, RUN_NOTICES_MAX};
@@ -127,7 +127,7 @@ impl ControlBoard {
             }
             Ask::Change { .. } => {}
             Ask::Input { name, answer, .. } => {
-                let refusal = Refusal::new("the agent is told what to do by its plan");
+                let refusal = ErrorAnswer::new("the agent is told what to do by its plan");
                 answer.send(is_ours(&name).then_some(Err(refusal))).ok();
             }
             Ask::Logs { name, answer } => {
@@ -139,7 +139,7 @@ impl ControlBoard {
                 answer.send(Err(self.about.only_up(why))).ok();
             }
             Ask::Shutdown { answer, .. } => {
-                let refusal = Refusal::new("this is `afresh run`, which ends with its plan");
+                let refusal = ErrorAnswer::new("this is `afresh run`, which ends with its plan");
                 answer.send(Err(refusal.hint("`afresh stop run` stops it"))).ok();
             }
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use afresh_core::audit::marker::Marker;
 use afresh_core::control::metrics::Vitals;
-use afresh_core::control::{RestartNote, Stream};
+use afresh_core::control::{LogStream, RestartNote};
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::RESTARTS_TOLD_MAX;
 use afresh_core::service::{Ending, Event, Exit};
@@ -106,7 +106,7 @@ impl Services {
     pub(super) fn taps(&mut self, id: ServiceId, generation: Generation) -> Option<[Taps; 2]> {
         let SupervisedService { definition, history } = self.all.get_mut(&id)?;
         history.ordered = generation;
-        Some([Stream::Stdout, Stream::Stderr].map(|stream| Taps {
+        Some([LogStream::Stdout, LogStream::Stderr].map(|stream| Taps {
             memory: MemoryTee::new(&history.logs, generation, stream),
             log: definition.log.as_ref().map(|log| log.tee(generation, stream)),
         }))

@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use afresh_core::audit::Record;
-use afresh_core::control::{Refusal, ServiceStatus, ShutdownAnswer, State};
+use afresh_core::control::{ErrorAnswer, ServiceStatus, ShutdownAnswer, State};
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL};
 use afresh_core::service::Input;
 use tokio::sync::{oneshot, watch};
@@ -224,12 +224,12 @@ impl ServiceLoop {
     }
 
     /// Reads the configuration again; a bad one changes nothing.
-    async fn reload(&mut self, why: &str) -> Result<Reloading, Refusal> {
+    async fn reload(&mut self, why: &str) -> Result<Reloading, ErrorAnswer> {
         let Some(configuration) = &mut self.configuration else {
-            return Err(Refusal::new("there is no configuration"));
+            return Err(ErrorAnswer::new("there is no configuration"));
         };
         if self.stopping_since.is_some() {
-            return Err(Refusal::new("nothing is begun any more: afresh is stopping"));
+            return Err(ErrorAnswer::new("nothing is begun any more: afresh is stopping"));
         }
         let supervise = &mut self.runtime.supervise;
         match (configuration.reload)() {
@@ -248,7 +248,7 @@ impl ServiceLoop {
             }
             Err(wrong) => {
                 supervise.log(&format!("the configuration stays as it was:\n{wrong}"));
-                Err(Refusal::new(format!("the configuration stays as it was\n{wrong}")))
+                Err(ErrorAnswer::new(format!("the configuration stays as it was\n{wrong}")))
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use afresh_core::control::{LogLine, Stream};
+use afresh_core::control::{LogLine, LogStream};
 use afresh_core::text::{harmless, harmless_but_colours};
 use afresh_daemon::store::service_log::read::{LoggedLine, Query};
 use serde_json::json;
@@ -15,7 +15,7 @@ pub(super) struct Shown {
     source: LogSource,
     number: Option<u64>,
     generation: u64,
-    stream: Stream,
+    stream: LogStream,
     /// It goes on in the next one.
     continues: bool,
     text: String,
@@ -125,8 +125,8 @@ impl LogPrinter {
         let stream = format!("{}{}", line.stream.name(), if line.continues { "+" } else { "" });
         let text = harmless_but_colours(&line.text, false);
         let text = match line.stream {
-            Stream::Afresh => self.paint.bold(&text),
-            Stream::Stdout | Stream::Stderr => text,
+            LogStream::Afresh => self.paint.bold(&text),
+            LogStream::Stdout | LogStream::Stderr => text,
         };
         let time = self.paint.dim(&format!("{time} "));
         let stream = self.paint.dim(&format!("{stream:<6} "));

@@ -155,7 +155,7 @@ impl LogFile {
         if open.is_torn {
             let text =
                 b"[the line before this one was torn: afresh was killed, or the disk was full]";
-            let stream = afresh_core::control::Stream::Afresh;
+            let stream = afresh_core::control::LogStream::Afresh;
             let mut note = b"\n".to_vec();
             LogHead { time: now, stream, generation: 0, continues: false }
                 .write_lines(text, &mut note);

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::definition::LogLimits;
 use afresh_core::id::Generation;
 use afresh_core::limits::{
@@ -150,7 +150,7 @@ impl ServiceLogs {
 
 impl ServiceLog {
     /// Takes the output of one stream of an instance.
-    pub(crate) fn tee(&self, generation: Generation, stream: Stream) -> LogTee {
+    pub(crate) fn tee(&self, generation: Generation, stream: LogStream) -> LogTee {
         LogTee::new(self.clone(), generation, stream)
     }
 
@@ -160,7 +160,7 @@ impl ServiceLog {
             self.target.own_lost.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let head = head(generation, Stream::Afresh, false);
+        let head = head(generation, LogStream::Afresh, false);
         self.put(head, Some(text.as_bytes().to_vec()), 0, Some(room));
     }
 
@@ -183,7 +183,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn head(generation: Generation, stream: Stream, continues: bool) -> LogHead {
+fn head(generation: Generation, stream: LogStream, continues: bool) -> LogHead {
     LogHead { time: now(), stream, generation: generation.0, continues }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::limits::LINE_BYTES_MAX;
 use afresh_core::log_line::{LOG_HEAD_BYTES_MAX, LogHead, parse_file_head};
 use afresh_core::time::Stamp;
@@ -30,7 +30,7 @@ pub struct Query {
     /// With this text in them.
     pub grep: Option<String>,
     /// Of this stream.
-    pub stream: Option<Stream>,
+    pub stream: Option<LogStream>,
     /// The last so many of those that are there already, over all services.
     pub lines_max: Option<usize>,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::id::Generation;
 use afresh_core::limits::{
     LINE_BYTES_MAX, LOGS_LINE_COST, SERVICE_LOG_PATIENCE, SERVICE_LOG_QUEUE_BYTES_MAX,
@@ -18,7 +18,7 @@ use super::{ServiceLog, head};
 pub(crate) struct LogTee {
     log: ServiceLog,
     generation: Generation,
-    stream: Stream,
+    stream: LogStream,
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
     /// Lines that were dropped since the last that was not.
@@ -26,7 +26,7 @@ pub(crate) struct LogTee {
 }
 
 impl LogTee {
-    pub(super) fn new(log: ServiceLog, generation: Generation, stream: Stream) -> Self {
+    pub(super) fn new(log: ServiceLog, generation: Generation, stream: LogStream) -> Self {
         Self { log, generation, stream, begun: Vec::new(), lost: 0 }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::definition::LogLimits;
 use afresh_core::id::Generation;
 use afresh_core::limits::{LINE_BYTES_MAX, SERVICE_LOG_QUEUE_BYTES_MAX};
@@ -32,7 +32,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Hands lines in as a pump would, and waits until they are written.
-fn write(logs: &ServiceLogs, log: &ServiceLog, stream: Stream, text: &[u8]) {
+fn write(logs: &ServiceLogs, log: &ServiceLog, stream: LogStream, text: &[u8]) {
     block_on(async {
         let mut tee = log.tee(Generation(1), stream);
         for chunk in text.chunks(16 * 1024) {
@@ -67,7 +67,7 @@ fn lines_are_whole_and_in_order_over_many_rotations() {
     let dir = TempDir::new();
     let (logs, told) = start();
     let log = logs.open(dir.join("logs/web.log"), limits(100_000, 100));
-    write(&logs, &log, Stream::Stdout, &numbered(0..50_000));
+    write(&logs, &log, LogStream::Stdout, &numbered(0..50_000));
     let found = texts(&read(&dir.join("logs"), Query::default()));
     assert_eq!(found.len(), 50_000);
     assert!(found.iter().enumerate().all(|(n, text)| *text == n.to_string()));
@@ -91,7 +91,7 @@ fn what_is_kept_stays_within_its_room() {
     let (logs, _told) = start();
     for kept in [3, 1, 0] {
         let log = logs.open(dir.join("logs/web.log"), limits(10_000, kept));
-        write(&logs, &log, Stream::Stdout, &numbered(0..10_000));
+        write(&logs, &log, LogStream::Stdout, &numbered(0..10_000));
         let sizes = fs::read_dir(dir.join("logs")).unwrap().map(|e| e.unwrap().metadata().unwrap());
         let sizes: u64 = sizes.map(|metadata| metadata.len()).sum();
         assert!(sizes <= 10_000 * u64::from(kept + 1), "{sizes} with {kept}");
@@ -107,11 +107,11 @@ fn bytes_are_kept_as_they_came_and_long_lines_in_pieces() {
     let log = logs.open(dir.join("logs/web.log"), LogLimits::default());
     let long = vec![b'x'; (1 << 20) + 1];
     let text = [b"\xff\x00\r\n\n# no head\n", &long[..], b"\nhalf"].concat();
-    write(&logs, &log, Stream::Stderr, &text);
+    write(&logs, &log, LogStream::Stderr, &text);
     let lines = read(&dir.join("logs"), Query::default());
     let mut again = Vec::new();
     for line in &lines {
-        assert!(line.text.len() <= LINE_BYTES_MAX && line.head.stream == Stream::Stderr);
+        assert!(line.text.len() <= LINE_BYTES_MAX && line.head.stream == LogStream::Stderr);
         again.extend_from_slice(&line.text);
         if !line.head.continues {
             again.push(b'\n');
@@ -128,7 +128,7 @@ fn a_torn_line_is_mended_and_said() {
     let write_anew = |text: &[u8]| {
         let (logs, _told) = start();
         let log = logs.open(path.clone(), LogLimits::default());
-        write(&logs, &log, Stream::Stdout, text);
+        write(&logs, &log, LogStream::Stdout, text);
         drop((log, logs));
         crate::store::testing::wait_for("it is let go", || !is_written(&path));
     };
@@ -158,7 +158,7 @@ fn losses_are_said_once_and_written_into_the_log() {
     for n in 0..5 {
         log.say(Generation(2), &format!("lost {n}"));
     }
-    write(&logs, &log, Stream::Stdout, b"lost\nlost\n");
+    write(&logs, &log, LogStream::Stdout, b"lost\nlost\n");
     let said = told.try_recv().unwrap();
     assert!(said.contains("web.log` cannot be written: it is a folder, not a file"), "{said}");
     assert!(told.try_recv().unwrap().ends_with("lacks 7 lines"));
@@ -181,14 +181,14 @@ fn what_is_removed_is_made_again() {
     let (logs, told) = start();
     let log = logs.open(dir.join(".afresh/logs/web.log"), LogLimits::default());
     for n in 0..9 {
-        write(&logs, &log, Stream::Stdout, format!("{n}\n").as_bytes());
+        write(&logs, &log, LogStream::Stdout, format!("{n}\n").as_bytes());
         match n % 3 {
             0 => fs::remove_file(dir.join(".afresh/logs/web.log")).unwrap(),
             1 => fs::remove_dir_all(dir.join(".afresh")).unwrap(),
             _ => fs::write(dir.join(".afresh/logs/web.log"), "").unwrap(),
         }
     }
-    write(&logs, &log, Stream::Stdout, b"last\n");
+    write(&logs, &log, LogStream::Stdout, b"last\n");
     assert_eq!(texts(&read(&dir.join(".afresh/logs"), Query::default())), ["last"]);
     assert!(dir.join(".afresh/.gitignore").exists());
     assert!(told.try_recv().is_err());
@@ -204,7 +204,7 @@ fn what_is_not_ours_is_left_alone() {
     std::os::unix::fs::symlink(dir.join("nothing"), dir.join("logs/to-nothing.log")).unwrap();
     for name in ["link", "to-nothing"] {
         let log = logs.open(file_of(&dir.join("logs"), name), LogLimits::default());
-        write(&logs, &log, Stream::Stdout, b"x\n");
+        write(&logs, &log, LogStream::Stdout, b"x\n");
         assert!(told.try_recv().unwrap().contains("symbolic link"));
         assert!(told.try_recv().unwrap().ends_with("lacks 1 line"));
     }
@@ -213,7 +213,7 @@ fn what_is_not_ours_is_left_alone() {
     // Somebody's file is kept, under a number.
     fs::write(dir.join("logs/other.log"), "somebody's\n").unwrap();
     let log = logs.open(dir.join("logs/other.log"), LogLimits::default());
-    write(&logs, &log, Stream::Stdout, b"x\n");
+    write(&logs, &log, LogStream::Stdout, b"x\n");
     assert_eq!(fs::read(dir.join("logs/other.log.1")).unwrap(), b"somebody's\n");
 }
 
@@ -225,9 +225,9 @@ fn one_log_has_one_writer() {
     let path = dir.join("logs/web.log");
     let log = one.open(path.clone(), LogLimits::default());
     assert!(!is_written(&path));
-    write(&one, &log, Stream::Stdout, b"one\n");
+    write(&one, &log, LogStream::Stdout, b"one\n");
     assert!(is_written(&path));
-    write(&other, &other.open(path.clone(), LogLimits::default()), Stream::Stdout, b"other\n");
+    write(&other, &other.open(path.clone(), LogLimits::default()), LogStream::Stdout, b"other\n");
     assert!(told.try_recv().unwrap().contains("another afresh writes it"));
     assert_eq!(texts(&read(&dir.join("logs"), Query::default())), ["one"]);
     drop((log, one));
@@ -242,7 +242,7 @@ fn old_files_go() {
     let limits = LogLimits { age_max: Some(day), ..limits(100, 10) };
     let path = dir.join("logs/web.log");
     let log = logs.open(path.clone(), limits);
-    write(&logs, &log, Stream::Stdout, b"1\n2\n3\n4\n5\n6\n");
+    write(&logs, &log, LogStream::Stdout, b"1\n2\n3\n4\n5\n6\n");
     assert!(dir.join("logs/web.log.2").exists());
     let old = fs::File::open(dir.join("logs/web.log.2")).unwrap();
     old.set_modified(SystemTime::now() - 2 * day).unwrap();
@@ -254,9 +254,9 @@ fn old_files_go() {
     let (logs, _told) = start();
     let limits = LogLimits { file_bytes_max: 100_000, ..limits };
     let log = logs.open(path.clone(), limits);
-    write(&logs, &log, Stream::Stdout, b"7\n");
+    write(&logs, &log, LogStream::Stdout, b"7\n");
     assert!(!dir.join("logs/web.log.2").exists());
-    write(&logs, &log, Stream::Stdout, b"8\n");
+    write(&logs, &log, LogStream::Stdout, b"8\n");
     let newest = fs::read_to_string(&path).unwrap();
     assert!(
         newest.starts_with("# afresh log 1, file 10\n") && newest.ends_with(" 8\n"),
@@ -285,7 +285,7 @@ fn several_services_are_read_by_time() {
     let since = Stamp::parse("2026-01-01T00:00:03Z");
     assert_eq!(all(Query { since, ..Query::default() }), "dcef");
     assert_eq!(all(Query { since, ..last(9) }), "dcef");
-    assert_eq!(all(Query { stream: Some(Stream::Stderr), ..Query::default() }), "");
+    assert_eq!(all(Query { stream: Some(LogStream::Stderr), ..Query::default() }), "");
     let names = Some(vec!["web".to_owned()]);
     let mut reader = LogReader::open(&dir.join("logs"), names, last(2)).unwrap();
     let line = reader.next_line().unwrap().unwrap();
@@ -301,7 +301,7 @@ fn followers_miss_nothing_and_repeat_nothing() {
     let dir = TempDir::new();
     let (logs, _told) = start();
     let log = logs.open(dir.join("logs/web.log"), limits(20_000, 100));
-    write(&logs, &log, Stream::Stdout, &numbered(0..100));
+    write(&logs, &log, LogStream::Stdout, &numbered(0..100));
     let folder = dir.join("logs");
     let follow = |names: Option<Vec<String>>| {
         let mut follower = LogFollower::open(&folder, names, last(10)).unwrap();
@@ -318,7 +318,7 @@ fn followers_miss_nothing_and_repeat_nothing() {
     };
     let followers = [follow(None), follow(Some(vec!["web".to_owned()]))];
     for start in (100..LINES).step_by(100) {
-        write(&logs, &log, Stream::Stdout, &numbered(start..start + 100));
+        write(&logs, &log, LogStream::Stdout, &numbered(start..start + 100));
     }
     for follower in followers {
         let found = follower.join().unwrap();
@@ -331,10 +331,10 @@ fn a_follower_who_lags_is_told_what_is_missing() {
     let dir = TempDir::new();
     let (logs, _told) = start();
     let log = logs.open(dir.join("logs/web.log"), limits(1_000, 1));
-    write(&logs, &log, Stream::Stdout, b"first\n");
+    write(&logs, &log, LogStream::Stdout, b"first\n");
     let mut follower = LogFollower::open(&dir.join("logs"), None, last(1)).unwrap();
     assert_eq!(follower.next(PATIENCE).unwrap().unwrap().text, b"first");
-    write(&logs, &log, Stream::Stdout, &numbered(0..1_000));
+    write(&logs, &log, LogStream::Stdout, &numbered(0..1_000));
     let mut found = Vec::new();
     while let Some(line) = follower.next(Some(Duration::from_millis(50))).unwrap() {
         found.push(line.text);
@@ -373,7 +373,7 @@ fn nobody_waits_for_a_disk_that_hangs_twice() {
     // The writer is held up as by a disk that does not answer.
     let hung = log.target.state.lock().unwrap();
     block_on(async {
-        let mut tee = log.tee(Generation(1), Stream::Stdout);
+        let mut tee = log.tee(Generation(1), LogStream::Stdout);
         let begun = tokio::time::Instant::now();
         for _ in 0..4 * SERVICE_LOG_QUEUE_BYTES_MAX / 10_000 {
             tee.take([&[b'x'; 9_999][..], b"\n"].concat()).await;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use afresh_core::control::Stream;
+use afresh_core::control::LogStream;
 use afresh_core::definition::LogLimits;
 use afresh_core::limits::{
     LOSS_NOTICE_INTERVAL, SERVICE_LOG_RETRY_INTERVAL, SERVICE_LOG_WRITE_BYTES,
@@ -57,7 +57,8 @@ impl TargetState {
         }
         let (now, mut note) = (now(), Vec::new());
         if self.lost > 0 {
-            let head = LogHead { time: now, stream: Stream::Afresh, generation, continues: false };
+            let head =
+                LogHead { time: now, stream: LogStream::Afresh, generation, continues: false };
             head.write_lines(loss_note(self.lost, &self.why).as_bytes(), &mut note);
         }
         let told = self.lost;
