@@ -81,6 +81,10 @@ pub struct ConfigText {
 
 pub(super) type Files = Vec<(Layer, PathBuf)>;
 
+/// Reads the servers out of parsed files.
+pub(crate) type ReadEntries =
+    fn(&ProjectContext<'_>, Vec<(&ConfigText, Value)>) -> Result<Vec<ServerEntry>, String>;
+
 /// The rules of one agent for its own servers.
 pub(crate) struct ServerRules {
     /// The files that it reads, the weakest first.
@@ -89,8 +93,7 @@ pub(crate) struct ServerRules {
     /// Flags of its command that change which servers there are.
     pub(crate) flags: &'static [&'static str],
     /// The servers that files say together, by name; or why that cannot be told.
-    pub(crate) entries:
-        fn(&ProjectContext<'_>, Vec<(&ConfigText, Value)>) -> Result<Vec<ServerEntry>, String>,
+    pub(crate) entries: ReadEntries,
     /// The command line of an entry that it would start by a command.
     pub(crate) words: fn(&Map<String, Value>) -> Option<Vec<String>>,
     /// The fields of an entry that must be said again beside a new command.
