@@ -45,13 +45,13 @@ pub(super) enum Queued {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct PendingRequests {
+pub(super) struct LinkRequests {
     pending: BTreeMap<Id, PendingRequest>,
     bytes: usize,
     queue: VecDeque<Queued>,
     /// No element of the queue is late before this.
     queue_due: Option<Time>,
-    /// PendingRequests whose streams broke, with the time of their resumption.
+    /// Requests whose streams broke, with the time of their resumption.
     broken: BTreeMap<Id, Time>,
     /// Listen requests that were sent again, whose acknowledgement the hub already has.
     relistened: BTreeSet<Id>,
@@ -59,7 +59,7 @@ pub(super) struct PendingRequests {
     handshake: Option<(Id, Time)>,
 }
 
-impl PendingRequests {
+impl LinkRequests {
     pub(super) fn get(&self, id: &Id) -> Option<&PendingRequest> {
         self.pending.get(id)
     }
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_queued_request_is_late_once_unless_it_has_no_deadline() {
-        let (mut requests, now) = (PendingRequests::default(), Time::ZERO);
+        let (mut requests, now) = (LinkRequests::default(), Time::ZERO);
         let (first, second) = (Id::new(b"1"), Id::new(b"2"));
         requests.add(now, first.clone(), request(now));
         requests.add(now, second.clone(), request(now));
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_request_that_was_taken_is_nowhere() {
-        let (mut requests, now) = (PendingRequests::default(), Time::ZERO);
+        let (mut requests, now) = (LinkRequests::default(), Time::ZERO);
         let id = Id::new(b"1");
         requests.add(now, id.clone(), request(now));
         requests.begin_handshake(id.clone(), now);

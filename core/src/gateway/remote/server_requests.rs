@@ -15,7 +15,7 @@ struct ServerRequest {
     id: Id,
 }
 
-/// PendingRequests by the ids that the hub knows them by.
+/// Requests by the ids that the hub knows them by.
 #[derive(Debug, Default)]
 pub(super) struct ServerRequests(BTreeMap<Id, ServerRequest>);
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::error_responses::{LinkError, line as response};
 use super::exchanges::{ExchangePurpose, Exchanges};
 use super::header_params::HeaderParams;
-use super::requests::{PendingRequest, PendingRequests, Queued, RequestPlace};
+use super::requests::{LinkRequests, PendingRequest, Queued, RequestPlace};
 use super::server_requests::ServerRequests;
 use super::session::RemoteSession;
 use super::{ExchangeId, Header, HttpRequest, Method, RemoteEffect, headers, url};
@@ -39,7 +39,7 @@ pub(super) struct Traffic {
     url: String,
     pub(super) memory: Memory,
     header_params: HeaderParams,
-    pub(super) requests: PendingRequests,
+    pub(super) requests: LinkRequests,
     pub(super) exchanges: Exchanges,
     server_requests: ServerRequests,
     own: BTreeMap<Id, OwnRequest>,
@@ -52,7 +52,7 @@ impl Traffic {
             url,
             memory: Memory::default(),
             header_params: HeaderParams::default(),
-            requests: PendingRequests::default(),
+            requests: LinkRequests::default(),
             exchanges: Exchanges::default(),
             server_requests: ServerRequests::default(),
             own: BTreeMap::new(),
