@@ -81,7 +81,8 @@ impl EventLoop {
     }
 }
 
-/// What the loop waits for besides messages and deadlines.
+/// Inputs of the loop besides messages and deadlines.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack of the loop")]
 enum Other {
     /// The client does not read our stdout any more.
     Abandoned,
