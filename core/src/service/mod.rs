@@ -15,8 +15,8 @@
 //!   Down ──Adopted──▶ Running, Stopping or Closing: what the supervisor before had left
 //! ```
 //!
-//! That is the *current* instance. Others may live beside it, in [`side_instances`]: the candidate of a swap,
-//! a spare, and instances that retire. [`restart`] counts crashes, [`history`] remembers earlier instances.
+//! That is the *current* instance. Others may live beside it, in `side_instances`: the candidate of a swap,
+//! a spare, and instances that retire. `restart` counts crashes, `history` remembers earlier instances.
 
 mod after_exit;
 mod event;
