@@ -113,7 +113,7 @@ pub struct RouteAnswer {
 const WAIT: QueryParameter = QueryParameter {
     name: "wait",
     kind: Kind::Flag,
-    about: "RouteAnswer only when it is done, a minute later at most.",
+    about: "Answer only when it is done, a minute later at most.",
 };
 
 const NO_SUCH_SERVICE: (u16, &str) = (404, "There is no service of this name.");

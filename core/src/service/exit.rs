@@ -63,7 +63,7 @@ pub enum Ending {
     HealthFailed(String),
 }
 
-/// An [`Exit`] as the control API and the hooks show it.
+/// How an instance ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LastExit {
     /// Its exit code.

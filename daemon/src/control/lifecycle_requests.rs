@@ -71,16 +71,20 @@ pub(super) async fn restart_all(
         for step in step {
             match step {
                 RestartStep::Restart(service) => {
-                    let before = begin(host, &service, Change::Restart, reason.clone()).await?;
-                    begun.push((service, before));
+                    match begin(host, &service, Change::Restart, reason.clone()).await {
+                        Ok(before) => begun.push((service, before)),
+                        // Nothing was changed yet.
+                        Err(refused) if service == name => return Err(refused),
+                        Err((_, refusal)) => {
+                            plan.done(service.clone(), false);
+                            outcomes.push(failed(service, refusal.error.what));
+                        }
+                    }
                 }
-                RestartStep::Skip { service, needed } => outcomes.push(ChangeAnswer {
-                    name: service,
-                    outcome: ChangeOutcome::Failed,
-                    old_pid: None,
-                    new_pid: None,
-                    detail: Some(format!("it depends on {needed}, which is not up")),
-                }),
+                RestartStep::Skip { service, needed } => {
+                    let why = format!("it depends on {needed}, which is not up");
+                    outcomes.push(failed(service, why));
+                }
             }
         }
         for (service, before) in begun {
@@ -95,6 +99,12 @@ pub(super) async fn restart_all(
     }
     let status = if waits { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok(reply(status, &RestartAnswer { outcomes }))
+}
+
+/// The outcome of a restart that was not begun.
+fn failed(name: String, why: String) -> ChangeAnswer {
+    let outcome = ChangeOutcome::Failed;
+    ChangeAnswer { name, outcome, old_pid: None, new_pid: None, detail: Some(why) }
 }
 
 /// Lets the configuration be read again. All that this begins is waited for no longer than one change.

@@ -278,10 +278,11 @@ impl StatusView {
             matches!(status.state, State::BackingOff { .. } | State::CrashLoop { .. })
         };
         let counts_down = all.iter().any(counts_down);
-        self.send_again_at = counts_down.then(|| now + Duration::from_secs(1));
+        let in_a_second = now + Duration::from_secs(1);
+        self.send_again_at = counts_down.then_some(in_a_second);
         match self.statuses.as_ref().map(|statuses| statuses.try_send(all)) {
             None | Some(Ok(())) => {}
-            Some(Err(TrySendError::Full(_))) => self.send_again_at = Some(self.send_at),
+            Some(Err(TrySendError::Full(_))) => self.send_again_at = Some(in_a_second),
             Some(Err(TrySendError::Disconnected(_))) => self.statuses = None,
         }
         if self.statuses.is_none() {

@@ -242,8 +242,9 @@ impl Export {
 
     fn delay(&mut self, after: Option<Duration>) -> Duration {
         let waits = ExponentialWait::doubling(SPANS_RETRY_DELAY, SPANS_RETRY_DELAY_MAX);
+        // A receiver may ask for any time: it is bounded before it is multiplied.
         let wait = waits.after(self.failures - 1).max(after.unwrap_or_default());
-        spread(wait, 0.25, self.jitter.unit()).min(SPANS_RETRY_DELAY_MAX)
+        spread(wait.min(SPANS_RETRY_DELAY_MAX), 0.25, self.jitter.unit()).min(SPANS_RETRY_DELAY_MAX)
     }
 
     fn tell_lost(&mut self, now: Time) {
