@@ -1,36 +1,16 @@
-//! Every bound in the product: how much, why that much, and what happens at the bound.
+//! Every bound in the product: how much, why that much, and what happens at the bound. Here are those of the
+//! supervisor, its services, hooks and files; `mcp` has those of conversations and the gateway, `run` those of runs
+//! and agents, `control` those of the control API.
 
-mod agent;
 mod control;
-mod conversation;
-mod definitions;
-mod front;
-mod gateway;
-mod health;
-mod hooks;
-mod install;
-mod remote;
+mod mcp;
 mod run;
-mod service_log;
-mod spans;
-mod up;
 
 use std::time::Duration;
 
-pub use self::agent::*;
 pub use self::control::*;
-pub use self::conversation::*;
-pub use self::definitions::*;
-pub use self::front::*;
-pub use self::gateway::*;
-pub use self::health::*;
-pub use self::hooks::*;
-pub use self::install::*;
-pub use self::remote::*;
+pub use self::mcp::*;
 pub use self::run::*;
-pub use self::service_log::*;
-pub use self::spans::*;
-pub use self::up::*;
 
 /// The trail is rotated at this size. A record is about 300 bytes, so one file holds some 50,000.
 pub const TRAIL_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -334,3 +314,267 @@ const _: () = assert!(CONTROL_QUESTIONS_MAX < CONTROL_CONNECTIONS_MAX);
 const _: () = assert!(
     BRIEF_TERM_WAIT.as_millis() + KILL_PATIENCE.as_millis() * 3 < HEALTH_OVERTIME.as_millis()
 );
+
+/// Services of one configuration. Each has a guardian, a log and a place on the screen; with one more,
+/// the configuration is refused.
+pub const SERVICES_MAX: usize = 1_000;
+
+/// Services that are not defined any more and whose instances go on being counted where they come back;
+/// those of any more begin with 1 again.
+pub const SERVICES_REMEMBERED_MAX: usize = 10 * SERVICES_MAX;
+
+/// Hooks of one configuration: each event is offered to all of them. With one more, it is refused.
+pub const HOOKS_MAX: usize = 100;
+
+/// Servers of one gateway: each has processes, queues and a place in the list of tools. With one more, the
+/// configuration is refused.
+pub const SERVERS_MAX: usize = 500;
+
+/// Tokens of one gateway: each request is held against all of them. With one more, the configuration is
+/// refused.
+pub const TOKENS_MAX: usize = 1_000;
+
+/// The shortest token, in characters: a shorter one can be guessed.
+pub const TOKEN_CHARS_MIN: usize = 16;
+
+/// The longest token, in characters: it has to fit into a header beside others.
+pub const TOKEN_CHARS_MAX: usize = 4 * 1024;
+
+/// The longest value after its variables are filled in, in bytes: the system hands no longer one to a
+/// process. A longer one is refused.
+pub const EXPANDED_BYTES_MAX: usize = 128 * 1024;
+
+/// Calls that may be on their way to one server at once, where it does not say otherwise: far more than
+/// agents make, far fewer than would fill the memory.
+pub const SERVER_IN_FLIGHT_MAX: usize = 256;
+
+/// Clients of one gateway at once, where nothing else is said.
+pub const GATEWAY_CLIENTS_MAX: usize = 1_000;
+
+/// The largest request that a gateway takes over HTTP, where nothing else is said: one message.
+pub const GATEWAY_BODY_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64;
+
+/// When a client over HTTP that says nothing is forgotten, where nothing else is said.
+pub const GATEWAY_SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How long an MCP server has to go after its input has ended, where nothing else is set: that is how it is
+/// told to, and most need no time for it.
+pub const MCP_STDIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The longest name of a service or hook, in characters: it is part of file names and of every line.
+pub const NAME_CHARS_MAX: usize = 64;
+
+/// The longest title of a service, in characters; it stands in every line of the log about it.
+pub const TITLE_CHARS_MAX: usize = 64;
+
+/// The longest line of text in the configuration, such as the command of an agent, in characters: longer ones
+/// belong into a script.
+pub const CONFIG_LINE_CHARS_MAX: usize = 4_096;
+
+/// Items of a list in the configuration, such as the arguments of a command, and names in a table of
+/// variables or headers. A longer one is refused: a file can hold more.
+pub const CONFIG_LIST_LEN_MAX: usize = 1_000;
+
+/// The longest URL that can be configured: most servers take none that is longer.
+pub const CONFIG_URL_BYTES_MAX: usize = 8 * 1024;
+
+/// The shortest time between two checks of a service, and for one of them: a check costs the service
+/// and the machine something, and a shorter time is a mistake. Less is refused.
+pub const HEALTH_TIME_MIN: Duration = Duration::from_millis(10);
+
+/// A file of variables beyond this is refused: all of them together have to fit into what the system
+/// hands to a process, which is some megabytes at most.
+pub const ENV_FILE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Names in a file of variables. With more, it is refused: it is something else.
+pub const ENV_FILE_NAMES_MAX: usize = 10_000;
+
+/// Output of all services that waits for the disk. When it is this much, a service waits for room, up to
+/// [`SERVICE_LOG_PATIENCE`]. A disk that works takes it within a few milliseconds.
+pub const SERVICE_LOG_QUEUE_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long output of a service waits for room in front of a slow disk. Then it is dropped, counted, and
+/// the count is written into the log; what follows is dropped at once until there is room again. So a
+/// disk that hangs costs a service this much, once. Disks that work stall for a second at times.
+pub const SERVICE_LOG_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Lines of our own, about services, that wait for the disk; more are dropped and counted.
+pub const SERVICE_LOG_OWN_LINES_MAX: usize = 1024;
+
+/// What is written to a file at once, as far as there is that much: fewer writes are faster, and this is
+/// held once for all services.
+pub const SERVICE_LOG_WRITE_BYTES: usize = 64 * 1024;
+
+/// How long a file that could not be written is left alone. What comes meanwhile is counted as lost.
+pub const SERVICE_LOG_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long we wait at our own end for the disk to take the last lines; then it is said.
+pub const SERVICE_LOG_FLUSH_MAX: Duration = Duration::from_secs(2);
+
+/// What is read at once of a file that is read from its end.
+pub const SERVICE_LOG_READ_BYTES: usize = 64 * 1024;
+
+/// How many files of the trail, the newest, tell a new `afresh up` what became of its services under
+/// the one before; older ones do not count any more.
+pub const PAST_FILES_MAX: usize = 2;
+
+/// How long `afresh down` waits; afresh goes on stopping after that.
+pub const DOWN_WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// How often `afresh up` tries to get the lock of its workspace, with that much time between, before
+/// it says that another one has it: a command that only reads holds it for a moment too.
+pub const LOCK_TRIES_MAX: u32 = 10;
+
+/// How often it looks: a lock does not tell that it is free.
+pub const DOWN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// States that `afresh up -d` has not read yet; at the bound, newer ones come later.
+pub const STATUSES_QUEUE_MAX: usize = 64;
+
+/// This long after its start afresh gives back the memory that only its beginning needed.
+pub const SETTLE_AFTER: Duration = Duration::from_secs(2);
+
+/// How long the output of a service waits for a reader of ours who does not read, before it goes only to
+/// its log; when he reads on, a note says how much he has missed.
+pub const OFFER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// States are shown at most this often: in a storm, the ones in between are passed over.
+pub const VIEW_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A supervisor that is silent for this long counts as hung, and systemd starts it again. Its loop says
+/// twice as often that it turns.
+pub const INSTALL_WATCHDOG: Duration = Duration::from_secs(30);
+
+/// What all services together get to stop, one after the other where they need each other; then all that
+/// is left is killed.
+pub const INSTALL_STOP_WAIT: Duration = Duration::from_secs(90);
+
+/// Characters of a folder's name that become the name of a unit; its file's may have 255.
+pub const INSTALL_NAME_CHARS_MAX: usize = 64;
+
+/// How long one command of systemd or launchd may take. To enable a unit waits for its start.
+pub const INSTALL_COMMAND_WAIT: Duration = Duration::from_secs(120);
+
+/// What is read of a unit or an agent; a larger file is none of ours.
+pub const INSTALL_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What is shown to systemd as our status; a longer one is cut.
+pub const NOTIFY_STATUS_CHARS_MAX: usize = 200;
+
+/// The body of an answer to a health check is read up to here, where it is read at all; one that is
+/// longer counts as a failure. Those in use have some hundred bytes.
+pub const HEALTH_BODY_BYTES_MAX: usize = 1024 * 1024;
+
+/// The header of such an answer; a longer one counts as a failure.
+pub const HEALTH_HEADER_BYTES_MAX: usize = 64 * 1024;
+
+/// What a command that checks may print, on stdout and on stderr each; one that prints more counts as
+/// failed, and is ended.
+pub const HEALTH_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// Of a value or a line that was found and not wanted, this much is quoted.
+pub const HEALTH_SHOWN_CHARS_MAX: usize = 200;
+
+/// Addresses of one name that a health check tries, one after the other.
+pub const HEALTH_ADDRESSES_MAX: usize = 8;
+
+/// How long after its time a probe may end before it counts as lost, and another may begin: a command
+/// that is ended takes up to [`BRIEF_TERM_WAIT`] and three times
+/// [`KILL_PATIENCE`] to be gone.
+pub const HEALTH_OVERTIME: Duration = Duration::from_secs(10);
+
+/// How long the first request to a service that is not ready is waited for; each further one that gets
+/// no answer has twice as long, up to the configured time. A server that can answer does so in
+/// milliseconds; one that is slow at first gets the time all the same, a little later.
+pub const HEALTH_PATIENCE_MIN: Duration = Duration::from_millis(250);
+
+/// How long the figure of a service's processor time is waited for; then it counts as idle.
+pub const HEALTH_SAMPLE_WAIT: Duration = Duration::from_secs(2);
+
+/// A service that is not ready after this time is said to be so, and again after twice the time: most are
+/// up in seconds, and one that is checked at the wrong place never is.
+pub const HEALTH_NOT_READY_NOTICE: Duration = Duration::from_secs(10);
+
+/// A wakeup later than this means that we were stopped ourselves: that time does not count.
+pub const HEALTH_LATE_MAX: Duration = Duration::from_secs(5);
+
+/// How long the name of a port's host is looked up before a start; then the start goes on unchecked.
+pub const PORT_LOOKUP_WAIT: Duration = Duration::from_secs(1);
+
+/// Deliveries that wait for one hook. With one more the oldest goes, and the next one that arrives says
+/// how many did: who has not been reached for so long wants the newest.
+pub const HOOK_QUEUE_LEN_MAX: usize = 32;
+
+/// The same event of the same service is told this often at most; what comes meanwhile is counted and
+/// told together. A crash storm must not become a storm of messages.
+pub const HOOK_QUIET: Duration = Duration::from_secs(10);
+
+/// The wait before the second try; each further one is twice as long.
+pub const HOOK_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The longest of these waits.
+pub const HOOK_RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Tries for one delivery to a webhook: with the waits between them some three minutes, which is longer
+/// than most outages. Then it is lost, and said.
+pub const HOOK_TRIES_MAX: u32 = 8;
+
+/// Tries with a command: one that fails three times has another reason than the weather.
+pub const HOOK_COMMAND_TRIES_MAX: u32 = 3;
+
+/// What is older than this is not tried again: the news is stale.
+pub const HOOK_AGE_MAX: Duration = Duration::from_secs(600);
+
+/// A receiver that asks for more patience than this gets this much.
+pub const HOOK_RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+/// A longer text in a message is cut.
+pub const HOOK_TEXT_CHARS_MAX: usize = 1_000;
+
+/// A longer name in a message is cut.
+pub const HOOK_NAME_CHARS_MAX: usize = 200;
+
+/// What Discord takes as one message; a longer one would be refused, so it is cut.
+pub const HOOK_DISCORD_CHARS_MAX: usize = 2_000;
+
+/// What ntfy takes as a message; a longer one would become an attachment, so it is cut.
+pub const HOOK_NTFY_BYTES_MAX: usize = 4_000;
+
+/// Events that wait for the task that tells hooks, which only sorts them into queues. More are lost, and
+/// said: supervision waits for no hook.
+pub const HOOK_EVENTS_MAX: usize = 1_024;
+
+/// How long one request to a webhook may take, from the look-up of the name to the end of the answer.
+pub const HOOK_REQUEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What is read of the answer of a webhook; it is only shown when it is an error.
+pub const HOOK_ANSWER_BYTES_MAX: usize = 4 * 1024;
+
+/// How long the command of a hook may run; then its whole tree is ended.
+pub const HOOK_COMMAND_WAIT: Duration = Duration::from_secs(30);
+
+/// What is kept of a command's stdout and of its stderr, each, to be shown when it fails. One that says
+/// more is ended.
+pub const HOOK_COMMAND_BYTES_MAX: usize = 64 * 1024;
+
+/// Characters of an answer or an output that are shown in the log.
+pub const HOOK_EXCERPT_CHARS_MAX: usize = 300;
+
+/// What deliveries get to finish when afresh ends; what is left then is named in the log.
+pub const HOOKS_CLOSE_WAIT: Duration = Duration::from_secs(3);
+
+/// Commands that wait to be run beside the services; who wants more of them waits.
+pub const BRIEFS_ASKED_MAX: usize = 16;
+
+/// How long one address of a host may take to accept a connection; then the next one is tried.
+pub const HTTP_CONNECT_WAIT: Duration = Duration::from_secs(3);
+
+/// The head of an answer has to fit into this; a longer one breaks the connection off.
+pub const HTTP_HEADER_BYTES_MAX: usize = 16 * 1024;
+
+/// A file of root certificates that is larger is none; those of the systems have some 250 KB.
+pub const CERTIFICATES_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+const _: () = assert!(HOOK_QUEUE_LEN_MAX >= 2);
+const _: () = assert!(HOOK_RETRY_AFTER_MAX.as_secs() < HOOK_AGE_MAX.as_secs());
+const _: () = assert!(HTTP_CONNECT_WAIT.as_millis() < HOOK_REQUEST_WAIT.as_millis());

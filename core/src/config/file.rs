@@ -7,10 +7,9 @@ use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
 use super::key::Field;
 use super::keys::{SECTIONS, Section, settings};
-use super::kind::value_hint;
+use super::kind::{Value, value_hint};
 use super::resolve::SourcedValue;
 use super::tables::{Table, TableKind};
-use super::value::Value;
 use super::{ConfigSource, FileKind};
 use crate::audit::redact::redact_text;
 use crate::excerpt::LineIndex;

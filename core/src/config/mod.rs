@@ -17,22 +17,17 @@ mod file;
 mod key;
 mod keys;
 mod kind;
-mod reference;
 mod resolve;
-mod run;
 mod schema;
 mod shell_split;
 mod tables;
-mod value;
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 pub use self::kind::{Kind, Value, parse_size};
-pub use self::reference::reference;
-pub use self::resolve::{DaemonSettings, TrailSettings};
-pub use self::run::RunSettings;
-pub use self::schema::schema;
+pub use self::resolve::{DaemonSettings, RunSettings, TrailSettings};
+pub use self::schema::{reference, schema};
 pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
 pub use crate::excerpt::Excerpt;
 pub use crate::report::{ConfigError, ErrorKind, Origin};

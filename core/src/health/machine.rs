@@ -18,8 +18,7 @@
 
 use std::time::Duration;
 
-use super::event::Event;
-use super::{HealthCheck, HealthState, HealthStatus};
+use super::{Event, HealthCheck, HealthState, HealthStatus};
 use crate::id::Generation;
 use crate::limits::{
     HEALTH_LATE_MAX, HEALTH_NOT_READY_NOTICE, HEALTH_OVERTIME, HEALTH_SAMPLE_WAIT,

@@ -1,27 +1,25 @@
-//! Owns health checks: the definition of a check, its machine, and the meaning of answers.
+//! Owns health checks: the definition of a check with its login, its status and events, and the meaning of answers.
 //!
-//! `machine.rs` decides when to ask and what follows; `answer.rs` reads what came back, `mcp.rs` from
-//! MCP servers; `status.rs` and `event.rs` are what is shown and told of it.
+//! `machine.rs` decides when to ask and what follows; `mcp.rs` asks MCP servers. Never asks anything itself.
 
-mod answer;
-mod event;
 mod machine;
 pub mod mcp;
-mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) mod login;
-
 use std::time::Duration;
 
-pub use self::answer::judge_http;
-pub use self::event::Event;
-pub use self::login::Login;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
 pub use self::machine::{Effect, Health, Input, Verdict};
-pub use self::status::{HealthState, HealthStatus};
+use crate::audit::{EventType, Level};
 use crate::backoff::ExponentialWait;
-use crate::limits::HEALTH_PATIENCE_MIN;
+use crate::base64;
+use crate::limits::{HEALTH_PATIENCE_MIN, HEALTH_SHOWN_CHARS_MAX};
+use crate::text::cut;
+use crate::time::show_duration;
 
 /// How a service is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +50,7 @@ pub enum Probe {
         /// The status that is wanted; none takes any from 200 to 299.
         status: Option<u16>,
         /// A field of the JSON answer, as a path with dots, and the value it must have.
-        json: Option<(String, serde_json::Value)>,
+        json: Option<(String, Value)>,
         /// Headers that are sent.
         headers: Vec<(String, String)>,
     },
@@ -100,4 +98,229 @@ impl HealthCheck {
             _ => self.timeout,
         }
     }
+}
+
+/// A name and a password in the environment of the service, sent as HTTP basic authentication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The variable with the name.
+    pub name_variable: &'static str,
+    /// The name where that is not set.
+    pub name: &'static str,
+    /// The variable with the password; where it is not set, nothing is sent.
+    pub password_variable: &'static str,
+}
+
+impl Login {
+    /// What `opencode serve` asks for.
+    pub const OPENCODE: Self = Self {
+        name_variable: "OPENCODE_SERVER_USERNAME",
+        name: "opencode",
+        password_variable: "OPENCODE_SERVER_PASSWORD",
+    };
+}
+
+impl HealthCheck {
+    /// The check for one start of the service: `variable` looks into the environment that it gets,
+    /// which is afresh's own, its `env_file` and its `env` together.
+    pub fn for_start(&self, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let mut check = self.clone();
+        let set = |name| variable(name).filter(|value| !value.is_empty());
+        if let Some(login) = check.login.take()
+            && let Some(password) = set(login.password_variable)
+            && let Probe::Http { headers, .. } = &mut check.probe
+            // A configured header of this name takes precedence.
+            && !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+        {
+            let name = set(login.name_variable).unwrap_or_else(|| login.name.to_owned());
+            let value =
+                format!("Basic {}", base64::encode(format!("{name}:{password}").as_bytes()));
+            headers.push(("Authorization".to_owned(), value));
+        }
+        check
+    }
+}
+
+/// What its checks say of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthStatus {
+    /// In one word.
+    pub state: HealthState,
+    /// Checks in a row that have failed since it was last well.
+    pub failures: u32,
+    /// Why the last check failed; none after one that did not.
+    pub last_error: Option<String>,
+    /// How long the last answer took that was a good one.
+    pub latency_ms: Option<u64>,
+    /// When the last check ended, RFC 3339 in UTC.
+    #[schemars(extend("format" = "date-time"))]
+    pub checked_at: Option<String>,
+}
+
+/// How well a service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthState {
+    /// Nothing runs that could be asked.
+    Unknown,
+    /// It runs, and has not passed a check yet.
+    Starting,
+    /// The last check was fine.
+    Healthy,
+    /// The last check has failed; it is asked again before anything is done about it.
+    Degraded,
+    /// Enough checks have failed: it is being restarted.
+    Unhealthy,
+}
+
+impl HealthState {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Starting => "starting",
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+        }
+    }
+}
+
+/// Something that people and programs are told about the health of a service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// An instance has passed its first check.
+    Ready {
+        /// This long after its start.
+        after: Duration,
+    },
+    /// An instance has not passed a check yet, although it has had some time.
+    NotReady {
+        /// This long after its start.
+        after: Duration,
+        /// What the last check said.
+        why: String,
+    },
+    /// A check of a service that was ready has failed.
+    CheckFailed {
+        /// The how-manieth in a row.
+        failures: u32,
+        /// How many in a row are too many.
+        failures_max: u32,
+        /// What is wrong.
+        why: String,
+    },
+    /// The first check after good ones has failed.
+    Degraded {
+        /// What is wrong.
+        why: String,
+    },
+    /// A check was fine again.
+    WellAgain {
+        /// After this many that failed.
+        failures: u32,
+        /// And after this time.
+        after: Duration,
+    },
+}
+
+impl Event {
+    /// Level, type, sentence and fields of the record. `title` is how people call the service.
+    pub(crate) fn parts(
+        &self,
+        title: &str,
+    ) -> (Level, EventType, String, Vec<(&'static str, Value)>) {
+        match self {
+            Self::Ready { after } => (
+                Level::Info,
+                EventType::HealthReady,
+                format!("{title} is ready, after {}", show_duration(*after)),
+                vec![("after_ms", millis(*after))],
+            ),
+            Self::NotReady { after, why } => (
+                Level::Warning,
+                EventType::HealthNotReady,
+                format!("{title} is not ready yet, after {}: {why}", show_duration(*after)),
+                vec![("after_ms", millis(*after)), ("error", json!(why))],
+            ),
+            Self::CheckFailed { failures, failures_max, why } => {
+                let count = match failures > failures_max {
+                    false => format!("{failures} of {failures_max}"),
+                    true => format!("{failures} in a row, but it works"),
+                };
+                (
+                    Level::Warning,
+                    EventType::HealthCheckFailed,
+                    format!("{title} failed its health check ({count}): {why}"),
+                    vec![
+                        ("failures", json!(failures)),
+                        ("failures_max", json!(failures_max)),
+                        ("error", json!(why)),
+                    ],
+                )
+            }
+            Self::Degraded { why } => (
+                Level::Warning,
+                EventType::HealthDegraded,
+                format!("{title} is degraded: {why}"),
+                vec![("error", json!(why))],
+            ),
+            Self::WellAgain { failures, after } => (
+                Level::Info,
+                EventType::HealthRecovered,
+                format!("{title} is well again, after {}", show_duration(*after)),
+                vec![("failures", json!(failures)), ("after_ms", millis(*after))],
+            ),
+        }
+    }
+}
+
+fn millis(duration: Duration) -> Value {
+    json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Judges the answer to a health check. `wanted_status` of none takes any from 200 to 299; `wanted` is
+/// a field of the JSON in `body`, as a path with dots, and the value that it must have.
+pub fn judge_http(
+    wanted_status: Option<u16>,
+    wanted: Option<&(String, Value)>,
+    status: u16,
+    body: &[u8],
+) -> Result<(), Verdict> {
+    let is_wanted = match wanted_status {
+        Some(wanted) => status == wanted,
+        None => (200..300).contains(&status),
+    };
+    if !is_wanted {
+        let why = format!("it answered with status {status}");
+        return Err(match status {
+            // Too many requests, service unavailable.
+            429 | 503 => Verdict::Busy { why },
+            _ => Verdict::Ill { why },
+        });
+    }
+    let Some((path, wanted)) = wanted else { return Ok(()) };
+    let ill = |why: String| Err(Verdict::Ill { why });
+    // A page in HTML is the usual one: many servers have one for every path that they do not know.
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else {
+        return ill(format!("it answered with status {status}, but not with JSON"));
+    };
+    match field(&answer, path) {
+        Some(found) if found == wanted => Ok(()),
+        Some(found) => ill(format!("`{path}` is {}, not {}", shown(found), shown(wanted))),
+        None => ill(format!("the JSON of its answer has no `{path}`")),
+    }
+}
+
+/// The field at the end of a path: names in objects, numbers in lists.
+fn field<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, name| match value {
+        Value::Object(fields) => fields.get(name),
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+fn shown(value: &Value) -> String {
+    cut(&value.to_string(), HEALTH_SHOWN_CHARS_MAX)
 }

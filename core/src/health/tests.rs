@@ -544,3 +544,98 @@ fn step(observer: &mut Observer, random: &mut Random, luck: u64, generation: &mu
         }
     }
 }
+
+mod logins_and_answers {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check() -> HealthCheck {
+        let url = "http://localhost:4096/global/health".to_owned();
+        let probe = Probe::Http { url, status: None, json: None, headers: Vec::new() };
+        HealthCheck { login: Some(Login::OPENCODE), ..HealthCheck::new(probe) }
+    }
+
+    fn headers(check: &HealthCheck, variables: &[(&str, &str)]) -> Vec<(String, String)> {
+        let check = check.for_start(|name| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        assert_eq!(check.login, None);
+        match check.probe {
+            Probe::Http { headers, .. } => headers,
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_password_in_the_environment_is_sent() {
+        let password = ("OPENCODE_SERVER_PASSWORD", "sesame");
+        let basic = |value: &str| vec![("Authorization".to_owned(), format!("Basic {value}"))];
+        assert_eq!(headers(&check(), &[]), []);
+        assert_eq!(headers(&check(), &[("OPENCODE_SERVER_PASSWORD", "")]), []);
+        assert_eq!(headers(&check(), &[password]), basic("b3BlbmNvZGU6c2VzYW1l"));
+        let name = ("OPENCODE_SERVER_USERNAME", "ada");
+        assert_eq!(headers(&check(), &[password, name]), basic("YWRhOnNlc2FtZQ=="));
+        let mut own = check();
+        if let Probe::Http { headers, .. } = &mut own.probe {
+            headers.push(("authorization".to_owned(), "Bearer x".to_owned()));
+        }
+        assert_eq!(headers(&own, &[password]).len(), 1);
+        let plain = HealthCheck { login: None, ..check() };
+        assert_eq!(headers(&plain, &[password]), []);
+    }
+
+    fn ill(why: &str) -> Result<(), Verdict> {
+        Err(Verdict::Ill { why: why.to_owned() })
+    }
+
+    #[test]
+    fn status_and_field_decide() {
+        // O8
+        let healthy = Some(("healthy".to_owned(), json!(true)));
+        let deep = Some(("checks.1.state".to_owned(), json!("up")));
+        let html = "<!doctype html><title>opencode</title>";
+        let busy = |why: &str| Err(Verdict::Busy { why: why.to_owned() });
+        let cases = [
+            (None, &None, 200, html, Ok(())),
+            (None, &None, 204, "", Ok(())),
+            (Some(401), &None, 401, "", Ok(())),
+            (Some(200), &None, 204, "", ill("it answered with status 204")),
+            (None, &None, 302, "", ill("it answered with status 302")),
+            (None, &None, 503, "", busy("it answered with status 503")),
+            (Some(503), &None, 503, "", Ok(())),
+            (None, &healthy, 200, r#"{"healthy":true,"version":"1.18.33"}"#, Ok(())),
+            (None, &healthy, 200, r#"{"healthy":false}"#, ill("`healthy` is false, not true")),
+            (None, &healthy, 200, r#"{"healthy":"true"}"#, ill("`healthy` is \"true\", not true")),
+            (None, &healthy, 200, "[]", ill("the JSON of its answer has no `healthy`")),
+            (None, &healthy, 200, "1", ill("the JSON of its answer has no `healthy`")),
+            (None, &healthy, 500, r#"{"healthy":true}"#, ill("it answered with status 500")),
+            (None, &healthy, 200, html, ill("it answered with status 200, but not with JSON")),
+            (None, &healthy, 200, "", ill("it answered with status 200, but not with JSON")),
+            (None, &deep, 200, r#"{"checks":[{},{"state":"up"}]}"#, Ok(())),
+            (
+                None,
+                &deep,
+                200,
+                r#"{"checks":[]}"#,
+                ill("the JSON of its answer has no `checks.1.state`"),
+            ),
+        ];
+        for (wanted_status, wanted, status, body, verdict) in cases {
+            let found = judge_http(wanted_status, wanted.as_ref(), status, body.as_bytes());
+            assert_eq!(found, verdict, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_short() {
+        let wanted = ("a".to_owned(), json!(1));
+        let body = json!({ "a": "ü".repeat(10_000) }).to_string();
+        let Err(Verdict::Ill { why }) = judge_http(None, Some(&wanted), 200, body.as_bytes())
+        else {
+            panic!("it is not 1");
+        };
+        assert!(why.chars().count() < HEALTH_SHOWN_CHARS_MAX + 50, "{why}");
+    }
+}

@@ -1,4 +1,5 @@
-//! Owns the deliveries of hooks: a short queue for each, one delivery at a time, growing waits after a failure.
+//! Owns the deliveries of hooks: a short queue for each, one delivery at a time, growing waits after a failure; what a
+//! webhook's answer means; and the notices about a hook that begins to fail or works again.
 //!
 //! Driven by the daemon's hooks, which perform its effects. Never sends and reads no clock.
 //!
@@ -11,14 +12,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::{Delivery, Happening, HookDefinition, HookEvent, HookNotice, HookTarget};
+use super::{Delivery, Happening, HookDefinition, HookEvent, HookTarget};
+use crate::audit::redact::excerpt;
+use crate::audit::{EventType, Level, Record};
 use crate::backoff::{ExponentialWait, spread};
 use crate::limits::{
     HOOK_AGE_MAX, HOOK_COMMAND_TRIES_MAX, HOOK_QUEUE_LEN_MAX, HOOK_QUIET, HOOK_RETRY_AFTER_MAX,
     HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX, HOOK_TRIES_MAX,
 };
 use crate::random::Random;
-use crate::time::Time;
+use crate::time::{Time, show_duration};
 
 /// One hook, in the order of the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,4 +342,120 @@ fn pause_after(tries: u32, asked: Option<Duration>, jitter: f64) -> Duration {
     let waits = ExponentialWait::doubling(HOOK_RETRY_DELAY, HOOK_RETRY_DELAY_MAX);
     let wait = waits.after(tries.saturating_sub(1));
     spread(wait, 0.5, jitter).max(asked.unwrap_or_default().min(HOOK_RETRY_AFTER_MAX))
+}
+
+/// Something that people are told about a hook.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HookNotice {
+    /// It has begun to fail.
+    Failed {
+        /// Its name.
+        hook: String,
+        /// What it was to be told.
+        event: HookEvent,
+        /// Of which service.
+        service: String,
+        /// Why that failed.
+        why: String,
+        /// When it is tried again; none where it is not.
+        again_in: Option<Duration>,
+    },
+    /// It was not told something, for good.
+    Lost {
+        /// Its name.
+        hook: String,
+        /// What it was to be told.
+        event: HookEvent,
+        /// Of which service.
+        service: String,
+        /// The last failure.
+        why: String,
+        /// How many of these it stood for.
+        count: u64,
+    },
+    /// It works again.
+    Works {
+        /// Its name.
+        hook: String,
+        /// Events that were lost meanwhile.
+        lost: u64,
+    },
+}
+
+impl HookNotice {
+    /// Whether it belongs into the log, besides the trail.
+    pub const fn is_said(&self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Works { .. })
+    }
+
+    /// The record of the trail; its message is the line of the log.
+    pub fn record(&self, logger: &str) -> Record {
+        let (level, event_type, message, props) = match self {
+            Self::Failed { hook, event, service, why, again_in } => {
+                let then = match again_in {
+                    Some(wait) => format!("trying again in {}", show_duration(*wait)),
+                    None => "not trying again".to_owned(),
+                };
+                let event = event.name();
+                let message =
+                    format!("hook `{hook}` was not told of `{event}` of {service}: {why}; {then}");
+                let props = vec![("event", event.into()), ("error", why.as_str().into())];
+                (Level::Warning, EventType::HookFailed, message, with(hook, Some(service), props))
+            }
+            Self::Lost { hook, event, service, why, count } => {
+                let event = event.name();
+                let message =
+                    format!("hook `{hook}` is never told of `{event}` of {service}: {why}");
+                let props = vec![
+                    ("event", event.into()),
+                    ("error", why.as_str().into()),
+                    ("count", (*count).into()),
+                ];
+                (Level::Error, EventType::HookEventLost, message, with(hook, Some(service), props))
+            }
+            Self::Works { hook, lost } => {
+                let message = match lost {
+                    0 => format!("hook `{hook}` works again"),
+                    1 => format!("hook `{hook}` works again; one event was lost"),
+                    lost => format!("hook `{hook}` works again; {lost} events were lost"),
+                };
+                let props = vec![("lost", (*lost).into())];
+                (Level::Info, EventType::HookRecovered, message, with(hook, None, props))
+            }
+        };
+        Record { level, logger: logger.to_owned(), message, event_type, props }
+    }
+}
+
+type Props = Vec<(&'static str, serde_json::Value)>;
+
+fn with(hook: &str, service: Option<&String>, mut props: Props) -> Props {
+    if let Some(service) = service {
+        props.insert(0, ("service", service.as_str().into()));
+    }
+    props.insert(0, ("hook", hook.into()));
+    props
+}
+
+impl DeliveryFailure {
+    /// Whether a webhook took what it was sent. `retry_after` is the header of that name.
+    pub fn of_answer(status: u16, retry_after: Option<&str>, body: &[u8]) -> Result<(), Self> {
+        let again = match status {
+            200..=299 => return Ok(()),
+            // Too early, too much, or a server in trouble: later it may be another answer.
+            408 | 425 | 429 | 500.. => true,
+            _ => false,
+        };
+        let advice = match status {
+            300..=399 => "; redirects are not followed, so give the URL that it leads to",
+            401 | 403 => "; the URL or its headers lack what it asks for",
+            404 | 410 => "; there is no such webhook",
+            _ => "",
+        };
+        let said = excerpt(body);
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        let seconds = retry_after.and_then(|text| text.trim().parse::<u64>().ok());
+        let after = seconds.map(Duration::from_secs);
+        Err(Self { why: format!("it answered with {status}{advice}{said}"), again, after })
+    }
 }

@@ -1,17 +1,16 @@
 //! Owns hooks: commands, webhooks and desktop notifications about events of services.
 //!
-//! `event_filter.rs` chooses the events, `payload.rs` writes the body, `delivery.rs` queues, waits and retries,
-//! and `answer.rs` reads the response of a webhook. Driven by the daemon's hooks. Never sends anything.
+//! `event_filter.rs` chooses the events, `payload.rs` writes the body, `delivery.rs` queues, waits, retries and reads
+//! the response of a webhook. Driven by the daemon's hooks. Never sends anything.
 
-mod answer;
 mod delivery;
 mod event_filter;
-mod notice;
 mod payload;
 
-pub use self::delivery::{Deliveries, DeliveryFailure, Effect, HookId, Input, Undelivered};
+pub use self::delivery::{
+    Deliveries, DeliveryFailure, Effect, HookId, HookNotice, Input, Undelivered,
+};
 pub use self::event_filter::{Happening, Stories};
-pub use self::notice::HookNotice;
 pub use self::payload::{About, Delivery, Message};
 
 /// A hook as it is defined.

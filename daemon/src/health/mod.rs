@@ -2,11 +2,8 @@
 //! in a task of its own, bounded in time and bytes. Driven by the supervisor's loop, which waits on
 //! [`Checks`]. Never decides, and starts no process: commands that check are run by the loop.
 
-mod connect;
-mod exec;
-mod http;
-mod mcp;
 mod port;
+mod probes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,6 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
 pub(crate) use self::port::port_holder;
+use self::probes::{connect, host_and_port, probe_http, probe_mcp, run_command};
 use crate::clock::sleep_until;
 use crate::process::{Command, cpu_time_of_tree};
 use crate::run_briefly::BriefRunner;
@@ -211,7 +209,7 @@ impl Checks {
                     let like = checked.instances.get(&generation)?.command.as_ref()?;
                     let argv = command.iter().map(Into::into).collect();
                     let command = Command { argv, ..like.clone() };
-                    let run = exec::run(self.briefs.clone(), probe, command, timeout);
+                    let run = run_command(self.briefs.clone(), probe, command, timeout);
                     checked.probing = Some((generation, self.tasks.spawn(run)));
                     return None;
                 }
@@ -266,17 +264,17 @@ async fn run_probe(
     let asking = async {
         match &probe {
             Probe::Http { url, status, json, headers } => {
-                http::probe(url, *status, json.as_ref(), headers).await
+                probe_http(url, *status, json.as_ref(), headers).await
             }
-            Probe::Tcp { address } => match connect::host_and_port(address) {
-                Some((host, port)) => connect::connect(host, port).await.map(drop),
+            Probe::Tcp { address } => match host_and_port(address) {
+                Some((host, port)) => connect(host, port).await.map(drop),
                 None => {
                     let why = format!("`{address}` is no address: write `host:port`");
                     Err(Verdict::Ill { why })
                 }
             },
-            Probe::Mcp { url } => mcp::probe(url, &mut manner).await,
-            // See `exec.rs`.
+            Probe::Mcp { url } => probe_mcp(url, &mut manner).await,
+            // See `run_command`.
             Probe::Exec { .. } => Ok(()),
         }
     };

@@ -8,7 +8,7 @@ use afresh_core::text::harmless;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::connect::addresses;
+use super::probes::addresses;
 use crate::os::{PortHolder, holder_of};
 
 /// Why the service cannot have its port; none where it is free, or the system does not tell.

@@ -1,9 +1,8 @@
 //! Answers the calls of the tools that afresh adds to a server's own. Driven by
 //! [`ServerDriver`](super::server::ServerDriver). Only reads: a restart is left to its caller.
 
-use afresh_core::audit::marker::Marker;
+use afresh_core::audit::marker::{Marker, verify};
 use afresh_core::audit::redact::redact_text;
-use afresh_core::audit::verify::verify;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;

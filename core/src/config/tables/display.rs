@@ -2,10 +2,9 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Table, TableEntry, TableKind, opencode};
+use super::{Table, TableEntry, TableKind, services};
 use crate::audit::redact::{MARK, redact_value};
-use crate::config::kind::Kind;
-use crate::config::value::json_to_toml;
+use crate::config::kind::{Kind, json_to_toml};
 use crate::report::Origin;
 
 /// A service, a hook or `[opencode]`, as it is in force.
@@ -38,7 +37,7 @@ pub struct ShownEntry {
 pub(in super::super) fn show(table: &Table) -> ShownTable {
     let mut entries: Vec<TableEntry> = table.entries.clone();
     if table.kind == TableKind::Opencode {
-        entries.extend(opencode::built_in(table));
+        entries.extend(services::built_in(table));
         let is_of = |entry: &TableEntry, key: &str| super::is_under(&entry.path, key);
         let rank =
             |entry: &TableEntry| table.kind.fields().position(|field| is_of(entry, field.key));

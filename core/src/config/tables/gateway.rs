@@ -3,18 +3,18 @@
 
 use std::path::PathBuf;
 
-use super::{Errors, Table, TableEntry, TableKind, server};
+use super::services::with_own;
+use super::{Errors, Table, TableEntry, TableKind};
+use crate::address::url_host;
 use crate::config::FileKind;
-use crate::config::keys::gateway::{
-    ALLOWED_HOSTS, ALLOWED_ORIGINS, BODY_MAX, CLIENTS_MAX, EXPOSE, HTTP, KEEP_ALIVE, OTLP,
-    REQUESTS_PER_SECOND, SESSION_IDLE, TOOLS,
-};
-use crate::config::keys::server::{COMMAND, ENABLED, URL};
-use crate::config::keys::token;
+use crate::config::key::{Key, Pairs};
+use crate::config::keys::server::ShareKind;
+use crate::config::keys::{gateway, server, token};
 use crate::config::resolve::Values;
 use crate::gateway::access::{Access, fits_one};
+use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::gateway::settings::{FrontSettings, Gateway, Token};
-use crate::gateway::variables::VariableScope;
+use crate::gateway::variables::{ExpansionError, Style, VariableScope};
 use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
 use crate::report::{ConfigError, ErrorKind};
 use crate::suggest::nearest;
@@ -34,18 +34,20 @@ pub struct ExternalValues<'a> {
 pub(super) fn servers(tables: &[Table]) -> impl Iterator<Item = &Table> {
     let of_kind = tables.iter().filter(|table| table.kind == TableKind::Server);
     of_kind.filter(|table| {
-        let is_whole = [COMMAND.field(), URL.field()].iter().any(|key| table.entry(key).is_some());
+        let is_whole = [server::COMMAND.field(), server::URL.field()]
+            .iter()
+            .any(|key| table.entry(key).is_some());
         // Part of a server of some other project: in this one there is nothing to be changed.
         table.from == FileKind::Workspace || is_whole
     })
 }
 
 /// Checks all that can be without the environment.
-pub(super) fn check(tables: &[Table], defaults: &Values, errors: &mut Errors<'_>) {
+pub(super) fn check_gateway(tables: &[Table], defaults: &Values, errors: &mut Errors<'_>) {
     let all: Vec<Table> = servers(tables).cloned().collect();
     super::check_names(&all, errors);
     for table in &all {
-        server::check(table, defaults, errors);
+        check_server(table, defaults, errors);
     }
     for table in tokens(tables) {
         check_token(table, &all, errors);
@@ -62,15 +64,15 @@ pub(in super::super) fn make(
     let mut errors = Errors { all: &mut all, limit: CONFIG_ERRORS_MAX };
     let scope = VariableScope { env: outside.env, workspace: "" };
     let own = tables.iter().find(|table| table.kind == TableKind::Gateway);
-    let wanted = servers(tables).filter(|table| ENABLED.get(*table));
+    let wanted = servers(tables).filter(|table| server::ENABLED.get(*table));
     let gateway = Gateway {
         servers: wanted
-            .filter_map(|table| server::make(table, defaults, &scope, &mut errors))
+            .filter_map(|table| make_server(table, defaults, &scope, &mut errors))
             .collect(),
-        expose: EXPOSE.get(&own),
-        admin_tools: TOOLS.get(&own),
+        expose: gateway::EXPOSE.get(&own),
+        admin_tools: gateway::TOOLS.get(&own),
         front: front(own),
-        otlp: OTLP.find(&own),
+        otlp: gateway::OTLP.find(&own),
         tokens: make_tokens(tables, outside, &mut errors),
     };
     if all.is_empty() { Ok(gateway) } else { Err(all) }
@@ -83,14 +85,14 @@ pub(in super::super) fn token_files(tables: &[Table]) -> Vec<PathBuf> {
 
 fn front(table: Option<&Table>) -> FrontSettings {
     FrontSettings {
-        http: HTTP.find(&table),
-        allowed_hosts: ALLOWED_HOSTS.find(&table).unwrap_or_default(),
-        allowed_origins: ALLOWED_ORIGINS.find(&table).unwrap_or_default(),
-        clients_max: CLIENTS_MAX.get(&table),
-        body_bytes_max: BODY_MAX.get(&table),
-        requests_per_second: REQUESTS_PER_SECOND.get(&table),
-        session_idle: SESSION_IDLE.get(&table),
-        keep_alive: KEEP_ALIVE.find(&table).flatten().map(|time| time.max(FRONT_SIGN_MIN)),
+        http: gateway::HTTP.find(&table),
+        allowed_hosts: gateway::ALLOWED_HOSTS.find(&table).unwrap_or_default(),
+        allowed_origins: gateway::ALLOWED_ORIGINS.find(&table).unwrap_or_default(),
+        clients_max: gateway::CLIENTS_MAX.get(&table),
+        body_bytes_max: gateway::BODY_MAX.get(&table),
+        requests_per_second: gateway::REQUESTS_PER_SECOND.get(&table),
+        session_idle: gateway::SESSION_IDLE.get(&table),
+        keep_alive: gateway::KEEP_ALIVE.find(&table).flatten().map(|time| time.max(FRONT_SIGN_MIN)),
     }
 }
 
@@ -217,3 +219,182 @@ pub(super) const SECRET_HINT: &str = "make one with `openssl rand -hex 32`";
 
 #[cfg(test)]
 mod tests;
+
+/// Checks all but what variables stand for: these may be set where the gateway is started alone.
+fn check_server(table: &Table, defaults: &Values, errors: &mut Errors<'_>) {
+    let name = &table.name;
+    let targets = [server::COMMAND.field(), server::URL.field()];
+    let Some(target) = targets.into_iter().find_map(|key| table.entry(key)) else {
+        let message = format!("server `{name}` has neither `command` nor `url`");
+        let hint = "add `command = [\"program\", \"argument\"]` or `url = \"http://…\"`";
+        return errors.push(table.missing(message, hint));
+    };
+    let mut said: Vec<&str> = Vec::new();
+    for entry in &table.entries {
+        let key = entry.path.split('.').next().unwrap_or_default();
+        let of = table.kind.belongs_to(&entry.path);
+        if of.is_none_or(|of| of == target.path) || said.contains(&key) {
+            continue;
+        }
+        said.push(key);
+        let message = format!("`{key}` does not go with `{}`", target.path);
+        let hint = match of {
+            Some("url") => "it is for a server that is reached over gateway::HTTP: remove it",
+            _ => "it is for a server that afresh starts itself: remove it",
+        };
+        errors.push(entry.place.error(ErrorKind::Conflict, message, hint.to_owned()));
+    }
+    check_share(table, errors);
+    if let Err(error) = with_own(table, defaults).check_delays() {
+        errors.push(*error);
+    }
+}
+
+/// Your own file may say `share = "all"` about a server of which a project says more.
+fn check_share(table: &Table, errors: &mut Errors<'_>) {
+    let share = table.entry(server::SHARE.field());
+    if server::SHARE.get(table) == ShareKind::PerClient {
+        return;
+    }
+    let companions = [server::INSTANCES_MAX.field(), server::IDLE_AFTER.field()];
+    for entry in companions.into_iter().filter_map(|key| table.entry(key)) {
+        if share.is_none_or(|share| share.from == entry.from) {
+            let message = format!("`{}` goes with `share = \"per-client\"`", entry.path);
+            let hint = "remove it, or add `share = \"per-client\"`".to_owned();
+            errors.push(entry.place.error(ErrorKind::Conflict, message, hint));
+        }
+    }
+}
+
+/// Makes a server that was checked; none where a variable is missing, which is added to the errors.
+fn make_server(
+    table: &Table,
+    defaults: &Values,
+    scope: &VariableScope<'_>,
+    errors: &mut Errors<'_>,
+) -> Option<Backend> {
+    let texts = Texts { table, scope };
+    let target = match server::COMMAND.find(table) {
+        Some(command) => stdio(&texts, command, &with_own(table, defaults), errors)
+            .map(Box::new)
+            .map(Transport::Stdio),
+        None => http(&texts, errors).map(Transport::Http),
+    }?;
+    Some(Backend {
+        name: table.name.clone(),
+        target,
+        prefix: match server::PREFIX.find(table).as_deref() {
+            None => Prefix::Name,
+            Some("" | "none") => Prefix::None,
+            Some(text) => Prefix::Text(text.to_owned()),
+        },
+        allow: server::ALLOW.find(table),
+        deny: server::DENY.find(table).unwrap_or_default(),
+        share: match server::SHARE.get(table) {
+            ShareKind::All => Share::All,
+            ShareKind::PerClient => Share::PerClient {
+                instances_max: server::INSTANCES_MAX.get(table),
+                idle_after: server::IDLE_AFTER.get(table),
+            },
+        },
+        hide_when_down: server::HIDE_WHEN_DOWN.get(table),
+        call_timeout: server::CALL_TIMEOUT.get(table),
+        in_flight_max: server::IN_FLIGHT_MAX.get(table),
+    })
+}
+
+fn stdio(
+    texts: &Texts<'_>,
+    command: Vec<String>,
+    values: &Values,
+    errors: &mut Errors<'_>,
+) -> Option<StdioServer> {
+    let table = texts.table;
+    let args = texts.list(&server::ARGS, errors);
+    let env = texts.below(&server::ENV, errors);
+    let usual = values.stdio();
+    Some(StdioServer {
+        command: [command, args?].concat(),
+        cwd: server::CWD.find(table),
+        env: env?,
+        env_file: server::ENV_FILE.find(table),
+        watch: server::WATCH.find(table).unwrap_or_default().into_iter().map(Into::into).collect(),
+        ..usual
+    })
+}
+
+fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<HttpServer> {
+    let headers = texts.below(&server::HEADERS, errors);
+    let entry = texts.table.entry(server::URL.field())?;
+    let url = texts.fill(entry, &entry.value.to_string(), errors)?;
+    if url_host(&url).is_none() {
+        let message = format!(
+            "`url` of server `{}` is no URL that begins with `http://` or `https://`, once its \
+             variables are filled in",
+            texts.table.name
+        );
+        let hint = "look at the variables in it".to_owned();
+        errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
+        return None;
+    }
+    Some(HttpServer { url, headers: headers?, sse: server::SSE.find(texts.table) })
+}
+
+/// The texts of a table, with their variables filled in.
+struct Texts<'a> {
+    table: &'a Table,
+    scope: &'a VariableScope<'a>,
+}
+
+impl Texts<'_> {
+    fn fill(&self, entry: &TableEntry, text: &str, errors: &mut Errors<'_>) -> Option<String> {
+        let is_bad = |full: &str| match entry.path.starts_with("headers.") {
+            true => full.contains(char::is_control),
+            false => full.contains('\0'),
+        };
+        match self.scope.expand(text, Style::Ours) {
+            Ok(full) if is_bad(&full) => {
+                let message = format!(
+                    "`{}` of server `{}` has a character that it cannot have, once its variables are \
+                     filled in",
+                    entry.path, self.table.name
+                );
+                let hint = "look at the variables in it".to_owned();
+                errors.push(entry.place.error(ErrorKind::BadValue, message, hint));
+                None
+            }
+            Ok(full) => Some(full),
+            Err(gap) => {
+                errors.push(self.gap(entry, &gap));
+                None
+            }
+        }
+    }
+
+    fn gap(&self, entry: &TableEntry, gap: &ExpansionError) -> ConfigError {
+        let message = format!("`{}` of server `{}` {gap}", entry.path, self.table.name);
+        let hint = match gap {
+            ExpansionError::Unset(name) => {
+                format!("{}, or write `${{{name}:-default}}`", gap.hint())
+            }
+            _ => format!("{}; a `$` itself is `$$`", gap.hint()),
+        };
+        entry.place.error(ErrorKind::Missing, message, hint)
+    }
+
+    fn list(&self, key: &Key<Vec<String>>, errors: &mut Errors<'_>) -> Option<Vec<String>> {
+        let Some(entry) = self.table.entry(key.field()) else { return Some(Vec::new()) };
+        let items = key.find(self.table).unwrap_or_default();
+        let items: Vec<_> = items.iter().map(|item| self.fill(entry, item, errors)).collect();
+        items.into_iter().collect()
+    }
+
+    fn below(&self, key: &Key<Pairs>, errors: &mut Errors<'_>) -> Option<Vec<(String, String)>> {
+        let fill = |(name, entry): (&str, &TableEntry)| {
+            Some((name.to_owned(), self.fill(entry, &entry.value.to_string(), errors)?))
+        };
+        // Each of them is filled in, so that every error is reported.
+        let all: Vec<Option<(String, String)>> = self.table.below(key).map(fill).collect();
+        all.into_iter().collect()
+    }
+}

@@ -4,16 +4,11 @@
 //! Each file gives some of a table's entries; the stronger file wins entry by entry. What is made of
 //! them is checked as a whole, when all layers are there.
 
-mod dependencies;
 mod display;
 mod gateway;
-mod health;
 mod hook;
-mod lists;
-mod opencode;
 mod read;
-mod server;
-mod service;
+mod services;
 
 use std::collections::BTreeMap;
 
@@ -27,8 +22,8 @@ use super::key::{Field, Key, Lookup, Pairs};
 use super::keys::COMPANIONS;
 use super::keys::opencode::ENABLED;
 use super::keys::service::COMMAND;
+use super::kind::Value;
 use super::resolve::Values;
-use super::value::Value;
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
 use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};
@@ -242,7 +237,7 @@ pub(super) fn make(
             errors.push(twin.place.error(ErrorKind::Conflict, message, hint));
         }
         if ENABLED.get(table) {
-            defined.push(opencode::as_service(table));
+            defined.push(services::opencode_as_service(table));
         }
     }
     for table in of_kind(TableKind::Service) {
@@ -255,13 +250,13 @@ pub(super) fn make(
     check_names(&defined, &mut errors);
     for table in &defined {
         table.check_companions(&mut errors);
-        match service::make(table, values) {
+        match services::make_service(table, values) {
             Ok(service) => made.services.push(service),
             Err(error) => errors.push(*error),
         }
     }
     let opencode_is_off = of_kind(TableKind::Opencode).any(|table| !ENABLED.get(table));
-    dependencies::check(&defined, opencode_is_off, &mut errors);
+    services::check_dependencies(&defined, opencode_is_off, &mut errors);
     for table in of_kind(TableKind::Hook) {
         table.check_companions(&mut errors);
         match hook::make(table, &defined) {
@@ -269,7 +264,7 @@ pub(super) fn make(
             Err(error) => errors.push(*error),
         }
     }
-    gateway::check(tables, values, &mut errors);
+    gateway::check_gateway(tables, values, &mut errors);
     made
 }
 

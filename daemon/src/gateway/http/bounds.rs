@@ -1,4 +1,4 @@
-//! Owns the bounds of connections, from `core/src/limits/front.rs`, as values: tests use smaller ones. Read by the
+//! Owns the bounds of connections, from `core/src/limits/mcp.rs`, as values: tests use smaller ones. Read by the
 //! server and its exchanges. Never changes while it runs.
 
 use std::time::Duration;

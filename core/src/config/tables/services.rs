@@ -1,0 +1,261 @@
+//! Owns the making of services from their tables and the defaults, with their health checks; `[opencode]`, a ready-made
+//! service; and the check of `depends_on`. Driven by `tables::make`. Never starts one.
+//!
+//! The health check of opencode asks `/global/health` and looks at the JSON: every path that the server does not
+//! know is answered with 200 as well, and a connection can be made to one that hangs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Errors, Table, TableEntry, TableKind};
+use crate::address;
+use crate::config::FileKind;
+use crate::config::key::Field;
+use crate::config::keys::{opencode, service};
+use crate::config::kind::Value;
+use crate::config::resolve::{SourcedValue, Values};
+use crate::definition::{Dependency, LogLimits, Port, ServiceDefinition};
+use crate::health::{HealthCheck, Login, Probe};
+use crate::policy::{Policy, RestartMode};
+use crate::report::{ConfigError, ErrorKind, Location};
+use crate::rings::{rings, told};
+use crate::suggest::nearest;
+use crate::text::printable;
+
+/// Makes a service. What it does not say itself is as the defaults are.
+pub(super) fn make_service(
+    table: &Table,
+    defaults: &Values,
+) -> Result<ServiceDefinition, Box<ConfigError>> {
+    let name = table.name.clone();
+    let Some(command) = service::COMMAND.find(table) else {
+        let message = format!("service `{name}` has no `command`");
+        return Err(table.missing(message, "add `command = [\"program\", \"argument\"]`").into());
+    };
+    let values = with_own(table, defaults);
+    values.check_delays()?;
+    let mut health = health_check(table)?;
+    if let Some(HealthCheck { login, probe: Probe::Http { .. }, .. }) = &mut health {
+        *login = (table.kind == TableKind::Opencode).then_some(Login::OPENCODE);
+    }
+    Ok(ServiceDefinition {
+        title: service::TITLE.find(table).unwrap_or_else(|| name.clone()),
+        name,
+        command,
+        cwd: service::CWD.find(table),
+        env: table.pairs(&service::ENV),
+        env_file: service::ENV_FILE.find(table),
+        // Both are for instances side by side, which only `afresh mcp` has.
+        policy: Policy { restart_mode: RestartMode::Replace, spare: false, ..values.policy() },
+        stop_signal: service::STOP_SIGNAL.get(table),
+        depends_on: service::DEPENDS_ON.find(table).unwrap_or_default(),
+        health,
+        memory_bytes_max: values.health().memory_bytes_max,
+        autostart: service::AUTOSTART.get(table),
+        log: LogLimits {
+            file_bytes_max: service::LOG_MAX_SIZE.get(table),
+            files_kept: service::LOG_KEEP.get(table),
+            age_max: service::LOG_MAX_AGE.get(table),
+        },
+        port: service::PORT.find(table),
+    })
+}
+
+/// The defaults with what the service or server says itself on top.
+pub(super) fn with_own(table: &Table, defaults: &Values) -> Values {
+    let mut values = defaults.clone();
+    for field in table.kind.settings() {
+        if let Some(entry) = table.entry(field) {
+            values.put(
+                field,
+                SourcedValue { value: entry.value.clone(), place: entry.place.clone() },
+            );
+        }
+    }
+    values
+}
+
+/// Makes the check; none where the table says nothing about health.
+fn health_check(table: &Table) -> Result<Option<HealthCheck>, Box<ConfigError>> {
+    let Some(first) = table.first_under("health") else { return Ok(None) };
+    let Some(probe) = probe(table) else {
+        let message = format!("the health of `{}` has nothing that is asked", table.name);
+        let hint = "add one of `health.http`, `health.tcp`, `health.exec` and `health.mcp`";
+        return Err(first.place.error(ErrorKind::Missing, message, hint.to_owned()).into());
+    };
+    Ok(Some(HealthCheck {
+        interval: service::HEALTH_INTERVAL.get(table),
+        ready_interval: service::HEALTH_READY_INTERVAL.get(table),
+        timeout: service::HEALTH_TIMEOUT.get(table),
+        failures_max: service::HEALTH_FAILURES.get(table),
+        ready_timeout: service::HEALTH_READY_TIMEOUT.get(table),
+        ..HealthCheck::new(probe)
+    }))
+}
+
+/// The first of what can be asked; the reader has seen to it that there is no second.
+fn probe(table: &Table) -> Option<Probe> {
+    if let Some(url) = service::HEALTH_HTTP.find(table) {
+        let (status, json) = (service::HEALTH_STATUS.find(table), service::HEALTH_JSON.find(table));
+        return Some(Probe::Http {
+            url,
+            status,
+            json,
+            headers: table.pairs(&service::HEALTH_HEADERS),
+        });
+    }
+    if let Some(address) = service::HEALTH_TCP.find(table) {
+        return Some(Probe::Tcp { address });
+    }
+    if let Some(command) = service::HEALTH_EXEC.find(table) {
+        return Some(Probe::Exec { command });
+    }
+    service::HEALTH_MCP.find(table).map(|url| Probe::Mcp { url })
+}
+
+/// The same in the words of the generic service.
+pub(super) fn opencode_as_service(table: &Table) -> Table {
+    let (hostname, port) = listens_on(table);
+    let mut service = table.clone();
+    service.entries.extend(built_in(table));
+    for entry in &mut service.entries {
+        let (path, value) = match (entry.path.as_str(), &entry.value) {
+            ("serve_command", Value::List(items)) => {
+                let fill = |item: &String| {
+                    item.replace("{port}", &port.to_string()).replace("{hostname}", &hostname)
+                };
+                ("command", Value::List(items.iter().map(fill).collect()))
+            }
+            ("serve_port", _) => ("port", Value::Port(Port { host: hostname.clone(), port })),
+            ("auto_restart", Value::Bool(wanted)) => {
+                ("policy", Value::Word(if *wanted { "on-crash" } else { "never" }))
+            }
+            ("restart_delay_ms", Value::Integer(millis)) => {
+                let delay = Duration::from_millis(u64::try_from(*millis).unwrap_or(0));
+                ("delay", Value::Duration(delay))
+            }
+            ("max_restart_attempts", value) => ("max_restarts", value.clone()),
+            _ => continue,
+        };
+        *entry = TableEntry { path: path.to_owned(), value, ..entry.clone() };
+    }
+    service
+}
+
+/// What holds where the table does not say otherwise.
+pub(super) fn built_in(table: &Table) -> Vec<TableEntry> {
+    let keys = [
+        opencode::ENABLED.field(),
+        opencode::SERVE_PORT.field(),
+        opencode::SERVE_HOSTNAME.field(),
+        opencode::TITLE.field(),
+    ];
+    let defaults = keys.into_iter().filter_map(|field| Some((field, field.default()?)));
+    let mut entries: Vec<_> = defaults.collect();
+    let command = Value::List(OPENCODE_COMMAND.map(str::to_owned).to_vec());
+    entries.push((opencode::SERVE_COMMAND.field(), command));
+    if asks_the_usual(table) {
+        entries.push((service::HEALTH_HTTP.field(), Value::Text(health_url(table))));
+        let healthy = ("healthy".to_owned(), json!(true));
+        entries.push((service::HEALTH_JSON.field(), Value::JsonField(healthy)));
+    }
+    entries.retain(|(field, _)| table.entry(field).is_none());
+    let built_in = |(field, value): (&Field, Value)| TableEntry {
+        path: field.key.to_owned(),
+        value,
+        place: Location::BUILT_IN,
+        from: FileKind::Workspace,
+    };
+    entries.into_iter().map(built_in).collect()
+}
+
+/// Whether the table has no probe of its own.
+fn asks_the_usual(table: &Table) -> bool {
+    let probes = table.kind.rivals().iter().find(|group| group.contains(&"health.http"));
+    !probes.into_iter().flat_map(|group| group.iter()).any(|path| table.entry_at(path).is_some())
+}
+
+/// Where the health check asks. A server that listens everywhere is asked on this machine.
+fn health_url(table: &Table) -> String {
+    let (hostname, port) = listens_on(table);
+    let host = match hostname.as_str() {
+        "0.0.0.0" => "127.0.0.1",
+        "::" => "::1",
+        other => other,
+    };
+    format!("http://{}/global/health", address::join(host, port))
+}
+
+fn listens_on(table: &Table) -> (String, u16) {
+    (opencode::SERVE_HOSTNAME.get(table), opencode::SERVE_PORT.get(table))
+}
+
+const OPENCODE_COMMAND: [&str; 6] =
+    ["opencode", "serve", "--port", "{port}", "--hostname", "{hostname}"];
+
+/// Checks the needs of all services.
+pub(super) fn check_dependencies(
+    services: &[Table],
+    opencode_is_off: bool,
+    errors: &mut Errors<'_>,
+) {
+    let index: BTreeMap<&str, usize> =
+        services.iter().enumerate().map(|(at, service)| (service.name.as_str(), at)).collect();
+    let mut needs: Vec<Vec<usize>> = Vec::new();
+    for service in services {
+        let mut own = Vec::new();
+        for need in needs_of(service) {
+            match index.get(need.name.as_str()) {
+                Some(at) if services[*at].name == service.name => {
+                    let message = format!("service `{}` needs itself", service.name);
+                    errors.push(dependency_error(
+                        service,
+                        message,
+                        "remove it from `depends_on`".to_owned(),
+                    ));
+                }
+                Some(at) => own.push(*at),
+                None => {
+                    errors.push(unknown_dependency(service, &need.name, &index, opencode_is_off))
+                }
+            }
+        }
+        needs.push(own);
+    }
+    for ring in rings(&needs) {
+        let names: Vec<&str> = ring.iter().map(|at| services[*at].name.as_str()).collect();
+        let message = format!("services need each other in a ring: {}", told(&names));
+        let hint = "take one of them out of a `depends_on`".to_owned();
+        errors.push(dependency_error(&services[ring[0]], message, hint));
+    }
+}
+
+fn needs_of(service: &Table) -> Vec<Dependency> {
+    service::DEPENDS_ON.find(service).unwrap_or_default()
+}
+
+fn dependency_error(service: &Table, message: String, hint: String) -> ConfigError {
+    let place =
+        service.entry(service::DEPENDS_ON.field()).map_or(&service.place, |entry| &entry.place);
+    place.error(ErrorKind::Conflict, message, hint)
+}
+
+fn unknown_dependency(
+    service: &Table,
+    name: &str,
+    index: &BTreeMap<&str, usize>,
+    opencode_is_off: bool,
+) -> ConfigError {
+    let shown = printable(name);
+    let message = format!("service `{}` needs `{shown}`, which is no service", service.name);
+    let hint = match nearest(name, index.keys().copied()) {
+        _ if opencode_is_off && name == "opencode" => {
+            "`enabled = false` in `[opencode]` turns it off".to_owned()
+        }
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("define `[service.{shown}]`, or remove it from `depends_on`"),
+    };
+    dependency_error(service, message, hint)
+}
