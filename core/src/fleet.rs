@@ -1,119 +1,190 @@
-//! Owns the order in which services start, stop and restart: a dependency comes up before its
-//! dependents, and goes down after them.
+//! Owns the restart machines of all services of one supervisor, and the order between them: a dependency comes up
+//! before its dependents, and goes down after them.
 //!
-//! Driven by the supervisor's loop, which asks [`Fleet::due`] after every input, and by the control API,
-//! which carries out a [`RestartPlan`]. Never owns a service: it reads the machines and returns their inputs.
+//! Driven by the supervisor's loop, which hands it inputs and asks [`Fleet::due`] after each, and by the control
+//! API, which carries out a [`RestartPlan`]. Never performs an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::definition::Until;
 use crate::id::ServiceId;
-use crate::service::Input;
-use crate::supervisor::Supervisor;
+use crate::service::{Effect, Input, Service};
+use crate::time::Time;
 
-/// The order of the services of one supervisor.
+/// The services of one supervisor.
 #[derive(Debug, Default)]
 pub struct Fleet {
     members: BTreeMap<ServiceId, FleetMember>,
+    /// Ids are never given twice.
+    next_id: u32,
     /// A shutdown has begun: nothing is started any more.
     is_closing: bool,
+    /// The earliest moment that a service waits for, where nothing has happened to one since it was looked for.
+    /// It is asked for with each message that passes, and those happen to no service.
+    wakeup: Option<Option<Time>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FleetMember {
-    depends_on: Vec<(ServiceId, Until)>,
+    service: Service,
+    /// The services that it needs; none where it has no place in the order.
+    depends_on: Option<Vec<(ServiceId, Until)>>,
     pending: Option<Transition>,
 }
 
-/// An input that a service gets as soon as the order allows it.
+/// A change of services, which each of them gets as an input as soon as the order allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transition {
+pub enum Transition {
+    /// Start them, and all that they need.
     Start,
+    /// Stop them; those among them that need others of them go first. A start that waits is called off.
     Stop,
+    /// The same, for services that are not defined any more.
     Retire,
+    /// The same for good: nothing is started any more.
     Shutdown,
 }
 
-impl Fleet {
-    /// Takes a service in, or changes what it needs. Services that are not members are not waited for.
-    pub fn set(&mut self, id: ServiceId, depends_on: Vec<(ServiceId, Until)>) {
-        self.members.entry(id).or_default().depends_on = depends_on;
-    }
-
-    /// Whether a service was taken in.
-    pub fn contains(&self, id: ServiceId) -> bool {
-        self.members.contains_key(&id)
-    }
-
-    /// Forgets a service.
-    pub fn remove(&mut self, id: ServiceId) {
-        self.members.remove(&id);
-    }
-
-    /// These are to be up, and all that they need.
-    pub fn start(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
-        if self.is_closing {
-            return;
+impl Transition {
+    const fn input(self) -> Input {
+        match self {
+            Self::Start => Input::Start,
+            Self::Stop => Input::Stop,
+            Self::Retire => Input::Retire,
+            Self::Shutdown => Input::Shutdown { within: None },
         }
-        let mut left: Vec<ServiceId> = ids.into_iter().collect();
+    }
+}
+
+impl FleetMember {
+    fn needs(&self) -> impl Iterator<Item = ServiceId> {
+        self.depends_on.iter().flatten().map(|(needed, _)| *needed)
+    }
+}
+
+impl Fleet {
+    /// Takes a service in, and says by which id it is called from now on.
+    pub fn add(&mut self, service: Service) -> ServiceId {
+        let id = ServiceId(self.next_id);
+        self.next_id += 1;
+        self.wakeup = None;
+        self.members.insert(id, FleetMember { service, depends_on: None, pending: None });
+        id
+    }
+
+    /// Forgets a service that is down; says whether it was.
+    pub fn remove(&mut self, id: ServiceId) -> bool {
+        let is_down = self.service(id).is_some_and(|service| service.rest().is_some());
+        if is_down {
+            self.wakeup = None;
+            self.members.remove(&id);
+        }
+        is_down
+    }
+
+    /// Gives a service its place in the order, or another one.
+    pub fn set_needs(&mut self, id: ServiceId, needs: Vec<(ServiceId, Until)>) {
+        if let Some(member) = self.members.get_mut(&id) {
+            member.depends_on = Some(needs);
+        }
+    }
+
+    /// One service.
+    pub fn service(&self, id: ServiceId) -> Option<&Service> {
+        self.members.get(&id).map(|member| &member.service)
+    }
+
+    /// One service, to which something happens.
+    pub fn service_mut(&mut self, id: ServiceId) -> Option<&mut Service> {
+        self.wakeup = None;
+        self.members.get_mut(&id).map(|member| &mut member.service)
+    }
+
+    /// All services.
+    pub fn services(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
+        self.members.iter().map(|(id, member)| (*id, &member.service))
+    }
+
+    /// The ids of all services.
+    pub fn ids(&self) -> Vec<ServiceId> {
+        self.members.keys().copied().collect()
+    }
+
+    /// Hands an input to one service.
+    pub fn handle(&mut self, now: Time, id: ServiceId, input: Input) -> Vec<(ServiceId, Effect)> {
+        let effects = self.service_mut(id).map(|service| service.handle(now, input));
+        effects.unwrap_or_default().into_iter().map(|effect| (id, effect)).collect()
+    }
+
+    /// Hands the same input to every service.
+    pub fn handle_all(&mut self, now: Time, input: &Input) -> Vec<(ServiceId, Effect)> {
+        self.ids().into_iter().flat_map(|id| self.handle(now, id, input.clone())).collect()
+    }
+
+    /// Wakes the services whose time has come.
+    pub fn wake(&mut self, now: Time) -> Vec<(ServiceId, Effect)> {
+        let mut due = self.ids();
+        due.retain(|id| self.members[id].service.next_wakeup().is_some_and(|at| at <= now));
+        due.into_iter().flat_map(|id| self.handle(now, id, Input::Wakeup)).collect()
+    }
+
+    /// When `wake` wants to be called.
+    pub fn next_wakeup(&mut self) -> Option<Time> {
+        let members = &self.members;
+        let earliest = || members.values().filter_map(|member| member.service.next_wakeup()).min();
+        *self.wakeup.get_or_insert_with(earliest)
+    }
+
+    /// Whether every service is down, with nothing planned.
+    pub fn is_at_rest(&self) -> bool {
+        let is_at_rest =
+            |member: &FleetMember| member.service.rest().is_some() && member.pending.is_none();
+        self.members.values().all(is_at_rest)
+    }
+
+    /// Registers a change with the order. Returns the inputs for services without a place in it: they wait for no
+    /// other.
+    pub fn request(
+        &mut self,
+        transition: Transition,
+        ids: Vec<ServiceId>,
+    ) -> Vec<(ServiceId, Input)> {
+        let is_ordered =
+            |id: &ServiceId| self.members.get(id).is_some_and(|member| member.depends_on.is_some());
+        let (mut left, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(is_ordered);
+        self.is_closing |= transition == Transition::Shutdown;
+        if self.is_closing && transition != Transition::Shutdown {
+            left.clear();
+        }
         let mut seen = BTreeSet::new();
         while let Some(id) = left.pop() {
-            let Some(member) = self.members.get_mut(&id).filter(|_| seen.insert(id)) else {
-                continue;
-            };
-            member.pending = Some(Transition::Start);
-            left.extend(member.depends_on.iter().map(|(needed, _)| *needed));
-        }
-    }
-
-    /// These are to be down; those among them that need others of them go first. Starts of theirs that
-    /// wait are called off.
-    pub fn stop(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
-        self.set_pending(ids, Transition::Stop);
-    }
-
-    /// The same, for services that are not defined any more.
-    pub fn retire(&mut self, ids: impl IntoIterator<Item = ServiceId>) {
-        self.set_pending(ids, Transition::Retire);
-    }
-
-    fn set_pending(&mut self, ids: impl IntoIterator<Item = ServiceId>, transition: Transition) {
-        for id in ids {
-            if let Some(member) = self.members.get_mut(&id).filter(|_| !self.is_closing) {
-                member.pending = Some(transition);
+            let member = self.members.get_mut(&id).filter(|member| member.depends_on.is_some());
+            let Some(member) = member.filter(|_| seen.insert(id)) else { continue };
+            member.pending = Some(transition);
+            if transition == Transition::Start {
+                left.extend(member.needs());
             }
         }
-    }
-
-    /// All are to be down, and stay so.
-    pub fn shutdown(&mut self) {
-        self.is_closing = true;
-        for member in self.members.values_mut() {
-            member.pending = Some(Transition::Shutdown);
-        }
+        others.into_iter().map(|id| (id, transition.input())).collect()
     }
 
     /// Drops the order: every pending input is due now.
     pub fn hurry_up(&mut self) {
-        self.members.values_mut().for_each(|member| member.depends_on.clear());
+        self.members
+            .values_mut()
+            .filter_map(|member| member.depends_on.as_mut())
+            .for_each(Vec::clear);
     }
 
     /// What the order allows now.
-    pub fn due(&mut self, services: &Supervisor) -> Vec<(ServiceId, Input)> {
+    pub fn due(&mut self) -> Vec<(ServiceId, Input)> {
         let is_due = |(id, member): (&ServiceId, &FleetMember)| {
-            let input = match member.pending? {
-                Transition::Start if !self.missing(*id, services).is_empty() => return None,
-                Transition::Start => Input::Start,
-                Transition::Stop | Transition::Retire | Transition::Shutdown
-                    if self.is_needed(*id, services) =>
-                {
-                    return None;
-                }
-                Transition::Stop => Input::Stop,
-                Transition::Retire => Input::Retire,
-                Transition::Shutdown => Input::Shutdown { within: None },
+            let transition = member.pending?;
+            let waits = match transition {
+                Transition::Start => !self.missing(*id).is_empty(),
+                Transition::Stop | Transition::Retire | Transition::Shutdown => self.is_needed(*id),
             };
-            Some((*id, input))
+            (!waits).then_some((*id, transition.input()))
         };
         let due: Vec<(ServiceId, Input)> = self.members.iter().filter_map(is_due).collect();
         for (id, _) in &due {
@@ -125,52 +196,39 @@ impl Fleet {
     }
 
     /// What a service waits for, where its start does.
-    pub fn waits_for(&self, id: ServiceId, services: &Supervisor) -> Vec<ServiceId> {
+    pub fn waits_for(&self, id: ServiceId) -> Vec<ServiceId> {
         match self.members.get(&id).and_then(|member| member.pending) {
-            Some(Transition::Start) => self.missing(id, services),
+            Some(Transition::Start) => self.missing(id),
             _ => Vec::new(),
         }
     }
 
-    /// Whether an input is still pending.
-    pub fn is_waiting(&self) -> bool {
-        self.members.values().any(|member| member.pending.is_some())
-    }
-
     /// The services that this one needs.
-    pub fn needs(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
-        self.members
-            .get(&id)
-            .into_iter()
-            .flat_map(|member| member.depends_on.iter().map(|(id, _)| *id))
+    pub fn needs(&self, id: ServiceId) -> Vec<ServiceId> {
+        self.members.get(&id).into_iter().flat_map(FleetMember::needs).collect()
     }
 
-    /// The services that need this one.
-    pub fn dependents(&self, id: ServiceId) -> impl Iterator<Item = ServiceId> {
-        let needs =
-            move |member: &FleetMember| member.depends_on.iter().any(|(needed, _)| *needed == id);
-        self.members.iter().filter(move |(_, member)| needs(member)).map(|(id, _)| *id)
-    }
-
-    fn missing(&self, id: ServiceId, services: &Supervisor) -> Vec<ServiceId> {
-        let Some(member) = self.members.get(&id) else { return Vec::new() };
+    fn missing(&self, id: ServiceId) -> Vec<ServiceId> {
+        let depends_on = self.members.get(&id).and_then(|member| member.depends_on.as_ref());
         let is_missing = |(needed, until): &&(ServiceId, Until)| {
-            self.members.contains_key(needed)
-                && services.service(*needed).is_some_and(|service| !service.has_reached(*until))
+            let needed = self.members.get(needed);
+            needed.is_some_and(|it| it.depends_on.is_some() && !it.service.has_reached(*until))
         };
-        member.depends_on.iter().filter(is_missing).map(|(needed, _)| *needed).collect()
+        let missing = depends_on.into_iter().flatten().filter(is_missing);
+        missing.map(|(needed, _)| *needed).collect()
     }
 
     /// Whether a dependent that is to go too is still there.
-    fn is_needed(&self, id: ServiceId, services: &Supervisor) -> bool {
-        self.dependents(id).any(|other| {
-            let goes = match self.members[&other].pending {
+    fn is_needed(&self, id: ServiceId) -> bool {
+        let dependents = self.members.values().filter(|member| member.needs().any(|it| it == id));
+        dependents.into_iter().any(|FleetMember { service, pending, .. }| {
+            let goes = match pending {
                 Some(Transition::Stop | Transition::Retire | Transition::Shutdown) => true,
                 // It got its input, and is stopping.
-                None => self.is_closing || services.service(other).is_some_and(|s| s.is_stopping()),
+                None => self.is_closing || service.is_stopping(),
                 Some(Transition::Start) => false,
             };
-            goes && services.service(other).is_some_and(|service| service.rest().is_none())
+            goes && service.rest().is_none()
         })
     }
 }
@@ -282,13 +340,11 @@ mod tests {
     use super::*;
     use crate::id::Generation;
     use crate::policy::Policy;
-    use crate::service::{Effect, Exit, Service};
-    use crate::time::Time;
+    use crate::service::Exit;
 
     /// Services by number, with the outside played by the test.
     struct World {
         fleet: Fleet,
-        services: Supervisor,
         now: Time,
         /// What happened, in order: `+0` for a start, `-0` for the beginning of a stop.
         log: Vec<String>,
@@ -296,22 +352,17 @@ mod tests {
 
     impl World {
         fn new(needs: &[&[(u32, Until)]]) -> Self {
-            let mut world = Self {
-                fleet: Fleet::default(),
-                services: Supervisor::default(),
-                now: Time::ZERO,
-                log: Vec::new(),
-            };
+            let mut world = Self { fleet: Fleet::default(), now: Time::ZERO, log: Vec::new() };
             for needs in needs {
-                let id = world.services.add(Service::new(Policy::default(), 1));
+                let id = world.fleet.add(Service::new(Policy::default(), 1));
                 let needs = needs.iter().map(|(id, until)| (ServiceId(*id), *until)).collect();
-                world.fleet.set(id, needs);
+                world.fleet.set_needs(id, needs);
             }
             world
         }
 
         fn input(&mut self, id: u32, input: Input) {
-            let effects = self.services.handle(self.now, ServiceId(id), input);
+            let effects = self.fleet.handle(self.now, ServiceId(id), input);
             for (id, effect) in effects {
                 match effect {
                     Effect::Spawn { .. } => self.log.push(format!("+{}", id.0)),
@@ -322,8 +373,14 @@ mod tests {
             self.settle();
         }
 
+        fn request(&mut self, transition: Transition, ids: &[u32]) {
+            let ids = ids.iter().copied().map(ServiceId).collect();
+            assert_eq!(self.fleet.request(transition, ids), []);
+            self.settle();
+        }
+
         fn settle(&mut self) {
-            for (id, input) in self.fleet.due(&self.services) {
+            for (id, input) in self.fleet.due() {
                 self.input(id.0, input);
             }
         }
@@ -344,7 +401,7 @@ mod tests {
         }
 
         fn generation(&self, id: u32) -> Generation {
-            self.services.service(ServiceId(id)).unwrap().generation()
+            self.fleet.service(ServiceId(id)).unwrap().generation()
         }
 
         fn log(&mut self) -> String {
@@ -359,10 +416,9 @@ mod tests {
     fn what_is_needed_comes_first() {
         // 0 needs 1 ready and 2 started; 1 needs 2 ready.
         let mut world = World::new(&[&[(1, READY), (2, STARTED)], &[(2, READY)], &[]]);
-        world.fleet.start([ServiceId(0)]);
-        world.settle();
+        world.request(Transition::Start, &[0]);
         assert_eq!(world.log(), "+2");
-        assert_eq!(world.fleet.waits_for(ServiceId(0), &world.services), [1, 2].map(ServiceId));
+        assert_eq!(world.fleet.waits_for(ServiceId(0)), [1, 2].map(ServiceId));
         world.spawned(2);
         assert_eq!(world.log(), "");
         world.ready(2);
@@ -370,14 +426,13 @@ mod tests {
         world.spawned(1);
         world.ready(1);
         assert_eq!(world.log(), "+0");
-        assert!(!world.fleet.is_waiting());
+        assert_eq!(world.fleet.due(), []);
     }
 
     #[test]
     fn one_that_has_done_its_work_is_not_missing() {
         let mut world = World::new(&[&[(1, READY)], &[]]);
-        world.fleet.start([ServiceId(0)]);
-        world.settle();
+        world.request(Transition::Start, &[0]);
         world.spawned(1);
         world.exited(1, Exit::Code(0));
         assert_eq!(world.log(), "+1 +0");
@@ -386,8 +441,7 @@ mod tests {
     #[test]
     fn one_that_fails_keeps_the_others_waiting_until_it_is_well() {
         let mut world = World::new(&[&[(1, READY)], &[]]);
-        world.fleet.start([ServiceId(0)]);
-        world.settle();
+        world.request(Transition::Start, &[0]);
         world.spawned(1);
         world.exited(1, Exit::Code(3));
         assert_eq!(world.log(), "+1");
@@ -401,15 +455,13 @@ mod tests {
     #[test]
     fn all_go_in_the_opposite_order() {
         let mut world = World::new(&[&[(1, READY)], &[(2, READY)], &[]]);
-        world.fleet.start((0..3).map(ServiceId));
-        world.settle();
+        world.request(Transition::Start, &[0, 1, 2]);
         for id in [2, 1, 0] {
             world.spawned(id);
             world.ready(id);
         }
         assert_eq!(world.log(), "+2 +1 +0");
-        world.fleet.shutdown();
-        world.settle();
+        world.request(Transition::Shutdown, &[0, 1, 2]);
         assert_eq!(world.log(), "-0");
         world.exited(0, Exit::Signal(15));
         assert_eq!(world.log(), "-1");
@@ -418,35 +470,30 @@ mod tests {
         assert_eq!(world.log(), "-2");
         world.exited(2, Exit::Signal(15));
         world.exited(1, Exit::Signal(15));
-        assert!(world.services.is_at_rest());
-        world.fleet.start([ServiceId(0)]);
-        world.settle();
+        assert!(world.fleet.is_at_rest());
+        world.request(Transition::Start, &[0]);
         assert_eq!(world.log(), "", "nothing comes after a shutdown");
     }
 
     #[test]
     fn a_stop_of_one_leaves_the_others_alone() {
         let mut world = World::new(&[&[(1, READY)], &[]]);
-        world.fleet.start([ServiceId(0)]);
-        world.settle();
+        world.request(Transition::Start, &[0]);
         for id in [1, 0] {
             world.spawned(id);
             world.ready(id);
         }
         world.log();
-        world.fleet.stop([ServiceId(1)]);
-        world.settle();
+        world.request(Transition::Stop, &[1]);
         assert_eq!(world.log(), "-1");
-        assert_eq!(world.fleet.dependents(ServiceId(1)).collect::<Vec<_>>(), [ServiceId(0)]);
+        assert_eq!(world.fleet.needs(ServiceId(0)), [ServiceId(1)]);
     }
 
     #[test]
     fn a_start_that_waits_can_be_called_off() {
         let mut world = World::new(&[&[(1, READY)], &[]]);
-        world.fleet.start([ServiceId(0)]);
-        world.settle();
-        world.fleet.stop([ServiceId(0)]);
-        world.settle();
+        world.request(Transition::Start, &[0]);
+        world.request(Transition::Stop, &[0]);
         world.spawned(1);
         world.ready(1);
         assert_eq!(world.log(), "+1");

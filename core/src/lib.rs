@@ -13,7 +13,7 @@
 //!
 //! 1. Values: [`id`], [`time`], [`limits`] (every bound, with its reason), [`policy`], [`definition`].
 //! 2. One service: [`service`] (start, exit, restart, swap), with [`backoff`], [`stop_ladder`], [`health`] and
-//!    [`memory`]; [`supervisor`] and [`fleet`] for several of them.
+//!    [`memory`]; [`fleet`] for several of them.
 //! 3. MCP: [`mcp`] (one conversation across instances), [`gateway`] (many servers, many clients).
 //! 4. Runs: [`agent`] (what differs between agents), [`run`] (a plan carried out by an agent).
 //! 5. What users see: [`audit`] (the trail), [`control`] (the API), [`hook`] (notifications).
@@ -55,7 +55,6 @@ pub mod service;
 pub mod sse;
 pub mod stop_ladder;
 pub mod suggest;
-pub mod supervisor;
 pub mod text;
 pub mod time;
 pub mod watch;

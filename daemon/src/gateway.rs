@@ -33,7 +33,7 @@ use crate::control::{About, Control, RuntimeFolders};
 use crate::definition::Surroundings;
 use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::workspace::Workspace;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// Which servers stand behind the gateway, and how.
 pub struct Gateway {
@@ -83,8 +83,8 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         ..Surroundings::new(&mut gateway.workspace, &gateway.trail, stderr.clone(), stderr)
     };
     let about = About::new(Face::Gateway, None, &gateway.workspace, gateway.version);
-    let supervise = Supervise::new(processes, around);
-    supervise.recorder().note(started(&gateway));
+    let supervise = Supervisor::new(processes, around);
+    supervise.recorder.note(started(&gateway));
     let control = Control::start(Some(gateway.control.clone()), None, about.clone(), &supervise);
     let hub = Hub::new(Settings {
         version: gateway.version.to_owned(),
@@ -116,7 +116,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
     let (mut supervise, control, front, spans, trace) = switchboard.end();
     supervise.finish().await;
-    supervise.recorder().note(stopped());
+    supervise.recorder.note(stopped());
     let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
     // A client that does not read is not waited for, and holds up no other.
     timeout(rest(), pin!(clients)).await.ok();

@@ -8,6 +8,7 @@ use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
 use afresh_core::control::Face;
 use afresh_core::definition::{LogLimits, Port, StopSignal};
+use afresh_core::fleet::Fleet;
 use afresh_core::health::HealthCheck;
 use afresh_core::policy::Policy;
 use afresh_core::service::{Ending, Input, Rest, Service};
@@ -27,7 +28,7 @@ use crate::runtime::Runtime;
 use crate::startup::{self, SetupError};
 use crate::store::service_log::{self, ServiceLogs};
 use crate::store::workspace::Workspace;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 use crate::up::ServiceLoop;
 
 /// The command to keep alive, and its settings.
@@ -88,8 +89,8 @@ async fn run(mut keep: Keep) -> Result<i32, SetupError> {
     let mut stdin = JoinSet::new();
     let around = surroundings(&mut keep, stdout, stderr, &mut stdin);
     let listen = bound.map(|bound| startup::guarded(bound, &keep.workspace)).transpose()?;
-    let mut supervise = Supervise::new(processes, around);
-    supervise.recorder().note(started(&keep));
+    let mut supervise = Supervisor::new(processes, around);
+    supervise.recorder.note(started(&keep));
     let logs = keep.log.map(|_| startup::start_logs(&supervise)).transpose()?;
     supervise.start_hooks(std::mem::take(&mut keep.hooks));
     for copy in 0..keep.copies {
@@ -101,8 +102,7 @@ async fn run(mut keep: Keep) -> Result<i32, SetupError> {
     let OutputThread { broken, done } = stdout_thread;
     let mut service_loop = ServiceLoop::new(Runtime { supervise, control, signals });
     service_loop.drive(broken).await;
-    let machines = service_loop.supervise().machines();
-    let code = exit_code(machines.services().map(|(_, service)| service));
+    let code = exit_code(&service_loop.runtime.supervise.fleet);
     let written = vec![done, stderr_thread.done];
     service_loop.close(stopped(&keep.name, code), logs, stdin, written).await;
     Ok(code)
@@ -193,7 +193,7 @@ pub(crate) fn stopped(name: &str, code: i32) -> Record {
 }
 
 /// The first code that is not 0, in the order of the copies.
-pub(crate) fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 {
+pub(crate) fn exit_code(fleet: &Fleet) -> i32 {
     let code = |service: &Service| {
         let last = service.exits().last_exit().map_or(1, |exit| exit.shell_code());
         match service.rest() {
@@ -207,5 +207,5 @@ pub(crate) fn exit_code<'a>(services: impl Iterator<Item = &'a Service>) -> i32 
             Some(Rest::Failed(_)) => last.max(1),
         }
     };
-    services.map(code).find(|code| *code != 0).unwrap_or(0)
+    fleet.services().map(|(_, service)| code(service)).find(|code| *code != 0).unwrap_or(0)
 }

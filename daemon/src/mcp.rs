@@ -49,7 +49,7 @@ use crate::runtime::Runtime;
 use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::rotating::rotated;
 use crate::stream::{Completion, StreamReader, StreamWriter};
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 use crate::wires::Wires;
 
 /// Which server is stood in front of, and how.
@@ -115,9 +115,9 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     let code = match was_left {
         // A client that hangs up wants no more, in any state of the server.
         true => 0,
-        false => keep::exit_code(supervise.machines().services().map(|(_, service)| service)),
+        false => keep::exit_code(&supervise.fleet),
     };
-    supervise.recorder().note(keep::stopped(&keep.name, code));
+    supervise.recorder.note(keep::stopped(&keep.name, code));
     control.close().await;
     let written = async {
         wires.flush().await;
@@ -140,9 +140,9 @@ fn supervised(
     memory_bytes_max: Option<u64>,
     processes: Processes,
     around: Surroundings,
-) -> (Supervise, ServiceId) {
-    let mut supervise = Supervise::new(processes, around);
-    supervise.recorder().note(keep::started(keep));
+) -> (Supervisor, ServiceId) {
+    let mut supervise = Supervisor::new(processes, around);
+    supervise.recorder.note(keep::started(keep));
     let service = supervise.add(
         Definition {
             name: keep.name.clone(),

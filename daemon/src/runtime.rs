@@ -1,13 +1,13 @@
 //! Owns what the loop of every face waits on: the supervisor, the control API and the signals. Driven by
 //! the loops of `keep`, `up` and `mcp`. Never decides what a signal or a request leads to.
 
-use crate::control::{Ask, Control};
+use crate::control::{Control, LoopRequest};
 use crate::os::{SignalRequest, Signals};
-use crate::supervise::{Supervise, Wakeup};
+use crate::supervise::{Supervisor, Wakeup};
 
 /// The common part of all loops.
 pub(crate) struct Runtime {
-    pub(crate) supervise: Supervise,
+    pub(crate) supervise: Supervisor,
     pub(crate) control: Control,
     pub(crate) signals: Signals,
 }
@@ -15,7 +15,7 @@ pub(crate) struct Runtime {
 /// What [`Runtime::wait`] waits for.
 pub(crate) enum RuntimeInput {
     Supervise(Wakeup),
-    Control(Ask),
+    Control(LoopRequest),
     Signal(SignalRequest),
 }
 
@@ -31,7 +31,7 @@ impl Runtime {
     }
 
     /// Answers a request of the control API.
-    pub(crate) async fn answer(&mut self, ask: Ask) {
+    pub(crate) async fn answer(&mut self, ask: LoopRequest) {
         self.control.answer(&mut self.supervise, ask).await;
     }
 }

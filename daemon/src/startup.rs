@@ -16,7 +16,7 @@ use crate::store::rotating::{OpenFileError, RotatingFile, Tee};
 use crate::store::service_log::ServiceLogs;
 use crate::store::trace::Trace;
 use crate::store::workspace::Workspace;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// Why nothing could be supervised at all.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +90,8 @@ pub(crate) fn guarded(bound: Bound, workspace: &Workspace) -> Result<Listen, Set
 }
 
 /// Starts to keep the output of services on disk; failures go to our own log.
-pub(crate) fn start_logs(supervise: &Supervise) -> Result<Arc<ServiceLogs>, SetupError> {
-    let stderr = supervise.recorder().stderr();
+pub(crate) fn start_logs(supervise: &Supervisor) -> Result<Arc<ServiceLogs>, SetupError> {
+    let stderr = supervise.recorder.stderr.clone();
     let logs = ServiceLogs::start(move |text| stderr.log(text)).map_err(SetupError::Output)?;
     Ok(Arc::new(logs))
 }

@@ -1,12 +1,10 @@
 //! Owns the supervisor of one afresh process: a composer over the restart machines, the services, their
 //! instances, the recorder and the process layer. Driven by the loop of a face (`keep`, `up`, `mcp`,
-//! `gateway`): [`Supervise::wait`] names an input, core decides, and the effects are performed in order.
+//! `gateway`): [`Supervisor::wait`] names an input, core decides, and the effects are performed in order.
 //! Never decides itself what becomes of a service.
 
-mod adopt;
 mod instances;
 mod lifecycle;
-mod machines;
 mod memory_limit;
 mod recorder;
 mod services;
@@ -14,17 +12,18 @@ mod services;
 use std::collections::VecDeque;
 
 use afresh_core::control::HealthStatus;
+use afresh_core::fleet::Fleet;
 use afresh_core::health::Verdict;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SETTLE_AFTER;
 use afresh_core::service::{Effect, Event, Input, Snapshot, SpawnFailure, State};
+use afresh_core::time::Time;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub(crate) use self::instances::{InstanceChange, InstanceEvent, StdinError};
-use self::instances::{Instances, Wiring};
-pub(crate) use self::machines::{LifecycleRequest, Machines};
+use self::instances::Wiring;
+pub(crate) use self::instances::{InstanceChange, InstanceEvent, Instances, StdinError};
 use self::memory_limit::{Measurement, MemoryLimits};
 pub(crate) use self::recorder::{Recorder, Written};
 pub(crate) use self::services::Services;
@@ -37,11 +36,15 @@ use crate::process::{InstanceStdio, OutputEnd, Processes, Report};
 use crate::run_briefly::{BriefStep, Briefs};
 
 /// The supervisor of all services of one afresh process.
-pub(crate) struct Supervise {
-    machines: Machines,
-    services: Services,
-    instances: Instances,
-    recorder: Recorder,
+pub(crate) struct Supervisor {
+    /// The restart machines.
+    pub(crate) fleet: Fleet,
+    /// The moment from which they count.
+    start: Instant,
+    pub(crate) services: Services,
+    pub(crate) instances: Instances,
+    /// The log, the trail and the events.
+    pub(crate) recorder: Recorder,
     processes: Processes,
     checks: Checks,
     memory: MemoryLimits,
@@ -57,7 +60,7 @@ pub(crate) struct Supervise {
     settle_at: Option<Instant>,
 }
 
-/// What [`Supervise::wait`] waits for.
+/// What [`Supervisor::wait`] waits for.
 pub(crate) enum Wakeup {
     Report(Report),
     Check(CheckEvent),
@@ -68,7 +71,7 @@ pub(crate) enum Wakeup {
     Timer,
 }
 
-impl Supervise {
+impl Supervisor {
     pub(crate) fn new(mut processes: Processes, around: Surroundings) -> Self {
         let Surroundings { stdout, stderr, trail, marker_file, logger, .. } = around;
         let Surroundings { has_talkers, stdin, holds_stdin, .. } = around;
@@ -80,7 +83,8 @@ impl Supervise {
         let wiring = Wiring { stdout, stderr, has_conversations, stdin, holds_stdin };
         let (start, briefs) = (Instant::now(), Briefs::new());
         Self {
-            machines: Machines::new(start),
+            fleet: Fleet::default(),
+            start,
             services: Services::new(has_conversations),
             instances: Instances::new(wiring),
             recorder,
@@ -95,28 +99,18 @@ impl Supervise {
         }
     }
 
-    /// The restart machines, to look at.
-    pub(crate) fn machines(&self) -> &Machines {
-        &self.machines
-    }
-
-    /// The services, to look at.
-    pub(crate) fn services(&self) -> &Services {
-        &self.services
-    }
-
-    /// The log, the trail and the events.
-    pub(crate) fn recorder(&self) -> &Recorder {
-        &self.recorder
+    /// The time by which the restart machines go.
+    pub(crate) fn time(&self) -> Time {
+        Time::after_start(self.start.elapsed())
     }
 
     /// The state of a service, by its machine and its health check.
     pub(crate) fn snapshot(&self, service: ServiceId) -> Option<Snapshot> {
-        let mut snapshot = self.machines.service(service)?.snapshot(self.machines.now());
+        let mut snapshot = self.fleet.service(service)?.snapshot(self.time());
         if let Some(health) = self.health(service) {
             snapshot.state = snapshot.state.with_health(&health);
         }
-        if snapshot.pid.is_none() && !self.machines.waits_for(service).is_empty() {
+        if snapshot.pid.is_none() && !self.fleet.waits_for(service).is_empty() {
             snapshot.state = State::Waiting;
         }
         Some(snapshot)
@@ -129,13 +123,8 @@ impl Supervise {
 
     /// Writes a line of the log.
     pub(crate) fn log(&self, message: &str) {
-        self.recorder.stderr().log(message);
+        self.recorder.stderr.log(message);
         self.services.remember_line_of_all(message);
-    }
-
-    /// The next event for a conversation. To be asked until there is none, after every call.
-    pub(crate) fn next_instance_event(&mut self) -> Option<InstanceEvent> {
-        self.instances.next_event()
     }
 
     /// Writes to the stdin of the current instance of a service; see [`Instances::write_stdin`].
@@ -144,7 +133,7 @@ impl Supervise {
         service: ServiceId,
         bytes: &[u8],
     ) -> Result<u32, StdinError> {
-        let current = self.machines.service(service).and_then(|service| service.current());
+        let current = self.fleet.service(service).and_then(|service| service.current());
         self.instances.write_stdin(service, current.ok_or(StdinError::NotRunning)?, bytes)
     }
 
@@ -170,24 +159,24 @@ impl Supervise {
 
     /// Hands an input to all services.
     pub(crate) async fn input(&mut self, input: &Input) {
-        let effects = self.machines.handle_all(input);
+        let effects = self.fleet.handle_all(self.time(), input);
         self.perform(effects).await;
     }
 
     /// Hands an input to one service.
     pub(crate) async fn input_to(&mut self, service: ServiceId, input: Input) {
         let is_ready = matches!(input, Input::Ready { .. });
-        let effects = self.machines.handle(service, input);
+        let effects = self.fleet.handle(self.time(), service, input);
         self.perform(effects).await;
         if is_ready {
-            self.recorder.note_ready(&mut self.services, self.machines.now(), service);
+            self.recorder.note_ready(self.time(), &mut self.services, service);
         }
     }
 
     /// Waits for the next report of a process, or the next moment that a machine waits for. Cancel
     /// safe.
     pub(crate) async fn wait(&mut self) -> Wakeup {
-        let timer = self.machines.next_wakeup();
+        let timer = self.fleet.next_wakeup().map(|at| self.start + at.since_start());
         tokio::select! {
             written = self.recorder.written() => Wakeup::Written(written),
             report = self.processes.next() => Wakeup::Report(report),
@@ -207,12 +196,15 @@ impl Supervise {
                 settle_memory();
             }
             Wakeup::Timer => {
-                let effects = self.machines.wake();
+                let effects = self.fleet.wake(self.time());
                 self.perform(effects).await;
             }
             Wakeup::Written(written) => self.finish_write(written).await,
             Wakeup::Check(event) => self.react_to_check(event).await,
-            Wakeup::Memory(None) => self.memory.measure(&self.services, &self.machines),
+            Wakeup::Memory(None) => {
+                let now = self.time();
+                self.memory.measure(&self.services, &self.fleet, now);
+            }
             Wakeup::Memory(Some(measured)) => self.judge_memory(measured).await,
             Wakeup::Brief(step) => self.briefs.react(&mut self.processes, step),
             Wakeup::Report(report) if Briefs::are_meant(&report) => self.briefs.hear(report),
@@ -222,13 +214,13 @@ impl Supervise {
 
     async fn react_to_report(&mut self, report: Report) {
         match report {
-            Report::Notice(text) => self.recorder.stderr().log(&text),
+            Report::Notice(text) => self.recorder.stderr.log(&text),
             Report::Spawned { service, generation, pid } => {
                 self.instances.set_pid(service, generation, pid);
                 self.input_to(service, Input::Spawned { generation, pid }).await;
             }
             Report::SpawnFailed { service, generation, failure } => {
-                let machine = self.machines.service(service);
+                let machine = self.fleet.service(service);
                 let is_replacement = machine.is_some_and(|machine| machine.awaits(generation));
                 let why = failure.message.clone();
                 self.end_instance(service, generation).await;
@@ -246,11 +238,6 @@ impl Supervise {
                 self.instances.push_event(service, generation, InstanceChange::Exited(exit));
             }
         }
-    }
-
-    /// From now on the reader of our output is not waited for with each instance.
-    pub(crate) fn hurry(&mut self) {
-        self.instances.hurry();
     }
 
     /// Performs all effects that are left, in order.
@@ -281,7 +268,7 @@ impl Supervise {
     }
 
     async fn finish_write(&mut self, written: Written) {
-        self.recorder.finish(&mut self.services, self.machines.now(), written);
+        self.recorder.finish(self.time(), &mut self.services, written);
         self.advance().await;
     }
 
@@ -296,10 +283,10 @@ impl Supervise {
             if let Some((service, effect)) = next_effect(&mut self.queue) {
                 self.perform_one(service, effect).await;
             } else if let Some((service, input)) = self.follow_ups.pop_front() {
-                let effects = self.machines.handle(service, input);
+                let effects = self.fleet.handle(self.time(), service, input);
                 self.queue.extend(effects);
             } else {
-                self.follow_ups.extend(self.machines.due());
+                self.follow_ups.extend(self.fleet.due());
                 if self.follow_ups.is_empty() {
                     self.waiting.clear();
                     return;
@@ -310,7 +297,7 @@ impl Supervise {
 
     async fn perform_one(&mut self, service: ServiceId, effect: Effect) {
         // The next supervisor has to know which instance is the current one.
-        let current = self.machines.service(service).and_then(|service| service.current());
+        let current = self.fleet.service(service).and_then(|service| service.current());
         self.processes.mark(service, current);
         match effect {
             Effect::Spawn { generation } => {
@@ -349,7 +336,7 @@ impl Supervise {
                 self.recorder.mark_restart(&self.services, service, pid, reason);
             }
             Effect::Tell(event) => {
-                self.recorder.tell(&mut self.services, self.machines.now(), service, event);
+                self.recorder.tell(self.time(), &mut self.services, service, event);
             }
         }
     }
@@ -407,7 +394,7 @@ impl Supervise {
                 CheckRequest::Input(service, input) => inputs.push((service, input)),
                 CheckRequest::Record(service, event) => {
                     let event = Event::Health(event);
-                    self.recorder.tell(&mut self.services, self.machines.now(), service, event);
+                    self.recorder.tell(self.time(), &mut self.services, service, event);
                 }
             }
         }

@@ -39,7 +39,7 @@ use crate::store::history::History;
 use crate::store::lock::{Lock, LockError, Sole};
 use crate::store::rotating::RotatingFile;
 use crate::store::workspace::{TrailFiles, Workspace};
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// The services to keep alive, and their settings.
 pub struct Up {
@@ -142,8 +142,8 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
     };
     let about = About::new(Face::Up, None, &up.workspace, up.version);
     let listen = bound.map(|bound| startup::guarded(bound, &up.workspace)).transpose()?;
-    let mut supervise = Supervise::new(processes, around);
-    supervise.recorder().note(started(&up));
+    let mut supervise = Supervisor::new(processes, around);
+    supervise.recorder.note(started(&up));
     let control = Control::start(Some(up.control.clone()), listen, about.clone(), &supervise);
     supervise.start_hooks(up.hooks.clone());
     let notify = Notify::new(&up.environment);
@@ -163,7 +163,7 @@ async fn run(mut up: Up) -> Result<i32, SetupError> {
         reload: up.reload,
         has_terminal: !matches!(up.lines, Lines::File),
         notify,
-        view: StatusView::new(about, up.statuses, supervise.recorder().changes()),
+        view: StatusView::new(about, up.statuses, supervise.recorder.changes.subscribe()),
     };
     let runtime = Runtime { supervise, control, signals };
     let mut service_loop = ServiceLoop::with(runtime, configuration);

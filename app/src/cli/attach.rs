@@ -6,7 +6,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use afresh_core::control::{Face, LogLine, LogStream};
 use afresh_core::limits::INPUT_BYTES_MAX;
 use afresh_core::text::{harmless, harmless_but_colours};
-use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Parted, Reached, Target};
+use afresh_daemon::control::{
+    self, AtEnd, ControlError, Follower, Parted, Reached, ServiceAddress,
+};
 use clap::Args;
 
 use crate::environment::Environment;
@@ -117,7 +119,7 @@ fn one<'a>(running: &'a RunningServices, name: &str) -> Result<&'a Reached, Comm
 }
 
 /// Hands on new lines.
-fn follow(follower: Follower, target: Target, since: u64, news: &SyncSender<AttachInput>) {
+fn follow(follower: Follower, target: ServiceAddress, since: u64, news: &SyncSender<AttachInput>) {
     let ended = follower.lines(vec![(target, since)], AtEnd::Leave, |_, line| {
         // The printing thread has ended, and this one ends with it.
         news.send(AttachInput::Line(line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
@@ -126,7 +128,7 @@ fn follow(follower: Follower, target: Target, since: u64, news: &SyncSender<Atta
 }
 
 /// Gives what is typed to the service, a line at a time.
-fn pass_typed(target: &Target, news: &SyncSender<AttachInput>) {
+fn pass_typed(target: &ServiceAddress, news: &SyncSender<AttachInput>) {
     let mut stdin = io::stdin().lock();
     loop {
         let mut line = Vec::new();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;
-use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Target};
+use afresh_daemon::control::{self, AtEnd, ControlError, Follower, ServiceAddress};
 use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine, Query};
 use clap::{Args, ValueEnum};
 
@@ -190,7 +190,8 @@ fn go_on(
 ) -> Result<Exit, CommandError> {
     let (sender, news) = sync_channel(64);
     let has_files = sources.remembered.is_empty() || !sources.on_disk.is_empty();
-    let targets: Vec<Target> = sources.remembered.into_iter().map(|(target, _)| target).collect();
+    let targets: Vec<ServiceAddress> =
+        sources.remembered.into_iter().map(|(target, _)| target).collect();
     let mut last = newest.clone();
     if !targets.is_empty() {
         let (sender, from) = (sender.clone(), targets.into_iter().zip(newest).collect());
@@ -225,7 +226,11 @@ fn go_on(
     Ok(Exit::Success)
 }
 
-fn follow_remembered(from: Vec<(Target, u64)>, has_files: bool, news: &SyncSender<LogInput>) {
+fn follow_remembered(
+    from: Vec<(ServiceAddress, u64)>,
+    has_files: bool,
+    news: &SyncSender<LogInput>,
+) {
     let at_end = if has_files { AtEnd::Stay } else { AtEnd::Leave };
     let ended = Follower::new().and_then(|follower| {
         follower.lines(from, at_end, |at, line| {

@@ -84,21 +84,21 @@ pub struct Reached {
 
 impl Reached {
     /// The service as something to be asked.
-    pub fn target(&self) -> Target {
-        Target { socket: self.socket.clone(), name: self.status.name.clone() }
+    pub fn target(&self) -> ServiceAddress {
+        ServiceAddress { socket: self.socket.clone(), name: self.status.name.clone() }
     }
 }
 
 /// A service to be asked.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct ServiceAddress {
     /// The socket of its afresh.
     pub socket: PathBuf,
     /// Its name there.
     pub name: String,
 }
 
-impl Target {
+impl ServiceAddress {
     pub(super) fn path(&self, rest: &str) -> String {
         format!("/v1/services/{}/{rest}", escape(&self.name))
     }
@@ -106,7 +106,7 @@ impl Target {
 
 /// What was found on this machine.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FoundServices {
     /// The services, by name.
     pub services: Vec<Reached>,
     /// afresh processes that do not answer.
@@ -115,7 +115,7 @@ pub struct Found {
 
 /// Finds all services of this user that run under an afresh. Sockets of processes that are gone are
 /// removed on the way.
-pub fn find(folders: &RuntimeFolders) -> Result<Found, ControlError> {
+pub fn find(folders: &RuntimeFolders) -> Result<FoundServices, ControlError> {
     if !folders.is_supported() {
         return Err(ControlError::Unsupported);
     }
@@ -124,7 +124,7 @@ pub fn find(folders: &RuntimeFolders) -> Result<Found, ControlError> {
             let answer = services_at(&socket).await;
             (answer, socket)
         });
-        let mut found = Found::default();
+        let mut found = FoundServices::default();
         for (answer, socket) in all(questions).await {
             match answer {
                 Ok(services) => {
@@ -169,7 +169,7 @@ pub fn daemons(folders: &RuntimeFolders) -> Result<Vec<Daemon>, ControlError> {
 
 /// Asks for changes, all at once. The answers have the order of the services.
 pub fn change(
-    targets: &[Target],
+    targets: &[ServiceAddress],
     what: Change,
     reason: &str,
     waits: bool,
@@ -186,14 +186,14 @@ pub fn change(
 }
 
 /// The last lines of a service.
-pub fn logs(target: &Target, lines_max: Option<usize>) -> Result<LogPage, ControlError> {
+pub fn logs(target: &ServiceAddress, lines_max: Option<usize>) -> Result<LogPage, ControlError> {
     let query = lines_max.map_or_else(String::new, |lines| format!("?lines={lines}"));
     let path = target.path(&format!("logs{query}"));
     block_on(ask(&target.socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT))
 }
 
 /// Writes to the stdin of a service.
-pub fn input(target: &Target, bytes: &[u8]) -> Result<InputAnswer, ControlError> {
+pub fn input(target: &ServiceAddress, bytes: &[u8]) -> Result<InputAnswer, ControlError> {
     let path = target.path("input");
     block_on(ask(&target.socket, "POST", &path, bytes.to_vec(), CONTROL_ANSWER_WAIT))
 }

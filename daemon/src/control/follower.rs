@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::client::{ControlError, Target, broken, is_gone, refused, request, strange};
+use super::client::{ControlError, ServiceAddress, broken, is_gone, refused, request, strange};
 use crate::os::{SignalRequest, Signals, Sink};
 
 /// What is heard of an afresh that is followed.
@@ -27,7 +27,7 @@ pub enum Followed {
 }
 
 /// What was found, and whose it is.
-pub(super) type Found<T> = (usize, Result<T, ControlError>);
+pub(super) type Received<T> = (usize, Result<T, ControlError>);
 
 /// What a follower does when all services have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Follower {
     /// of our stdout has gone, or a signal wants us to end.
     pub fn lines(
         mut self,
-        targets: Vec<(Target, u64)>,
+        targets: Vec<(ServiceAddress, u64)>,
         at_end: AtEnd,
         print: impl FnMut(usize, LogLine) -> io::Result<()>,
     ) -> Result<Parted, ControlError> {
@@ -122,9 +122,9 @@ pub(super) fn listen() -> Result<(Signals, Runtime), ControlError> {
 
 async fn follow_lines(
     at: usize,
-    target: &Target,
+    target: &ServiceAddress,
     since: u64,
-    found: &mpsc::Sender<Found<LogLine>>,
+    found: &mpsc::Sender<Received<LogLine>>,
 ) -> Result<(), ControlError> {
     let path = target.path(&format!("logs?follow=true&since={since}"));
     stream((&target.socket, &path, &[]), (at, found), |event| read(event, &target.socket)).await
@@ -134,7 +134,7 @@ async fn follow_told(
     at: usize,
     socket: &Path,
     mut position: Position,
-    found: &mpsc::Sender<Found<Followed>>,
+    found: &mpsc::Sender<Received<Followed>>,
 ) -> Result<(), ControlError> {
     let mut tries = 0;
     loop {
@@ -164,7 +164,11 @@ async fn follow_told(
 }
 
 /// The end of an afresh is the end of what it tells, however it ended.
-async fn tell_end<T>(at: usize, ended: Result<(), ControlError>, found: &mpsc::Sender<Found<T>>) {
+async fn tell_end<T>(
+    at: usize,
+    ended: Result<(), ControlError>,
+    found: &mpsc::Sender<Received<T>>,
+) {
     match ended {
         Ok(()) | Err(ControlError::Broken { .. }) => {}
         // It was there when it was found.
@@ -176,7 +180,7 @@ async fn tell_end<T>(at: usize, ended: Result<(), ControlError>, found: &mpsc::S
 /// Hands on what comes.
 async fn pass_on<T>(
     signals: &mut Signals,
-    mut found: mpsc::Receiver<Found<T>>,
+    mut found: mpsc::Receiver<Received<T>>,
     at_end: AtEnd,
     mut print: impl FnMut(usize, T) -> io::Result<()>,
 ) -> Result<Parted, ControlError> {
@@ -211,7 +215,7 @@ fn read<T: DeserializeOwned>(event: &SseEvent, socket: &Path) -> Result<T, Contr
 /// Asks for events, and hands on the value of each, until the receiver has gone or the stream ends.
 pub(super) async fn stream<T>(
     (socket, path, headers): (&Path, &str, &[(&str, String)]),
-    (at, found): (usize, &mpsc::Sender<Found<T>>),
+    (at, found): (usize, &mpsc::Sender<Received<T>>),
     mut read: impl FnMut(&SseEvent) -> Result<T, ControlError>,
 ) -> Result<(), ControlError> {
     let mut response = request(socket, ("GET", path), headers, Vec::new()).await?;

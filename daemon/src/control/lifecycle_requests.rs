@@ -12,7 +12,7 @@ use afresh_core::limits::RESTART_WAIT_MAX;
 use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::loop_request::{Ask, Before, NotBegun, Reloading};
+use super::loop_request::{ChangeRefused, LoopRequest, Reloading, StateBefore};
 use super::route::{Refusing, conflict, reply, status};
 use super::server::Host;
 use crate::http::MessageBody;
@@ -33,13 +33,16 @@ pub(super) async fn change(
 }
 
 /// Hands a change to the loop. Returns when it is on record.
-async fn begin(host: &Host, name: &str, what: Change, reason: String) -> Refusing<Before> {
+async fn begin(host: &Host, name: &str, what: Change, reason: String) -> Refusing<StateBefore> {
     let service = name.to_owned();
-    let begun = host.ask(|answer| Ask::Change { name: service, what, reason, answer }).await?;
+    let begun =
+        host.ask(|answer| LoopRequest::Change { name: service, what, reason, answer }).await?;
     let begun = begun.map_err(|refused| {
         let status = match refused {
-            NotBegun::NoSuchService { .. } => StatusCode::NOT_FOUND,
-            NotBegun::Stopping | NotBegun::HasClient | NotBegun::NotNow(_) => StatusCode::CONFLICT,
+            ChangeRefused::NoSuchService { .. } => StatusCode::NOT_FOUND,
+            ChangeRefused::Stopping | ChangeRefused::HasClient | ChangeRefused::NotNow(_) => {
+                StatusCode::CONFLICT
+            }
         };
         (status, refused.refusal(name, what))
     })?;
@@ -56,7 +59,7 @@ pub(super) async fn restart_all(
     reason: String,
     waits: bool,
 ) -> Refusing<Response<MessageBody>> {
-    let all = host.ask(|answer| Ask::Status { name: None, answer }).await?;
+    let all = host.ask(|answer| LoopRequest::Status { name: None, answer }).await?;
     let depends_on: BTreeMap<String, Vec<String>> =
         all.iter().map(|one| (one.name.clone(), one.depends_on.clone())).collect();
     let known = RestartPlan::new(&[], &depends_on);
@@ -113,7 +116,7 @@ pub(super) async fn reload(
     reason: String,
     waits: bool,
 ) -> Refusing<Response<MessageBody>> {
-    let reloading = host.ask(|answer| Ask::Reload { reason, answer }).await?;
+    let reloading = host.ask(|answer| LoopRequest::Reload { reason, answer }).await?;
     let Reloading { mut answer, begun } = reloading.map_err(conflict)?;
     let deadline = Instant::now() + RESTART_WAIT_MAX;
     for (name, what, before) in begun.into_iter().filter(|_| waits) {
@@ -136,10 +139,10 @@ async fn wait(
     host: &Host,
     name: String,
     what: Change,
-    before: Before,
+    before: StateBefore,
     deadline: Instant,
 ) -> Refusing<ChangeAnswer> {
-    let Before { old_pid, old, swap_failed, mut changes } = before;
+    let StateBefore { old_pid, old, swap_failed, mut changes } = before;
     loop {
         let status = match status(host, &name).await {
             // One that is not defined any more is forgotten when it is down.
@@ -195,7 +198,7 @@ async fn waits_of(host: &Host, status: &ServiceStatus) -> Refusing<Waits> {
     if status.waits_for.is_empty() {
         return Ok(Waits::default());
     }
-    let all = host.ask(|answer| Ask::Status { name: None, answer }).await?;
+    let all = host.ask(|answer| LoopRequest::Status { name: None, answer }).await?;
     let needed = Dependence::of(&all).waits_of(status);
     let is_lost =
         |one: &&ServiceStatus| matches!(one.state, State::Failed { .. } | State::Finished);
@@ -257,7 +260,7 @@ async fn with_last_words(
     why: String,
 ) -> Refusing<String> {
     let name = name.to_owned();
-    let logs = host.ask(|answer| Ask::Logs { name, answer }).await?;
+    let logs = host.ask(|answer| LoopRequest::Logs { name, answer }).await?;
     let words = logs.map(|logs| logs.last_words(|its| its > old)).unwrap_or_default();
     Ok(match words.is_empty() {
         true => why,

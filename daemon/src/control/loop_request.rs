@@ -10,11 +10,11 @@ use afresh_core::id::{Generation, ServiceId};
 use tokio::sync::{oneshot, watch};
 
 use crate::logs::Logs;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// A request of a client of the control API to the loop. A client that has gone meanwhile is not
 /// waited for.
-pub(crate) enum Ask {
+pub(crate) enum LoopRequest {
     /// The state of all services, or of one.
     Status { name: Option<String>, answer: oneshot::Sender<Vec<ServiceStatus>> },
     /// A start, a stop or a new instance.
@@ -22,7 +22,7 @@ pub(crate) enum Ask {
         name: String,
         what: Change,
         reason: String,
-        answer: oneshot::Sender<Result<Begun, NotBegun>>,
+        answer: oneshot::Sender<Result<ChangeUnderWay, ChangeRefused>>,
     },
     /// To write to the stdin of a service.
     Input {
@@ -41,7 +41,7 @@ pub(crate) enum Ask {
 }
 
 /// A service before a change.
-pub(crate) struct Before {
+pub(crate) struct StateBefore {
     pub(super) old_pid: Option<u32>,
     /// The newest instance there was.
     pub(super) old: Generation,
@@ -51,7 +51,7 @@ pub(crate) struct Before {
     pub(super) changes: watch::Receiver<u64>,
 }
 
-impl Before {
+impl StateBefore {
     /// Of something that is not supervised as services are.
     pub(crate) fn new(
         old_pid: Option<u32>,
@@ -62,16 +62,13 @@ impl Before {
     }
 
     /// As the service is now; none where there is no such service.
-    pub(crate) fn of(supervise: &Supervise, id: ServiceId) -> Option<Self> {
-        let service = supervise.machines().service(id)?;
+    pub(crate) fn of(supervise: &Supervisor, id: ServiceId) -> Option<Self> {
+        let service = supervise.fleet.service(id)?;
         Some(Self {
-            old_pid: service.snapshot(supervise.machines().now()).pid,
+            old_pid: service.snapshot(supervise.time()).pid,
             old: service.generation(),
-            swap_failed: supervise
-                .services()
-                .known(id)
-                .and_then(|(_, its)| its.swap_failed.clone()),
-            changes: supervise.recorder().changes(),
+            swap_failed: supervise.services.known(id).and_then(|(_, its)| its.swap_failed.clone()),
+            changes: supervise.recorder.changes.subscribe(),
         })
     }
 }
@@ -80,7 +77,7 @@ impl Before {
 pub(crate) struct Reloading {
     pub(crate) answer: ReloadAnswer,
     /// The services that are started, stopped or restarted, by name.
-    pub(crate) begun: Vec<(String, Change, Before)>,
+    pub(crate) begun: Vec<(String, Change, StateBefore)>,
 }
 
 /// That the configuration was read again, for the trail.
@@ -109,14 +106,14 @@ pub(crate) fn reloaded(
 }
 
 /// A change that is under way.
-pub(crate) struct Begun {
-    pub(crate) before: Before,
+pub(crate) struct ChangeUnderWay {
+    pub(crate) before: StateBefore,
     /// Resolves when it is on disk that it was asked for.
     pub(crate) recorded: oneshot::Receiver<()>,
 }
 
 /// Why there is no change.
-pub(crate) enum NotBegun {
+pub(crate) enum ChangeRefused {
     NoSuchService {
         known: Vec<String>,
     },
@@ -127,7 +124,7 @@ pub(crate) enum NotBegun {
     NotNow(&'static str),
 }
 
-impl NotBegun {
+impl ChangeRefused {
     pub(super) fn refusal(&self, name: &str, what: Change) -> ErrorAnswer {
         let word = what.name();
         match self {

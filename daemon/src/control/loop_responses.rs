@@ -8,14 +8,15 @@ use afresh_core::control::metrics::ServiceMetrics;
 use afresh_core::control::{
     API_VERSION, Change, ErrorAnswer, Face, LastExit, Restarts, ServiceStatus, State, VersionAnswer,
 };
+use afresh_core::fleet::Transition;
 use afresh_core::id::ServiceId;
 use afresh_core::service::{Event, Input, UserRequest};
 
-use super::loop_request::{Ask, Before, Begun, NotBegun};
+use super::loop_request::{ChangeRefused, ChangeUnderWay, LoopRequest, StateBefore};
 use crate::clock::now;
 use crate::process::MECHANISM;
 use crate::store::workspace::Workspace;
-use crate::supervise::{LifecycleRequest, StdinError, Supervise};
+use crate::supervise::{StdinError, Supervisor};
 
 /// What holds for all services of this process.
 #[derive(Clone, Debug)]
@@ -55,47 +56,44 @@ impl About {
     }
 
     /// Answers one question.
-    pub(crate) async fn answer(&self, supervise: &mut Supervise, ask: Ask) {
+    pub(crate) async fn answer(&self, supervise: &mut Supervisor, ask: LoopRequest) {
         // An answer whose client has gone is dropped.
         match ask {
-            Ask::Status { name: None, answer } => {
-                let all = supervise
-                    .machines()
-                    .ids()
-                    .into_iter()
-                    .filter_map(|id| self.status(supervise, id));
+            LoopRequest::Status { name: None, answer } => {
+                let all =
+                    supervise.fleet.ids().into_iter().filter_map(|id| self.status(supervise, id));
                 answer.send(all.collect()).ok();
             }
-            Ask::Status { name: Some(name), answer } => {
+            LoopRequest::Status { name: Some(name), answer } => {
                 let found =
-                    supervise.services().named(&name).and_then(|id| self.status(supervise, id));
+                    supervise.services.named(&name).and_then(|id| self.status(supervise, id));
                 answer.send(found.into_iter().collect()).ok();
             }
-            Ask::Change { name, what, reason, answer } => {
+            LoopRequest::Change { name, what, reason, answer } => {
                 answer.send(self.change(supervise, &name, what, reason).await).ok();
             }
-            Ask::Input { name, bytes, answer } => {
-                let id = supervise.services().named(&name);
+            LoopRequest::Input { name, bytes, answer } => {
+                let id = supervise.services.named(&name);
                 answer.send(id.map(|id| self.input(supervise, id, &bytes))).ok();
             }
-            Ask::Logs { name, answer } => {
+            LoopRequest::Logs { name, answer } => {
                 let logs = supervise
-                    .services()
+                    .services
                     .named(&name)
-                    .and_then(|id| supervise.services().logs(id))
+                    .and_then(|id| supervise.services.logs(id))
                     .cloned();
                 answer.send(logs).ok();
             }
-            Ask::Metrics { answer } => {
+            LoopRequest::Metrics { answer } => {
                 let all =
-                    supervise.machines().ids().into_iter().filter_map(|id| measured(supervise, id));
+                    supervise.fleet.ids().into_iter().filter_map(|id| measured(supervise, id));
                 answer.send(all.collect()).ok();
             }
-            Ask::Reload { reason, answer } => {
+            LoopRequest::Reload { reason, answer } => {
                 supervise.log(&format!("no reload, although somebody asked for one: {reason}"));
                 answer.send(Err(self.only_up("has no configuration of services to read"))).ok();
             }
-            Ask::Shutdown { reason, answer } => {
+            LoopRequest::Shutdown { reason, answer } => {
                 supervise.log(&format!("no shutdown, although somebody asked for one: {reason}"));
                 answer.send(Err(self.only_up("ends with whoever started it"))).ok();
             }
@@ -109,11 +107,11 @@ impl About {
 
     fn input(
         &self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         id: ServiceId,
         bytes: &[u8],
     ) -> Result<u32, ErrorAnswer> {
-        let name = supervise.services().name(id);
+        let name = supervise.services.name(id);
         match self.face {
             Face::Up => {}
             Face::Mcp | Face::Gateway => {
@@ -143,16 +141,16 @@ impl About {
     }
 
     /// All that is told about one service.
-    pub(crate) fn status(&self, supervise: &Supervise, id: ServiceId) -> Option<ServiceStatus> {
-        let service = supervise.machines().service(id)?;
-        let (definition, history) = supervise.services().known(id)?;
+    pub(crate) fn status(&self, supervise: &Supervisor, id: ServiceId) -> Option<ServiceStatus> {
+        let service = supervise.fleet.service(id)?;
+        let (definition, history) = supervise.services.known(id)?;
         let snapshot = supervise.snapshot(id)?;
         Some(ServiceStatus {
             name: definition.name.clone(),
             group: self.group_of(&definition.name),
             face: self.face,
             state: snapshot.state,
-            says_ready: supervise.services().says_ready(id),
+            says_ready: supervise.services.says_ready(id),
             pid: snapshot.pid,
             supervisor_pid: std::process::id(),
             generation: snapshot.generation.unwrap_or_else(|| service.generation().0),
@@ -161,8 +159,8 @@ impl About {
             candidate_pid: snapshot.candidate_pid,
             spare_pid: snapshot.spare_pid,
             swap_failed: history.swap_failed.clone(),
-            waits_for: supervise.services().names(&supervise.machines().waits_for(id)),
-            depends_on: supervise.services().names(&supervise.machines().needs(id)),
+            waits_for: supervise.services.names(&supervise.fleet.waits_for(id)),
+            depends_on: supervise.services.names(&supervise.fleet.needs(id)),
             restarts: Restarts {
                 total: snapshot.restarts,
                 last: history.restarts.iter().cloned().collect(),
@@ -221,29 +219,28 @@ impl About {
 
     async fn change(
         &self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         name: &str,
         what: Change,
         reason: String,
-    ) -> Result<Begun, NotBegun> {
-        let found = supervise
-            .services()
-            .named(name)
-            .and_then(|id| Some((id, supervise.machines().service(id)?)));
+    ) -> Result<ChangeUnderWay, ChangeRefused> {
+        let found =
+            supervise.services.named(name).and_then(|id| Some((id, supervise.fleet.service(id)?)));
         let Some((id, service)) = found else {
-            let names =
-                supervise.machines().ids().into_iter().map(|id| supervise.services().name(id));
-            return Err(NotBegun::NoSuchService { known: names.take(10).collect() });
+            let names = supervise.fleet.ids().into_iter().map(|id| supervise.services.name(id));
+            return Err(ChangeRefused::NoSuchService { known: names.take(10).collect() });
         };
         if service.is_shutting_down() {
-            return Err(NotBegun::Stopping);
+            return Err(ChangeRefused::Stopping);
         }
         if what == Change::Stop && self.face == Face::Mcp {
-            return Err(NotBegun::HasClient);
+            return Err(ChangeRefused::HasClient);
         }
-        let snapshot = service.snapshot(supervise.machines().now());
-        let Some(before) = Before::of(supervise, id) else { unreachable!("it was just there") };
-        let is_waiting = !supervise.machines().waits_for(id).is_empty();
+        let snapshot = service.snapshot(supervise.time());
+        let Some(before) = StateBefore::of(supervise, id) else {
+            unreachable!("it was just there")
+        };
+        let is_waiting = !supervise.fleet.waits_for(id).is_empty();
         if is_waiting || !is_so(what, &snapshot.state) {
             let pid = snapshot.pid;
             let wish = |up, reason| Event::UserRequested(UserRequest { up, pid, reason });
@@ -251,16 +248,16 @@ impl About {
                 Change::Restart => supervise.input_to(id, Input::Restart { reason }).await,
                 Change::Start => {
                     supervise.announce(id, wish(true, reason)).await;
-                    supervise.request(LifecycleRequest::Start, vec![id]).await;
+                    supervise.request(Transition::Start, vec![id]).await;
                 }
                 Change::Stop => {
                     supervise.announce(id, wish(false, reason)).await;
-                    supervise.request(LifecycleRequest::Stop, vec![id]).await;
+                    supervise.request(Transition::Stop, vec![id]).await;
                 }
             }
         }
         let recorded = supervise.recorded();
-        Ok(Begun { before, recorded })
+        Ok(ChangeUnderWay { before, recorded })
     }
 }
 
@@ -287,9 +284,9 @@ fn is_so(what: Change, state: &State) -> bool {
     }
 }
 
-fn measured(supervise: &Supervise, id: ServiceId) -> Option<ServiceMetrics> {
+fn measured(supervise: &Supervisor, id: ServiceId) -> Option<ServiceMetrics> {
     let snapshot = supervise.snapshot(id)?;
-    let (definition, history) = supervise.services().known(id)?;
+    let (definition, history) = supervise.services.known(id)?;
     Some(ServiceMetrics {
         name: definition.name.clone(),
         state: snapshot.state,

@@ -21,13 +21,15 @@ mod usage;
 mod watcher;
 
 pub use self::client::{
-    ControlError, Daemon, Found, Reached, Target, change, daemons, events, find, input, logs,
-    metrics, reload, shutdown,
+    ControlError, Daemon, FoundServices, Reached, ServiceAddress, change, daemons, events, find,
+    input, logs, metrics, reload, shutdown,
 };
 pub use self::follower::{AtEnd, Followed, Follower, Parted};
 pub use self::listen::ListenError;
 pub(crate) use self::listen::{Bound, Listen, listen_on};
-pub(crate) use self::loop_request::{Ask, Before, Begun, NotBegun, Reloading, reloaded};
+pub(crate) use self::loop_request::{
+    ChangeRefused, ChangeUnderWay, LoopRequest, Reloading, StateBefore, reloaded,
+};
 pub(crate) use self::loop_responses::About;
 pub(crate) use self::server::Control;
 pub use self::socket_path::RuntimeFolders;

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use super::follow::{FollowSource, FollowedEvents, FollowedLines, Following, LineFilter};
 use super::json;
 use super::lifecycle_requests::{change, reload, restart_all};
-use super::loop_request::Ask;
+use super::loop_request::LoopRequest;
 use super::server::Host;
 use super::usage::{measured, metrics};
 use crate::http::{MessageBody, all_bytes, drain, single_header};
@@ -77,7 +77,7 @@ async fn serve(
     let words = Words::parse(request.uri().query().unwrap_or_default(), &known).map_err(bad)?;
     match route.operation {
         Operation::Services => {
-            let services = host.ask(|answer| Ask::Status { name: None, answer }).await?;
+            let services = host.ask(|answer| LoopRequest::Status { name: None, answer }).await?;
             Ok(reply(StatusCode::OK, &ServiceList { services: measured(services).await }))
         }
         Operation::Service => {
@@ -110,7 +110,7 @@ async fn serve(
         }
         Operation::Shutdown => {
             let reason = reason(request).await?;
-            let answer = host.ask(|answer| Ask::Shutdown { reason, answer }).await?;
+            let answer = host.ask(|answer| LoopRequest::Shutdown { reason, answer }).await?;
             Ok(reply(StatusCode::ACCEPTED, &answer.map_err(conflict)?))
         }
         Operation::OpenApi => Ok(reply(StatusCode::OK, &document())),
@@ -165,7 +165,7 @@ fn admit(request: &Request<Incoming>, host: &Host) -> Refusing<()> {
 pub(super) async fn status(host: &Host, name: &str) -> Refusing<ServiceStatus> {
     let name = name.to_owned();
     let asked = name.clone();
-    let found = host.ask(|answer| Ask::Status { name: Some(asked), answer }).await?;
+    let found = host.ask(|answer| LoopRequest::Status { name: Some(asked), answer }).await?;
     found.into_iter().next().ok_or_else(|| no_service(&name))
 }
 
@@ -179,7 +179,7 @@ async fn input(
         return Err(bad("the body is empty: it is what is written".to_owned()));
     }
     let (asked, length) = (name.clone(), bytes.len() as u64);
-    let taken = host.ask(|answer| Ask::Input { name: asked, bytes, answer }).await?;
+    let taken = host.ask(|answer| LoopRequest::Input { name: asked, bytes, answer }).await?;
     let pid = taken.ok_or_else(|| no_service(&name))?.map_err(conflict)?;
     Ok(reply(StatusCode::OK, &InputAnswer { name, pid, bytes: length }))
 }
@@ -218,7 +218,7 @@ async fn logs(host: &Host, name: &str, words: &Words) -> Refusing<Response<Messa
     let follows = words.flag("follow").map_err(bad)?;
     let wanted = wanted(words)?;
     let asked = name.to_owned();
-    let found = host.ask(|answer| Ask::Logs { name: asked, answer }).await?;
+    let found = host.ask(|answer| LoopRequest::Logs { name: asked, answer }).await?;
     let logs: Logs = found.ok_or_else(|| no_service(name))?;
     if follows {
         let at = since.unwrap_or_else(|| {
@@ -286,7 +286,10 @@ async fn events(
 
 impl Host {
     /// Asks the loop.
-    pub(super) async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Refusing<T> {
+    pub(super) async fn ask<T>(
+        &self,
+        ask: impl FnOnce(oneshot::Sender<T>) -> LoopRequest,
+    ) -> Refusing<T> {
         let ending = || (StatusCode::SERVICE_UNAVAILABLE, ErrorAnswer::new("afresh is ending"));
         let (sender, answer) = oneshot::channel();
         self.asks.send(ask(sender)).await.map_err(|_| ending())?;

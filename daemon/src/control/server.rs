@@ -26,18 +26,18 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::client::is_dead;
 use super::listen::Listen;
-use super::loop_request::Ask;
+use super::loop_request::LoopRequest;
 use super::loop_responses::About;
 use super::route::route;
 use super::socket_path::{RuntimeFolders, owner_of};
 use crate::events::Events;
 use crate::http::WriteTimeout;
 use crate::os::{SocketListener, is_own_peer};
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// The control API of this process, and what the loop is asked over it.
 pub(crate) struct Control {
-    asks: mpsc::Receiver<Ask>,
+    asks: mpsc::Receiver<LoopRequest>,
     about: About,
     closing: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -52,10 +52,10 @@ impl Control {
         folders: Option<RuntimeFolders>,
         listen: Option<Listen>,
         about: About,
-        supervise: &Supervise,
+        supervise: &Supervisor,
     ) -> Self {
-        let log = supervise.recorder().stderr();
-        Self::serve(folders, listen, about, supervise.recorder().events(), move |text| {
+        let log = supervise.recorder.stderr.clone();
+        Self::serve(folders, listen, about, supervise.recorder.events.clone(), move |text| {
             log.log(text)
         })
     }
@@ -94,7 +94,7 @@ impl Control {
     }
 
     /// The next question. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Ask {
+    pub(crate) async fn next(&mut self) -> LoopRequest {
         match self.asks.recv().await {
             Some(ask) => ask,
             None => std::future::pending().await,
@@ -102,9 +102,9 @@ impl Control {
     }
 
     /// Answers a question.
-    pub(crate) async fn answer(&mut self, supervise: &mut Supervise, ask: Ask) {
-        if let Ask::Change { name, what, .. } = &ask {
-            let id = supervise.services().named(name);
+    pub(crate) async fn answer(&mut self, supervise: &mut Supervisor, ask: LoopRequest) {
+        if let LoopRequest::Change { name, what, .. } = &ask {
+            let id = supervise.services.named(name);
             match what {
                 Change::Stop => self.stopped.extend(id),
                 Change::Start | Change::Restart => self.stopped.retain(|its| Some(*its) != id),
@@ -114,9 +114,9 @@ impl Control {
     }
 
     /// Whether a service is down only because a client stopped it over the API, and may start it again.
-    pub(crate) fn holds(&self, supervise: &Supervise) -> bool {
+    pub(crate) fn holds(&self, supervise: &Supervisor) -> bool {
         let is_down = |id: &ServiceId| {
-            supervise.machines().service(*id).is_some_and(|its| its.rest() == Some(&Rest::Stopped))
+            supervise.fleet.service(*id).is_some_and(|its| its.rest() == Some(&Rest::Stopped))
         };
         self.stopped.iter().any(is_down)
     }
@@ -134,7 +134,7 @@ impl Control {
 /// What a connection is given.
 #[derive(Clone)]
 pub(super) struct Host {
-    pub(super) asks: mpsc::Sender<Ask>,
+    pub(super) asks: mpsc::Sender<LoopRequest>,
     /// Turns true when afresh ends.
     pub(super) closing: watch::Receiver<bool>,
     pub(super) followers: Arc<Semaphore>,

@@ -5,7 +5,7 @@ use afresh_core::control::metrics::Metrics;
 use afresh_core::control::{ServiceStatus, UsageStatus};
 use tokio::task::spawn_blocking;
 
-use super::loop_request::Ask;
+use super::loop_request::LoopRequest;
 use super::route::Refusing;
 use super::server::Host;
 use crate::process::{own_usage, usage_of_trees};
@@ -21,7 +21,7 @@ pub(super) async fn measured(mut services: Vec<ServiceStatus>) -> Vec<ServiceSta
 
 /// All numbers of this afresh.
 pub(super) async fn metrics(host: &Host) -> Refusing<Metrics> {
-    let mut services = host.ask(|answer| Ask::Metrics { answer }).await?;
+    let mut services = host.ask(|answer| LoopRequest::Metrics { answer }).await?;
     let pids = services.iter().map(|service| service.pid).collect();
     for (service, usage) in services.iter_mut().zip(usages(pids).await) {
         service.usage = usage;

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout_at};
 
 use super::client::{ControlError, ask};
-use super::follower::{Found, listen, stream};
+use super::follower::{Received, listen, stream};
 use crate::os::{SignalRequest, Signals};
 
 /// Why a wait is over.
@@ -30,8 +30,8 @@ pub struct Watcher {
     signals: Signals,
     followers: JoinSet<PathBuf>,
     followed: BTreeSet<PathBuf>,
-    sender: mpsc::Sender<Found<()>>,
-    told: mpsc::Receiver<Found<()>>,
+    sender: mpsc::Sender<Received<()>>,
+    told: mpsc::Receiver<Received<()>>,
     runtime: Runtime,
 }
 
@@ -86,7 +86,7 @@ impl Watcher {
 }
 
 /// Says whenever something happens, and once when it has begun to listen: until then it was deaf.
-async fn follow(socket: &Path, found: &mpsc::Sender<Found<()>>) -> Result<(), ControlError> {
+async fn follow(socket: &Path, found: &mpsc::Sender<Received<()>>) -> Result<(), ControlError> {
     // Only the position is wanted, and no event is so late.
     let path = format!("/v1/events?since={}", u32::MAX);
     let page: EventPage = ask(socket, "GET", &path, Vec::new(), CONTROL_ANSWER_WAIT).await?;

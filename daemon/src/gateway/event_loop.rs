@@ -19,16 +19,16 @@ use super::front::{FrontEvent, GatewayFront};
 use super::links::Links;
 use super::remote::RemoteEvent;
 use super::spans::Spans;
-use crate::control::{About, Ask, Control, Reloading, reloaded};
+use crate::control::{About, Control, LoopRequest, Reloading, reloaded};
 use crate::os::{SignalRequest, Signals};
 use crate::store::trace::Trace;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// The hub, and all that it speaks to.
 pub(super) struct Switchboard {
     pub(super) hub: Hub,
     pub(super) start: Instant,
-    pub(super) supervise: Supervise,
+    pub(super) supervise: Supervisor,
     pub(super) links: Links,
     pub(super) front: GatewayFront,
     pub(super) control: Control,
@@ -44,7 +44,7 @@ pub(super) struct Switchboard {
 
 impl Switchboard {
     /// What has to be ended in order.
-    pub(super) fn end(self) -> (Supervise, Control, GatewayFront, Spans, Option<Trace>) {
+    pub(super) fn end(self) -> (Supervisor, Control, GatewayFront, Spans, Option<Trace>) {
         (self.supervise, self.control, self.front, self.spans, self.links.end())
     }
 
@@ -62,8 +62,8 @@ impl Switchboard {
     }
 
     pub(super) async fn drive(&mut self, mut signals: Signals) {
-        while !(self.left_at.is_some() && self.supervise.machines().is_at_rest()) {
-            while let Some(event) = self.supervise.next_instance_event() {
+        while !(self.left_at.is_some() && self.supervise.fleet.is_at_rest()) {
+            while let Some(event) = self.supervise.instances.next_event() {
                 self.links.servers.follow(&mut self.supervise, event).await;
             }
             self.links.tidy(&mut self.supervise);
@@ -106,7 +106,7 @@ impl Switchboard {
     /// The client is gone, or we were told to go: all of it within a second.
     async fn leave(&mut self) {
         self.left_at.get_or_insert_with(Instant::now);
-        self.supervise.hurry();
+        self.supervise.instances.is_hurried = true;
         self.front.leave();
         for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
             self.spans.take(span);
@@ -205,20 +205,20 @@ impl Switchboard {
     }
 
     /// Answers a question of the control API.
-    async fn answer(&mut self, ask: Ask) {
+    async fn answer(&mut self, ask: LoopRequest) {
         match ask {
-            Ask::Reload { reason, answer } => {
+            LoopRequest::Reload { reason, answer } => {
                 let done = self.read_again(&reason).await;
                 // The caller may have gone.
                 answer.send(done).ok();
             }
-            Ask::Shutdown { answer, .. } if !self.front.is_single() => {
+            LoopRequest::Shutdown { answer, .. } if !self.front.is_single() => {
                 let stopping = self.backends.keys().cloned().collect();
                 self.leave().await;
                 answer.send(Ok(ShutdownAnswer { stopping })).ok();
             }
-            Ask::Status { name, answer } => {
-                let ours = self.supervise.machines().ids().into_iter().filter_map(|id| {
+            LoopRequest::Status { name, answer } => {
+                let ours = self.supervise.fleet.ids().into_iter().filter_map(|id| {
                     let mut status = self.about.status(&self.supervise, id)?;
                     let runs = |state: &State| {
                         matches!(state, State::Ready | State::Running | State::Degraded { .. })
@@ -277,7 +277,7 @@ impl Switchboard {
                 let ReloadAnswer { added, changed, removed, notes, .. } = &answer;
                 let mut record = reloaded("afresh.gateway", added, changed, removed);
                 record.props.push(("notes", notes.clone().into()));
-                self.supervise.recorder().note(record);
+                self.supervise.recorder.note(record);
                 self.configure(servers).await;
                 Ok(Reloading { answer, begun: Vec::new() })
             }

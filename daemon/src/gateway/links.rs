@@ -26,7 +26,7 @@ use crate::mcp::{FastPath, RestartTriggers, Server, Servers};
 use crate::pipe::OutputForm;
 use crate::process::Command;
 use crate::store::trace::Trace;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 use crate::wires::Wires;
 
 /// Where a link leads.
@@ -95,7 +95,7 @@ impl Links {
     /// Starts a conversation with a server.
     pub(super) async fn open(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         link: LinkId,
         backend: &Backend,
         suffix: &str,
@@ -110,7 +110,7 @@ impl Links {
                 started
             }
             Transport::Http(http) => {
-                let (log, name) = (supervise.recorder().stderr(), backend.name.clone());
+                let (log, name) = (supervise.recorder.stderr.clone(), backend.name.clone());
                 let say = move |text: &str| log.log(&format!("{name}: {text}"));
                 let remote = Remote::start(link, http, self.words_sender.clone(), say);
                 self.ways.insert(link, Way::Remote(remote));
@@ -121,7 +121,7 @@ impl Links {
 
     async fn start_program(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         link: LinkId,
         name: String,
         stdio: &StdioServer,
@@ -130,7 +130,7 @@ impl Links {
             Some(cwd) => self.base.join(cwd),
             None => self.base.clone(),
         };
-        let log = supervise.recorder().stderr();
+        let log = supervise.recorder.stderr.clone();
         let whose = name.clone();
         let triggers = RestartTriggers::new(
             &stdio.watch,
@@ -204,10 +204,10 @@ impl Links {
     }
 
     /// The server has not taken the session.
-    pub(super) async fn refused(&mut self, supervise: &mut Supervise, link: LinkId, why: String) {
+    pub(super) async fn refused(&mut self, supervise: &mut Supervisor, link: LinkId, why: String) {
         let Some(Way::Program(service)) = self.ways.get(&link) else { return };
         let service = *service;
-        let generation = supervise.machines().service(service).map(|service| service.generation());
+        let generation = supervise.fleet.service(service).map(|service| service.generation());
         if let (Some(generation), Some(mut driver)) =
             (generation, self.servers.driver(service, supervise))
         {
@@ -216,7 +216,7 @@ impl Links {
     }
 
     /// Ends the conversation; the server is down within a second.
-    pub(super) async fn close(&mut self, supervise: &mut Supervise, link: LinkId) {
+    pub(super) async fn close(&mut self, supervise: &mut Supervisor, link: LinkId) {
         // A remote one ends when it is dropped.
         let Some(Way::Program(service)) = self.ways.remove(&link) else { return };
         self.links.remove(&service);
@@ -227,7 +227,7 @@ impl Links {
     }
 
     /// Ends all of them; those that are leaving already are hurried.
-    pub(super) async fn leave(&mut self, supervise: &mut Supervise) {
+    pub(super) async fn leave(&mut self, supervise: &mut Supervisor) {
         self.ways.retain(|_, way| matches!(way, Way::Program(_)));
         let all: Vec<ServiceId> = self.links.keys().chain(&self.leaving).copied().collect();
         for service in all {
@@ -238,7 +238,7 @@ impl Links {
     }
 
     /// The links whose servers do otherwise than the last time.
-    pub(super) fn changed(&mut self, supervise: &Supervise) -> Vec<(LinkId, State)> {
+    pub(super) fn changed(&mut self, supervise: &Supervisor) -> Vec<(LinkId, State)> {
         let mut changed = Vec::new();
         for (service, link) in &self.links {
             let Some(state) = supervise.snapshot(*service).map(|snapshot| snapshot.state) else {
@@ -248,7 +248,7 @@ impl Links {
             let state = if state == State::Running { State::Starting } else { state };
             // One that has never served is starting, which the hub knows.
             let is_first = matches!(state, State::Waiting | State::Starting | State::Stopped)
-                && !supervise.machines().service(*service).is_some_and(Service::has_run);
+                && !supervise.fleet.service(*service).is_some_and(Service::has_run);
             if !is_first && self.states.insert(*service, state.word()) != Some(state.word()) {
                 changed.push((*link, state));
             }
@@ -257,7 +257,7 @@ impl Links {
     }
 
     /// Forgets those that are down.
-    pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
+    pub(super) fn tidy(&mut self, supervise: &mut Supervisor) {
         let (servers, states) = (&mut self.servers, &mut self.states);
         self.leaving.retain(|service| {
             let is_gone = supervise.forget(*service);

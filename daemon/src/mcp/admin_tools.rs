@@ -14,12 +14,12 @@ use super::server::Server;
 use crate::clock::now;
 use crate::error_chain::chain;
 use crate::store::marker;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// The tools of one server.
 pub(super) struct AdminTools<'a> {
     pub(super) server: &'a Server,
-    pub(super) supervise: &'a Supervise,
+    pub(super) supervise: &'a Supervisor,
 }
 
 impl AdminTools<'_> {
@@ -37,7 +37,7 @@ impl AdminTools<'_> {
         let marker = self.own_marker();
         let pid = self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.pid);
         let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
-        self.supervise.recorder().record(Record {
+        self.supervise.recorder.record(Record {
             level: Level::Info,
             logger: "afresh.mcp".to_owned(),
             message: match &verification.error {
@@ -46,7 +46,7 @@ impl AdminTools<'_> {
             },
             event_type: EventType::ServerRestartVerified,
             props: vec![
-                ("service", self.supervise.services().name(self.server.service).into()),
+                ("service", self.supervise.services.name(self.server.service).into()),
                 ("since_timestamp", since.into()),
                 ("result", verification.data.clone()),
             ],
@@ -58,7 +58,7 @@ impl AdminTools<'_> {
     /// The marker of this server's last restart. All servers of a workspace write the same file: one
     /// that another has written says nothing of this one, even if both have the same name.
     fn own_marker(&self) -> Result<Marker, String> {
-        let (file, services) = (self.supervise.recorder().marker_file(), self.supervise.services());
+        let (file, services) = (&self.supervise.recorder.marker_file, &self.supervise.services);
         let found = marker::read(file).map_err(|error| chain(&error))?;
         let known = services.known(self.server.service);
         if let Some(own) = known.and_then(|(_, history)| history.marker.clone()) {
@@ -96,7 +96,7 @@ impl AdminTools<'_> {
             let text = || line.text.to_lowercase();
             line.stream == LogStream::Stderr && filter.as_ref().is_none_or(|f| text().contains(f))
         };
-        let logs = self.supervise.services().logs(self.server.service);
+        let logs = self.supervise.services.logs(self.server.service);
         let remembered = logs.map(|logs| logs.tail(LOGS_LINES_MAX)).unwrap_or_default();
         let found: Vec<LogLine> = remembered.into_iter().filter(matches).collect();
         let found = &found[found.len().saturating_sub(lines)..];

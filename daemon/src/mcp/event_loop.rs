@@ -36,7 +36,7 @@ impl EventLoop {
 
     pub(super) async fn drive(&mut self, mut abandoned: Completion) {
         while !self.driver().is_over() {
-            while let Some(event) = self.runtime.supervise.next_instance_event() {
+            while let Some(event) = self.runtime.supervise.instances.next_event() {
                 self.driver().follow(event).await;
             }
             let deadline = self.server.instances.deadline();

@@ -167,7 +167,7 @@ impl ServerDriver<'_> {
 
     /// A reason with the last lines that an instance wrote to its stderr.
     fn with_last_lines(&self, generation: Generation, how: &str) -> String {
-        let logs: Option<&Logs> = self.supervise.services().logs(self.server.service);
+        let logs: Option<&Logs> = self.supervise.services.logs(self.server.service);
         let lines = logs.map(|logs| logs.last_words(|its| its == generation)).unwrap_or_default();
         if lines.is_empty() {
             return format!("{how}; it wrote nothing to stderr");

@@ -18,7 +18,7 @@ use super::restart_triggers::{RestartTriggers, Trigger};
 use crate::clock::now;
 use crate::control::About;
 use crate::driver::Driver;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 use crate::wires::WireEvent;
 
 /// The state of one server.
@@ -39,7 +39,7 @@ pub(crate) struct Server {
 /// A server together with the supervisor of all services, one of which is its own.
 pub(crate) struct ServerDriver<'a> {
     pub(super) server: &'a mut Server,
-    pub(super) supervise: &'a mut Supervise,
+    pub(super) supervise: &'a mut Supervisor,
 }
 
 impl Server {
@@ -84,7 +84,7 @@ impl ServerDriver<'_> {
 
     /// The restart machine of the server.
     pub(super) fn machine(&self) -> Option<&Service> {
-        self.supervise.machines().service(self.server.service)
+        self.supervise.fleet.service(self.server.service)
     }
 
     /// A command that never ran is not there at all; one that did may be back soon.
@@ -135,7 +135,7 @@ impl ServerDriver<'_> {
         if self.server.lane.wires.have_client() {
             return self.supervise.log(message);
         }
-        let name = self.supervise.services().name(self.server.service);
+        let name = self.supervise.services.name(self.server.service);
         self.supervise.log(&format!("{name}: {message}"));
     }
 

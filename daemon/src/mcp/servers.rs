@@ -20,7 +20,7 @@ use super::ready_queue::{OtherReady, ReadyFlag, ReadyQueue};
 use super::restart_triggers::Trigger;
 use super::server::{Server, ServerDriver};
 use super::timer_thread::TimerThread;
-use crate::supervise::{InstanceEvent, Supervise};
+use crate::supervise::{InstanceEvent, Supervisor};
 
 /// All servers of one loop.
 pub(crate) struct Servers {
@@ -106,7 +106,7 @@ impl Servers {
     pub(crate) fn driver<'a>(
         &'a mut self,
         service: ServiceId,
-        supervise: &'a mut Supervise,
+        supervise: &'a mut Supervisor,
     ) -> Option<ServerDriver<'a>> {
         let PolledServer { server, flag, .. } = self.servers.get_mut(&service)?;
         flag.set_other();
@@ -145,7 +145,7 @@ impl Servers {
     }
 
     /// Follows a step in the life of an instance.
-    pub(crate) async fn follow(&mut self, supervise: &mut Supervise, event: InstanceEvent) {
+    pub(crate) async fn follow(&mut self, supervise: &mut Supervisor, event: InstanceEvent) {
         if let Some(mut driver) = self.driver(event.service, supervise) {
             driver.follow(event).await;
         }
@@ -154,7 +154,7 @@ impl Servers {
     /// Deals with what [`Servers::next`] brought.
     pub(crate) async fn deal_with(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         service: ServiceId,
         polled: ServerPoll,
     ) {

@@ -18,7 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::clock;
-use crate::control::{About, Ask, Before, Begun, Control, NotBegun, RuntimeFolders};
+use crate::control::{
+    About, ChangeRefused, ChangeUnderWay, Control, LoopRequest, RuntimeFolders, StateBefore,
+};
 use crate::events::Events;
 use crate::logs::Logs;
 use crate::process::MECHANISM;
@@ -117,28 +119,30 @@ impl ControlBoard {
     }
 
     /// Answers a question that changes nothing. An answer that the client no longer waits for is dropped.
-    pub(super) fn answer(&self, ask: Ask, machine: &Machine, finish: Option<&Finish>) {
+    pub(super) fn answer(&self, ask: LoopRequest, machine: &Machine, finish: Option<&Finish>) {
         let is_ours = |name: &str| name == NAME;
         match ask {
-            Ask::Status { name, answer } => {
+            LoopRequest::Status { name, answer } => {
                 let asked = name.is_none_or(|name| is_ours(&name));
                 let status = || self.status(self.report(machine, finish));
                 answer.send(asked.then(status).into_iter().collect()).ok();
             }
-            Ask::Change { .. } => {}
-            Ask::Input { name, answer, .. } => {
+            LoopRequest::Change { .. } => {}
+            LoopRequest::Input { name, answer, .. } => {
                 let refusal = ErrorAnswer::new("the agent is told what to do by its plan");
                 answer.send(is_ours(&name).then_some(Err(refusal))).ok();
             }
-            Ask::Logs { name, answer } => {
+            LoopRequest::Logs { name, answer } => {
                 answer.send(is_ours(&name).then(|| self.logs.clone())).ok();
             }
-            Ask::Metrics { answer } => drop(answer.send(vec![self.measured(machine, finish)])),
-            Ask::Reload { answer, .. } => {
+            LoopRequest::Metrics { answer } => {
+                drop(answer.send(vec![self.measured(machine, finish)]))
+            }
+            LoopRequest::Reload { answer, .. } => {
                 let why = "has no configuration of services to read";
                 answer.send(Err(self.about.only_up(why))).ok();
             }
-            Ask::Shutdown { answer, .. } => {
+            LoopRequest::Shutdown { answer, .. } => {
                 let refusal = ErrorAnswer::new("this is `afresh run`, which ends with its plan");
                 answer.send(Err(refusal.hint("`afresh stop run` stops it"))).ok();
             }
@@ -151,23 +155,23 @@ impl ControlBoard {
         name: &str,
         what: Change,
         machine: &Machine,
-    ) -> Result<Begun, NotBegun> {
+    ) -> Result<ChangeUnderWay, ChangeRefused> {
         if name != NAME {
-            return Err(NotBegun::NoSuchService { known: vec![NAME.to_owned()] });
+            return Err(ChangeRefused::NoSuchService { known: vec![NAME.to_owned()] });
         }
         if self.is_over {
-            return Err(NotBegun::Stopping);
+            return Err(ChangeRefused::Stopping);
         }
         let view = machine.view();
         if what == Change::Restart && !view.can_restart {
-            return Err(NotBegun::NotNow("no agent is at work"));
+            return Err(ChangeRefused::NotNow("no agent is at work"));
         }
         let old_pid = self.process.map(|(pid, _)| pid);
         let generation = Generation(u64::from(view.attempt.0));
-        let before = Before::new(old_pid, generation, self.changes.subscribe());
+        let before = StateBefore::new(old_pid, generation, self.changes.subscribe());
         let (sender, recorded) = oneshot::channel();
         sender.send(()).ok();
-        Ok(Begun { before, recorded })
+        Ok(ChangeUnderWay { before, recorded })
     }
 
     fn uptime(&self) -> Option<Duration> {
@@ -258,7 +262,7 @@ impl ControlBoard {
     }
 
     /// The next question of a client, as long as one waits for the end.
-    pub(super) async fn next_before_end(&mut self) -> Option<Ask> {
+    pub(super) async fn next_before_end(&mut self) -> Option<LoopRequest> {
         match self.changes.receiver_count() {
             0 => None,
             _ => timeout(CONTROL_FAREWELL, self.control.next()).await.ok(),

@@ -40,7 +40,7 @@ pub use self::setup::{
     run_events, user_requests,
 };
 use crate::clock;
-use crate::control::Ask;
+use crate::control::LoopRequest;
 use crate::os::{self, Jobs, Signals};
 use crate::process::{Processes, Report, ignore_in_supervisor};
 use crate::run_briefly::{BriefStep, Briefs};
@@ -104,7 +104,7 @@ enum Happening {
     Git(GitReply),
     Gate(GateEnd),
     Request(UserRequest),
-    Control(Ask),
+    Control(LoopRequest),
     Notice(String),
     Signal(os::SignalRequest),
     Job(os::Job),
@@ -379,8 +379,8 @@ impl RunDriver {
     }
 
     /// Answers a question over the control API. A change is recorded before it is answered.
-    fn answer(&mut self, ask: Ask) {
-        let Ask::Change { name, what, reason, answer } = ask else {
+    fn answer(&mut self, ask: LoopRequest) {
+        let LoopRequest::Change { name, what, reason, answer } = ask else {
             return self.board.answer(ask, &self.machine, self.finish.as_ref());
         };
         let begun = self.board.begin_change(&name, what, &self.machine);

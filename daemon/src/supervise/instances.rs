@@ -1,5 +1,5 @@
 //! Owns the pipes of running instances: the pumps of their output, their stdin, and the events that a
-//! conversation has to follow. Driven by [`Supervise`](super::Supervise). Never starts or ends a
+//! conversation has to follow. Driven by [`Supervisor`](super::Supervisor). Never starts or ends a
 //! process.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,13 +22,13 @@ use crate::process::Command;
 use crate::wires::InstancePipes;
 
 /// The instances of all services that have pipes.
-pub(super) struct Instances {
+pub(crate) struct Instances {
     all: BTreeMap<(ServiceId, Generation), Instance>,
     lingering: BTreeMap<ServiceId, Lingering>,
     events: VecDeque<InstanceEvent>,
     wiring: Wiring,
-    /// All of it has to end soon.
-    is_hurried: bool,
+    /// All of it has to end soon: the reader of our output is not waited for with each instance.
+    pub(crate) is_hurried: bool,
     /// The last output of an instance was not read in time.
     is_unread: bool,
 }
@@ -230,11 +230,6 @@ impl Instances {
         is_dropped
     }
 
-    /// From now on the reader of our output is not waited for with each instance.
-    pub(super) fn hurry(&mut self) {
-        self.is_hurried = true;
-    }
-
     pub(super) fn forget(&mut self, service: ServiceId) {
         self.lingering.remove(&service);
     }
@@ -261,7 +256,8 @@ impl Instances {
         }
     }
 
-    pub(super) fn next_event(&mut self) -> Option<InstanceEvent> {
+    /// The next event for a conversation. To be asked until there is none, after every call.
+    pub(crate) fn next_event(&mut self) -> Option<InstanceEvent> {
         self.events.pop_front()
     }
 }

@@ -1,18 +1,21 @@
-//! Starts, stops and redefinitions of services, in the order of their dependencies. Driven by the faces
-//! (`up`, `keep`, `gateway`) and the control API. The order itself is decided in core.
+//! Services come and go: definitions, starts and stops in the order of their dependencies, and the adoption of
+//! instances that the supervisor before this one has left. Driven by the faces (`up`, `keep`, `gateway`) and the
+//! control API. The order itself is decided in core.
 
-use afresh_core::definition::Until;
-use afresh_core::id::{Generation, ServiceId};
-use afresh_core::service::{Effect, Event, Input, Service};
+use afresh_core::fleet::Transition;
+use afresh_core::id::ServiceId;
+use afresh_core::service::{AdoptedAs, Effect, Event, Input, Service};
 
-use super::Supervise;
-use super::machines::LifecycleRequest;
+use super::Supervisor;
 use crate::definition::Definition;
+use crate::os::PipeReader;
+use crate::pipe::Flow;
+use crate::process::{AdoptedInstance, AdoptedStdio, InstanceStdio, SpoolReader};
 
-impl Supervise {
+impl Supervisor {
     /// Takes a service in; it is down until it is started.
     pub(crate) fn add(&mut self, definition: Definition, seed: u64) -> ServiceId {
-        let id = self.machines.add(Service::new(definition.policy.clone(), seed));
+        let id = self.fleet.add(Service::new(definition.policy.clone(), seed));
         if let Some(check) = definition.health.clone() {
             self.checks.add(id, check);
         }
@@ -24,7 +27,9 @@ impl Supervise {
 
     /// Gives a service another definition; its next instance is by that.
     pub(crate) fn redefine(&mut self, service: ServiceId, definition: Definition) {
-        self.machines.set_policy(service, definition.policy.clone());
+        if let Some(machine) = self.fleet.service_mut(service) {
+            machine.set_policy(definition.policy.clone());
+        }
         self.memory.expect(&definition);
         self.checks.remove(service);
         if let Some(check) = definition.health.clone() {
@@ -35,7 +40,7 @@ impl Supervise {
 
     /// Forgets a service that is down; says whether it is. The record of its end is written first.
     pub(crate) fn forget(&mut self, service: ServiceId) -> bool {
-        let is_down = !self.recorder.is_writing() && self.machines.remove(service);
+        let is_down = !self.recorder.is_writing() && self.fleet.remove(service);
         if is_down {
             self.checks.remove(service);
             self.instances.forget(service);
@@ -44,32 +49,9 @@ impl Supervise {
         is_down
     }
 
-    /// Sets the services that a service depends on.
-    pub(crate) fn set_needs(&mut self, service: ServiceId, needs: Vec<(ServiceId, Until)>) {
-        self.machines.set_needs(service, needs);
-    }
-
-    /// Goes on with the counts of an earlier supervisor.
-    pub(crate) fn resume(
-        &mut self,
-        service: ServiceId,
-        generation: Generation,
-        restarts: Option<u64>,
-    ) {
-        self.machines.resume(service, generation, restarts);
-    }
-
     /// Starts, stops or retires services, each as soon as the order allows it.
-    pub(crate) async fn request(&mut self, request: LifecycleRequest, services: Vec<ServiceId>) {
-        for (id, input) in self.machines.request(request, services) {
-            self.input_to(id, input).await;
-        }
-        self.advance().await;
-    }
-
-    /// Stops everything in order, for good.
-    pub(crate) async fn shut_down(&mut self) {
-        for (id, input) in self.machines.shut_down() {
+    pub(crate) async fn request(&mut self, transition: Transition, services: Vec<ServiceId>) {
+        for (id, input) in self.fleet.request(transition, services) {
             self.input_to(id, input).await;
         }
         self.advance().await;
@@ -77,7 +59,7 @@ impl Supervise {
 
     /// Ends a stop that takes too long for the user: no instance is waited for any more.
     pub(crate) async fn hurry_up(&mut self) {
-        self.machines.hurry_up();
+        self.fleet.hurry_up();
         self.advance().await;
         self.input(&Input::HurryUp).await;
     }
@@ -85,5 +67,76 @@ impl Supervise {
     /// Records an event of a service that its machine does not know of.
     pub(crate) async fn announce(&mut self, service: ServiceId, event: Event) {
         self.perform(vec![(service, Effect::Tell(event))]).await;
+    }
+
+    /// Takes over instances, each as one of the service of its name. One whose service is not defined
+    /// any more is stopped in order, as one of the service that `unknown` makes of its name; these are
+    /// returned, and must not be started again.
+    pub(crate) async fn adopt(
+        &mut self,
+        instances: Vec<AdoptedInstance>,
+        unknown: impl Fn(&str) -> Definition,
+    ) -> Vec<ServiceId> {
+        let oldest = instances.iter().map(AdoptedInstance::uptime).max().unwrap_or_default();
+        // The machines' clock begins before all that these know of.
+        self.start = self.start.checked_sub(oldest).unwrap_or(self.start);
+        let mut leaving = Vec::new();
+        for instance in instances {
+            let name = instance.service();
+            let service = match self.services.named(name) {
+                Some(service) => service,
+                None => {
+                    let service = self.add(unknown(name), 0);
+                    leaving.push(service);
+                    service
+                }
+            };
+            self.adopt_one(service, instance).await;
+        }
+        for service in &leaving {
+            let title = self.services.title(*service);
+            let text = format!("the configuration does not have {title} any more: stopping it");
+            self.recorder.log_about(&self.services, *service, &text);
+            self.input_to(*service, Input::Retire).await;
+        }
+        leaving
+    }
+
+    async fn adopt_one(&mut self, service: ServiceId, instance: AdoptedInstance) {
+        let (generation, pid) = (instance.generation(), instance.pid());
+        let since = self.time() - instance.uptime();
+        let found = match (instance.is_current(), instance.is_stopping()) {
+            (true, false) => AdoptedAs::Current,
+            (true, true) => AdoptedAs::Stopping,
+            (false, _) => AdoptedAs::Beside,
+        };
+        let lost = instance.lost_bytes();
+        if lost > 0 {
+            let text = format!(
+                "{} printed more than there was room for while afresh was away: {lost} bytes are lost",
+                self.services.title(service)
+            );
+            self.recorder.log_about(&self.services, service, &text);
+        }
+        match self.processes.take(service, instance) {
+            Ok(AdoptedStdio { stdio: InstanceStdio { stdin, stdout, stderr }, earlier }) => {
+                let flow =
+                    |pipe: PipeReader, earlier: SpoolReader| Flow { pipe, earlier: Some(earlier) };
+                let [out_earlier, err_earlier] = earlier;
+                let flows = [flow(stdout, out_earlier), flow(stderr, err_earlier)];
+                let definition = self.services.definition(service);
+                let checked = definition.filter(|definition| definition.health.is_some());
+                let command = checked.and_then(|definition| definition.command_of(generation).ok());
+                let id = (service, generation);
+                self.instances.attach(&mut self.services, id, stdin, flows, command).await;
+                self.instances.set_pid(service, generation, pid);
+            }
+            // Its end will be reported.
+            Err(error) => {
+                let text = format!("its output is lost: {error}");
+                self.recorder.log_about(&self.services, service, &text);
+            }
+        }
+        self.input_to(service, Input::Adopted { generation, pid, since, found }).await;
     }
 }

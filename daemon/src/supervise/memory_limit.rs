@@ -1,15 +1,16 @@
 //! Owns the measurements of services with a memory limit. Driven by
-//! [`Supervise::wait`](super::Supervise::wait). Core decides what too much memory leads to.
+//! [`Supervisor::wait`](super::Supervisor::wait). Core decides what too much memory leads to.
 
 use std::collections::BTreeMap;
 
+use afresh_core::fleet::Fleet;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::MEMORY_LOOK_INTERVAL;
 use afresh_core::memory::{OverLimit, over_limit};
+use afresh_core::time::Time;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-use super::machines::Machines;
 use super::services::Services;
 use crate::clock::sleep_until;
 use crate::definition::Definition;
@@ -49,10 +50,10 @@ impl MemoryLimits {
     }
 
     /// Measures the services with a limit, in a thread of its own.
-    pub(super) fn measure(&mut self, services: &Services, machines: &Machines) {
+    pub(super) fn measure(&mut self, services: &Services, fleet: &Fleet, now: Time) {
         self.due_at = Some(Instant::now() + MEMORY_LOOK_INTERVAL);
         let running = services.limited().filter_map(|id| {
-            let snapshot = machines.service(id)?.snapshot(machines.now());
+            let snapshot = fleet.service(id)?.snapshot(now);
             Some((id, Generation(snapshot.generation?), snapshot.pid?))
         });
         let running: Vec<(ServiceId, Generation, u32)> = running.collect();

@@ -1,8 +1,8 @@
 //! Owns the record of what happens: the trail, the log on stderr, the events of the control API, the
-//! restart marker and the hooks. Driven by [`Supervise`](super::Supervise). Never waits for a disk
+//! restart marker and the hooks. Driven by [`Supervisor`](super::Supervisor). Never waits for a disk
 //! inside of a method that is not async.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -29,13 +29,16 @@ use crate::store::trail::Trail;
 
 /// Writes down what happens to services, and to afresh itself.
 pub(crate) struct Recorder {
-    stderr: Output,
+    /// The stream of the log.
+    pub(crate) stderr: Output,
     trail: Trail,
-    marker_file: PathBuf,
+    /// The file that marks the last restart.
+    pub(crate) marker_file: PathBuf,
     logger: &'static str,
-    events: Events,
-    /// Counts the events.
-    changes: watch::Sender<u64>,
+    /// For the control API.
+    pub(crate) events: Events,
+    /// Counts the events of services.
+    pub(crate) changes: watch::Sender<u64>,
     hooks: Hooks,
     /// What has to be on disk before the next effect is performed.
     writing: Option<Writing>,
@@ -76,26 +79,6 @@ impl Recorder {
             writing: None,
             unacknowledged: None,
         }
-    }
-
-    /// The stream of the log.
-    pub(crate) fn stderr(&self) -> Output {
-        self.stderr.clone()
-    }
-
-    /// The events, for the control API.
-    pub(crate) fn events(&self) -> Events {
-        self.events.clone()
-    }
-
-    /// Changes with every event of a service.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
-    /// The file that marks the last restart.
-    pub(crate) fn marker_file(&self) -> &Path {
-        &self.marker_file
     }
 
     /// Puts a record into the trail, and leaves the log alone.
@@ -166,8 +149,8 @@ impl Recorder {
     /// Records and logs an event. An announcement is on disk before [`Recorder::finish`] logs it.
     pub(super) fn tell(
         &mut self,
-        services: &mut Services,
         at: Time,
+        services: &mut Services,
         service: ServiceId,
         event: Event,
     ) {
@@ -189,7 +172,7 @@ impl Recorder {
             }));
         } else {
             self.trail.append(record);
-            self.publish(services, at, service, &event);
+            self.publish(at, services, service, &event);
             self.log_about(services, service, &message);
         }
     }
@@ -249,7 +232,7 @@ impl Recorder {
     }
 
     /// Logs what is on disk now, or that it is not.
-    pub(super) fn finish(&mut self, services: &mut Services, at: Time, written: Written) {
+    pub(super) fn finish(&mut self, at: Time, services: &mut Services, written: Written) {
         let Written { service, event, marker, message, failures } = written;
         if let Some(history) = services.history_mut(service).filter(|_| marker.is_some()) {
             history.marker = marker;
@@ -259,7 +242,7 @@ impl Recorder {
         }
         match event {
             Some(event) => {
-                self.publish(services, at, service, &event);
+                self.publish(at, services, service, &event);
                 // A request is acknowledged only when it is in the marker too.
                 match event {
                     Event::RestartRequested { .. } => self.unacknowledged = Some(event),
@@ -277,7 +260,7 @@ impl Recorder {
     }
 
     /// Hands an event to the history of the service, the hooks and the control API.
-    fn publish(&mut self, services: &mut Services, at: Time, service: ServiceId, event: &Event) {
+    fn publish(&mut self, at: Time, services: &mut Services, service: ServiceId, event: &Event) {
         let says_ready = services.says_ready(service);
         let (title, name) = (services.title(service), services.name(service));
         if let Some(history) = services.history_mut(service) {
@@ -290,7 +273,7 @@ impl Recorder {
     }
 
     /// An instance serves: no event says so, and a client of the control API may wait for just that.
-    pub(super) fn note_ready(&mut self, services: &mut Services, at: Time, service: ServiceId) {
+    pub(super) fn note_ready(&mut self, at: Time, services: &mut Services, service: ServiceId) {
         if let Some(history) = services.history_mut(service) {
             history.vitals.ready(at);
         }

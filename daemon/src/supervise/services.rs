@@ -1,5 +1,5 @@
 //! Owns the definitions of the services and what is remembered of each: last lines, restarts, counts.
-//! Driven by [`Supervise`](super::Supervise). Never talks to a process.
+//! Driven by [`Supervisor`](super::Supervisor). Never talks to a process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use afresh_core::audit::recovery::{ServiceSummary, TrailSummary, UserIntent};
 use afresh_core::control::{Change, ReloadAnswer};
 use afresh_core::definition::{Changes, Dependency, ServiceDefinition, StopSignal, Until, changes};
+use afresh_core::fleet::Transition;
 use afresh_core::id::{Generation, ServiceId};
 use afresh_core::limits::SERVICES_REMEMBERED_MAX;
 use afresh_core::policy::Policy;
@@ -17,12 +18,12 @@ use afresh_core::text::harmless;
 
 use super::{Lines, Up};
 use crate::clock::seed;
-use crate::control::{Before, Reloading, reloaded};
+use crate::control::{Reloading, StateBefore, reloaded};
 use crate::definition::{Definition, Variables};
 use crate::pipe::OutputForm;
 use crate::process::{AdoptedInstance, Command};
 use crate::store::service_log::{ServiceLogs, file_of};
-use crate::supervise::{LifecycleRequest, Supervise};
+use crate::supervise::Supervisor;
 
 /// The colours of names, by turns: cyan, yellow, green, magenta, blue, and the same brightly.
 const COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
@@ -76,7 +77,7 @@ impl ConfiguredServices {
     /// Takes the services in, with what is known of them from before.
     pub(super) fn begin(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         services: Vec<ServiceDefinition>,
         past: &TrailSummary,
     ) {
@@ -88,7 +89,9 @@ impl ConfiguredServices {
             let ServiceSummary { generation, restarts, .. } = past.of(&definition.name);
             let id = self.add(supervise, definition, width);
             let restarts = past.was_killed().then_some(restarts);
-            supervise.resume(id, Generation(generation), restarts);
+            if let Some(machine) = supervise.fleet.service_mut(id) {
+                machine.resume(Generation(generation), restarts);
+            }
         }
         self.order(supervise);
     }
@@ -96,7 +99,7 @@ impl ConfiguredServices {
     /// Takes over what the supervisor before has left to run. What is not defined any more is stopped.
     pub(super) async fn adopt(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         instances: Vec<AdoptedInstance>,
     ) {
         let unknown = |name: &str| Definition {
@@ -121,7 +124,7 @@ impl ConfiguredServices {
         let gone: BTreeSet<&str> = names.filter(|name| !self.members.contains_key(*name)).collect();
         if !gone.is_empty() {
             let gone: Vec<String> = gone.into_iter().map(str::to_owned).collect();
-            supervise.recorder().note(reloaded("afresh.up", &[], &[], &gone));
+            supervise.recorder.note(reloaded("afresh.up", &[], &[], &gone));
         }
         let leaving = supervise.adopt(instances, unknown).await;
         self.leaving.extend(leaving);
@@ -130,7 +133,7 @@ impl ConfiguredServices {
     /// Starts those that are chosen, or all that start by themselves.
     pub(super) async fn start(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         chosen: &[String],
         past: &TrailSummary,
     ) {
@@ -145,20 +148,20 @@ impl ConfiguredServices {
         let ids: Vec<ServiceId> = self.members.values().filter(is_chosen).map(|m| m.id).collect();
         // One that was to be stopped may have been taken over before it had heard of it.
         let is_left = |member: &&ConfiguredService| {
-            let service = supervise.machines().service(member.id);
+            let service = supervise.fleet.service(member.id);
             chosen.is_empty()
                 && past.of(&member.definition.name).wanted == UserIntent::Down
                 && service.is_some_and(|service| service.rest().is_none() && service.is_wanted())
         };
         let left: Vec<ServiceId> = self.members.values().filter(is_left).map(|m| m.id).collect();
-        supervise.request(LifecycleRequest::Stop, left).await;
-        supervise.request(LifecycleRequest::Start, ids).await;
+        supervise.request(Transition::Stop, left).await;
+        supervise.request(Transition::Start, ids).await;
     }
 
     /// Follows a changed configuration: only what changed is touched.
     pub(super) async fn apply(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         services: Vec<ServiceDefinition>,
     ) -> Reloading {
         let old: Vec<ServiceDefinition> =
@@ -172,7 +175,9 @@ impl ConfiguredServices {
                 None => {
                     let known = self.generations.remove(&definition.name);
                     let id = self.add(supervise, definition, width);
-                    supervise.resume(id, known.unwrap_or_default(), None);
+                    if let Some(machine) = supervise.fleet.service_mut(id) {
+                        machine.resume(known.unwrap_or_default(), None);
+                    }
                     started.extend(autostart.then_some(id));
                 }
                 Some(member) => member.definition = definition,
@@ -182,24 +187,23 @@ impl ConfiguredServices {
             supervise.redefine(member.id, self.made(member, width));
         }
         self.order(supervise);
-        supervise.recorder().note(reloaded("afresh.up", &added, &changed, &removed));
+        supervise.recorder.note(reloaded("afresh.up", &added, &changed, &removed));
         let leaving: Vec<ServiceId> =
             removed.iter().filter_map(|name| self.members.remove(name)).map(|m| m.id).collect();
         self.leaving.extend(leaving.iter().copied());
-        let mut begun: Vec<(String, Change, Before)> = Vec::new();
-        let mut note = |supervise: &Supervise, id: ServiceId, what: Change| {
-            let before = Before::of(supervise, id);
-            begun.extend(before.map(|before| (supervise.services().name(id), what, before)));
+        let mut begun: Vec<(String, Change, StateBefore)> = Vec::new();
+        let mut note = |supervise: &Supervisor, id: ServiceId, what: Change| {
+            let before = StateBefore::of(supervise, id);
+            begun.extend(before.map(|before| (supervise.services.name(id), what, before)));
         };
         leaving.iter().for_each(|id| note(supervise, *id, Change::Stop));
-        supervise.request(LifecycleRequest::Retire, leaving).await;
+        supervise.request(Transition::Retire, leaving).await;
         for id in changed.iter().filter_map(|name| Some(self.members.get(name)?.id)) {
             // One that is down by request stays down, or goes on to be stopped.
-            let is_up =
-                supervise.machines().service(id).is_some_and(|service| match service.rest() {
-                    None => service.is_wanted(),
-                    Some(rest) => matches!(rest, Rest::Failed(_)),
-                });
+            let is_up = supervise.fleet.service(id).is_some_and(|service| match service.rest() {
+                None => service.is_wanted(),
+                Some(rest) => matches!(rest, Rest::Failed(_)),
+            });
             if is_up {
                 note(supervise, id, Change::Restart);
                 let reason = "its definition changed".to_owned();
@@ -207,17 +211,17 @@ impl ConfiguredServices {
             }
         }
         started.iter().for_each(|id| note(supervise, *id, Change::Start));
-        supervise.request(LifecycleRequest::Start, started).await;
+        supervise.request(Transition::Start, started).await;
         let answer = ReloadAnswer { added, removed, changed, unchanged, ..ReloadAnswer::default() };
         Reloading { answer, begun }
     }
 
     /// Forgets those that are not defined any more and are down.
-    pub(super) fn tidy(&mut self, supervise: &mut Supervise) {
+    pub(super) fn tidy(&mut self, supervise: &mut Supervisor) {
         self.leaving.retain(|id| {
-            let service = supervise.machines().service(*id);
+            let service = supervise.fleet.service(*id);
             let generation = service.map(|service| service.generation()).unwrap_or_default();
-            let name = supervise.services().name(*id);
+            let name = supervise.services.name(*id);
             let is_gone = supervise.forget(*id);
             if is_gone && self.generations.len() < SERVICES_REMEMBERED_MAX {
                 self.generations.insert(name, generation);
@@ -228,7 +232,7 @@ impl ConfiguredServices {
 
     fn add(
         &mut self,
-        supervise: &mut Supervise,
+        supervise: &mut Supervisor,
         definition: ServiceDefinition,
         width: usize,
     ) -> ServiceId {
@@ -238,7 +242,7 @@ impl ConfiguredServices {
         let member = ConfiguredService { id: ServiceId(0), definition, colour };
         let made = self.made(&member, width);
         // One that was taken out a moment ago may still be on its way down.
-        let back = self.leaving.iter().position(|id| supervise.services().name(*id) == name);
+        let back = self.leaving.iter().position(|id| supervise.services.name(*id) == name);
         let id = match back.map(|at| self.leaving.remove(at)) {
             Some(id) => {
                 supervise.redefine(id, made);
@@ -251,13 +255,13 @@ impl ConfiguredServices {
     }
 
     /// Says what each service needs.
-    fn order(&self, supervise: &mut Supervise) {
+    fn order(&self, supervise: &mut Supervisor) {
         for member in self.members.values() {
             let needed =
                 |needed: &Dependency| Some((self.members.get(&needed.name)?.id, needed.until));
             let needs: Vec<(ServiceId, Until)> =
                 member.definition.depends_on.iter().filter_map(needed).collect();
-            supervise.set_needs(member.id, needs);
+            supervise.fleet.set_needs(member.id, needs);
         }
     }
 

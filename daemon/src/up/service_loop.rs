@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use afresh_core::audit::Record;
 use afresh_core::control::{ErrorAnswer, ServiceStatus, ShutdownAnswer, State};
+use afresh_core::fleet::Transition;
 use afresh_core::limits::{HURRY_GAP, OUTPUT_FLUSH_MAX, TRAIL_SYNC_WAIT, VIEW_INTERVAL};
 use afresh_core::service::Input;
 use tokio::sync::{oneshot, watch};
@@ -16,17 +17,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::configured_services::ConfiguredServices;
 use super::{Reload, Reloaded};
-use crate::control::{About, Ask, Reloading};
+use crate::control::{About, LoopRequest, Reloading};
 use crate::hooks::HookSetup;
 use crate::notify::Notify;
 use crate::os::{SignalRequest, Signals};
 use crate::runtime::{Runtime, RuntimeInput};
 use crate::store::service_log::ServiceLogs;
-use crate::supervise::Supervise;
+use crate::supervise::Supervisor;
 
 /// A loop over services, until all are down for good.
 pub(crate) struct ServiceLoop {
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// Only with `afresh up`.
     configuration: Option<Configuration>,
     stopping_since: Option<Instant>,
@@ -68,10 +69,6 @@ impl ServiceLoop {
         Self { configuration: Some(configuration), ..Self::new(runtime) }
     }
 
-    pub(crate) fn supervise(&self) -> &Supervise {
-        &self.runtime.supervise
-    }
-
     /// Runs until the user wants it to end and all is down; without a configuration also until every
     /// service is at rest, and none was stopped by a client that may start it again.
     pub(crate) async fn drive(&mut self, mut output_closed: oneshot::Receiver<()>) {
@@ -109,14 +106,14 @@ impl ServiceLoop {
     ) {
         let Self { runtime, configuration, stopping_since } = self;
         let Runtime { supervise, control, mut signals } = runtime;
-        supervise.recorder().note(end);
+        supervise.recorder.note(end);
         control.close().await;
         let (recorder, lingering) = supervise.shutdown().await;
         stdin.shutdown().await;
         if let Some(logs) = &logs
             && !logs.flush().await
         {
-            recorder.stderr().log("log: the disk did not take the last lines");
+            recorder.stderr.log("log: the disk did not take the last lines");
         }
         recorder.close(TRAIL_SYNC_WAIT);
         drop(configuration);
@@ -138,7 +135,7 @@ impl ServiceLoop {
     fn is_over(&self) -> bool {
         let Runtime { supervise, control, .. } = &self.runtime;
         let may_end = || self.configuration.is_none() && !control.holds(supervise);
-        supervise.machines().is_at_rest() && (self.stopping_since.is_some() || may_end())
+        supervise.fleet.is_at_rest() && (self.stopping_since.is_some() || may_end())
     }
 
     fn begin(&mut self) {
@@ -198,22 +195,23 @@ impl ServiceLoop {
             configuration.notify.stopping(why);
         }
         self.runtime.supervise.log(&format!("{why}: stopping"));
-        self.runtime.supervise.shut_down().await;
+        let all = self.runtime.supervise.fleet.ids();
+        self.runtime.supervise.request(Transition::Shutdown, all).await;
     }
 
     /// Answers a request of the control API.
-    async fn answer(&mut self, ask: Ask) {
+    async fn answer(&mut self, ask: LoopRequest) {
         match ask {
-            Ask::Reload { reason, answer } if self.configuration.is_some() => {
+            LoopRequest::Reload { reason, answer } if self.configuration.is_some() => {
                 let done = self.reload(&reason).await;
                 // The client may have gone.
                 answer.send(done).ok();
             }
-            Ask::Shutdown { reason, answer } if self.configuration.is_some() => {
+            LoopRequest::Shutdown { reason, answer } if self.configuration.is_some() => {
                 let supervise = &self.runtime.supervise;
-                let ids = supervise.machines().services();
+                let ids = supervise.fleet.services();
                 let up = ids.filter(|(_, service)| service.rest().is_none()).map(|(id, _)| id);
-                let stopping = up.map(|id| supervise.services().name(id)).collect();
+                let stopping = up.map(|id| supervise.services.name(id)).collect();
                 if self.stopping_since.is_none() {
                     self.stop(&reason).await;
                 }
@@ -264,11 +262,11 @@ impl StatusView {
     }
 
     /// Sends the states. The receiver is not waited for: one that is behind gets them later.
-    fn send(&mut self, supervise: &Supervise, notify: &Notify) {
+    fn send(&mut self, supervise: &Supervisor, notify: &Notify) {
         self.changes.borrow_and_update();
         let now = Instant::now();
         self.send_at = now + VIEW_INTERVAL;
-        let ids = supervise.machines().ids().into_iter();
+        let ids = supervise.fleet.ids().into_iter();
         let all: Vec<ServiceStatus> =
             ids.filter_map(|id| self.about.status(supervise, id)).collect();
         let is_up = |state: &State| matches!(state, State::Ready | State::Running);

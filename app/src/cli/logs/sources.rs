@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use afresh_core::text::harmless;
-use afresh_daemon::control::{Reached, Target};
+use afresh_daemon::control::{Reached, ServiceAddress};
 use afresh_daemon::store::service_log;
 
 use crate::environment::Environment;
@@ -19,7 +19,7 @@ pub(super) struct Sources {
     /// The services that have theirs there.
     pub(super) on_disk: Vec<String>,
     /// The others, with the name for people.
-    pub(super) remembered: Vec<(Target, String)>,
+    pub(super) remembered: Vec<(ServiceAddress, String)>,
 }
 
 impl Sources {
@@ -79,7 +79,7 @@ impl Sources {
 }
 
 /// Those that are remembered, each with a label that no other has.
-fn named(chosen: &[&Reached]) -> Vec<(Target, String)> {
+fn named(chosen: &[&Reached]) -> Vec<(ServiceAddress, String)> {
     let label = |reached: &Reached| {
         let (name, pid) = (harmless(&reached.status.name), reached.status.supervisor_pid);
         let same = chosen.iter().filter(|other| other.status.name == reached.status.name);
