@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::health::HealthCheck;
@@ -119,23 +120,24 @@ impl StopSignal {
     pub const ALL: [Self; 6] =
         [Self::Terminate, Self::Interrupt, Self::Hangup, Self::Quit, Self::User1, Self::User2];
 
-    /// The name, as signals are called.
+    /// The names of all, as signals are called.
+    pub const NAMES: [&'static str; 6] =
+        ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"];
+
+    /// Its name.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Terminate => "SIGTERM",
-            Self::Interrupt => "SIGINT",
-            Self::Hangup => "SIGHUP",
-            Self::Quit => "SIGQUIT",
-            Self::User1 => "SIGUSR1",
-            Self::User2 => "SIGUSR2",
-        }
+        Self::NAMES[self as usize]
     }
+}
+
+impl FromStr for StopSignal {
+    type Err = ();
 
     /// The signal of a name, in letters of any size, with or without its `SIG`.
-    pub fn from_name(name: &str) -> Option<Self> {
+    fn from_str(name: &str) -> Result<Self, ()> {
         let name = name.to_ascii_uppercase();
         let short = name.strip_prefix("SIG").unwrap_or(&name);
-        Self::ALL.into_iter().find(|signal| &signal.name()["SIG".len()..] == short)
+        Self::ALL.into_iter().find(|signal| &signal.name()["SIG".len()..] == short).ok_or(())
     }
 }
 
@@ -225,12 +227,12 @@ mod tests {
     #[test]
     fn signals_have_their_usual_names() {
         for signal in StopSignal::ALL {
-            assert_eq!(StopSignal::from_name(signal.name()), Some(signal));
+            assert_eq!(signal.name().parse(), Ok(signal));
         }
-        assert_eq!(StopSignal::from_name("term"), Some(StopSignal::Terminate));
-        assert_eq!(StopSignal::from_name("SigInt"), Some(StopSignal::Interrupt));
+        assert_eq!("term".parse(), Ok(StopSignal::Terminate));
+        assert_eq!("SigInt".parse(), Ok(StopSignal::Interrupt));
         for name in ["", "SIG", "KILL", "SIGSIGTERM", "15"] {
-            assert_eq!(StopSignal::from_name(name), None, "{name}");
+            assert_eq!(name.parse::<StopSignal>(), Err(()), "{name}");
         }
     }
 

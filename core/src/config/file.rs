@@ -6,24 +6,25 @@ use std::ops::Range;
 use toml_edit::{Document, Item, Key, TableLike, TomlError, Value as Toml};
 
 use super::key::Field;
-use super::keys::{SECTIONS, Section, settings};
+use super::keys::{SECTIONS, Section, TableKind, settings};
 use super::kind::{Value, value_hint};
 use super::resolve::SourcedValue;
-use super::tables::{Table, TableKind};
-use super::{ConfigSource, FileKind};
+use super::tables::Table;
+use super::{ConfigSource, Errors, FileKind};
 use crate::audit::redact::redact_text;
 use crate::excerpt::LineIndex;
-use crate::limits::{CONFIG_ERRORS_MAX, CONFIG_FILE_BYTES_MAX};
-use crate::report::{ConfigError, ErrorKind, Location, Origin};
+use crate::limits::CONFIG_FILE_BYTES_MAX;
+use crate::report::{ErrorKind, Location, Origin};
 use crate::suggest::nearest;
 use crate::text::{harmless, printable};
 
 /// What a file gives: values by their place in the table of settings, tables, and its errors in the
 /// order of their lines.
+#[derive(Default)]
 pub(super) struct Read {
     pub(super) given: Vec<(&'static Field, SourcedValue)>,
     pub(super) tables: Vec<Table>,
-    pub(super) errors: Vec<ConfigError>,
+    pub(super) errors: Errors,
 }
 
 pub(super) fn read(source: &ConfigSource<'_>) -> Read {
@@ -36,20 +37,18 @@ pub(super) fn read(source: &ConfigSource<'_>) -> Read {
         path: harmless(source.path),
         kind: source.kind,
         lines: LineIndex::new(&text),
-        read: Read { given: Vec::new(), tables: Vec::new(), errors: Vec::new() },
+        read: Read::default(),
     };
     if too_large {
-        let kib = CONFIG_FILE_BYTES_MAX / 1024;
-        let message = format!("the file is larger than {kib}KiB");
-        reader.error(ErrorKind::TooLarge, message, 0..0, None);
+        let message = format!("the file is larger than {}KiB", CONFIG_FILE_BYTES_MAX / 1024);
+        reader.error(ErrorKind::TooLarge, message, 0..0, "");
         // No line of it says more.
-        reader.read.errors[0].excerpt = None;
+        reader.read.errors.0[0].excerpt = None;
     } else if let Err(error) = std::str::from_utf8(bytes) {
         // Up to there, the text with its replacement marks is the same as the bytes.
         let start = error.valid_up_to();
         let message = "the file is not UTF-8 text".to_owned();
-        let hint = Some("save it as UTF-8".to_owned());
-        reader.error(ErrorKind::Encoding, message, start..start + 1, hint);
+        reader.error(ErrorKind::Encoding, message, start..start + 1, "save it as UTF-8");
     } else {
         match Document::parse(text.as_ref()) {
             Ok(document) => reader.root(document.as_table()),
@@ -57,7 +56,7 @@ pub(super) fn read(source: &ConfigSource<'_>) -> Read {
         }
     }
     let mut read = reader.read;
-    read.errors.sort_by_key(|error| match error.origin {
+    read.errors.0.sort_by_key(|error| match error.origin {
         Origin::File { line, column, .. } => (line, column),
         _ => (usize::MAX, 0),
     });
@@ -74,77 +73,69 @@ pub(super) struct FileReader<'a> {
 
 impl FileReader<'_> {
     fn root(&mut self, root: &dyn TableLike) {
-        for (key, item) in entries(root) {
-            if self.is_full() {
+        for entry in entries(root) {
+            if self.read.errors.is_full() {
                 return;
             }
-            let name = key.get();
-            if let Some(section) = SECTIONS.iter().find(|section| section.name == name) {
-                self.section(section, key, item);
-            } else if let Some(kind) = table_kind(name) {
+            let name = entry.name();
+            // Tokens stand within `[gateway]`.
+            let mut kinds = TableKind::ALL.into_iter().filter(|kind| *kind != TableKind::Token);
+            if let Some(section) = SECTIONS.iter().find(|section| section.heading == name) {
+                self.section(section, entry);
+            } else if let Some(kind) = kinds.find(|kind| kind.section() == name) {
                 match kind.is_single() {
-                    true => self.table(kind, key, item),
-                    false => self.tables(kind, key, item),
+                    true => self.table(kind, entry),
+                    false => self.tables(kind, entry),
                 }
-            } else if item.is_value() && !item.is_inline_table() {
+            } else if entry.item.is_value() && !entry.item.is_inline_table() {
                 let message = format!("unknown key `{}` outside of a section", printable(name));
-                let home = settings().find(|setting| setting.key == name);
-                let hint = match home {
+                let hint = match settings().find(|setting| setting.key == name) {
                     Some(home) => format!("put it under `[{}]`", home.section),
                     None => unknown_hint(name, settings().map(|setting| setting.key)),
                 };
-                self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
+                self.error(ErrorKind::UnknownKey, message, entry.key_span(), hint);
             } else {
                 let message = format!("unknown section `[{}]`", printable(name));
-                self.error(
-                    ErrorKind::UnknownSection,
-                    message,
-                    span(key),
-                    Some(section_hint(name, item)),
-                );
+                let hint = section_hint(entry);
+                self.error(ErrorKind::UnknownSection, message, entry.key_span(), hint);
             }
         }
     }
 
-    /// Whether there are more errors than are shown. The search for what was meant takes its time.
-    pub(super) fn is_full(&self) -> bool {
-        self.read.errors.len() > CONFIG_ERRORS_MAX
-    }
-
-    fn section(&mut self, section: &Section, key: &Key, item: &Item) {
-        let name = section.name;
-        let Some(table) = item.as_table_like() else {
-            let found = type_name(item);
-            let message = format!("`{name}` must be a table, not {found}");
-            let hint = Some(format!("begin the section with `[{name}]`"));
-            return self.error(ErrorKind::WrongType, message, span(key), hint);
+    fn section(&mut self, section: &Section, entry: FileEntry<'_>) {
+        let name = section.heading;
+        let Some(table) = entry.item.as_table_like() else {
+            return self.no_table(name, entry, format!("begin the section with `[{name}]`"));
         };
-        for (key, item) in entries(table) {
-            if self.is_full() {
+        for entry in entries(table) {
+            // The search for what was meant takes its time.
+            if self.read.errors.is_full() {
                 return;
             }
-            match section.fields.iter().find(|field| field.key == key.get()) {
-                Some(field) => self.setting(field, key, item),
-                None => self.unknown_key(section, key),
+            let Some(field) = section.fields.iter().find(|field| field.key == entry.name()) else {
+                self.unknown_key(section, entry);
+                continue;
+            };
+            if let Some(value) = self.value(field, entry) {
+                let place = self.place(entry.span());
+                self.read.given.push((field, SourcedValue { value, place }));
             }
         }
     }
 
-    fn setting(&mut self, field: &'static Field, key: &Key, item: &Item) {
-        if let Some(value) = self.value(field, key, item) {
-            let place = self.place(value_span(key, item));
-            self.read.given.push((field, SourcedValue { value, place }));
-        }
+    pub(super) fn no_table(&mut self, name: &str, entry: FileEntry<'_>, hint: String) {
+        let message = format!("`{name}` must be a table, not {}", entry.type_name());
+        self.error(ErrorKind::WrongType, message, entry.key_span(), hint);
     }
 
     /// Reads the one value of a key.
-    pub(super) fn value(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
+    pub(super) fn value(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
         let (name, kind) = (field.key, &field.kind);
-        let error = match kind.read_toml(item) {
+        let error = match kind.read_toml(entry.item) {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
-        let written = match item.as_value() {
+        let written = match entry.item.as_value() {
             Some(Toml::String(text)) => text.value().clone(),
             Some(value @ (Toml::Integer(_) | Toml::Float(_) | Toml::Boolean(_))) => {
                 value.to_string().trim().to_owned()
@@ -152,26 +143,23 @@ impl FileReader<'_> {
             _ => String::new(),
         };
         let found = match error {
-            ErrorKind::WrongType => type_name(item),
+            ErrorKind::WrongType => entry.type_name(),
             _ => format!("`{}`", printable(&redact_text(&written))),
         };
         let form = |value: &Value| format!("{name} = {}", value.to_toml());
         let example = format!("{name} = {}", field.example());
         let hint = value_hint(kind, &written, form, &example);
-        let message = format!("`{name}` must be {kind}, not {found}");
-        self.error(error, message, value_span(key, item), Some(hint));
-        None
+        self.refuse(error, format!("`{name}` must be {kind}, not {found}"), entry.span(), hint)
     }
 
-    fn unknown_key(&mut self, section: &Section, key: &Key) {
-        let name = key.get();
-        let message = format!("unknown key `{}` in `[{}]`", printable(name), section.name);
-        let elsewhere = settings().find(|setting| setting.key == name);
-        let hint = match elsewhere {
+    fn unknown_key(&mut self, section: &Section, entry: FileEntry<'_>) {
+        let name = entry.name();
+        let message = format!("unknown key `{}` in `[{}]`", printable(name), section.heading);
+        let hint = match settings().find(|setting| setting.key == name) {
             Some(setting) => format!("`{name}` belongs in `[{}]`", setting.section),
             None => unknown_hint(name, section.fields.iter().map(|field| field.key)),
         };
-        self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
+        self.error(ErrorKind::UnknownKey, message, entry.key_span(), hint);
     }
 
     fn syntax_error(&mut self, error: &TomlError) {
@@ -179,40 +167,45 @@ impl FileReader<'_> {
         let (message, hint) = match error.message() {
             "duplicate key" => {
                 let key = self.lines.text.get(span.clone()).unwrap_or_default();
-                let message = format!("duplicate key `{}`", printable(key));
-                (message, Some("remove one of the two"))
+                (format!("duplicate key `{}`", printable(key)), "remove one of the two")
             }
             // The parser takes a missing value for a string without quotes.
             message if message.starts_with("string values must be quoted") => match span.len() {
-                0 => ("the value is missing".to_owned(), None),
+                0 => ("the value is missing".to_owned(), ""),
                 _ => (
                     "the value is not TOML".to_owned(),
-                    Some("put text in quotes, such as `delay = \"5s\"`"),
+                    "put text in quotes, such as `delay = \"5s\"`",
                 ),
             },
-            message => (message.to_owned(), None),
+            message => (message.to_owned(), ""),
         };
-        let hint = hint.map(str::to_owned);
         self.error(ErrorKind::Syntax, format!("invalid TOML: {message}"), span, hint);
     }
 
+    /// Adds an error; an empty hint is none.
     pub(super) fn error(
         &mut self,
         kind: ErrorKind,
         message: String,
         at: Range<usize>,
-        hint: Option<String>,
+        hint: impl Into<String>,
     ) {
-        let (kind, message, hint) = match self.read.errors.len() {
-            CONFIG_ERRORS_MAX => (
-                ErrorKind::TooMany,
-                "too many errors: those from here on are not shown".to_owned(),
-                None,
-            ),
-            0..CONFIG_ERRORS_MAX => (kind, message, hint),
-            _ => return,
-        };
-        self.read.errors.push(self.place(at).error(kind, message, hint));
+        if !self.read.errors.is_full() {
+            let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+            self.read.errors.push(self.place(at).error(kind, message, hint));
+        }
+    }
+
+    /// The same in place of a value.
+    pub(super) fn refuse<T>(
+        &mut self,
+        kind: ErrorKind,
+        message: String,
+        at: Range<usize>,
+        hint: impl Into<String>,
+    ) -> Option<T> {
+        self.error(kind, message, at, hint);
+        None
     }
 
     pub(super) fn place(&self, at: Range<usize>) -> Location {
@@ -222,17 +215,12 @@ impl FileReader<'_> {
     }
 }
 
-/// The kind of table that begins with this key. Tokens stand within `[gateway]`.
-fn table_kind(name: &str) -> Option<TableKind> {
-    let mut outer = TableKind::ALL.into_iter().filter(|kind| *kind != TableKind::Token);
-    outer.find(|kind| kind.section() == name)
-}
-
 /// What to write instead of a section that there is not.
-fn section_hint(name: &str, item: &Item) -> String {
-    let is_service = item.as_table_like().is_some_and(|table| table.contains_key("command"));
-    let tables = TableKind::ALL.map(|kind| (kind.section(), kind.heading()));
-    let known = SECTIONS.iter().map(|section| (section.name, section.name)).chain(tables);
+fn section_hint(entry: FileEntry<'_>) -> String {
+    let name = entry.name();
+    let is_service = entry.item.as_table_like().is_some_and(|table| table.contains_key("command"));
+    let tables = TableKind::ALL.map(|kind| (kind.section(), kind.declared().heading));
+    let known = SECTIONS.iter().map(|section| (section.heading, section.heading)).chain(tables);
     let near = nearest(name, known.clone().map(|(section, _)| section));
     match known.clone().find(|(section, _)| Some(*section) == near) {
         Some((_, heading)) => format!("did you mean `[{heading}]`?"),
@@ -252,22 +240,39 @@ pub(super) fn unknown_hint(name: &str, keys: impl Iterator<Item = &'static str>)
     }
 }
 
-pub(super) fn entries(table: &dyn TableLike) -> impl Iterator<Item = (&Key, &Item)> {
+/// A key in a file, and what it is given.
+#[derive(Clone, Copy)]
+pub(super) struct FileEntry<'a> {
+    key: &'a Key,
+    pub(super) item: &'a Item,
+}
+
+pub(super) fn entries(table: &dyn TableLike) -> impl Iterator<Item = FileEntry<'_>> {
     let names = table.iter().map(|(name, _)| name);
-    names.filter_map(|name| table.get_key_value(name))
+    names.filter_map(|name| table.get_key_value(name)).map(|(key, item)| FileEntry { key, item })
 }
 
-pub(super) fn span(key: &Key) -> Range<usize> {
-    key.span().unwrap_or(0..0)
+impl<'a> FileEntry<'a> {
+    pub(super) fn name(self) -> &'a str {
+        self.key.get()
+    }
+
+    pub(super) fn key_span(self) -> Range<usize> {
+        self.key.span().unwrap_or(0..0)
+    }
+
+    /// The place of a value; of its key where it has none, as a table that is made of dotted keys.
+    pub(super) fn span(self) -> Range<usize> {
+        self.item.as_value().and_then(Toml::span).unwrap_or_else(|| self.key_span())
+    }
+
+    pub(super) fn type_name(self) -> String {
+        type_name(self.item.type_name())
+    }
 }
 
-/// The place of a value; of its key where it has none, as a table that is made of dotted keys.
-pub(super) fn value_span(key: &Key, item: &Item) -> Range<usize> {
-    item.as_value().and_then(Toml::span).unwrap_or_else(|| span(key))
-}
-
-pub(super) fn type_name(item: &Item) -> String {
-    let name = item.type_name();
+/// The name of a type with its article.
+pub(super) fn type_name(name: &str) -> String {
     let article = if name.starts_with(['a', 'i']) { "an" } else { "a" };
     format!("{article} {name}")
 }

@@ -65,12 +65,15 @@ impl Field {
 
 /// A key whose value is a `T`; there may be none.
 pub(super) struct Key<T: 'static> {
-    field: Field,
+    pub(super) field: Field,
     value: PhantomData<fn() -> T>,
 }
 
 /// A key with a default: there is always a value.
-pub(super) struct Setting<T: 'static>(Key<T>);
+pub(super) struct Setting<T: 'static> {
+    pub(super) field: Field,
+    value: PhantomData<fn() -> T>,
+}
 
 /// Declares a key.
 pub(super) const fn key<T>(key: &'static str, of: Type<T>) -> Key<T> {
@@ -102,17 +105,7 @@ impl<T> Key<T> {
     /// The value that holds without it.
     pub(super) const fn default(mut self, text: &'static str) -> Setting<T> {
         self.field.fallback = Fallback::Default(text);
-        Setting(self)
-    }
-
-    pub(super) const fn described(mut self, section: &'static str, help: &'static str) -> Self {
-        self.field.section = section;
-        self.field.help = help;
-        self
-    }
-
-    pub(super) const fn field(&self) -> &Field {
-        &self.field
+        Setting { field: self.field, value: self.value }
     }
 }
 
@@ -123,21 +116,12 @@ impl<T: FromValue> Key<T> {
     }
 }
 
-impl<T> Setting<T> {
-    pub(super) const fn described(self, section: &'static str, help: &'static str) -> Self {
-        Self(self.0.described(section, help))
-    }
-
-    pub(super) const fn field(&self) -> &Field {
-        self.0.field()
-    }
-}
-
 impl<T: FromValue> Setting<T> {
     /// The value that is given, or the default.
     pub(super) fn get(&self, source: &impl Lookup) -> T {
-        let default = || T::from_value(&self.field().default()?);
-        self.0.find(source).or_else(default).expect("a test reads the default of every key")
+        let given = source.value(&self.field).and_then(T::from_value);
+        let default = || T::from_value(&self.field.default()?);
+        given.or_else(default).expect("a test reads the default of every key")
     }
 }
 
@@ -274,29 +258,18 @@ variants! {
     JsonField: JsonField;
 }
 
-impl FromValue for String {
-    fn from_value(value: &Value) -> Option<Self> {
-        Some(value.to_string())
-    }
+/// Reads the text of a value.
+macro_rules! texts {
+    ($($type:ty)+) => { $(
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                value.to_string().parse().ok()
+            }
+        }
+    )+ };
 }
 
-impl FromValue for PathBuf {
-    fn from_value(value: &Value) -> Option<Self> {
-        Some(value.to_string().into())
-    }
-}
-
-impl FromValue for SocketAddr {
-    fn from_value(value: &Value) -> Option<Self> {
-        value.to_string().parse().ok()
-    }
-}
-
-impl FromValue for StopSignal {
-    fn from_value(value: &Value) -> Option<Self> {
-        Self::from_name(&value.to_string())
-    }
-}
+texts!(String PathBuf SocketAddr StopSignal);
 
 impl<T: FromValue + Default + PartialEq> FromValue for Option<T> {
     fn from_value(value: &Value) -> Option<Self> {
@@ -330,12 +303,16 @@ macro_rules! keys {
     )+) => {
         $(
             $(#[doc = $help])+
-            pub(in crate::config) static $name: $type =
-                $key.described($section, concat!($($help),+).trim_ascii_start());
+            pub(in crate::config) static $name: $type = {
+                let mut key = $key;
+                key.field.section = $section;
+                key.field.help = concat!($($help),+).trim_ascii_start();
+                key
+            };
         )+
 
         /// All of them, in the order in which they are shown.
-        pub(in crate::config) static $list: &[&$crate::config::key::Field] = &[$($name.field(),)+];
+        pub(in crate::config) static $list: &[&$crate::config::key::Field] = &[$(&$name.field,)+];
     };
 }
 

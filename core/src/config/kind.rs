@@ -150,7 +150,7 @@ impl Kind {
                 let all = text.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
                 patterns(all.map(str::to_owned).collect())
             }
-            Self::Signal => StopSignal::from_name(text).map(|signal| Value::Word(signal.name())),
+            Self::Signal => text.parse().ok().map(|signal: StopSignal| Value::Word(signal.name())),
             // Lists and tables come from files alone, and take no text.
             _ => self.takes_text(text).then(|| Value::Text(text.to_owned())),
         }
@@ -187,7 +187,7 @@ impl Kind {
     pub(super) fn words(&self) -> Option<Vec<&'static str>> {
         match self {
             Self::Word(words) => Some(words.to_vec()),
-            Self::Signal => Some(StopSignal::ALL.map(StopSignal::name).to_vec()),
+            Self::Signal => Some(StopSignal::NAMES.to_vec()),
             _ => None,
         }
     }

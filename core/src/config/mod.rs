@@ -22,17 +22,14 @@ mod schema;
 mod shell_split;
 mod tables;
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::time::Duration;
 
 pub use self::kind::{Kind, Value, parse_size};
 pub use self::resolve::{DaemonSettings, RunSettings, TrailSettings};
 pub use self::schema::{reference, schema};
 pub use self::tables::{ExternalValues, ShownEntry, ShownTable};
-pub use crate::excerpt::Excerpt;
 pub use crate::report::{ConfigError, ErrorKind, Origin};
-pub use crate::suggest::nearest;
-pub use crate::text::harmless;
 
 use self::key::Field;
 use self::keys::defaults::WATCH_DEBOUNCE;
@@ -40,11 +37,13 @@ use self::kind::value_hint;
 use self::resolve::{SourcedValue, Values};
 use self::tables::Table;
 use crate::definition::{HealthSettings, ServiceDefinition};
+use crate::excerpt::Excerpt;
 use crate::gateway::backend::StdioServer;
-use crate::gateway::settings::Gateway;
 use crate::hook::HookDefinition;
+use crate::limits::CONFIG_ERRORS_MAX;
 use crate::policy::Policy;
 use crate::report::Location;
+use crate::suggest::nearest;
 use crate::text::printable;
 
 /// A configuration file.
@@ -129,18 +128,13 @@ pub fn load(
     env: &[(String, String)],
     flags: &[Flag<'_>],
 ) -> Result<Config, Vec<ConfigError>> {
-    let mut draft = Draft {
-        values: Values::default(),
-        tables: Vec::new(),
-        errors: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut draft = Draft::default();
     let mut files = files.to_vec();
     files.sort_by_key(|source| source.kind);
     for source in &files {
         let weaker = draft.values.clone();
         let read = file::read(source);
-        draft.errors.extend(read.errors);
+        draft.errors.extend(read.errors.0);
         for (field, given) in read.given {
             if source.kind == FileKind::Workspace && leads_outside(&given.value) {
                 let instead = format!(" or with {}", field.env());
@@ -189,24 +183,6 @@ impl Config {
     pub fn stdio_server(&self) -> StdioServer {
         self.values.stdio()
     }
-
-    /// The files that hold tokens of the gateway, as they are written; a relative path counts from the
-    /// workspace.
-    pub fn token_files(&self) -> Vec<PathBuf> {
-        tables::token_files(&self.tables)
-    }
-
-    /// From `[gateway]` and each `[server.NAME]` that is not turned off, with variables filled in. On
-    /// failure, every error is returned.
-    pub fn gateway(&self, outside: &ExternalValues<'_>) -> Result<Gateway, Vec<ConfigError>> {
-        tables::make_gateway(&self.tables, &self.values, outside)
-    }
-
-    /// Every service, hook and `[opencode]` with its values and where they come from. What looks like
-    /// a secret is left out.
-    pub fn shown_tables(&self) -> Vec<ShownTable> {
-        self.tables.iter().map(tables::show).collect()
-    }
 }
 
 /// A project that was merely cloned must not make us write to files of the user's.
@@ -224,6 +200,7 @@ fn outside_error(key: &str, place: &Location, instead: &str) -> ConfigError {
 }
 
 /// What was read so far, and what is wrong.
+#[derive(Default)]
 struct Draft {
     values: Values,
     tables: Vec<Table>,
@@ -248,13 +225,10 @@ impl Draft {
         }
         let names: Vec<String> = keys::settings().map(Field::env).collect();
         let shorts = names.iter().map(|name| &name["AFRESH_".len()..]);
-        self.warnings.push(ConfigError {
-            kind: ErrorKind::UnknownVariable,
-            message: format!("unknown variable `{}` is ignored", printable(name)),
-            origin,
-            excerpt: None,
-            hint: nearest(short, shorts).map(|near| format!("did you mean `AFRESH_{near}`?")),
-        });
+        let message = format!("unknown variable `{}` is ignored", printable(name));
+        let hint = nearest(short, shorts).map(|near| format!("did you mean `AFRESH_{near}`?"));
+        let place = Location { origin, excerpt: None };
+        self.warnings.push(place.error(ErrorKind::UnknownVariable, message, hint));
     }
 
     fn read_flag(&mut self, flag: &Flag<'_>) {
@@ -262,13 +236,12 @@ impl Draft {
         let setting = flag.setting.split_once('.');
         match setting.and_then(|(section, key)| keys::setting(section, key)) {
             Some(field) => self.read_text(field, flag.name, flag.value, origin),
-            None => self.errors.push(ConfigError {
-                kind: ErrorKind::UnknownKey,
-                message: format!("unknown setting `{}`", printable(flag.setting)),
-                origin,
-                excerpt: None,
-                hint: Some("run `afresh config show` for every key".to_owned()),
-            }),
+            None => {
+                let message = format!("unknown setting `{}`", printable(flag.setting));
+                let hint = "run `afresh config show` for every key".to_owned();
+                let place = Location { origin, excerpt: None };
+                self.errors.push(place.error(ErrorKind::UnknownKey, message, hint));
+            }
         }
     }
 
@@ -289,7 +262,6 @@ impl Draft {
     }
 
     fn finish(mut self) -> Result<Config, Vec<ConfigError>> {
-        let mut made = tables::MadeDefinitions::default();
         // A value that could not be read stands at its default: comparing that would mislead.
         if self.errors.is_empty() {
             self.errors.extend(self.values.check_delays().err().map(|error| *error));
@@ -298,12 +270,10 @@ impl Draft {
         self.errors.extend(self.values.check_excludes());
         self.warnings.extend(self.values.settle_thresholds());
         // Services have the defaults: what is wrong there would be said for each of them.
-        if self.errors.is_empty() {
-            made = tables::make(&self.tables, &self.values, &mut self.errors);
-        }
         if !self.errors.is_empty() {
             return Err(self.errors);
         }
+        let (services, hooks) = tables::make(&self.tables, &self.values)?;
         Ok(Config {
             policy: self.values.policy(),
             health: self.values.health(),
@@ -311,12 +281,41 @@ impl Draft {
             trail: self.values.trail(),
             daemon: self.values.daemon(),
             run: self.values.run(),
-            services: made.services,
-            hooks: made.hooks,
+            services,
+            hooks,
             warnings: self.warnings,
             values: self.values,
             tables: self.tables,
         })
+    }
+}
+
+/// Errors in the order in which they are found. The one at the bound says that there are more, and the rest is left out.
+#[derive(Default)]
+struct Errors(Vec<ConfigError>);
+
+impl Errors {
+    fn push(&mut self, mut error: ConfigError) {
+        match self.0.len() {
+            CONFIG_ERRORS_MAX => {
+                error.kind = ErrorKind::TooMany;
+                error.message = "too many errors: those from here on are not shown".to_owned();
+                error.hint = None;
+            }
+            0..CONFIG_ERRORS_MAX => {}
+            _ => return,
+        }
+        self.0.push(error);
+    }
+
+    /// Whether there are more than are shown.
+    fn is_full(&self) -> bool {
+        self.0.len() > CONFIG_ERRORS_MAX
+    }
+
+    /// What was made, where nothing is wrong.
+    fn or<T>(self, made: T) -> Result<T, Vec<ConfigError>> {
+        if self.0.is_empty() { Ok(made) } else { Err(self.0) }
     }
 }
 

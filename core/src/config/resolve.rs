@@ -97,7 +97,7 @@ impl Values {
 
     pub(super) fn trail(&self) -> TrailSettings {
         // Where a file is not named, the app finds its place.
-        let path = |key: &Setting<PathBuf>| (!self.is_default(key.field())).then(|| key.get(self));
+        let path = |key: &Setting<PathBuf>| (!self.is_default(&key.field)).then(|| key.get(self));
         TrailSettings {
             audit_file: path(&trail::AUDIT_FILE),
             marker_file: path(&trail::MARKER_FILE),
@@ -119,7 +119,7 @@ impl Values {
             return Ok(());
         }
         let (delay, max) =
-            (self.given(defaults::DELAY.field()), self.given(defaults::MAX_DELAY.field()));
+            (self.given(&defaults::DELAY.field), self.given(&defaults::MAX_DELAY.field));
         // Shown where a user wrote one of them: the other may be built in.
         let (at, other, name) = match max.place.origin {
             Origin::Default => (&delay, &max, "max_delay"),
@@ -172,7 +172,7 @@ impl Values {
     }
 
     fn unless_given<T: FromValue>(&self, key: &Setting<T>, otherwise: T) -> T {
-        if self.is_default(key.field()) { otherwise } else { key.get(self) }
+        if self.is_default(&key.field) { otherwise } else { key.get(self) }
     }
 
     /// A program that speaks MCP, of which nothing more is known than the settings.
@@ -259,7 +259,7 @@ impl Values {
         if agent == run::AGENT.get(self) || agent == "auto" {
             return;
         }
-        for field in [run::AGENT_COMMAND.field(), run::MODEL.field(), run::CONTEXT_WINDOW.field()] {
+        for field in [&run::AGENT_COMMAND.field, &run::MODEL.field, &run::CONTEXT_WINDOW.field] {
             if self.given(field) == weaker.given(field) {
                 self.forget(field);
             }
@@ -273,7 +273,7 @@ impl Values {
         }
         let message = "`agent_command` has a quote that never ends".to_owned();
         let hint = "end it, or put a backslash before it".to_owned();
-        let place = self.given(run::AGENT_COMMAND.field()).place;
+        let place = self.given(&run::AGENT_COMMAND.field).place;
         Some(place.error(ErrorKind::BadValue, message, hint))
     }
 
@@ -284,7 +284,7 @@ impl Values {
         let message = format!("the pattern `{}` of `exclude` {wrong}", printable(&pattern));
         let hint =
             "patterns are as in a `.gitignore`, without `!`: `*.key`, `/secrets/`, `conf/*.env`";
-        let place = self.given(run::EXCLUDE.field()).place;
+        let place = self.given(&run::EXCLUDE.field).place;
         Some(place.error(ErrorKind::BadValue, message, hint.to_owned()))
     }
 
@@ -293,11 +293,11 @@ impl Values {
         if run::SOFT_THRESHOLD.get(self) <= run::CONTEXT_THRESHOLD.get(self) {
             return None;
         }
-        let hard = self.given(run::CONTEXT_THRESHOLD.field());
-        let soft = self.given(run::SOFT_THRESHOLD.field());
-        if self.is_default(run::SOFT_THRESHOLD.field()) {
+        let hard = self.given(&run::CONTEXT_THRESHOLD.field);
+        let soft = self.given(&run::SOFT_THRESHOLD.field);
+        if self.is_default(&run::SOFT_THRESHOLD.field) {
             self.put(
-                run::SOFT_THRESHOLD.field(),
+                &run::SOFT_THRESHOLD.field,
                 SourcedValue { value: hard.value, place: soft.place },
             );
             return None;
@@ -433,11 +433,11 @@ mod tests {
             warning.to_string(),
             "\
     warning: `soft_threshold` (60.0) is never reached: `context_threshold` (40.0) ends the session before
-     --> afresh.toml:2:18
-      |
-    2 | soft_threshold = 60
-      |                  ^^
-    hint: `context_threshold` comes from: flag --context-threshold"
+ --> afresh.toml:2:18
+  |
+2 | soft_threshold = 60
+  |                  ^^
+hint: `context_threshold` comes from: flag --context-threshold"
         );
     }
 

@@ -4,9 +4,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::key::{Fallback, Field};
-use super::keys::{SECTIONS, Section};
+use super::keys::{SECTIONS, Section, TableKind};
 use super::kind::Kind;
-use super::tables::TableKind;
 use crate::limits::{
     CONFIG_LINE_CHARS_MAX, CONFIG_LIST_LEN_MAX, NAME_CHARS_MAX, TITLE_CHARS_MAX, TOKEN_CHARS_MIN,
 };
@@ -14,18 +13,15 @@ use crate::limits::{
 /// The schema, in the dialect 2020-12.
 pub fn schema() -> Json {
     let section = |section: &Section| {
-        let fields = section.fields.iter().map(|field| (field.key, of_setting(field)));
-        (section.name.to_owned(), table(section.help, fields))
+        (section.heading.to_owned(), table(section.help, section.fields.iter().copied()))
     };
     let mut sections: Map<String, Json> = SECTIONS.iter().map(section).collect();
     for kind in TableKind::ALL {
-        let fields = kind.fields().map(|field| (field.key, of_field(field)));
-        let settings = kind.settings().map(|setting| (setting.key, of_setting(setting)));
-        let one = table(kind.help(), fields.chain(settings));
-        let schema = match kind {
-            TableKind::Opencode | TableKind::Gateway => one,
-            TableKind::Service | TableKind::Hook | TableKind::Server | TableKind::Token => json!({
-                "description": format!("Each is `[{}]`.", kind.heading()),
+        let one = table(kind.declared().help, kind.keys());
+        let schema = match kind.is_single() {
+            true => one,
+            false => json!({
+                "description": format!("Each is `[{}]`.", kind.declared().heading),
                 "type": "object",
                 "additionalProperties": false,
                 "patternProperties": {(name_pattern(kind)): one},
@@ -47,7 +43,7 @@ pub fn schema() -> Json {
 }
 
 /// A table of keys; those with a dot stand in a table within it.
-fn table(help: &str, keys: impl Iterator<Item = (&'static str, Json)>) -> Json {
+fn table(help: &str, fields: impl Iterator<Item = &'static Field>) -> Json {
     let object = |help: &str| {
         json!({
             "description": help,
@@ -57,8 +53,13 @@ fn table(help: &str, keys: impl Iterator<Item = (&'static str, Json)>) -> Json {
         })
     };
     let mut schema = object(help);
-    for (key, property) in keys {
-        match key.split_once('.') {
+    for field in fields {
+        let mut property = of_kind(&field.kind);
+        property["description"] = field.help.into();
+        if SECTIONS.iter().any(|section| section.heading == field.section) {
+            property["default"] = field.default().map(|default| default.to_json()).into();
+        }
+        match field.key.split_once('.') {
             Some((outer, inner)) => {
                 let table = &mut schema["properties"][outer];
                 if table.is_null() {
@@ -66,23 +67,10 @@ fn table(help: &str, keys: impl Iterator<Item = (&'static str, Json)>) -> Json {
                 }
                 table["properties"][inner] = property;
             }
-            None => schema["properties"][key] = property,
+            None => schema["properties"][field.key] = property,
         }
     }
     schema
-}
-
-/// A setting, with its default.
-fn of_setting(field: &Field) -> Json {
-    let mut property = of_field(field);
-    property["default"] = field.default().map(|default| default.to_json()).into();
-    property
-}
-
-fn of_field(field: &Field) -> Json {
-    let mut property = of_kind(&field.kind);
-    property["description"] = field.help.into();
-    property
 }
 
 /// Lists, tables and what else only files give.
@@ -191,8 +179,8 @@ are found and which one wins. Editors can check a file with [the schema](afresh.
 "
     .to_owned();
     for section in &SECTIONS {
-        let (name, help) = (section.name, section.help);
-        page.push_str(&format!("\n## `[{name}]`\n\n{help}\n\n"));
+        let Section { heading, help, .. } = section;
+        page.push_str(&format!("\n## `[{heading}]`\n\n{help}\n\n"));
         page.push_str("| Key | Type | Default | Variable | Meaning |\n|---|---|---|---|---|\n");
         for field in section.fields {
             let (key, env, help) = (field.key, field.env(), field.help);
@@ -201,7 +189,7 @@ are found and which one wins. Editors can check a file with [the schema](afresh.
         }
     }
     for kind in TableKind::ALL {
-        let (heading, help) = (kind.heading(), kind.help());
+        let Section { heading, help, fields, .. } = kind.declared();
         page.push_str(&format!("\n## `[{heading}]`\n\n{help}"));
         let settings: Vec<String> = kind.settings().map(|s| format!("`{}`", s.key)).collect();
         if !settings.is_empty() {
@@ -216,7 +204,7 @@ are found and which one wins. Editors can check a file with [the schema](afresh.
             );
         }
         page.push_str("\n\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n");
-        for field in kind.own_fields() {
+        for field in *fields {
             let (key, kind, help) = (field.key, &field.kind, field.help);
             let default = match (field.fallback, field.default()) {
                 (_, Some(default)) => format!("`{}`", default.to_toml()),
@@ -266,7 +254,7 @@ mod tests {
             }
         }
         for section in &SECTIONS {
-            let table = &schema["properties"][section.name];
+            let table = &schema["properties"][section.heading];
             assert_eq!(table["additionalProperties"], false);
             let count = table["properties"].as_object().unwrap().len();
             assert_eq!(count, section.fields.len());

@@ -12,35 +12,45 @@ pub(super) mod service;
 pub(super) mod token;
 pub(super) mod trail;
 
-use self::server::{OF_BOTH, OF_URL};
 use super::key::Field;
-use super::tables::{TableKind, is_under};
+use super::tables::is_under;
+use crate::limits::{HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};
 
-/// A table of the configuration file whose keys are settings: variables and flags give them too.
+/// A section, whose keys are settings that variables and flags give too, or a kind of table.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// The name in brackets.
-    pub(super) name: &'static str,
-    /// What its settings are about, in one sentence.
+    /// What stands in brackets; `NAME` is that of a table.
+    pub(super) heading: &'static str,
+    /// What its keys are about, in a few sentences.
     pub(super) help: &'static str,
-    /// Its keys.
+    /// Its keys; of a table those that no other table has, or that mean something else there.
     pub(super) fields: &'static [&'static Field],
+    /// How many there may be.
+    pub(super) count_max: usize,
+    /// Keys of which at most one can be given.
+    pub(super) rivals: &'static [&'static [&'static str]],
+    /// Keys, each with those that say more about it, and mean nothing without it.
+    pub(super) companions: &'static [(&'static str, &'static [&'static str])],
+}
+
+const fn section(
+    heading: &'static str,
+    help: &'static str,
+    fields: &'static [&'static Field],
+) -> Section {
+    Section { heading, help, fields, count_max: 1, rivals: &[], companions: &[] }
 }
 
 /// Every section, in the order in which they are shown.
 pub(super) static SECTIONS: [Section; 4] = [
-    Section {
-        name: "defaults",
-        help: "When a service is restarted, how long that waits, and how it is stopped.",
-        fields: defaults::DEFAULTS,
-    },
-    Section {
-        name: "trail",
-        help: "Where the audit trail is written, and how much of it is kept.",
-        fields: trail::TRAIL,
-    },
-    Section { name: "daemon", help: "How `afresh up` itself behaves.", fields: daemon::DAEMON },
-    Section { name: "run", help: "How `afresh run` carries out a plan.", fields: run::RUN },
+    section(
+        "defaults",
+        "When a service is restarted, how long that waits, and how it is stopped.",
+        defaults::DEFAULTS,
+    ),
+    section("trail", "Where the audit trail is written, and how much of it is kept.", trail::TRAIL),
+    section("daemon", "How `afresh up` itself behaves.", daemon::DAEMON),
+    section("run", "How `afresh run` carries out a plan.", run::RUN),
 ];
 
 /// The keys of all sections, in the order in which they are shown.
@@ -53,43 +63,116 @@ pub(super) fn setting(section: &str, key: &str) -> Option<&'static Field> {
     settings().find(|field| field.section == section && field.key == key)
 }
 
+/// Which table it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableKind {
+    Service,
+    Opencode,
+    Hook,
+    Server,
+    Gateway,
+    Token,
+}
+
+const PROBES: &[&str] = &["health.http", "health.tcp", "health.exec", "health.mcp"];
+const OF_PROBES: (&str, &[&str]) =
+    ("health.http", &["health.status", "health.json", "health.headers"]);
+
+/// The tables of each [`TableKind`], in that order.
+static TABLES: [Section; 6] = [
+    Section {
+        count_max: SERVICES_MAX,
+        rivals: &[PROBES],
+        companions: &[OF_PROBES],
+        ..section("service.NAME", "A service that `afresh up` keeps alive.", service::SERVICE)
+    },
+    Section {
+        rivals: &[
+            PROBES,
+            &["policy", "auto_restart"],
+            &["delay", "restart_delay_ms"],
+            &["max_restarts", "max_restart_attempts"],
+        ],
+        companions: &[OF_PROBES],
+        ..section(
+            "opencode",
+            "`opencode serve` as a service that is ready-made: the heading alone is enough.",
+            opencode::OPENCODE,
+        )
+    },
+    Section {
+        count_max: HOOKS_MAX,
+        rivals: &[&["command", "webhook", "desktop"]],
+        companions: &[("webhook", &["shape", "headers"])],
+        ..section(
+            "hook.NAME",
+            "Who is told when something happens to a service of `afresh up`.",
+            hook::HOOK,
+        )
+    },
+    Section {
+        count_max: SERVERS_MAX,
+        rivals: &[&["command", "url"]],
+        companions: &[
+            ("url", &["headers", "sse"]),
+            ("command", &["args", "cwd", "env", "env_file", "watch"]),
+        ],
+        ..section(
+            "server.NAME",
+            "An MCP server behind `afresh gateway`. In `args`, `env`, `headers` and `url`, `$VAR`, \
+             `${VAR}`, `${VAR:-default}` and `${env:VAR}` are filled in from the environment; `$$` \
+             is a `$`. Where nothing is set, `stdin_timeout` is 1s and `restart_mode` is `swap`.",
+            server::SERVER,
+        )
+    },
+    section("gateway", "How `afresh gateway` serves its clients.", gateway::GATEWAY),
+    Section {
+        count_max: TOKENS_MAX,
+        rivals: &[&["token", "token_env", "token_file"]],
+        ..section(
+            "gateway.token.NAME",
+            "A bearer token of clients over HTTP, and what it opens. Exactly one of `token`, \
+             `token_env` and `token_file` is given; where there is any token, clients need one.",
+            token::TOKENS,
+        )
+    },
+];
+
 impl TableKind {
-    /// What the table is about, in one sentence.
-    pub(super) const fn help(self) -> &'static str {
-        match self {
-            Self::Service => "A service that `afresh up` keeps alive.",
-            Self::Opencode => {
-                "`opencode serve` as a service that is ready-made: the heading alone is enough."
-            }
-            Self::Hook => "Who is told when something happens to a service of `afresh up`.",
-            Self::Server => {
-                "An MCP server behind `afresh gateway`. In `args`, `env`, `headers` and `url`, `$VAR`, \
-                 `${VAR}`, `${VAR:-default}` and `${env:VAR}` are filled in from the environment; `$$` \
-                 is a `$`. Where nothing is set, `stdin_timeout` is 1s and `restart_mode` is `swap`."
-            }
-            Self::Gateway => "How `afresh gateway` serves its clients.",
-            Self::Token => {
-                "A bearer token of clients over HTTP, and what it opens. Exactly one of `token`, \
-                 `token_env` and `token_file` is given; where there is any token, clients need one."
-            }
-        }
+    pub(super) const ALL: [Self; 6] =
+        [Self::Service, Self::Opencode, Self::Hook, Self::Server, Self::Gateway, Self::Token];
+
+    /// How it is declared.
+    pub(super) fn declared(self) -> &'static Section {
+        &TABLES[self as usize]
     }
 
-    /// The keys that no other table has, or that mean something else there.
-    pub(super) fn own_fields(self) -> &'static [&'static Field] {
-        match self {
-            Self::Service => service::SERVICE,
-            Self::Opencode => opencode::OPENCODE,
-            Self::Hook => hook::HOOK,
-            Self::Server => server::SERVER,
-            Self::Gateway => gateway::GATEWAY,
-            Self::Token => token::TOKENS,
+    /// The heading without the name.
+    pub(super) fn section(self) -> &'static str {
+        self.declared().heading.trim_end_matches(".NAME")
+    }
+
+    /// What one of them is.
+    pub(super) fn noun(self) -> &'static str {
+        self.section().trim_start_matches("gateway.")
+    }
+
+    /// Whether there is only one, without a name of its own.
+    pub(super) fn is_single(self) -> bool {
+        matches!(self, Self::Opencode | Self::Gateway)
+    }
+
+    /// The heading of one of them.
+    pub(super) fn heading_of(self, name: &str) -> String {
+        match self.is_single() {
+            true => self.section().to_owned(),
+            false => format!("{}.{name}", self.section()),
         }
     }
 
     /// All keys that are not settings.
     pub(super) fn fields(self) -> impl Iterator<Item = &'static Field> {
-        let own = self.own_fields();
+        let own = self.declared().fields;
         let generic = if self == Self::Opencode { service::SERVICE } else { &[] };
         let is_open = move |field: &&Field| {
             self.replaced_by(field.key).is_none() && !own.iter().any(|own| own.key == field.key)
@@ -106,6 +189,16 @@ impl TableKind {
         takes.iter().copied().filter(move |field| self == Self::Server || !field.is_mcp)
     }
 
+    /// All keys.
+    pub(super) fn keys(self) -> impl Iterator<Item = &'static Field> {
+        self.fields().chain(self.settings())
+    }
+
+    /// The key at a path.
+    pub(super) fn key(self, path: &str) -> Option<&'static Field> {
+        self.keys().find(|field| field.key == path)
+    }
+
     /// What a key of the generic service is called here.
     pub(super) fn replaced_by(self, key: &str) -> Option<&'static str> {
         match (self, key) {
@@ -115,46 +208,16 @@ impl TableKind {
         }
     }
 
-    /// Keys of which at most one can be given.
-    pub(super) fn rivals(self) -> &'static [&'static [&'static str]] {
-        const PROBES: &[&str] = &["health.http", "health.tcp", "health.exec", "health.mcp"];
-        match self {
-            Self::Service => &[PROBES],
-            Self::Opencode => &[
-                PROBES,
-                &["policy", "auto_restart"],
-                &["delay", "restart_delay_ms"],
-                &["max_restarts", "max_restart_attempts"],
-            ],
-            Self::Hook => &[&["command", "webhook", "desktop"]],
-            Self::Server => &[&["command", "url"]],
-            Self::Gateway => &[],
-            Self::Token => &[&["token", "token_env", "token_file"]],
-        }
-    }
-
     /// The key that an entry says more about, where it means nothing without that.
     pub(super) fn belongs_to(self, path: &str) -> Option<&'static str> {
-        let key = path.split('.').next().unwrap_or(path);
-        if self == Self::Server {
-            return match key {
-                _ if OF_URL.contains(&key) => Some("url"),
-                _ if OF_BOTH.contains(&key) => None,
-                _ => Some("command"),
-            };
-        }
         let is_of = |keys: &[&str]| keys.iter().any(|key| is_under(path, key));
-        let known = |key: &str| self.fields().any(|field| field.key == key);
-        let found = COMPANIONS.iter().find(|(key, companions)| is_of(companions) && known(key));
-        found.map(|(key, _)| *key)
+        let is_setting = || self.settings().any(|setting| setting.key == path);
+        let found = self.declared().companions.iter().find(|(_, keys)| is_of(keys));
+        // Policies are about a program that is started.
+        let of_program = || (self == Self::Server && is_setting()).then_some("command");
+        found.map(|(key, _)| *key).or_else(of_program)
     }
 }
-
-/// Keys that say more about another one, and mean nothing without it.
-pub(super) const COMPANIONS: [(&str, &[&str]); 2] = [
-    ("health.http", &["health.status", "health.json", "health.headers"]),
-    ("webhook", &["shape", "headers"]),
-];
 
 /// What other tools call a key of ours, for hints.
 pub(super) const OTHER_WORDS: [(&str, &str); 17] = [
@@ -212,7 +275,7 @@ mod tests {
             TableKind::Opencode => format!("{needs}[opencode]\n{lines}"),
             TableKind::Hook => format!("{needs}[hook.a]\n{lines}"),
             TableKind::Server => {
-                let of_url = OF_URL.into_iter().any(&is_given);
+                let of_url = ["headers", "sse"].into_iter().any(&is_given);
                 let url = if of_url { "url = 'http://a/'\n" } else { "command = ['x']\n" };
                 let target = if is_given("url") { "" } else { line("command", url) };
                 let share = if is_given("instances_max") || is_given("idle_after") {
@@ -239,8 +302,10 @@ mod tests {
                 let key = field.key;
                 assert!(keys.insert(key) && field.help.ends_with('.'), "{key}");
                 assert!(kind.settings().all(|setting| setting.key != key), "{key}");
-                let companion = COMPANIONS.iter().find(|(_, all)| all.contains(&key));
+                let companions = kind.declared().companions.iter();
+                let companion = companions.into_iter().find(|(_, all)| all.contains(&key));
                 let other = match (kind, companion, key) {
+                    (TableKind::Server, ..) => "",
                     (_, Some((other, _)), _) => *other,
                     (TableKind::Hook, None, "on" | "services") => "desktop",
                     (_, None, "health.http" | "health.tcp" | "health.exec" | "health.mcp") => "",

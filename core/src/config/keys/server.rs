@@ -72,23 +72,3 @@ keys! {
     /// Whether there is such a server; `false` in your own file turns off a project's.
     ENABLED: Setting<bool> = key("enabled", BOOL).default("true");
 }
-
-/// The keys that only a server with `url` has. Those below do not care how it is reached, and what is
-/// in neither list is about a program that is started.
-pub(in crate::config) const OF_URL: [&str; 2] = ["headers", "sse"];
-
-/// The keys that every server can have.
-pub(in crate::config) const OF_BOTH: [&str; 12] = [
-    "command",
-    "url",
-    "prefix",
-    "allow",
-    "deny",
-    "share",
-    "instances_max",
-    "idle_after",
-    "hide_when_down",
-    "call_timeout",
-    "in_flight_max",
-    "enabled",
-];

@@ -2,8 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Table, TableEntry, TableKind, services};
+use super::{Table, TableEntry, services};
 use crate::audit::redact::{MARK, redact_value};
+use crate::config::Config;
+use crate::config::keys::TableKind;
 use crate::config::kind::{Kind, json_to_toml};
 use crate::report::Origin;
 
@@ -33,8 +35,15 @@ pub struct ShownEntry {
     pub help: &'static str,
 }
 
-/// Shows a table.
-pub(in super::super) fn show(table: &Table) -> ShownTable {
+impl Config {
+    /// Every service, hook and `[opencode]` with its values and where they come from. What looks like
+    /// a secret is left out.
+    pub fn shown_tables(&self) -> Vec<ShownTable> {
+        self.tables.iter().map(shown_table).collect()
+    }
+}
+
+fn shown_table(table: &Table) -> ShownTable {
     let mut entries: Vec<TableEntry> = table.entries.clone();
     if table.kind == TableKind::Opencode {
         entries.extend(services::built_in(table));
@@ -45,18 +54,14 @@ pub(in super::super) fn show(table: &Table) -> ShownTable {
     }
     let name = toml_edit::Key::new(table.name.as_str());
     ShownTable {
-        heading: match table.kind.is_single() {
-            true => table.kind.section().to_owned(),
-            false => format!("{}.{name}", table.kind.section()),
-        },
+        heading: table.kind.heading_of(&name.to_string()),
         origin: table.place.origin.clone(),
         entries: entries.iter().map(|entry| shown(table, entry)).collect(),
     }
 }
 
 fn shown(table: &Table, entry: &TableEntry) -> ShownEntry {
-    let field = table.kind.fields().find(|field| super::is_under(&entry.path, field.key));
-    let setting = table.kind.settings().find(|setting| setting.key == entry.path);
+    let field = table.kind.keys().find(|field| super::is_under(&entry.path, field.key));
     let name = match field {
         Some(field) if matches!(field.kind, Kind::Variables | Kind::Headers) => {
             entry.path.get(field.key.len() + 1..)
@@ -79,7 +84,7 @@ fn shown(table: &Table, entry: &TableEntry) -> ShownEntry {
         toml: json_to_toml(&value),
         value,
         origin: entry.place.origin.clone(),
-        help: field.map(|field| field.help).or(setting.map(|s| s.help)).unwrap_or_default(),
+        help: field.map(|field| field.help).unwrap_or_default(),
     }
 }
 

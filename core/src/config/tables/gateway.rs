@@ -4,18 +4,18 @@
 use std::path::PathBuf;
 
 use super::services::with_own;
-use super::{Errors, Table, TableEntry, TableKind};
+use super::{Table, TableEntry};
 use crate::address::url_host;
-use crate::config::FileKind;
 use crate::config::key::{Key, Pairs};
 use crate::config::keys::server::ShareKind;
-use crate::config::keys::{gateway, server, token};
+use crate::config::keys::{TableKind, gateway, server, token};
 use crate::config::resolve::Values;
+use crate::config::{Config, Errors, FileKind};
 use crate::gateway::access::{Access, fits_one};
 use crate::gateway::backend::{Backend, HttpServer, Prefix, Share, StdioServer, Transport};
 use crate::gateway::settings::{FrontSettings, Gateway, Token};
 use crate::gateway::variables::{ExpansionError, Style, VariableScope};
-use crate::limits::{CONFIG_ERRORS_MAX, FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
+use crate::limits::{FRONT_SIGN_MIN, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
 use crate::report::{ConfigError, ErrorKind};
 use crate::suggest::nearest;
 use crate::text::printable;
@@ -25,7 +25,7 @@ use crate::text::printable;
 pub struct ExternalValues<'a> {
     /// The environment.
     pub env: &'a [(String, String)],
-    /// What is in each of [`Config::token_files`](crate::config::Config::token_files), or why it cannot be
+    /// What is in each of [`Config::token_files`], or why it cannot be
     /// read.
     pub files: &'a [(PathBuf, Result<String, String>)],
 }
@@ -34,7 +34,7 @@ pub struct ExternalValues<'a> {
 pub(super) fn servers(tables: &[Table]) -> impl Iterator<Item = &Table> {
     let of_kind = tables.iter().filter(|table| table.kind == TableKind::Server);
     of_kind.filter(|table| {
-        let is_whole = [server::COMMAND.field(), server::URL.field()]
+        let is_whole = [&server::COMMAND.field, &server::URL.field]
             .iter()
             .any(|key| table.entry(key).is_some());
         // Part of a server of some other project: in this one there is nothing to be changed.
@@ -43,7 +43,7 @@ pub(super) fn servers(tables: &[Table]) -> impl Iterator<Item = &Table> {
 }
 
 /// Checks all that can be without the environment.
-pub(super) fn check_gateway(tables: &[Table], defaults: &Values, errors: &mut Errors<'_>) {
+pub(super) fn check_gateway(tables: &[Table], defaults: &Values, errors: &mut Errors) {
     let all: Vec<Table> = servers(tables).cloned().collect();
     super::check_names(&all, errors);
     for table in &all {
@@ -54,33 +54,32 @@ pub(super) fn check_gateway(tables: &[Table], defaults: &Values, errors: &mut Er
     }
 }
 
-/// Makes the gateway.
-pub(in super::super) fn make(
-    tables: &[Table],
-    defaults: &Values,
-    outside: &ExternalValues<'_>,
-) -> Result<Gateway, Vec<ConfigError>> {
-    let mut all = Vec::new();
-    let mut errors = Errors { all: &mut all, limit: CONFIG_ERRORS_MAX };
-    let scope = VariableScope { env: outside.env, workspace: "" };
-    let own = tables.iter().find(|table| table.kind == TableKind::Gateway);
-    let wanted = servers(tables).filter(|table| server::ENABLED.get(*table));
-    let gateway = Gateway {
-        servers: wanted
-            .filter_map(|table| make_server(table, defaults, &scope, &mut errors))
-            .collect(),
-        expose: gateway::EXPOSE.get(&own),
-        admin_tools: gateway::TOOLS.get(&own),
-        front: front(own),
-        otlp: gateway::OTLP.find(&own),
-        tokens: make_tokens(tables, outside, &mut errors),
-    };
-    if all.is_empty() { Ok(gateway) } else { Err(all) }
-}
+impl Config {
+    /// From `[gateway]` and each `[server.NAME]` that is not turned off, with variables filled in. On
+    /// failure, every error is returned.
+    pub fn gateway(&self, outside: &ExternalValues<'_>) -> Result<Gateway, Vec<ConfigError>> {
+        let mut errors = Errors::default();
+        let scope = VariableScope { env: outside.env, workspace: "" };
+        let own = self.tables.iter().find(|table| table.kind == TableKind::Gateway);
+        let wanted = servers(&self.tables).filter(|table| server::ENABLED.get(*table));
+        let gateway = Gateway {
+            servers: wanted
+                .filter_map(|table| make_server(table, &self.values, &scope, &mut errors))
+                .collect(),
+            expose: gateway::EXPOSE.get(&own),
+            admin_tools: gateway::TOOLS.get(&own),
+            front: front(own),
+            otlp: gateway::OTLP.find(&own),
+            tokens: make_tokens(&self.tables, outside, &mut errors),
+        };
+        errors.or(gateway)
+    }
 
-/// The files that hold tokens.
-pub(in super::super) fn token_files(tables: &[Table]) -> Vec<PathBuf> {
-    tokens(tables).filter_map(|table| token::TOKEN_FILE.find(table)).collect()
+    /// The files that hold tokens of the gateway, as they are written; a relative path counts from the
+    /// workspace.
+    pub fn token_files(&self) -> Vec<PathBuf> {
+        tokens(&self.tables).filter_map(|table| token::TOKEN_FILE.find(table)).collect()
+    }
 }
 
 fn front(table: Option<&Table>) -> FrontSettings {
@@ -102,11 +101,11 @@ fn tokens(tables: &[Table]) -> impl Iterator<Item = &Table> {
 
 /// Where the secret of a token is.
 fn secret_entry(table: &Table) -> Option<&TableEntry> {
-    let keys = [token::TOKEN.field(), token::TOKEN_ENV.field(), token::TOKEN_FILE.field()];
+    let keys = [&token::TOKEN.field, &token::TOKEN_ENV.field, &token::TOKEN_FILE.field];
     keys.into_iter().find_map(|key| table.entry(key))
 }
 
-fn check_token(table: &Table, servers: &[Table], errors: &mut Errors<'_>) {
+fn check_token(table: &Table, servers: &[Table], errors: &mut Errors) {
     if secret_entry(table).is_none() {
         let message = format!("token `{}` has no secret", table.name);
         let hint = "add one of `token_env`, `token_file` and `token`";
@@ -115,7 +114,7 @@ fn check_token(table: &Table, servers: &[Table], errors: &mut Errors<'_>) {
     // Your own file may be about servers that only some projects have, and where there is none here,
     // they come from the file of another program.
     let entry =
-        table.entry(token::SERVERS.field()).filter(|entry| entry.from == FileKind::Workspace);
+        table.entry(&token::SERVERS.field).filter(|entry| entry.from == FileKind::Workspace);
     let Some(entry) = entry.filter(|_| !servers.is_empty()) else { return };
     for pattern in token::SERVERS.find(table).unwrap_or_default() {
         if servers.iter().any(|server| fits_one(&pattern, &server.name)) {
@@ -131,11 +130,7 @@ fn check_token(table: &Table, servers: &[Table], errors: &mut Errors<'_>) {
     }
 }
 
-fn make_tokens(
-    tables: &[Table],
-    outside: &ExternalValues<'_>,
-    errors: &mut Errors<'_>,
-) -> Vec<Token> {
+fn make_tokens(tables: &[Table], outside: &ExternalValues<'_>, errors: &mut Errors) -> Vec<Token> {
     let mut made: Vec<Token> = Vec::new();
     for table in tokens(tables) {
         let Some(entry) = secret_entry(table) else { continue };
@@ -221,9 +216,9 @@ pub(super) const SECRET_HINT: &str = "make one with `openssl rand -hex 32`";
 mod tests;
 
 /// Checks all but what variables stand for: these may be set where the gateway is started alone.
-fn check_server(table: &Table, defaults: &Values, errors: &mut Errors<'_>) {
+fn check_server(table: &Table, defaults: &Values, errors: &mut Errors) {
     let name = &table.name;
-    let targets = [server::COMMAND.field(), server::URL.field()];
+    let targets = [&server::COMMAND.field, &server::URL.field];
     let Some(target) = targets.into_iter().find_map(|key| table.entry(key)) else {
         let message = format!("server `{name}` has neither `command` nor `url`");
         let hint = "add `command = [\"program\", \"argument\"]` or `url = \"http://…\"`";
@@ -239,7 +234,7 @@ fn check_server(table: &Table, defaults: &Values, errors: &mut Errors<'_>) {
         said.push(key);
         let message = format!("`{key}` does not go with `{}`", target.path);
         let hint = match of {
-            Some("url") => "it is for a server that is reached over gateway::HTTP: remove it",
+            Some("url") => "it is for a server that is reached over HTTP: remove it",
             _ => "it is for a server that afresh starts itself: remove it",
         };
         errors.push(entry.place.error(ErrorKind::Conflict, message, hint.to_owned()));
@@ -251,12 +246,12 @@ fn check_server(table: &Table, defaults: &Values, errors: &mut Errors<'_>) {
 }
 
 /// Your own file may say `share = "all"` about a server of which a project says more.
-fn check_share(table: &Table, errors: &mut Errors<'_>) {
-    let share = table.entry(server::SHARE.field());
+fn check_share(table: &Table, errors: &mut Errors) {
+    let share = table.entry(&server::SHARE.field);
     if server::SHARE.get(table) == ShareKind::PerClient {
         return;
     }
-    let companions = [server::INSTANCES_MAX.field(), server::IDLE_AFTER.field()];
+    let companions = [&server::INSTANCES_MAX.field, &server::IDLE_AFTER.field];
     for entry in companions.into_iter().filter_map(|key| table.entry(key)) {
         if share.is_none_or(|share| share.from == entry.from) {
             let message = format!("`{}` goes with `share = \"per-client\"`", entry.path);
@@ -271,7 +266,7 @@ fn make_server(
     table: &Table,
     defaults: &Values,
     scope: &VariableScope<'_>,
-    errors: &mut Errors<'_>,
+    errors: &mut Errors,
 ) -> Option<Backend> {
     let texts = Texts { table, scope };
     let target = match server::COMMAND.find(table) {
@@ -307,7 +302,7 @@ fn stdio(
     texts: &Texts<'_>,
     command: Vec<String>,
     values: &Values,
-    errors: &mut Errors<'_>,
+    errors: &mut Errors,
 ) -> Option<StdioServer> {
     let table = texts.table;
     let args = texts.list(&server::ARGS, errors);
@@ -323,9 +318,9 @@ fn stdio(
     })
 }
 
-fn http(texts: &Texts<'_>, errors: &mut Errors<'_>) -> Option<HttpServer> {
+fn http(texts: &Texts<'_>, errors: &mut Errors) -> Option<HttpServer> {
     let headers = texts.below(&server::HEADERS, errors);
-    let entry = texts.table.entry(server::URL.field())?;
+    let entry = texts.table.entry(&server::URL.field)?;
     let url = texts.fill(entry, &entry.value.to_string(), errors)?;
     if url_host(&url).is_none() {
         let message = format!(
@@ -347,7 +342,7 @@ struct Texts<'a> {
 }
 
 impl Texts<'_> {
-    fn fill(&self, entry: &TableEntry, text: &str, errors: &mut Errors<'_>) -> Option<String> {
+    fn fill(&self, entry: &TableEntry, text: &str, errors: &mut Errors) -> Option<String> {
         let is_bad = |full: &str| match entry.path.starts_with("headers.") {
             true => full.contains(char::is_control),
             false => full.contains('\0'),
@@ -382,14 +377,14 @@ impl Texts<'_> {
         entry.place.error(ErrorKind::Missing, message, hint)
     }
 
-    fn list(&self, key: &Key<Vec<String>>, errors: &mut Errors<'_>) -> Option<Vec<String>> {
-        let Some(entry) = self.table.entry(key.field()) else { return Some(Vec::new()) };
+    fn list(&self, key: &Key<Vec<String>>, errors: &mut Errors) -> Option<Vec<String>> {
+        let Some(entry) = self.table.entry(&key.field) else { return Some(Vec::new()) };
         let items = key.find(self.table).unwrap_or_default();
         let items: Vec<_> = items.iter().map(|item| self.fill(entry, item, errors)).collect();
         items.into_iter().collect()
     }
 
-    fn below(&self, key: &Key<Pairs>, errors: &mut Errors<'_>) -> Option<Vec<(String, String)>> {
+    fn below(&self, key: &Key<Pairs>, errors: &mut Errors) -> Option<Vec<(String, String)>> {
         let fill = |(name, entry): (&str, &TableEntry)| {
             Some((name.to_owned(), self.fill(entry, &entry.value.to_string(), errors)?))
         };

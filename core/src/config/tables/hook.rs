@@ -29,7 +29,7 @@ pub(super) fn make(table: &Table, services: &[Table]) -> Result<HookDefinition, 
 
 /// Your own file may be about services that only some projects have.
 fn check_services(table: &Table, services: &[Table]) -> Result<(), Box<ConfigError>> {
-    let entry = table.entry(SERVICES.field());
+    let entry = table.entry(&SERVICES.field);
     let Some(entry) = entry.filter(|entry| entry.from == FileKind::Workspace) else {
         return Ok(());
     };
@@ -54,7 +54,7 @@ fn target(table: &Table) -> Result<HookTarget, Box<ConfigError>> {
         let shape = SHAPE.find(table).unwrap_or_else(|| shape_of_host(&url));
         return Ok(HookTarget::Webhook { url, shape, headers: table.pairs(&HEADERS) });
     }
-    match table.entry(DESKTOP.field()) {
+    match table.entry(&DESKTOP.field) {
         Some(_) if DESKTOP.find(table) == Some(true) => Ok(HookTarget::Desktop),
         Some(entry) => {
             let message = format!("hook `{}` tells nobody", table.name);

@@ -12,92 +12,18 @@ mod services;
 
 use std::collections::BTreeMap;
 
-pub(super) use self::display::show;
 pub use self::display::{ShownEntry, ShownTable};
 pub use self::gateway::ExternalValues;
-pub(super) use self::gateway::{make as make_gateway, token_files};
 
-use super::FileKind;
 use super::key::{Field, Key, Lookup, Pairs};
-use super::keys::COMPANIONS;
-use super::keys::opencode::ENABLED;
-use super::keys::service::COMMAND;
+use super::keys::TableKind;
+use super::keys::{opencode, service};
 use super::kind::Value;
 use super::resolve::Values;
+use super::{Errors, FileKind};
 use crate::definition::ServiceDefinition;
 use crate::hook::HookDefinition;
-use crate::limits::{CONFIG_ERRORS_MAX, HOOKS_MAX, SERVERS_MAX, SERVICES_MAX, TOKENS_MAX};
 use crate::report::{ConfigError, ErrorKind, Location};
-
-/// Which table it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TableKind {
-    /// `[service.NAME]`.
-    Service,
-    /// `[opencode]`.
-    Opencode,
-    /// `[hook.NAME]`.
-    Hook,
-    /// `[server.NAME]`.
-    Server,
-    /// `[gateway]`.
-    Gateway,
-    /// `[gateway.token.NAME]`.
-    Token,
-}
-
-impl TableKind {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Service, Self::Opencode, Self::Hook, Self::Server, Self::Gateway, Self::Token];
-
-    /// The heading without the name.
-    pub(super) const fn section(self) -> &'static str {
-        match self {
-            Self::Service => "service",
-            Self::Opencode => "opencode",
-            Self::Hook => "hook",
-            Self::Server => "server",
-            Self::Gateway => "gateway",
-            Self::Token => "gateway.token",
-        }
-    }
-
-    /// The heading, as people are told of it.
-    pub(super) const fn heading(self) -> &'static str {
-        match self {
-            Self::Service => "service.NAME",
-            Self::Opencode => "opencode",
-            Self::Hook => "hook.NAME",
-            Self::Server => "server.NAME",
-            Self::Gateway => "gateway",
-            Self::Token => "gateway.token.NAME",
-        }
-    }
-
-    /// What one of them is.
-    pub(super) const fn noun(self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            other => other.section(),
-        }
-    }
-
-    /// Whether there is only one, without a name of its own.
-    pub(super) const fn is_single(self) -> bool {
-        matches!(self, Self::Opencode | Self::Gateway)
-    }
-
-    /// How many there may be.
-    const fn count_max(self) -> usize {
-        match self {
-            Self::Service => SERVICES_MAX,
-            Self::Hook => HOOKS_MAX,
-            Self::Server => SERVERS_MAX,
-            Self::Token => TOKENS_MAX,
-            Self::Opencode | Self::Gateway => 1,
-        }
-    }
-}
 
 /// One table, of one file or of several.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,7 +64,7 @@ impl Table {
 
     /// The entries below a key, with their own names.
     fn below(&self, key: &Key<Pairs>) -> impl Iterator<Item = (&str, &TableEntry)> {
-        let path = key.field().key;
+        let path = key.field.key;
         self.entries.iter().filter_map(move |entry| {
             let name = entry.path.strip_prefix(path)?.strip_prefix('.')?;
             Some((name, entry))
@@ -162,7 +88,7 @@ impl Table {
     /// Takes over what a stronger file says.
     fn overlay(&mut self, stronger: Self) {
         for entry in &stronger.entries {
-            let groups = self.kind.rivals().iter();
+            let groups = self.kind.declared().rivals.iter();
             for group in groups.filter(|group| group.contains(&entry.path.as_str())) {
                 let rival = |path: &str| path != entry.path && group.contains(&path);
                 let kind = self.kind;
@@ -181,9 +107,9 @@ impl Table {
     }
 
     /// Entries that say more about a key that is not there.
-    fn check_companions(&self, errors: &mut Errors<'_>) {
-        let kinds = COMPANIONS.iter().filter(|(key, _)| self.kind.fields().any(|f| f.key == *key));
-        for (key, companions) in kinds.filter(|(key, _)| self.entry_at(key).is_none()) {
+    fn check_companions(&self, errors: &mut Errors) {
+        let companions = self.kind.declared().companions.iter();
+        for (key, companions) in companions.filter(|(key, _)| self.entry_at(key).is_none()) {
             for entry in companions.iter().filter_map(|path| self.first_under(path)) {
                 let message = format!("`{}` goes with `{key}`, which is not given", entry.path);
                 let hint = format!("remove it, or add `{key}`");
@@ -209,23 +135,15 @@ pub(super) fn overlay(tables: &mut Vec<Table>, stronger: Vec<Table>) {
     }
 }
 
-/// What is made of the tables.
-#[derive(Default)]
-pub(super) struct MadeDefinitions {
-    pub(super) services: Vec<ServiceDefinition>,
-    pub(super) hooks: Vec<HookDefinition>,
-}
-
-/// Makes services and hooks; what is wrong is added to the errors.
+/// Makes services and hooks, or says all that is wrong.
 pub(super) fn make(
     tables: &[Table],
     values: &Values,
-    errors: &mut Vec<ConfigError>,
-) -> MadeDefinitions {
-    let mut made = MadeDefinitions::default();
-    let mut errors = Errors { all: errors, limit: CONFIG_ERRORS_MAX };
+) -> Result<(Vec<ServiceDefinition>, Vec<HookDefinition>), Vec<ConfigError>> {
+    let mut errors = Errors::default();
     let of_kind = |kind| tables.iter().filter(move |table| table.kind == kind);
     check_counts(tables, &mut errors);
+    let (mut services, mut hooks) = (Vec::new(), Vec::new());
     let mut defined = Vec::new();
     for table in of_kind(TableKind::Opencode) {
         if let Some(twin) = of_kind(TableKind::Service).find(|other| other.name == table.name) {
@@ -236,13 +154,13 @@ pub(super) fn make(
             );
             errors.push(twin.place.error(ErrorKind::Conflict, message, hint));
         }
-        if ENABLED.get(table) {
+        if opencode::ENABLED.get(table) {
             defined.push(services::opencode_as_service(table));
         }
     }
     for table in of_kind(TableKind::Service) {
         // Part of a service of some other project: in this one there is nothing to be changed.
-        if table.from == FileKind::User && table.entry(COMMAND.field()).is_none() {
+        if table.from == FileKind::User && table.entry(&service::COMMAND.field).is_none() {
             continue;
         }
         defined.push(table.clone());
@@ -251,25 +169,25 @@ pub(super) fn make(
     for table in &defined {
         table.check_companions(&mut errors);
         match services::make_service(table, values) {
-            Ok(service) => made.services.push(service),
+            Ok(service) => services.push(service),
             Err(error) => errors.push(*error),
         }
     }
-    let opencode_is_off = of_kind(TableKind::Opencode).any(|table| !ENABLED.get(table));
+    let opencode_is_off = of_kind(TableKind::Opencode).any(|table| !opencode::ENABLED.get(table));
     services::check_dependencies(&defined, opencode_is_off, &mut errors);
     for table in of_kind(TableKind::Hook) {
         table.check_companions(&mut errors);
         match hook::make(table, &defined) {
-            Ok(hook) => made.hooks.push(hook),
+            Ok(hook) => hooks.push(hook),
             Err(error) => errors.push(*error),
         }
     }
     gateway::check_gateway(tables, values, &mut errors);
-    made
+    errors.or((services, hooks))
 }
 
-fn check_counts(tables: &[Table], errors: &mut Errors<'_>) {
-    for (kind, max) in TableKind::ALL.map(|kind| (kind, kind.count_max())) {
+fn check_counts(tables: &[Table], errors: &mut Errors) {
+    for (kind, max) in TableKind::ALL.map(|kind| (kind, kind.declared().count_max)) {
         if let Some(table) = tables.iter().filter(|table| table.kind == kind).nth(max) {
             let message = format!("there are more than {max} {}s", kind.noun());
             let command = match kind {
@@ -283,7 +201,7 @@ fn check_counts(tables: &[Table], errors: &mut Errors<'_>) {
 }
 
 /// Names become parts of file names, and not every system tells large letters from small ones.
-fn check_names(services: &[Table], errors: &mut Errors<'_>) {
+fn check_names(services: &[Table], errors: &mut Errors) {
     let mut names: BTreeMap<String, &Table> = BTreeMap::new();
     for table in services {
         match names.insert(table.name.to_ascii_lowercase(), table) {
@@ -295,27 +213,6 @@ fn check_names(services: &[Table], errors: &mut Errors<'_>) {
             }
             _ => {}
         }
-    }
-}
-
-/// The errors of what is made, with the bound that those of one file have.
-struct Errors<'a> {
-    all: &'a mut Vec<ConfigError>,
-    limit: usize,
-}
-
-impl Errors<'_> {
-    fn push(&mut self, mut error: ConfigError) {
-        match self.all.len() {
-            len if len > self.limit => return,
-            len if len == self.limit => {
-                error.kind = ErrorKind::TooMany;
-                error.message = "too many errors: those from here on are not shown".to_owned();
-                error.hint = None;
-            }
-            _ => {}
-        }
-        self.all.push(error);
     }
 }
 

@@ -2,17 +2,16 @@
 //! [`FileReader`]. Never looks at other files, and never quotes a secret.
 
 use serde_json::Value as Json;
-use toml_edit::{Array, Item, Key, TableLike, Value as Toml};
+use toml_edit::{TableLike, Value as Toml};
 
 use super::gateway::{SECRET_HINT, secret_flaw};
-use super::{Table, TableEntry, TableKind, is_under};
+use super::{Table, TableEntry, is_under};
 use crate::address::{host_and_port, is_header_name};
 use crate::audit::redact::redact_text;
-use crate::config::file::{FileReader, entries, span, type_name, unknown_hint, value_span};
+use crate::config::file::{FileEntry, FileReader, entries, type_name, unknown_hint};
 use crate::config::key::Field;
-use crate::config::keys::{OTHER_WORDS, settings};
-use crate::config::kind::Kind;
-use crate::config::kind::Value;
+use crate::config::keys::{OTHER_WORDS, TableKind, settings};
+use crate::config::kind::{Kind, Value};
 use crate::config::{FileKind, leads_outside, outside_error};
 use crate::definition::{Dependency, Port, Until};
 use crate::gateway::OWN_NAME;
@@ -23,33 +22,30 @@ use crate::text::printable;
 
 impl FileReader<'_> {
     /// `[service]`, `[hook]`, `[server]` or `[gateway.token]`, with everything in it.
-    pub(in super::super) fn tables(&mut self, kind: TableKind, key: &Key, item: &Item) {
-        let (section, heading) = (kind.section(), kind.heading());
-        let Some(tables) = item.as_table_like() else {
-            let message = format!("`{section}` must be a table, not {}", type_name(item));
-            let hint = format!("begin each with `[{heading}]`");
-            return self.error(ErrorKind::WrongType, message, span(key), Some(hint));
+    pub(in super::super) fn tables(&mut self, kind: TableKind, entry: FileEntry<'_>) {
+        let Some(tables) = entry.item.as_table_like() else {
+            let hint = format!("begin each with `[{}]`", kind.declared().heading);
+            return self.no_table(kind.section(), entry, hint);
         };
-        for (count, (key, item)) in entries(tables).enumerate() {
+        for (count, entry) in entries(tables).enumerate() {
             // One more than there may be is enough to say so.
-            if self.is_full() || count > kind.count_max() {
+            if self.read.errors.is_full() || count > kind.declared().count_max {
                 return;
             }
-            self.table(kind, key, item);
+            self.table(kind, entry);
         }
     }
 
     /// One table, which the key names.
-    pub(in super::super) fn table(&mut self, kind: TableKind, key: &Key, item: &Item) {
-        let name = key.get();
-        let Some(content) = item.as_table_like() else {
-            let section = kind.section();
-            let message = match kind.is_single() {
-                true => format!("`{section}` must be a table, not {}", type_name(item)),
-                false => format!("`[{section}]` needs a name for what it defines"),
-            };
-            let hint = format!("begin it with `[{}]`", kind.heading());
-            return self.error(ErrorKind::WrongType, message, span(key), Some(hint));
+    pub(in super::super) fn table(&mut self, kind: TableKind, entry: FileEntry<'_>) {
+        let name = entry.name();
+        let Some(content) = entry.item.as_table_like() else {
+            let hint = format!("begin it with `[{}]`", kind.declared().heading);
+            if kind.is_single() {
+                return self.no_table(name, entry, hint);
+            }
+            let message = format!("`[{}]` needs a name for what it defines", kind.section());
+            return self.error(ErrorKind::WrongType, message, entry.key_span(), hint);
         };
         let is_own = kind == TableKind::Server && name.eq_ignore_ascii_case(OWN_NAME);
         let has_dot = kind == TableKind::Server && name.contains('.');
@@ -66,94 +62,77 @@ impl FileReader<'_> {
                      begins with none of `-` and `.`"
                 ),
             };
-            return self.error(ErrorKind::BadValue, message, span(key), Some(hint));
+            return self.error(ErrorKind::BadValue, message, entry.key_span(), hint);
         }
-        let mut table = Table {
-            kind,
-            name: name.to_owned(),
-            place: self.place(span(key)),
-            from: self.kind,
-            entries: Vec::new(),
-        };
+        let place = self.place(entry.key_span());
+        let (name, from, entries) = (name.to_owned(), self.kind, Vec::new());
+        let mut table = Table { kind, name, place, from, entries };
         self.keys(&mut table, "", content);
         self.check_rivals(&table);
         self.read.tables.push(table);
     }
 
     fn keys(&mut self, table: &mut Table, prefix: &str, content: &dyn TableLike) {
-        for (key, item) in entries(content) {
-            if self.is_full() {
+        let kind = table.kind;
+        for entry in entries(content) {
+            if self.read.errors.is_full() {
                 return;
             }
+            let path = format!("{prefix}{}", entry.name());
             // A dot within quotes is part of a name, and no name here has one.
-            if key.get().contains('.') {
-                self.unknown_entry(table, prefix, key);
-                continue;
-            }
-            let path = format!("{prefix}{}", key.get());
-            if table.kind == TableKind::Gateway && path == "token" {
-                self.tables(TableKind::Token, key, item);
-                continue;
-            }
-            let mut fields = table.kind.fields();
-            let settings = &mut table.kind.settings();
-            if let Some(field) = fields.find(|field| field.key == path) {
-                self.field(table, field, key, item);
-            } else if let Some(setting) = settings.find(|setting| setting.key == path) {
-                let value = self.value(setting, key, item);
-                self.put(table, path, key, item, value);
-            } else if table.kind.fields().any(|field| is_under(field.key, &path)) {
-                match item.as_table_like() {
+            if entry.name().contains('.') {
+                self.unknown_entry(table, prefix, entry);
+            } else if kind == TableKind::Gateway && path == "token" {
+                self.tables(TableKind::Token, entry);
+            } else if let Some(field) = kind.key(&path) {
+                self.field(table, field, entry);
+            } else if let Some(field) = kind.fields().find(|field| is_under(field.key, &path)) {
+                match entry.item.as_table_like() {
                     Some(inner) => self.keys(table, &format!("{path}."), inner),
-                    None => self.no_table(table.kind, &path, key, item),
+                    None => {
+                        let message =
+                            format!("`{path}` must be a table, not {}", entry.type_name());
+                        let hint = example_hint(field);
+                        self.error(ErrorKind::WrongType, message, entry.span(), hint);
+                    }
                 }
             } else {
-                self.unknown_entry(table, prefix, key);
+                self.unknown_entry(table, prefix, entry);
             }
         }
     }
 
-    fn put(
-        &mut self,
-        table: &mut Table,
-        path: String,
-        key: &Key,
-        item: &Item,
-        value: Option<Value>,
-    ) {
-        let Some(value) = value else { return };
-        let place = self.place(value_span(key, item));
+    fn put(&mut self, table: &mut Table, path: String, entry: FileEntry<'_>, value: Value) {
+        let place = self.place(entry.span());
         table.entries.push(TableEntry { path, value, place, from: self.kind });
     }
 
-    fn field(&mut self, table: &mut Table, field: &Field, key: &Key, item: &Item) {
+    fn field(&mut self, table: &mut Table, field: &Field, entry: FileEntry<'_>) {
         if matches!(field.kind, Kind::Variables | Kind::Headers) {
-            return self.texts(table, field, key, item);
+            return self.texts(table, field, entry);
         }
-        let value = self.content(field, key, item);
-        if self.kind == FileKind::Workspace && value.as_ref().is_some_and(leads_outside) {
-            let place = self.place(value_span(key, item));
-            if !self.is_full() {
-                self.read.errors.push(outside_error(field.key, &place, ""));
-            }
-            return;
+        let Some(value) = self.content(field, entry) else { return };
+        if self.kind == FileKind::Workspace && leads_outside(&value) {
+            let place = self.place(entry.span());
+            return self.read.errors.push(outside_error(field.key, &place, ""));
         }
-        self.put(table, field.key.to_owned(), key, item, value);
+        self.put(table, field.key.to_owned(), entry, value);
     }
 
     /// A table of variables or headers, as one entry for each.
-    fn texts(&mut self, table: &mut Table, field: &Field, key: &Key, item: &Item) {
-        let Some(texts) = item.as_table_like() else {
-            return self.misfit(field, "a table", key, item);
+    fn texts(&mut self, table: &mut Table, field: &Field, entry: FileEntry<'_>) {
+        let Some(texts) = entry.item.as_table_like() else {
+            self.misfit::<()>(field, "a table", entry);
+            return;
         };
         if texts.len() > CONFIG_LIST_LEN_MAX {
-            return self.too_long(field, key, item);
+            return self.too_long(field, entry);
         }
-        for (key, item) in entries(texts) {
-            let name = key.get();
+        for entry in entries(texts) {
+            let name = entry.name();
             let path = format!("{}.{name}", field.key);
             let shown = printable(&path);
-            let text = match item.as_value() {
+            let text = match entry.item.as_value() {
                 Some(Toml::String(text)) => Some(text.value().clone()),
                 Some(Toml::Integer(number)) => Some(number.value().to_string()),
                 Some(Toml::Float(number)) => Some(format!("{:?}", number.value())),
@@ -161,65 +140,51 @@ impl FileReader<'_> {
                 _ => None,
             };
             let is_header = field.kind == Kind::Headers;
+            let is_bad =
+                |text: &str| text.contains('\0') || is_header && text.contains(char::is_control);
             // No value is quoted: it may be a secret.
-            let (kind, message, at) = match &text {
+            let (kind, message, at) = match text {
                 _ if is_header && !is_header_name(name) => {
                     let message = format!("`{shown}` is no name of a header");
-                    (ErrorKind::BadValue, message, span(key))
+                    (ErrorKind::BadValue, message, entry.key_span())
                 }
                 _ if name.is_empty() || name.contains(['=', '\0']) => {
                     let message = format!("`{shown}` is no name of a variable");
-                    (ErrorKind::BadValue, message, span(key))
+                    (ErrorKind::BadValue, message, entry.key_span())
                 }
                 None => {
-                    let message = format!("`{shown}` must be a string, not {}", type_name(item));
-                    (ErrorKind::WrongType, message, value_span(key, item))
+                    let message = format!("`{shown}` must be a string, not {}", entry.type_name());
+                    (ErrorKind::WrongType, message, entry.span())
                 }
-                Some(text)
-                    if text.contains('\0') || is_header && text.contains(char::is_control) =>
-                {
+                Some(text) if is_bad(&text) => {
                     let message = format!("`{shown}` has a character that it cannot have");
-                    (ErrorKind::BadValue, message, value_span(key, item))
+                    (ErrorKind::BadValue, message, entry.span())
                 }
                 Some(text) => {
-                    self.put(table, path, key, item, Some(Value::Text(text.clone())));
+                    self.put(table, path, entry, Value::Text(text));
                     continue;
                 }
             };
-            let hint = format!("for example `{} = {}`", field.key, field.example());
-            self.error(kind, message, at, Some(hint));
+            self.error(kind, message, at, example_hint(field));
         }
     }
 
     /// At most one of the keys that exclude each other.
     fn check_rivals(&mut self, table: &Table) {
-        for group in table.kind.rivals() {
+        for group in table.kind.declared().rivals {
             let mut given = table.entries.iter().filter(|e| group.contains(&e.path.as_str()));
             let Some(first) = given.next() else { continue };
             for second in given {
                 let message = format!("`{}` and `{}` exclude each other", first.path, second.path);
                 let hint = "keep one of the two".to_owned();
-                if !self.is_full() {
-                    self.read.errors.push(second.place.error(ErrorKind::Conflict, message, hint));
-                }
+                self.read.errors.push(second.place.error(ErrorKind::Conflict, message, hint));
             }
         }
     }
 
-    fn no_table(&mut self, kind: TableKind, path: &str, key: &Key, item: &Item) {
-        let example = kind.fields().find(|field| is_under(field.key, path));
-        let hint =
-            example.map(|field| format!("for example `{} = {}`", field.key, field.example()));
-        let message = format!("`{path}` must be a table, not {}", type_name(item));
-        self.error(ErrorKind::WrongType, message, value_span(key, item), hint);
-    }
-
-    fn unknown_entry(&mut self, table: &Table, prefix: &str, key: &Key) {
-        let (kind, name) = (table.kind, key.get());
-        let heading = match kind.is_single() {
-            true => format!("[{}]", kind.section()),
-            false => format!("[{}.{}]", kind.section(), table.name),
-        };
+    fn unknown_entry(&mut self, table: &Table, prefix: &str, entry: FileEntry<'_>) {
+        let (kind, name) = (table.kind, entry.name());
+        let heading = format!("[{}]", kind.heading_of(&table.name));
         let inside = match prefix.strip_suffix('.') {
             Some(prefix) => format!("`{prefix}` of `{heading}`"),
             None => format!("`{heading}`"),
@@ -227,10 +192,7 @@ impl FileReader<'_> {
         // A name with a dot is never a key.
         let path = if name.contains('.') { String::new() } else { format!("{prefix}{name}") };
         let setting = settings().find(|setting| setting.key == path);
-        let is_key = |known: &str| {
-            kind.fields().any(|field| is_under(field.key, known))
-                || kind.settings().any(|setting| setting.key == known)
-        };
+        let is_key = |known: &str| kind.keys().any(|field| is_under(field.key, known));
         let deeper = kind.fields().find(|f| f.key.split_once('.').is_some_and(|(_, k)| k == name));
         let other = OTHER_WORDS.iter().find(|(word, ours)| *word == name && is_key(ours));
         let hint = match (kind.replaced_by(&path), setting, deeper, other) {
@@ -241,10 +203,10 @@ impl FileReader<'_> {
                 )
             }
             (_, _, Some(field), _) => format!("write `{}`", field.key),
-            _ if kind == TableKind::Gateway && takes(TableKind::Server, &path) => {
+            _ if kind == TableKind::Gateway && TableKind::Server.key(&path).is_some() => {
                 format!("`{path}` belongs in `[server.NAME]`")
             }
-            _ if kind == TableKind::Server && takes(TableKind::Gateway, &path) => {
+            _ if kind == TableKind::Server && TableKind::Gateway.key(&path).is_some() => {
                 format!("`{path}` belongs in `[gateway]`")
             }
             (_, _, _, Some((_, ours))) => format!("that is `{ours}` here"),
@@ -252,114 +214,85 @@ impl FileReader<'_> {
                 format!("`{path}` belongs in `[{}]`", setting.section)
             }
             _ => {
-                let part = |key: &'static str| key.strip_prefix(prefix)?.split('.').next();
-                let settings = kind.settings().map(|setting| setting.key);
-                let keys = kind.fields().map(|field| field.key).chain(settings);
-                unknown_hint(name, keys.filter_map(part))
+                let part =
+                    |field: &'static Field| field.key.strip_prefix(prefix)?.split('.').next();
+                unknown_hint(name, kind.keys().filter_map(part))
             }
         };
         let message = format!("unknown key `{}` in {inside}", printable(name));
-        self.error(ErrorKind::UnknownKey, message, span(key), Some(hint));
+        self.error(ErrorKind::UnknownKey, message, entry.key_span(), hint);
     }
-}
 
-/// Whether a table has such a key.
-fn takes(kind: TableKind, path: &str) -> bool {
-    kind.fields().any(|field| field.key == path)
-        || kind.settings().any(|setting| setting.key == path)
-}
-
-/// Letters and digits with something between them: it becomes part of file names and of URLs.
-pub(super) fn is_name(name: &str) -> bool {
-    (1..=NAME_CHARS_MAX).contains(&name.len())
-        && !name.starts_with(['-', '.'])
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-}
-
-impl FileReader<'_> {
     /// Reads the value of a key in a table.
-    pub(super) fn content(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
+    fn content(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
         match &field.kind {
-            Kind::Command => self.command(field, key, item).map(Value::List),
+            Kind::Command => self.command(field, entry),
             Kind::Names => {
-                let items = self.list(field, "a list of names", key, item)?;
-                self.each_is(field, item, items, is_name, |_| None).map(Value::List)
+                let items = self.list(field, "a list of names", entry)?;
+                self.each_is(field, entry, items, is_name, &[]).map(Value::List)
             }
             Kind::Words(words) => {
-                let items = self.list(field, "a list of words", key, item)?;
+                let items = self.list(field, "a list of words", entry)?;
                 if items.is_empty() {
                     let message = format!("`{}` names nothing", field.key);
-                    let hint = "leave it out for all of them".to_owned();
-                    self.error(ErrorKind::BadValue, message, value_span(key, item), Some(hint));
-                    return None;
+                    let hint = "leave it out for all of them";
+                    return self.refuse(ErrorKind::BadValue, message, entry.span(), hint);
                 }
-                let hint = |word: &str| nearest(word, words.iter().copied()).map(str::to_owned);
-                self.each_is(field, item, items, |word| words.contains(&word), hint)
-                    .map(Value::List)
+                let takes = |word: &str| words.contains(&word);
+                self.each_is(field, entry, items, takes, words).map(Value::List)
             }
-            Kind::Texts => self.list(field, "a list of strings", key, item).map(Value::List),
+            Kind::Texts => self.list(field, "a list of strings", entry).map(Value::List),
             Kind::Patterns => {
-                let items = self.list(field, "a list of strings", key, item)?;
+                let items = self.list(field, "a list of strings", entry)?;
                 let takes = |text: &str| !text.is_empty() && !text.contains(char::is_control);
-                self.each_is(field, item, items, takes, |_| None).map(Value::List)
+                self.each_is(field, entry, items, takes, &[]).map(Value::List)
             }
-            Kind::Secret => self.secret(field, key, item),
-            Kind::Dependencies => self.dependencies(field, key, item),
-            Kind::Port => self.port(field, key, item).map(Value::Port),
-            Kind::JsonField => self.json_field(field, key, item),
-            _ => self.value(field, key, item),
+            Kind::Secret => self.secret(field, entry),
+            Kind::Dependencies => self.dependencies(field, entry),
+            Kind::Port => self.port(field, entry),
+            Kind::JsonField => self.json_field(field, entry),
+            _ => self.value(field, entry),
         }
     }
 
     /// A secret, of which nothing is quoted.
-    fn secret(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
-        let Some(text) = item.as_str() else {
-            self.misfit(field, "a string", key, item);
-            return None;
+    fn secret(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
+        let Some(text) = entry.item.as_str() else {
+            return self.misfit(field, "a string", entry);
         };
-        if let Some(flaw) = secret_flaw(text) {
-            let message = format!("`{}` {flaw}", field.key);
-            self.error(ErrorKind::BadValue, message, span(key), Some(SECRET_HINT.to_owned()));
-            // Too short for what finds secrets in a line.
-            if let Some(error) = self.read.errors.last_mut() {
-                error.excerpt = None;
-            }
-            return None;
+        let Some(flaw) = secret_flaw(text) else { return Some(Value::Text(text.to_owned())) };
+        let message = format!("`{}` {flaw}", field.key);
+        self.error(ErrorKind::BadValue, message, entry.key_span(), SECRET_HINT);
+        // Too short for what finds secrets in a line.
+        if let Some(error) = self.read.errors.0.last_mut() {
+            error.excerpt = None;
         }
-        Some(Value::Text(text.to_owned()))
+        None
     }
 
-    fn command(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Vec<String>> {
-        if let Some(line) = item.as_str() {
+    fn command(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
+        if let Some(line) = entry.item.as_str() {
             let message = format!("`{}` must be a list of strings, not a string", field.key);
             let hint = format!("write `{} = {}`", field.key, as_list(line));
-            self.error(ErrorKind::WrongType, message, value_span(key, item), Some(hint));
-            return None;
+            return self.refuse(ErrorKind::WrongType, message, entry.span(), hint);
         }
-        let items = self.list(field, "a list of strings", key, item)?;
+        let items = self.list(field, "a list of strings", entry)?;
         if items.first().is_none_or(String::is_empty) {
             let message = format!("`{}` has no program", field.key);
-            let hint = format!("for example `{} = {}`", field.key, field.example());
-            self.error(ErrorKind::BadValue, message, value_span(key, item), Some(hint));
-            return None;
+            return self.refuse(ErrorKind::BadValue, message, entry.span(), example_hint(field));
         }
-        Some(items)
+        Some(Value::List(items))
     }
 
     /// A list of strings without NUL bytes.
-    fn list(&mut self, field: &Field, wanted: &str, key: &Key, item: &Item) -> Option<Vec<String>> {
-        let Some(array) = item.as_value().and_then(Toml::as_array) else {
-            self.misfit(field, wanted, key, item);
-            return None;
+    fn list(&mut self, field: &Field, wanted: &str, entry: FileEntry<'_>) -> Option<Vec<String>> {
+        let Some(array) = entry.item.as_value().and_then(Toml::as_array) else {
+            return self.misfit(field, wanted, entry);
         };
         if array.len() > CONFIG_LIST_LEN_MAX {
-            self.too_long(field, key, item);
+            self.too_long(field, entry);
             return None;
         }
-        self.strings(field, array)
-    }
-
-    fn strings(&mut self, field: &Field, array: &Array) -> Option<Vec<String>> {
         let mut strings = Vec::new();
         for item in array {
             let (message, hint) = match item.as_str() {
@@ -370,109 +303,95 @@ impl FileReader<'_> {
                 Some(_) => {
                     (format!("an item of `{}` has a NUL byte", field.key), "remove it".to_owned())
                 }
-                None => {
-                    let found = type_name(&Item::Value(item.clone()));
-                    let message =
-                        format!("an item of `{}` must be a string, not {found}", field.key);
-                    (
-                        message,
-                        format!("put it in quotes: `\"{}\"`", printable(item.to_string().trim())),
-                    )
-                }
+                None => (
+                    format!(
+                        "an item of `{}` must be a string, not {}",
+                        field.key,
+                        type_name(item.type_name())
+                    ),
+                    format!("put it in quotes: `\"{}\"`", printable(item.to_string().trim())),
+                ),
             };
-            let at = item.span().unwrap_or(0..0);
-            self.error(ErrorKind::WrongType, message, at, Some(hint));
-            return None;
+            return self.refuse(ErrorKind::WrongType, message, item.span().unwrap_or(0..0), hint);
         }
         Some(strings)
     }
 
-    /// All items, where each is one that the field takes and none is there twice.
+    /// All items, where each is one that the field takes and none is there twice. One of `words` may be meant.
     fn each_is(
         &mut self,
         field: &Field,
-        item: &Item,
+        entry: FileEntry<'_>,
         items: Vec<String>,
         takes: impl Fn(&str) -> bool,
-        meant: impl Fn(&str) -> Option<String>,
+        words: &[&'static str],
     ) -> Option<Vec<String>> {
-        let wrong = |(index, text): (usize, &String)| {
-            (!takes(text) || items[..index].contains(text)).then_some(index)
-        };
-        let Some(index) = items.iter().enumerate().find_map(wrong) else { return Some(items) };
+        let is_wrong =
+            |index: &usize| !takes(&items[*index]) || items[..*index].contains(&items[*index]);
+        let Some(index) = (0..items.len()).find(is_wrong) else { return Some(items) };
         let text = &items[index];
         let (message, hint) = if takes(text) {
             (format!("`{}` is twice in `{}`", printable(text), field.key), "remove one".to_owned())
         } else {
-            let hint = match meant(text) {
+            let hint = match nearest(text, words.iter().copied()) {
                 Some(word) => format!("did you mean `{word}`?"),
-                None => format!("for example `{} = {}`", field.key, field.example()),
+                None => example_hint(field),
             };
             (format!("`{}` does not take `{}`", field.key, printable(text)), hint)
         };
-        let at =
-            item.as_value().and_then(Toml::as_array).and_then(|array| array.get(index)?.span());
-        self.error(ErrorKind::BadValue, message, at.unwrap_or(0..0), Some(hint));
-        None
+        let array = entry.item.as_value().and_then(Toml::as_array);
+        let at = array.and_then(|array| array.get(index)?.span()).unwrap_or(0..0);
+        self.refuse(ErrorKind::BadValue, message, at, hint)
     }
 
-    fn dependencies(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
-        let Some(table) = item.as_table_like() else {
-            let items = self.list(field, "a list of names or a table", key, item)?;
-            let items = self.each_is(field, item, items, is_name, |_| None)?;
+    fn dependencies(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
+        let Some(table) = entry.item.as_table_like() else {
+            let items = self.list(field, "a list of names or a table", entry)?;
+            let items = self.each_is(field, entry, items, is_name, &[])?;
             let ready = |name| Dependency { name, until: Until::Ready };
             return Some(Value::Dependencies(items.into_iter().map(ready).collect()));
         };
         if table.len() > CONFIG_LIST_LEN_MAX {
-            self.too_long(field, key, item);
+            self.too_long(field, entry);
             return None;
         }
         let mut all = Vec::new();
-        for (key, item) in entries(table) {
-            let name = key.get().to_owned();
-            let until = [Until::Ready, Until::Started].into_iter();
-            match until.into_iter().find(|until| item.as_str() == Some(until.name())) {
-                Some(until) => all.push(Dependency { name, until }),
-                None => {
-                    let message =
-                        format!("`depends_on.{}` must be `ready` or `started`", printable(&name));
-                    let hint = "for example `depends_on = { db = \"ready\" }`".to_owned();
-                    self.error(ErrorKind::BadValue, message, value_span(key, item), Some(hint));
-                    return None;
-                }
-            }
+        for entry in entries(table) {
+            let name = entry.name().to_owned();
+            let mut until = [Until::Ready, Until::Started].into_iter();
+            let Some(until) = until.find(|until| entry.item.as_str() == Some(until.name())) else {
+                let message =
+                    format!("`depends_on.{}` must be `ready` or `started`", printable(&name));
+                let hint = "for example `depends_on = { db = \"ready\" }`";
+                return self.refuse(ErrorKind::BadValue, message, entry.span(), hint);
+            };
+            all.push(Dependency { name, until });
         }
         Some(Value::Dependencies(all))
     }
 
-    fn port(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Port> {
-        let number = item.as_integer().and_then(|number| u16::try_from(number).ok());
-        let found = match (number.filter(|port| *port > 0), item.as_str()) {
-            (Some(port), _) => Some(Port { host: "localhost".to_owned(), port }),
-            (None, Some(text)) => {
-                host_and_port(text).map(|(host, port)| Port { host: host.to_owned(), port })
-            }
-            (None, None) => None,
+    fn port(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
+        let number = entry.item.as_integer().and_then(|number| u16::try_from(number).ok());
+        let number = number.filter(|port| *port > 0).map(|port| ("localhost", port));
+        let Some((host, port)) = number.or_else(|| host_and_port(entry.item.as_str()?)) else {
+            return self.misfit(field, "a port from 1 to 65535, or `\"host:port\"`", entry);
         };
-        if found.is_none() {
-            self.misfit(field, "a port from 1 to 65535, or `\"host:port\"`", key, item);
-        }
-        found
+        Some(Value::Port(Port { host: host.to_owned(), port }))
     }
 
     /// `{ healthy = true }`, `{ "a.b" = 1 }` or `{ a.b = 1 }`.
-    fn json_field(&mut self, field: &Field, key: &Key, item: &Item) -> Option<Value> {
-        let (mut path, mut at, mut item_at) = (String::new(), key.clone(), item);
-        while let Some(table) = item_at.as_table_like() {
-            let Some((key, inner)) = only_entry(table) else {
-                self.misfit(field, "a table with one field", key, item);
-                return None;
+    fn json_field(&mut self, field: &Field, entry: FileEntry<'_>) -> Option<Value> {
+        let (mut path, mut at) = (String::new(), entry);
+        while let Some(table) = at.item.as_table_like() {
+            let only = entries(table).next().filter(|it| table.len() == 1 && !it.name().is_empty());
+            let Some(inner) = only else {
+                return self.misfit(field, "a table with one field", entry);
             };
             let dot = if path.is_empty() { "" } else { "." };
-            path = format!("{path}{dot}{}", key.get());
-            (at, item_at) = (key.clone(), inner);
+            path = format!("{path}{dot}{}", inner.name());
+            at = inner;
         }
-        let value = match item_at.as_value() {
+        let value = match at.item.as_value() {
             Some(Toml::String(text)) => Some(Json::from(text.value().as_str())),
             Some(Toml::Integer(number)) => Some(Json::from(*number.value())),
             Some(Toml::Float(number)) => {
@@ -483,30 +402,31 @@ impl FileReader<'_> {
         };
         match value {
             Some(value) if !path.is_empty() => Some(Value::JsonField((path, value))),
-            _ => {
-                self.misfit(field, "a table with one field", &at, item_at);
-                None
-            }
+            _ => self.misfit(field, "a table with one field", at),
         }
     }
 
-    pub(super) fn misfit(&mut self, field: &Field, wanted: &str, key: &Key, item: &Item) {
-        let (name, found) = (field.key, type_name(item));
-        let message = format!("`{name}` must be {wanted}, not {found}");
-        let hint = format!("for example `{name} = {}`", field.example());
-        self.error(ErrorKind::WrongType, message, value_span(key, item), Some(hint));
+    fn misfit<T>(&mut self, field: &Field, wanted: &str, entry: FileEntry<'_>) -> Option<T> {
+        let message = format!("`{}` must be {wanted}, not {}", field.key, entry.type_name());
+        self.refuse(ErrorKind::WrongType, message, entry.span(), example_hint(field))
     }
 
-    pub(super) fn too_long(&mut self, field: &Field, key: &Key, item: &Item) {
+    fn too_long(&mut self, field: &Field, entry: FileEntry<'_>) {
         let message = format!("`{}` has more than {CONFIG_LIST_LEN_MAX} items", field.key);
-        let at = if item.is_value() { value_span(key, item) } else { span(key) };
-        let hint = "put them into a file or a script, and name that".to_owned();
-        self.error(ErrorKind::TooMany, message, at, Some(hint));
+        let hint = "put them into a file or a script, and name that";
+        self.error(ErrorKind::TooMany, message, entry.span(), hint);
     }
 }
 
-fn only_entry(table: &dyn TableLike) -> Option<(&Key, &Item)> {
-    entries(table).next().filter(|(key, _)| table.len() == 1 && !key.get().is_empty())
+fn example_hint(field: &Field) -> String {
+    format!("for example `{} = {}`", field.key, field.example())
+}
+
+/// Letters and digits with something between them: it becomes part of file names and of URLs.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len())
+        && !name.starts_with(['-', '.'])
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// A command line as the list that was meant; by a shell where it needs one.

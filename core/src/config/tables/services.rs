@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Errors, Table, TableEntry, TableKind};
+use super::{Table, TableEntry};
 use crate::address;
-use crate::config::FileKind;
 use crate::config::key::Field;
-use crate::config::keys::{opencode, service};
+use crate::config::keys::{TableKind, opencode, service};
 use crate::config::kind::Value;
 use crate::config::resolve::{SourcedValue, Values};
+use crate::config::{Errors, FileKind};
 use crate::definition::{Dependency, LogLimits, Port, ServiceDefinition};
 use crate::health::{HealthCheck, Login, Probe};
 use crate::policy::{Policy, RestartMode};
@@ -147,19 +147,19 @@ pub(super) fn opencode_as_service(table: &Table) -> Table {
 /// What holds where the table does not say otherwise.
 pub(super) fn built_in(table: &Table) -> Vec<TableEntry> {
     let keys = [
-        opencode::ENABLED.field(),
-        opencode::SERVE_PORT.field(),
-        opencode::SERVE_HOSTNAME.field(),
-        opencode::TITLE.field(),
+        &opencode::ENABLED.field,
+        &opencode::SERVE_PORT.field,
+        &opencode::SERVE_HOSTNAME.field,
+        &opencode::TITLE.field,
     ];
     let defaults = keys.into_iter().filter_map(|field| Some((field, field.default()?)));
     let mut entries: Vec<_> = defaults.collect();
     let command = Value::List(OPENCODE_COMMAND.map(str::to_owned).to_vec());
-    entries.push((opencode::SERVE_COMMAND.field(), command));
+    entries.push((&opencode::SERVE_COMMAND.field, command));
     if asks_the_usual(table) {
-        entries.push((service::HEALTH_HTTP.field(), Value::Text(health_url(table))));
+        entries.push((&service::HEALTH_HTTP.field, Value::Text(health_url(table))));
         let healthy = ("healthy".to_owned(), json!(true));
-        entries.push((service::HEALTH_JSON.field(), Value::JsonField(healthy)));
+        entries.push((&service::HEALTH_JSON.field, Value::JsonField(healthy)));
     }
     entries.retain(|(field, _)| table.entry(field).is_none());
     let built_in = |(field, value): (&Field, Value)| TableEntry {
@@ -173,7 +173,7 @@ pub(super) fn built_in(table: &Table) -> Vec<TableEntry> {
 
 /// Whether the table has no probe of its own.
 fn asks_the_usual(table: &Table) -> bool {
-    let probes = table.kind.rivals().iter().find(|group| group.contains(&"health.http"));
+    let probes = table.kind.declared().rivals.iter().find(|group| group.contains(&"health.http"));
     !probes.into_iter().flat_map(|group| group.iter()).any(|path| table.entry_at(path).is_some())
 }
 
@@ -196,11 +196,7 @@ const OPENCODE_COMMAND: [&str; 6] =
     ["opencode", "serve", "--port", "{port}", "--hostname", "{hostname}"];
 
 /// Checks the needs of all services.
-pub(super) fn check_dependencies(
-    services: &[Table],
-    opencode_is_off: bool,
-    errors: &mut Errors<'_>,
-) {
+pub(super) fn check_dependencies(services: &[Table], opencode_is_off: bool, errors: &mut Errors) {
     let index: BTreeMap<&str, usize> =
         services.iter().enumerate().map(|(at, service)| (service.name.as_str(), at)).collect();
     let mut needs: Vec<Vec<usize>> = Vec::new();
@@ -238,7 +234,7 @@ fn needs_of(service: &Table) -> Vec<Dependency> {
 
 fn dependency_error(service: &Table, message: String, hint: String) -> ConfigError {
     let place =
-        service.entry(service::DEPENDS_ON.field()).map_or(&service.place, |entry| &entry.place);
+        service.entry(&service::DEPENDS_ON.field).map_or(&service.place, |entry| &entry.place);
     place.error(ErrorKind::Conflict, message, hint)
 }
 
