@@ -75,6 +75,11 @@ impl Stamp {
         Self(self.0.saturating_sub(by))
     }
 
+    /// The stamp that much later.
+    pub fn later_by(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(by))
+    }
+
     /// The time from `earlier` to this stamp; zero where `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -182,7 +182,7 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
             format!("session {} begins{kind}", attempt.0)
         }
         Record::AttemptEnded { attempt, cause, detail, .. } => {
-            format!("session {} ends: {} ({})", attempt.0, cause.name(), harmless(detail))
+            format!("session {} ends: {} ({})", attempt.0, cause.to_string(), harmless(detail))
         }
         Record::Committed { commit, message } => {
             format!("commit {} {}", commit.get(..9).unwrap_or(commit), harmless(message))

@@ -14,6 +14,8 @@ mod timestamp;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use serde_json::{Map, Value};
 
 use self::servers::{ConfigFile, ProjectContext, ServerRules};
@@ -343,7 +345,7 @@ pub struct ContextUse {
 }
 
 /// What a session has used.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
     /// Tokens that went in, those from a cache included.
     pub input: u64,
@@ -354,6 +356,7 @@ pub struct Spent {
     /// What it cost, in US dollars, where the agent says so.
     pub dollars: Option<f64>,
     /// Whether some of it is our guess, since the agent does not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guessed: bool,
 }
 

@@ -10,9 +10,9 @@ use crate::run::{Cause, Kind, Record};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunMetrics {
     /// Sessions that have ended, by why.
-    sessions: BTreeMap<&'static str, u64>,
+    sessions: BTreeMap<String, u64>,
     /// Restarts, by why the session before had ended.
-    restarts: BTreeMap<&'static str, u64>,
+    restarts: BTreeMap<String, u64>,
     remediations: u64,
     gates_passed: u64,
     gates_failed: u64,
@@ -28,11 +28,12 @@ impl RunMetrics {
     pub fn note(&mut self, record: &Record) {
         match record {
             Record::AttemptEnded { cause, .. } => {
-                *self.sessions.entry(cause.name()).or_default() += 1;
+                *self.sessions.entry(cause.to_string()).or_default() += 1;
                 self.last = Some(*cause);
             }
             Record::AttemptBegan { kind: Kind::Restart(_), .. } => {
-                let cause = self.last.map_or("unknown", Cause::name);
+                let cause =
+                    self.last.map_or_else(|| "unknown".to_owned(), |cause| cause.to_string());
                 *self.restarts.entry(cause).or_default() += 1;
             }
             Record::AttemptBegan { kind: Kind::Remediation(_), .. } => self.remediations += 1,
@@ -44,9 +45,9 @@ impl RunMetrics {
 }
 
 /// A family of samples: its name, kind and help, and each value with its label.
-type Family = (&'static str, &'static str, &'static str, fn(&RunMetrics) -> Vec<Sample>);
+type Family = (&'static str, &'static str, &'static str, fn(&RunMetrics) -> Vec<Sample<'_>>);
 
-type Sample = (Option<(&'static str, &'static str)>, f64);
+type Sample<'a> = (Option<(&'static str, &'a str)>, f64);
 
 const FAMILIES: [Family; 7] = [
     (
@@ -95,8 +96,8 @@ const FAMILIES: [Family; 7] = [
     }),
 ];
 
-fn by_cause(counts: &BTreeMap<&'static str, u64>) -> Vec<Sample> {
-    counts.iter().map(|(cause, count)| (Some(("cause", *cause)), *count as f64)).collect()
+fn by_cause(counts: &BTreeMap<String, u64>) -> Vec<Sample<'_>> {
+    counts.iter().map(|(cause, count)| (Some(("cause", cause.as_str())), *count as f64)).collect()
 }
 
 /// Writes what was counted, where one of these is a run.
@@ -144,7 +145,7 @@ mod tests {
         ] {
             run.note(&record);
         }
-        assert_eq!(run.restarts, BTreeMap::from([("CONTEXT_LIMIT_RESTART", 1)]));
+        assert_eq!(run.restarts, BTreeMap::from([("CONTEXT_LIMIT_RESTART".to_owned(), 1)]));
         assert_eq!((run.sessions.len(), run.sessions["DONE"], run.remediations), (3, 1, 1));
     }
 }

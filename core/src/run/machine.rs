@@ -6,41 +6,34 @@
 //! own state and knows no other one. The picture is in `mod.rs`.
 
 mod gates;
-mod outbox;
 mod phase_flow;
-mod phase_progress;
-mod plan_progress;
+mod progress;
 mod repository;
-mod requests;
 mod session;
 mod session_flow;
-mod stash;
 mod step;
 #[cfg(test)]
 mod tests;
 mod usage;
-mod view;
 
 use std::time::Duration;
 
 use self::gates::Gates;
-use self::outbox::Outbox;
-use self::phase_progress::PhaseProgress;
-pub(super) use self::phase_progress::keeps_handoff;
-use self::plan_progress::PlanProgress;
+pub(super) use self::progress::keeps_handoff;
+use self::progress::{PhaseProgress, PlanProgress};
 use self::repository::Repository;
-use self::requests::PendingRequests;
 use self::session::Session;
+use self::session_flow::PendingEnd;
 use self::step::{EndReason, HeldWork, Step};
 use self::usage::RunUsage;
-pub use self::view::{GateState, View, Wait};
 use super::plan::Plan;
 use super::{
-    Attempt, Cause, Effect, Finish, Input, Now, PhaseEnd, Record, ResumeState, RunEvent, Settings,
+    Attempt, Cause, Effect, Finish, Input, Kind, Now, PhaseEnd, Record, ResumeState, RunEvent,
+    Settings,
 };
-use crate::agent::Spent;
+use crate::agent::{ContextUse, Spent};
 use crate::service::State;
-use crate::time::Time;
+use crate::time::{Stamp, Time};
 
 /// One run of a plan.
 #[derive(Clone, Debug)]
@@ -55,7 +48,9 @@ pub struct Machine {
     session: Option<Session>,
     last_attempt: Attempt,
     usage: RunUsage,
-    requests: PendingRequests,
+    pending_end: Option<PendingEnd>,
+    /// Nothing new begins until the run is resumed.
+    is_held: bool,
     model: Option<String>,
     now: Now,
     /// What the last [`RunEvent::Moved`] was about.
@@ -73,13 +68,13 @@ impl Machine {
         let name = plan.current().map(|phase| &phase.name);
         if let Some(failed) = past.failed.filter(|failed| Some(&failed.name) == name) {
             repository.resume_phase(&failed, Vec::new());
-            phase = PhaseProgress::again();
+            phase.is_again = true;
         }
         if let Some(begun) = past.phase.filter(|begun| Some(&begun.name) == name) {
             repository.resume_phase(&begun, begun.stashes.clone());
             usage.begin_phase(begun.spent, begun.worked);
             phase = PhaseProgress::resumed(&begun);
-            gates = Gates::resumed(begun.failed);
+            gates.failed = begun.failed;
         }
         Self {
             settings,
@@ -91,7 +86,8 @@ impl Machine {
             session: None,
             last_attempt: past.last_attempt,
             usage,
-            requests: PendingRequests::default(),
+            pending_end: None,
+            is_held: false,
             model: None,
             now: Now::default(),
             told_doing: "",
@@ -107,7 +103,7 @@ impl Machine {
             Input::Heard(attempt, heard) => self.hear(attempt, heard),
             Input::Streaming(attempt) => {
                 let session = self.session.as_mut();
-                if let Some(session) = session.filter(|session| session.attempt() == attempt) {
+                if let Some(session) = session.filter(|session| session.attempt == attempt) {
                     session.stir(now.time);
                 }
             }
@@ -125,7 +121,7 @@ impl Machine {
             Input::Begin | Input::Wakeup => {}
         }
         self.check_clock();
-        let doing = self.step.doing(self.session.as_ref(), self.requests.is_held());
+        let doing = self.step.doing(self.session.as_ref(), self.is_held);
         if std::mem::replace(&mut self.told_doing, doing) != doing {
             self.out.say(RunEvent::Moved);
         }
@@ -160,46 +156,46 @@ impl Machine {
 
     /// The plan.
     pub const fn plan(&self) -> &Plan {
-        self.plan.plan()
+        &self.plan.plan
     }
 
     /// The state, for people.
     pub fn view(&self) -> View {
         let session = self.session.as_ref();
-        let meter = session.map(Session::meter);
+        let meter = session.map(|session| &session.meter);
         let settings = &self.settings;
         let hard = settings.context_threshold;
         let looks = settings.max_restarts > 0 && hard < 100.0;
         let gates = self.plan.current().map_or(0, |phase| phase.gates.len());
         View {
-            ends: self.plan.ends().to_vec(),
-            current: self.plan.index(),
+            ends: self.plan.ends.clone(),
+            current: self.plan.index,
             gates: self.gates.states(gates),
-            doing: self.step.doing(session, self.requests.is_held()),
+            doing: self.step.doing(session, self.is_held),
             can_restart: match session {
                 Some(session) => session.can_restart(),
                 None => self.step.next_session().is_some(),
             },
-            paused: self.requests.is_held(),
+            paused: self.is_held,
             attempt: self.last_attempt,
-            kind: session.and(self.phase.kind()),
+            kind: session.and(self.phase.kind),
             model: self.model.clone(),
-            context: meter.and_then(|meter| meter.context()),
+            context: meter.and_then(|meter| meter.context),
             percent: meter.and_then(|meter| meter.percent()),
             soft: looks.then(|| settings.soft_threshold.min(hard)),
             hard: looks.then_some(hard),
-            tool_calls: meter.map_or(0, |meter| meter.tool_calls()),
+            tool_calls: meter.map_or(0, |meter| meter.tool_calls),
             tool: session.and_then(Session::tool),
-            spent: self.usage.spent_with(session.map_or_else(Spent::default, Session::spent)),
-            restarts: self.phase.restarts(),
+            spent: self.usage.spent_with(session.map(|session| session.spent).unwrap_or_default()),
+            restarts: self.phase.restarts,
             restarts_max: settings.max_restarts,
-            restarts_in_all: self.usage.restarts(),
-            remediations: self.phase.remediations(),
+            restarts_in_all: self.usage.restarts,
+            remediations: self.phase.remediations,
             remediations_max: settings.max_remediations,
-            worked: self.usage.worked(),
+            worked: self.usage.run_worked,
             counts: self.step.counts_time(self.session.as_ref()),
             stamp: self.now.stamp,
-            wait: self.step.wait(self.now, || self.phase.why()),
+            wait: self.step.wait(self.now, &self.phase.why),
         }
     }
 
@@ -207,8 +203,8 @@ impl Machine {
     pub fn state(&self) -> State {
         let session = self.session.as_ref();
         match &self.step {
-            _ if self.requests.is_stopping() => State::Stopping,
-            Step::Idle | Step::Basing | Step::Tidying { .. } => State::Starting,
+            _ if self.pending_end == Some(PendingEnd::Stop) => State::Stopping,
+            Step::Idle | Step::Basing | Step::Tidying => State::Starting,
             _ if session.is_some_and(Session::is_opening) => State::Starting,
             _ if session.is_some_and(Session::is_paused) => State::Waiting,
             Step::Held(_) | Step::Limited { .. } => State::Waiting,
@@ -263,4 +259,118 @@ impl Machine {
         self.out.record(Record::RunEnded { finish: finish.clone() });
         self.out.push(Effect::Finish(finish));
     }
+    fn refuse(&mut self, why: String, hint: &str) {
+        self.finish(Finish::Refused { why, hint: hint.to_owned() });
+    }
+}
+
+/// The effects of one input, in order.
+#[derive(Clone, Debug, Default)]
+struct Outbox {
+    effects: Vec<Effect>,
+}
+
+impl Outbox {
+    fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    fn record(&mut self, record: Record) {
+        self.push(Effect::Record(record));
+    }
+
+    fn say(&mut self, say: RunEvent) {
+        self.push(Effect::Event(say));
+    }
+
+    fn note(&mut self, text: impl Into<String>) {
+        self.say(RunEvent::Note(text.into(), false));
+    }
+
+    fn warn(&mut self, text: impl Into<String>) {
+        self.say(RunEvent::Note(text.into(), true));
+    }
+
+    fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+/// The state of a run, for people. It has no names of phases and gates: those never change, and are in the plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// How each phase ended, in the order of the plan.
+    pub ends: Vec<Option<PhaseEnd>>,
+    /// The phase that is worked on.
+    pub current: usize,
+    /// Its gates.
+    pub gates: Vec<GateState>,
+    /// What is done now, in a word or a few.
+    pub doing: &'static str,
+    /// Whether a request for another session is granted.
+    pub can_restart: bool,
+    /// Whether a user wants nothing new to begin.
+    pub paused: bool,
+    /// The session.
+    pub attempt: Attempt,
+    /// What kind of session it is; none before the first.
+    pub kind: Option<Kind>,
+    /// The model, as far as the agent said.
+    pub model: Option<String>,
+    /// How full its context is.
+    pub context: Option<ContextUse>,
+    /// The same in percent.
+    pub percent: Option<f64>,
+    /// Percent at which the agent is asked to come to an end; none where it is not asked.
+    pub soft: Option<f64>,
+    /// Percent at which its session ends; none where that does not count.
+    pub hard: Option<f64>,
+    /// Uses of tools in this session.
+    pub tool_calls: u32,
+    /// The tool that is at work, and on what.
+    pub tool: Option<(String, String)>,
+    /// What was used in all.
+    pub spent: Spent,
+    /// Restarts of this phase…
+    pub restarts: u32,
+    /// …of so many.
+    pub restarts_max: u32,
+    /// Restarts of all phases.
+    pub restarts_in_all: u32,
+    /// Remediations of this phase…
+    pub remediations: u32,
+    /// …of so many.
+    pub remediations_max: u32,
+    /// How long was worked, at this moment.
+    pub worked: Duration,
+    /// Whether that grows now.
+    pub counts: bool,
+    /// The time on the wall to which all of this belongs.
+    pub stamp: Stamp,
+    /// What is waited for.
+    pub wait: Option<Wait>,
+}
+
+/// A wait before the next session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// When it ends.
+    pub until: Stamp,
+    /// Why there is one.
+    pub why: String,
+    /// Whether the use of the model is limited until then.
+    pub is_limit: bool,
+}
+
+/// How a gate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateState {
+    /// It was not run yet.
+    Waiting,
+    /// It runs, since then.
+    Running(Stamp),
+    /// It passed, and took so long.
+    Passed(Duration),
+    /// It failed, and took so long.
+    Failed(Duration),
 }

@@ -6,9 +6,11 @@ use crate::agent::ContextUse;
 /// The meter of one session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meter {
-    context: Option<ContextUse>,
+    /// What was heard last.
+    pub context: Option<ContextUse>,
     window: Option<u64>,
-    tool_calls: u32,
+    /// Tools used so far.
+    pub tool_calls: u32,
 }
 
 /// What has to be done about it.
@@ -32,21 +34,6 @@ impl Meter {
     pub fn take(&mut self, context: ContextUse) {
         self.window = context.window.or(self.window);
         self.context = Some(ContextUse { window: self.window, ..context });
-    }
-
-    /// A tool was used.
-    pub const fn count_tool(&mut self) {
-        self.tool_calls = self.tool_calls.saturating_add(1);
-    }
-
-    /// What was heard last.
-    pub const fn context(&self) -> Option<ContextUse> {
-        self.context
-    }
-
-    /// Tools used so far.
-    pub const fn tool_calls(&self) -> u32 {
-        self.tool_calls
     }
 
     /// Percent of the window, where that is known.
@@ -109,10 +96,10 @@ mod tests {
         meter.take(context(199_000, Some(200_000)));
         assert_eq!(meter.level(&settings), Level::Low);
         for _ in 0..99 {
-            meter.count_tool();
+            meter.tool_calls += 1;
         }
         assert_eq!(meter.level(&settings), Level::Low);
-        meter.count_tool();
+        meter.tool_calls += 1;
         assert_eq!(meter.level(&settings), Level::Hard);
         let any = Settings { tool_call_threshold: 0, ..settings };
         assert_eq!(meter.level(&any), Level::Low);

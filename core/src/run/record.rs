@@ -1,8 +1,11 @@
 //! Owns the records of a run, as they are stored. Later versions read them again: their names stay as they are.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Attempt;
+use crate::agent::Spent;
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,25 +54,12 @@ impl Cause {
                 | Self::Failed
         )
     }
+}
 
-    /// As it stands in the log of a session.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Done => "DONE",
-            Self::ContextLimitRestart => "CONTEXT_LIMIT_RESTART",
-            Self::CompactedRestart => "COMPACTED_RESTART",
-            Self::Stalled => "STALLED",
-            Self::Overflow => "OVERFLOW",
-            Self::Limited => "LIMITED",
-            Self::RestartAsked => "RESTART_ASKED",
-            Self::Crashed => "CRASHED",
-            Self::Failed => "FAILED",
-            Self::TimedOut => "TIMED_OUT",
-            Self::OutOfBudget => "OUT_OF_BUDGET",
-            Self::Skipped => "SKIPPED",
-            Self::Stopped => "STOPPED",
-            Self::Lost => "LOST",
-        }
+impl fmt::Display for Cause {
+    /// As it is stored.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
@@ -134,17 +124,9 @@ pub enum Record {
     Spent {
         /// Which.
         attempt: Attempt,
-        /// Tokens in.
-        input: u64,
-        /// Of those, from a cache.
-        cached: u64,
-        /// Tokens out.
-        output: u64,
-        /// Dollars.
-        dollars: Option<f64>,
-        /// Whether it is an estimate.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        guessed: bool,
+        /// What it has used.
+        #[serde(flatten)]
+        spent: Spent,
     },
     /// The agent said something.
     Progress {

@@ -106,10 +106,7 @@ impl ResumeState {
                     Kind::First | Kind::Resumed => {}
                 }
             }
-            Record::Spent { input, cached, output, dollars, guessed, .. } => {
-                let (input, cached, output) = (*input, *cached, *output);
-                *running = Spent { input, cached, output, dollars: *dollars, guessed: *guessed };
-            }
+            Record::Spent { spent, .. } => *running = *spent,
             Record::Progress { text, .. } => {
                 let Some(phase) = &mut self.phase else { return };
                 if phase.progress.len() >= PROGRESS_TEXTS_MAX {
@@ -208,7 +205,8 @@ mod tests {
 
     fn spent(attempt: u32, input: u64) -> Record {
         let attempt = Attempt(attempt);
-        Record::Spent { attempt, input, cached: 0, output: 1, dollars: Some(0.5), guessed: false }
+        let spent = Spent { input, output: 1, dollars: Some(0.5), ..Spent::default() };
+        Record::Spent { attempt, spent }
     }
 
     #[test]

@@ -76,11 +76,6 @@ pub struct Budget {
 }
 
 impl Settings {
-    /// The message of a commit, with the prefix of all.
-    pub(super) fn commit_message(&self, text: &str) -> String {
-        format!("{} {text}", self.commit_prefix).trim_start().to_owned()
-    }
-
     /// A warning where a plan or these settings limit what an agent costs that never says it.
     pub fn unkept(&self, plan: &Plan, agent: AgentKind) -> Option<String> {
         let run = self.budget.dollars.map(|_| "--max-cost".to_owned());

@@ -1,8 +1,7 @@
 //! Owns the gates of the current phase: the one that runs, those that failed, and how each is shown. Driven by the
 //! machine and by the ends of gates. Never decides what follows from a failure.
 
-use super::GateState;
-use super::outbox::Outbox;
+use super::{GateState, Outbox};
 use crate::limits::GATE_TAIL_CHARS_MAX;
 use crate::run::checkpoint::tail;
 use crate::run::plan::Phase;
@@ -15,17 +14,13 @@ pub(super) struct Gates {
     /// The index of the gate that runs, or is started next.
     current: usize,
     /// Gates of this round, or of the last one, that failed: their names and ends of output.
-    failed: Vec<(String, String)>,
+    pub(super) failed: Vec<(String, String)>,
     states: Vec<GateState>,
-    /// The first round was green, but changed files.
-    is_second_round: bool,
+    /// The first round was green, but changed files. Gates that change files each time are run twice, not for ever.
+    pub(super) is_second_round: bool,
 }
 
 impl Gates {
-    pub(super) fn resumed(failed: Vec<(String, String)>) -> Self {
-        Self { failed, ..Self::default() }
-    }
-
     /// A round begins, with the result of a gate that needed no process.
     pub(super) fn begin_round(&mut self, failed: Option<(String, String)>) {
         (self.current, self.failed) = (0, failed.into_iter().collect());
@@ -82,25 +77,6 @@ impl Gates {
         true
     }
 
-    pub(super) fn failed(&self) -> &[(String, String)] {
-        &self.failed
-    }
-
-    pub(super) const fn is_green(&self) -> bool {
-        self.failed.is_empty()
-    }
-
-    /// The names of those that failed.
-    pub(super) fn failed_names(&self) -> String {
-        let names: Vec<&str> = self.failed.iter().map(|(name, _)| name.as_str()).collect();
-        names.join(", ")
-    }
-
-    /// Another round follows, or a remediation. Gates that change files each time are run twice, not for ever.
-    pub(super) const fn set_second_round(&mut self, is_second: bool) {
-        self.is_second_round = is_second;
-    }
-
     pub(super) fn is_last_round(&self, phase: &Phase) -> bool {
         self.is_second_round || phase.gates.is_empty()
     }
@@ -136,9 +112,9 @@ mod tests {
         assert!(!gates.is_round_over(&phase));
         gates.start(&phase, &Settings::default(), Stamp::default(), &mut out);
         assert!(gates.end(&phase, end(1, false), &mut out));
-        assert!(gates.is_round_over(&phase) && !gates.is_green());
-        assert_eq!(gates.failed_names(), "test");
+        assert!(gates.is_round_over(&phase));
+        assert_eq!(gates.failed[0].0, "test");
         gates.begin_round(None);
-        assert!(gates.is_green());
+        assert!(gates.failed.is_empty());
     }
 }

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use super::gates::Gates;
-use super::phase_progress::PhaseProgress;
+use super::progress::PhaseProgress;
+use super::session_flow::{PendingEnd, TOO_LATE};
 use super::{HeldWork, Machine, Step};
 use crate::agent::Spent;
 use crate::limits::LIMIT_WAITS_MAX;
@@ -21,7 +22,7 @@ impl Machine {
         }
         self.plan.tell_begin(&mut self.out);
         self.step = Step::Basing;
-        if self.repository.is_used() {
+        if self.repository.is_used {
             self.repository.ask_base(&mut self.out);
         } else if !self.grant() {
             self.start_phase();
@@ -31,10 +32,10 @@ impl Machine {
     /// Takes the stash, which is listed before git answers what it was asked.
     pub(super) fn stash_listed(&mut self, stash: Vec<String>) {
         match self.step {
-            Step::Basing if self.phase.kind().is_none() => self.repository.begin_stash(stash),
+            Step::Basing if self.phase.kind.is_none() => self.repository.stashes_before = stash,
             Step::Committing { .. } => self.repository.set_stash(&stash, true, &mut self.out),
             // A gate can have made one.
-            Step::Sealing { .. } => self.repository.set_stash(&stash, false, &mut self.out),
+            Step::Sealing => self.repository.set_stash(&stash, false, &mut self.out),
             _ => {}
         }
     }
@@ -44,34 +45,33 @@ impl Machine {
         match (std::mem::replace(&mut self.step, Step::Idle), answer) {
             (Step::Basing, GitAnswer::Base { position, dirty }) => self.based(position, &dirty),
             (Step::Basing, GitAnswer::NoRepository(why)) => {
-                let hint = "run `git init` and commit, or pass --no-git to work without commits";
-                self.finish(Finish::Refused { why, hint: hint.to_owned() });
+                self.refuse(
+                    why,
+                    "run `git init` and commit, or pass --no-git to work without commits",
+                );
             }
             (Step::Basing, GitAnswer::Unready(why)) => {
-                let hint = "see what `git status` says here".to_owned();
-                self.finish(Finish::Refused { why, hint });
+                self.refuse(why, "see what `git status` says here");
             }
             (Step::Basing, GitAnswer::Failed(why)) => {
-                let hint = "see what `git status` says here".to_owned();
-                self.finish(Finish::Refused { why: format!("git failed: {why}"), hint });
+                self.refuse(format!("git failed: {why}"), "see what `git status` says here");
             }
-            (Step::Tidying { message }, GitAnswer::Committed(commit)) => {
+            (Step::Tidying, GitAnswer::Committed(commit)) => {
                 if let Some(commit) = commit {
-                    self.repository.committed(commit, message, &mut self.out);
+                    self.repository.committed(commit, &mut self.out);
                     self.repository.tidied(self.phase.is_first(), &mut self.out);
                 }
                 self.start_phase();
             }
             (
-                Step::Tidying { .. },
+                Step::Tidying,
                 GitAnswer::Failed(why) | GitAnswer::NoRepository(why) | GitAnswer::Unready(why),
             ) => {
                 let why = format!("what is there cannot be committed: {why}");
-                let hint = "commit it yourself, and begin again".to_owned();
-                self.finish(Finish::Refused { why, hint });
+                self.refuse(why, "commit it yourself, and begin again");
             }
-            (Step::Committing { cause, message, until }, answer) if is_end => {
-                if self.committed(message, answer).is_some() {
+            (Step::Committing { cause, until }, answer) if is_end => {
+                if self.committed(answer).is_some() {
                     self.ask_changes(cause, until);
                 }
             }
@@ -86,8 +86,8 @@ impl Machine {
                 self.repository.set_changes_unknown(why, &mut self.out);
                 self.after_session(cause, until);
             }
-            (Step::Sealing { message }, answer) if is_end => {
-                if let Some(has_changed) = self.committed(message, answer) {
+            (Step::Sealing, answer) if is_end => {
+                if let Some(has_changed) = self.committed(answer) {
                     self.sealed(has_changed);
                 }
             }
@@ -98,7 +98,7 @@ impl Machine {
 
     fn based(&mut self, position: GitPosition, dirty: &[String]) {
         // Where the last session has ended in order, all that came since is a person's.
-        let is_theirs = self.phase.kind().is_none() || self.repository.has_seen_end();
+        let is_theirs = self.phase.kind.is_none() || self.repository.seen.is_some();
         self.repository.set_position(position, self.phase.is_first(), &mut self.out);
         if self.grant() {
             return;
@@ -109,26 +109,22 @@ impl Machine {
         match self.settings.dirty {
             Dirty::Refuse => {
                 let why = format!("{} files are changed and not committed", dirty.len());
-                let hint = "commit or stash them, or pass --dirty commit".to_owned();
-                self.finish(Finish::Refused { why, hint });
+                self.refuse(why, "commit or stash them, or pass --dirty commit");
             }
             Dirty::Commit => {
                 let phase = &self.plan.phase().name;
-                let message =
-                    self.settings.commit_message(&format!("what was there before `{phase}`"));
-                self.step = Step::Tidying { message: message.clone() };
-                self.repository.ask_commit(message, &mut self.out);
+                self.commit(Step::Tidying, &format!("what was there before `{phase}`"));
             }
         }
     }
 
     fn start_phase(&mut self) {
-        if self.phase.kind().is_none() {
+        if self.phase.kind.is_none() {
             self.out.record(self.repository.phase_began(self.plan.phase()));
             return self.open(Kind::First);
         }
         // What the lost session did is safe first.
-        let unjudged = self.phase.take_unjudged();
+        let unjudged = self.phase.unjudged.take();
         if unjudged.is_some() {
             self.out.note("the last session is over: its gates are run again");
         }
@@ -137,27 +133,32 @@ impl Machine {
 
     /// Commits the work of a session; what comes next depends on why it ended.
     pub(super) fn commit_session(&mut self, cause: Cause, until: Option<Stamp>) {
-        if !self.repository.is_used() {
+        if !self.repository.is_used {
             return self.after_session(cause, until);
         }
         let phase = &self.plan.phase().name;
-        let message = self.settings.commit_message(&match (cause, self.phase.kind()) {
+        let message = match (cause, self.phase.kind) {
             (Cause::Done, Some(Kind::Remediation(number))) => {
                 format!("{phase}, remediation {number}")
             }
             (Cause::Done, _) => phase.clone(),
-            (cause, _) => format!("{phase}, unfinished ({})", cause.name()),
-        });
-        self.step = Step::Committing { cause, message: message.clone(), until };
+            (cause, _) => format!("{phase}, unfinished ({cause})"),
+        };
+        self.commit(Step::Committing { cause, until }, &message);
+    }
+
+    fn commit(&mut self, step: Step, message: &str) {
+        self.step = step;
+        let message = format!("{} {message}", self.settings.commit_prefix).trim_start().to_owned();
         self.repository.ask_commit(message, &mut self.out);
     }
 
     /// Takes the answer to a commit: whether there was something to commit. Work that cannot be committed ends the
     /// run: the next session would build on it.
-    fn committed(&mut self, message: String, answer: GitAnswer) -> Option<bool> {
+    fn committed(&mut self, answer: GitAnswer) -> Option<bool> {
         let why = match answer {
             GitAnswer::Committed(Some(commit)) => {
-                self.repository.committed(commit, message, &mut self.out);
+                self.repository.committed(commit, &mut self.out);
                 return Some(true);
             }
             GitAnswer::Failed(why) | GitAnswer::NoRepository(why) => {
@@ -182,8 +183,8 @@ impl Machine {
         if !matches!(cause, Cause::Stopped | Cause::Skipped) && self.grant() {
             return;
         }
-        self.requests.take_end();
-        let why = self.phase.why();
+        self.pending_end = None;
+        let why = self.phase.why.clone();
         match cause {
             cause if self.phase.is_for_gates(cause) => self.begin_gates(),
             Cause::Done => self.begin_gates(),
@@ -191,7 +192,7 @@ impl Machine {
             Cause::Skipped => self.end_phase(PhaseEnd::Skipped, &why),
             Cause::TimedOut => self.end_phase(PhaseEnd::Failed, &why),
             Cause::Limited => self.wait_for_limit(until),
-            Cause::Lost if self.phase.is_restart_due() && self.ends_for_restarts() => {}
+            Cause::Lost if self.phase.is_restart_due && self.ends_for_restarts() => {}
             Cause::RestartAsked | Cause::Lost => self.open(self.phase.continued()),
             Cause::ContextLimitRestart
             | Cause::CompactedRestart
@@ -204,15 +205,15 @@ impl Machine {
 
     fn restart(&mut self, why: &str) {
         let max = self.settings.max_restarts;
-        if self.phase.restarts() >= max {
+        if self.phase.restarts >= max {
             let text = format!(
                 "it was restarted {max} times, and not done when the last session ended: {why}"
             );
             self.end_phase(PhaseEnd::Failed, &text);
         } else if !self.ends_for_restarts() {
-            self.usage.add_restart();
-            let kind = self.phase.add_restart();
-            self.rest(kind);
+            self.usage.restarts += 1;
+            self.phase.restarts += 1;
+            self.rest(Kind::Restart(self.phase.restarts));
         }
     }
 
@@ -233,7 +234,7 @@ impl Machine {
                 format!("the use of the model is limited, after {LIMIT_WAITS_MAX} waits still");
             return self.finish(Finish::Stopped { why });
         };
-        let why = self.phase.why();
+        let why = self.phase.why.clone();
         self.out.record(Record::Waiting { why: why.clone(), until: until.to_string() });
         self.out.say(RunEvent::Waits { why, until });
         self.step = Step::Limited { kind: self.phase.continued(), until };
@@ -248,7 +249,7 @@ impl Machine {
     pub(super) fn run_next_gate(&mut self) {
         if self.gates.is_round_over(self.plan.phase()) {
             self.judge();
-        } else if self.requests.is_held() {
+        } else if self.is_held {
             self.step = Step::Held(HeldWork::Gate);
         } else if let Some(why) = self.usage.out_of_time(self.plan.current()) {
             self.end_for(why);
@@ -261,41 +262,42 @@ impl Machine {
 
     /// All gates were run. What they have changed is committed.
     fn judge(&mut self) {
-        if !self.gates.is_green() {
-            self.gates.set_second_round(false);
-            let (max, names) = (self.settings.max_remediations, self.gates.failed_names());
-            if self.phase.remediations() >= max {
+        if !self.gates.failed.is_empty() {
+            self.gates.is_second_round = false;
+            let names: Vec<&str> =
+                self.gates.failed.iter().map(|(name, _)| name.as_str()).collect();
+            let (max, names) = (self.settings.max_remediations, names.join(", "));
+            if self.phase.remediations >= max {
                 let text = format!("after {max} remediations these gates still fail: {names}");
                 return self.end_phase(PhaseEnd::Failed, &text);
             }
-            self.phase.add_remediation(format!("gates failed: {names}"));
+            self.phase.remediations += 1;
+            self.phase.why = format!("gates failed: {names}");
         }
-        if !self.repository.is_used() {
+        if !self.repository.is_used {
             return self.sealed(false);
         }
         let phase = self.plan.phase();
         let name = &phase.name;
-        let message = match self.gates.is_green() && self.gates.is_last_round(phase) {
+        let message = match self.gates.failed.is_empty() && self.gates.is_last_round(phase) {
             true => format!("{name}, done"),
             false => format!("{name}, changed by gates"),
         };
-        let message = self.settings.commit_message(&message);
-        self.step = Step::Sealing { message: message.clone() };
-        self.repository.ask_commit(message, &mut self.out);
+        self.commit(Step::Sealing, &message);
     }
 
     /// The gates are judged, and what they have changed is safe.
     fn sealed(&mut self, has_changed: bool) {
-        if !self.gates.is_green() {
+        if !self.gates.failed.is_empty() {
             self.repository.note_others(&mut self.out);
             if !self.grant() {
-                self.rest(Kind::Remediation(self.phase.remediations()));
+                self.rest(Kind::Remediation(self.phase.remediations));
             }
         } else if !has_changed || self.gates.is_last_round(self.plan.phase()) {
             self.end_phase(PhaseEnd::Done, "");
         } else {
             self.out.note("gates have changed files: all are run once more");
-            self.gates.set_second_round(true);
+            self.gates.is_second_round = true;
             self.repository.note_others(&mut self.out);
             self.ask_changes(Cause::Done, None);
         }
@@ -303,7 +305,10 @@ impl Machine {
 
     pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: &str) {
         self.usage.record_time(&mut self.out);
-        self.requests.forget_skip(&mut self.out);
+        // The request to skip it did not mean the next one.
+        if self.pending_end.take_if(|end| *end == PendingEnd::Skip).is_some() {
+            self.out.note(TOO_LATE);
+        }
         let name = self.plan.phase().name.clone();
         self.plan.end_phase(end, detail, &mut self.out);
         if end == PhaseEnd::Failed {

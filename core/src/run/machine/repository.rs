@@ -1,10 +1,9 @@
-//! Owns where the run stands in git, what has changed in the current phase, and the gate that checks which files were
-//! touched. Driven by the answers of git. Never runs git: requests leave as effects.
+//! Owns where the run stands in git, what has changed in the current phase, what sessions put into `git stash`, and the
+//! gate that checks which files were touched. Driven by the answers of git. Never runs git: requests leave as effects.
 
 use std::time::Duration;
 
-use super::outbox::Outbox;
-use super::stash::Stashes;
+use super::Outbox;
 use crate::limits::GATE_TAIL_CHARS_MAX;
 use crate::run::checkpoint::tail;
 use crate::run::plan::Phase;
@@ -16,31 +15,29 @@ use crate::run::{
 const FILES_GATE: &str = "files of the phase";
 
 /// The repository, as far as the run knows it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Repository {
-    is_used: bool,
+    pub(super) is_used: bool,
     position: GitPosition,
     /// The commit at which the phase began.
     base: Option<String>,
     /// The commit at which the last session ended; none while a session may be at work.
-    seen: Option<String>,
+    pub(super) seen: Option<String>,
     /// Ranges of commits that a person or a gate made, not the agent.
     beside: Vec<(String, String)>,
-    changes: PhaseChanges,
-    stashes: Stashes,
+    pub(super) changes: PhaseChanges,
+    /// Entries of `git stash` when the phase began, newest first.
+    pub(super) stashes_before: Vec<String>,
+    /// How many are new since then: these stand above all others. What a session put there is in no commit, and the
+    /// next session has to be told.
+    new_stashes: usize,
+    /// The message of the commit that git is asked for.
+    message: String,
 }
 
 impl Repository {
     pub(super) fn new(is_used: bool, position: GitPosition) -> Self {
-        Self {
-            is_used,
-            position,
-            base: None,
-            seen: None,
-            beside: Vec::new(),
-            changes: PhaseChanges::default(),
-            stashes: Stashes::default(),
-        }
+        Self { is_used, position, ..Self::default() }
     }
 
     /// Another phase begins.
@@ -53,29 +50,16 @@ impl Repository {
         self.base.clone_from(&phase.base);
         self.seen.clone_from(&phase.seen);
         self.beside.clone_from(&phase.beside);
-        self.stashes = Stashes::since(stashes);
+        self.stashes_before = stashes;
     }
 
-    pub(super) const fn is_used(&self) -> bool {
-        self.is_used
-    }
-
-    pub(super) const fn changes(&self) -> &PhaseChanges {
-        &self.changes
-    }
-
-    /// Whether the last session has ended in order, so that later changes are a person's.
-    pub(super) const fn has_seen_end(&self) -> bool {
-        self.seen.is_some()
-    }
-
-    /// Names of stash entries that are new in this phase.
+    /// Names of stash entries that are new in this phase, oldest first: popping in this order renames none that follows.
     pub(super) fn stashed(&self) -> Vec<String> {
-        self.stashes.names()
+        (0..self.new_stashes).rev().map(|place| format!("stash@{{{place}}}")).collect()
     }
 
     pub(super) fn phase_began(&self, phase: &Phase) -> Record {
-        let (base, stashes) = (self.base.clone(), self.stashes.before().to_vec());
+        let (base, stashes) = (self.base.clone(), self.stashes_before.clone());
         Record::PhaseBegan { phase: phase.name.clone(), base, stashes }
     }
 
@@ -83,7 +67,8 @@ impl Repository {
         out.push(Effect::Git(GitRequest::Base(self.position.clone())));
     }
 
-    pub(super) fn ask_commit(&self, message: String, out: &mut Outbox) {
+    pub(super) fn ask_commit(&mut self, message: String, out: &mut Outbox) {
+        self.message.clone_from(&message);
         out.push(Effect::Git(GitRequest::Commit { message, position: self.position.clone() }));
     }
 
@@ -106,9 +91,9 @@ impl Repository {
         self.note_others(out);
     }
 
-    pub(super) fn committed(&mut self, commit: String, message: String, out: &mut Outbox) {
+    pub(super) fn committed(&mut self, commit: String, out: &mut Outbox) {
         self.position.commit = Some(commit.clone());
-        out.record(Record::Committed { commit, message });
+        out.record(Record::Committed { commit, message: std::mem::take(&mut self.message) });
     }
 
     /// What was there before the phase is committed.
@@ -147,14 +132,17 @@ impl Repository {
         self.changes = PhaseChanges { unknown: Some(why), ..PhaseChanges::default() };
     }
 
-    /// The stash when the phase begins for the first time.
-    pub(super) fn begin_stash(&mut self, now: Vec<String>) {
-        self.stashes = Stashes::since(now);
-    }
-
+    /// Takes the stash as it is now. Warns of new entries, at `each_time` also of those that were warned of.
     pub(super) fn set_stash(&mut self, now: &[String], each_time: bool, out: &mut Outbox) {
-        if let Some(warning) = self.stashes.update(now, each_time) {
-            out.warn(warning);
+        let known = self.new_stashes;
+        self.new_stashes =
+            now.iter().take_while(|stash| !self.stashes_before.contains(stash)).count();
+        if self.new_stashes > 0 && (each_time || self.new_stashes != known) {
+            let names = self.stashed();
+            let names = named(names.iter().map(String::as_str));
+            out.warn(format!(
+                "work was put into the stash, and is in no commit: {names}; `git stash show -p -u` shows it"
+            ));
         }
     }
 
@@ -210,7 +198,7 @@ mod tests {
         assert_eq!(repository.beside, [("b".to_owned(), "c".to_owned())]);
         assert_eq!(repository.base.as_deref(), Some("a"));
         repository.begin_phase();
-        assert!(!repository.has_seen_end() && repository.position == position("c"));
+        assert!(repository.seen.is_none() && repository.position == position("c"));
     }
 
     #[test]
@@ -230,5 +218,19 @@ mod tests {
         );
         let (name, why) = repository.judge_files(&phase("B", &[]), &mut out).unwrap();
         assert!(name == FILES_GATE && why.ends_with("\nx"), "{why}");
+    }
+
+    #[test]
+    fn only_what_is_new_in_the_stash_is_told_and_the_oldest_of_it_first() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (mut repository, mut out) = (Repository::default(), Outbox::default());
+        repository.stashes_before = list(&["a"]);
+        repository.set_stash(&list(&["a"]), true, &mut out);
+        assert!(out.take().is_empty());
+        repository.set_stash(&list(&["c", "b", "a"]), false, &mut out);
+        assert_eq!(out.take().len(), 1);
+        assert_eq!(repository.stashed(), ["stash@{1}", "stash@{0}"]);
+        repository.set_stash(&list(&["c", "b", "a"]), false, &mut out);
+        assert!(out.take().is_empty());
     }
 }

@@ -11,8 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::EndReason;
-use super::outbox::Outbox;
+use super::{EndReason, Outbox};
 use crate::agent::{AgentEvent, ContextUse, Instruction, Spent, TurnEnd, TurnFailure};
 use crate::limits::{
     AGENT_READY_WAIT, AGENT_TOOLS_MAX, HANDOFF_CHARS_MAX, INTERRUPT_WAIT, RETRIES_MAX,
@@ -25,12 +24,12 @@ use crate::run::{Attempt, Cause, Effect, Now, Record, RunEvent, Settings, prompt
 use crate::time::{Stamp, Time, show_duration};
 
 /// A session of an agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Session {
-    attempt: Attempt,
+    pub(super) attempt: Attempt,
     step: SessionStep,
-    meter: Meter,
-    spent: Spent,
+    pub(super) meter: Meter,
+    pub(super) spent: Spent,
     /// The agent was asked to come to an end.
     is_steered: bool,
     /// The agent reads nothing before its turn has ended.
@@ -43,13 +42,14 @@ pub(super) struct Session {
     tools: VecDeque<RunningTool>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 enum SessionStep {
     /// The process starts.
     Opening {
         prompt: String,
         until: Time,
     },
+    #[default]
     Working,
     /// The turn was interrupted for a pause.
     Pausing,
@@ -91,28 +91,21 @@ pub(super) struct SessionEnv<'a> {
 
 impl Session {
     /// Starts a session.
-    pub(super) fn open(attempt: Attempt, prompt: String, env: SessionEnv<'_>) -> Self {
-        env.out.push(Effect::Open { attempt, prompt: prompt.clone() });
+    pub(super) fn open(
+        attempt: Attempt,
+        prompt: String,
+        now: Time,
+        settings: &Settings,
+        out: &mut Outbox,
+    ) -> Self {
+        out.push(Effect::Open { attempt, prompt: prompt.clone() });
         Self {
             attempt,
-            step: SessionStep::Opening { prompt, until: env.now.time + AGENT_READY_WAIT },
-            meter: Meter::new(env.settings.context_window),
-            spent: Spent::default(),
-            is_steered: false,
-            is_deaf: false,
-            heard_at: env.now.time,
-            retries: 0,
-            retrying: None,
-            tools: VecDeque::new(),
+            step: SessionStep::Opening { prompt, until: now + AGENT_READY_WAIT },
+            meter: Meter::new(settings.context_window),
+            heard_at: now,
+            ..Self::default()
         }
-    }
-
-    pub(super) const fn attempt(&self) -> Attempt {
-        self.attempt
-    }
-
-    pub(super) const fn spent(&self) -> Spent {
-        self.spent
     }
 
     pub(super) fn is_working(&self) -> bool {
@@ -153,10 +146,6 @@ impl Session {
         }
     }
 
-    pub(super) const fn meter(&self) -> &Meter {
-        &self.meter
-    }
-
     /// The tool that was started last of those at work, and on what.
     pub(super) fn tool(&self) -> Option<(String, String)> {
         self.tools.back().map(|tool| (tool.name.clone(), tool.detail.clone()))
@@ -179,10 +168,8 @@ impl Session {
             AgentEvent::Deaf => self.is_deaf = true,
             AgentEvent::Context(context) => self.sample(context, env),
             AgentEvent::Spent(spent) => {
-                let attempt = self.attempt;
                 self.spent = spent;
-                let Spent { input, cached, output, dollars, guessed } = spent;
-                env.out.record(Record::Spent { attempt, input, cached, output, dollars, guessed });
+                env.out.record(Record::Spent { attempt: self.attempt, spent });
             }
             // The phase takes it.
             AgentEvent::Text(_) => {}
@@ -192,7 +179,7 @@ impl Session {
                 }
                 let (its_name, its_detail) = (name.clone(), detail.clone());
                 self.tools.push_back(RunningTool { id, name: its_name, detail: its_detail });
-                self.meter.count_tool();
+                self.meter.tool_calls = self.meter.tool_calls.saturating_add(1);
                 self.retries = 0;
                 env.out.say(RunEvent::Tool { name, detail });
                 self.climb(env);
@@ -233,7 +220,7 @@ impl Session {
     fn sample(&mut self, context: ContextUse, env: SessionEnv<'_>) {
         self.meter.take(context);
         let attempt = self.attempt;
-        let context = self.meter.context().unwrap_or(context);
+        let context = self.meter.context.unwrap_or(context);
         let (used, window, exact) = (context.used, context.window, context.exact);
         env.out.record(Record::Sampled { attempt, used, window, exact });
         env.out.say(RunEvent::Context(context, self.meter.percent()));
@@ -258,7 +245,7 @@ impl Session {
                 self.tell(Instruction::Steer(prompts::steer(percent)), env.out);
             }
             Level::Hard => {
-                let calls = self.meter.tool_calls();
+                let calls = self.meter.tool_calls;
                 let detail = match percent.filter(|p| *p >= env.settings.context_threshold) {
                     Some(percent) => format!("its context was full ({percent:.0} %)"),
                     None if calls >= env.settings.tool_call_threshold => {
@@ -537,14 +524,8 @@ mod tests {
     impl Play {
         fn new() -> Self {
             let (settings, now, mut out) = (Settings::default(), Now::default(), Outbox::default());
-            let env = SessionEnv {
-                now,
-                settings: &settings,
-                has_gates: true,
-                is_held: false,
-                out: &mut out,
-            };
-            let session = Session::open(Attempt(1), "do it".to_owned(), env);
+            let session =
+                Session::open(Attempt(1), "do it".to_owned(), now.time, &settings, &mut out);
             Self { session, settings, now, out, is_held: false }
         }
 

@@ -1,7 +1,6 @@
 //! Opens sessions, takes what is heard of them and how they end, and grants requests of users. Driven by the agent
 //! and by users. Never looks at git or at gates.
 
-use super::requests::{PendingEnd, TOO_LATE};
 use super::session::{Session, SessionEnv};
 use super::{EndReason, HeldWork, Machine, Step};
 use crate::agent::{AgentEvent, Spent};
@@ -12,6 +11,18 @@ use crate::run::{
 
 const NOT_POSSIBLE: &str = "that is not possible now: no agent is at work";
 
+/// The note that a request to skip came when its phase had ended.
+pub(super) const TOO_LATE: &str = "nothing is skipped: that phase was over before";
+
+const ASKED: &str = "somebody asked for it";
+
+/// A request that ends the phase or the run, and waits for the next step where that is possible. A stop outweighs a skip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PendingEnd {
+    Skip,
+    Stop,
+}
+
 impl Machine {
     /// The session, and what it needs of the rest.
     pub(super) fn session_env(&mut self) -> Option<(&mut Session, SessionEnv<'_>)> {
@@ -19,7 +30,7 @@ impl Machine {
             now: self.now,
             settings: &self.settings,
             has_gates: self.plan.current().is_some_and(|phase| !phase.gates.is_empty()),
-            is_held: self.requests.is_held(),
+            is_held: self.is_held,
             out: &mut self.out,
         };
         Some((self.session.as_mut()?, env))
@@ -31,7 +42,7 @@ impl Machine {
         if self.grant() {
             return;
         }
-        if self.requests.is_held() {
+        if self.is_held {
             self.step = Step::Held(HeldWork::Session(kind));
             return;
         }
@@ -40,25 +51,19 @@ impl Machine {
         if let Some(why) = limit.or_else(|| self.usage.out_of_budget(phase, Spent::default())) {
             return self.end_for(why);
         }
-        let task = prompts::task(self.plan.plan(), phase);
+        let task = prompts::task(&self.plan.plan, phase);
         let prompt = match kind {
             Kind::First => task,
             _ => prompts::with_checkpoint(&self.checkpoint(kind).text(), &task),
         };
         let (attempt, phase) = (Attempt(self.last_attempt.0 + 1), phase.name.clone());
         self.last_attempt = attempt;
-        self.phase.begin_session(kind);
+        self.phase.kind = Some(kind);
         self.step = Step::InSession;
         self.out.record(Record::AttemptBegan { attempt, phase, kind });
         self.out.say(RunEvent::AttemptBegins(attempt, kind));
-        let env = SessionEnv {
-            now: self.now,
-            settings: &self.settings,
-            has_gates: false,
-            is_held: false,
-            out: &mut self.out,
-        };
-        self.session = Some(Session::open(attempt, prompt, env));
+        let (now, settings) = (self.now.time, &self.settings);
+        self.session = Some(Session::open(attempt, prompt, now, settings, &mut self.out));
     }
 
     fn checkpoint(&self, kind: Kind) -> Checkpoint {
@@ -66,23 +71,24 @@ impl Machine {
             phase: self.plan.phase().name.clone(),
             kind: Some(kind),
             restarts_max: self.settings.max_restarts,
-            why: self.phase.why(),
-            handoff: self.phase.handoff(),
-            progress: self.phase.texts(),
-            changes: self.repository.changes().clone(),
+            why: self.phase.why.clone(),
+            handoff: self.phase.handoff.clone(),
+            progress: self.phase.texts.iter().cloned().collect(),
+            changes: self.repository.changes.clone(),
             stashed: self.repository.stashed(),
-            failed: self.gates.failed().to_vec(),
+            failed: self.gates.failed.clone(),
         }
     }
 
     pub(super) fn hear(&mut self, attempt: Attempt, heard: AgentEvent) {
-        if self.session.as_ref().is_none_or(|session| session.attempt() != attempt) {
+        if self.session.as_ref().is_none_or(|session| session.attempt != attempt) {
             return;
         }
         let is_spent = matches!(heard, AgentEvent::Spent(_));
         match &heard {
             AgentEvent::Text(text) => self.phase.add_text(attempt, text, &mut self.out),
-            AgentEvent::ToolBegan { .. } => self.phase.reset_waits(),
+            // The agent makes progress: waits are counted anew.
+            AgentEvent::ToolBegan { .. } => self.phase.waits = 0,
             AgentEvent::Ready { model: Some(model), .. } => self.model = Some(model.clone()),
             _ => {}
         }
@@ -91,7 +97,7 @@ impl Machine {
         if !is_spent {
             return;
         }
-        let (running, is_working) = (session.spent(), session.is_working());
+        let (running, is_working) = (session.spent, session.is_working());
         self.out.say(RunEvent::Spent(self.usage.spent_with(running)));
         let reached = self.usage.out_of_budget(self.plan.phase(), running);
         if let Some(why) = reached.filter(|_| is_working)
@@ -102,7 +108,7 @@ impl Machine {
     }
 
     pub(super) fn session_not_started(&mut self, attempt: Attempt, why: &str) {
-        if self.session.take_if(|session| session.attempt() == attempt).is_none() {
+        if self.session.take_if(|session| session.attempt == attempt).is_none() {
             return;
         }
         let detail = format!("the agent could not be started: {why}");
@@ -113,11 +119,11 @@ impl Machine {
     }
 
     pub(super) fn session_ended(&mut self, attempt: Attempt, exit: &str) {
-        let Some(session) = self.session.take_if(|session| session.attempt() == attempt) else {
+        let Some(session) = self.session.take_if(|session| session.attempt == attempt) else {
             return;
         };
         self.step = Step::Idle;
-        let spent = session.spent();
+        let spent = session.spent;
         let (EndReason { cause, detail, until }, handoff) = session.into_end(exit);
         self.usage.add_spent(spent);
         self.usage.warn_of_no_cost(self.plan.phase(), spent, &mut self.out);
@@ -137,27 +143,27 @@ impl Machine {
                     self.session_env().is_some_and(|(session, env)| session.steer(text, env));
                 match is_told {
                     // Words to a paused agent mean that it goes on.
-                    true if was_paused => drop(self.requests.release()),
+                    true if was_paused => self.is_held = false,
                     true => {}
                     false => self.out.note(NOT_POSSIBLE),
                 }
             }
             UserRequest::Pause => {
-                self.requests.hold();
+                self.is_held = true;
                 if let Some((session, env)) = self.session_env() {
                     session.pause(env);
                 }
             }
             UserRequest::Resume => self.resume(),
             UserRequest::Restart => self.restart_now(),
-            UserRequest::Skip(phase) if phase != self.plan.index() => self.out.note(TOO_LATE),
+            UserRequest::Skip(phase) if phase != self.plan.index => self.out.note(TOO_LATE),
             UserRequest::Skip(_) => self.request_end(PendingEnd::Skip),
             UserRequest::Stop => self.request_end(PendingEnd::Stop),
         }
     }
 
     fn resume(&mut self) {
-        if !self.requests.release() {
+        if !std::mem::take(&mut self.is_held) {
             self.out.note("that is not possible now: nothing is paused");
             return;
         }
@@ -183,7 +189,7 @@ impl Machine {
             self.out.note(NOT_POSSIBLE);
             return;
         }
-        self.requests.release();
+        self.is_held = false;
         match (next, self.session_env()) {
             (_, Some((session, env))) => session.restart(env),
             (Some(kind), None) => self.open(kind),
@@ -192,7 +198,7 @@ impl Machine {
     }
 
     fn request_end(&mut self, end: PendingEnd) {
-        self.requests.ask_end(end);
+        self.pending_end = self.pending_end.max(Some(end));
         let cause = match end {
             PendingEnd::Stop => Cause::Stopped,
             PendingEnd::Skip => Cause::Skipped,
@@ -200,7 +206,7 @@ impl Machine {
         match self.step {
             Step::InSession => {
                 if let Some(session) = &mut self.session {
-                    session.end(EndReason::new(cause, "somebody asked for it"), &mut self.out);
+                    session.end(EndReason::new(cause, ASKED), &mut self.out);
                 }
             }
             Step::Idle
@@ -213,21 +219,20 @@ impl Machine {
                 self.grant();
             }
             // A commit is finished first.
-            Step::Tidying { .. }
+            Step::Tidying
             | Step::Committing { .. }
             | Step::Looking { .. }
-            | Step::Sealing { .. }
+            | Step::Sealing
             | Step::Over => {}
         }
     }
 
     /// Grants the request to end that is pending. Returns whether there was one.
     pub(super) fn grant(&mut self) -> bool {
-        let why = "somebody asked for it";
-        match self.requests.take_end() {
+        match self.pending_end.take() {
             None => return false,
-            Some(PendingEnd::Stop) => self.finish(Finish::Stopped { why: why.to_owned() }),
-            Some(PendingEnd::Skip) => self.end_phase(PhaseEnd::Skipped, why),
+            Some(PendingEnd::Stop) => self.finish(Finish::Stopped { why: ASKED.to_owned() }),
+            Some(PendingEnd::Skip) => self.end_phase(PhaseEnd::Skipped, ASKED),
         }
         true
     }

@@ -1,10 +1,8 @@
 //! Owns the names of the steps of a run, and what each means for people and for the working time. Driven by the
 //! machine. Never goes from one step to another.
 
-use std::time::Duration;
-
+use super::Wait;
 use super::session::Session;
-use super::view::Wait;
 use crate::run::{Cause, Kind, Now};
 use crate::time::{Stamp, Time};
 
@@ -16,13 +14,13 @@ pub(super) enum Step {
     /// Git is asked where the phase begins.
     Basing,
     /// Changes of others than the run are committed.
-    Tidying { message: String },
+    Tidying,
     /// A session starts, works or ends.
     InSession,
     /// Nothing new begins until the run is resumed.
     Held(HeldWork),
     /// The work of a session is committed.
-    Committing { cause: Cause, message: String, until: Option<Stamp> },
+    Committing { cause: Cause, until: Option<Stamp> },
     /// Git is asked what has changed in the phase.
     Looking { cause: Cause, until: Option<Stamp> },
     /// The next session waits a moment.
@@ -32,7 +30,7 @@ pub(super) enum Step {
     /// Gates are run.
     Gating,
     /// All gates were run, and their changes are committed.
-    Sealing { message: String },
+    Sealing,
     /// The run is over.
     Over,
 }
@@ -85,29 +83,23 @@ impl Step {
             Self::Held(_) => "paused",
             // What has begun is brought to its end.
             _ if is_held => "pausing",
-            Self::Idle | Self::Basing | Self::Tidying { .. } => "beginning",
+            Self::Idle | Self::Basing | Self::Tidying => "beginning",
             Self::Resting { .. } => "restarting",
             Self::Limited { .. } => "waiting for a limit to end",
             Self::Gating => "running gates",
-            Self::InSession
-            | Self::Committing { .. }
-            | Self::Looking { .. }
-            | Self::Sealing { .. } => "committing",
+            Self::InSession | Self::Committing { .. } | Self::Looking { .. } | Self::Sealing => {
+                "committing"
+            }
         }
     }
 
     /// The wait before the next session.
-    pub(super) fn wait(&self, now: Now, why: impl Fn() -> String) -> Option<Wait> {
+    pub(super) fn wait(&self, now: Now, why: &str) -> Option<Wait> {
         let (until, is_limit) = match self {
             Self::Limited { until, .. } => (*until, true),
-            Self::Resting { until, .. } => {
-                let stamp = now.stamp.unix_nanos();
-                let stamp = stamp.try_into().map_or(Duration::MAX, Duration::from_nanos);
-                let until = stamp.saturating_add(until.since(now.time));
-                (Stamp::since_unix_epoch(until), false)
-            }
+            Self::Resting { until, .. } => (now.stamp.later_by(until.since(now.time)), false),
             _ => return None,
         };
-        Some(Wait { until, why: why(), is_limit })
+        Some(Wait { until, why: why.to_owned(), is_limit })
     }
 }

@@ -239,7 +239,7 @@ fn a_full_context_is_steered_interrupted_handed_off_and_begun_afresh() {
     play.turn(TurnEnd::Done("Routes are half done.".to_owned()));
     play.ended();
     assert_eq!(play.causes(), [Cause::ContextLimitRestart]);
-    assert_eq!(play.causes()[0].name(), "CONTEXT_LIMIT_RESTART");
+    assert_eq!(play.causes()[0].to_string(), "CONTEXT_LIMIT_RESTART");
     assert_eq!(play.commits(), ["afresh: A, unfinished (CONTEXT_LIMIT_RESTART)"]);
     let prompt = play.prompts()[1].clone();
     for wanted in ["restart 1 of 3", "Routes are half done.", "- src/a.rs", "\n---\n", "Do A."] {

@@ -3,24 +3,23 @@
 
 use std::time::Duration;
 
-use super::EndReason;
-use super::outbox::Outbox;
+use super::{EndReason, Outbox};
 use crate::agent::Spent;
 use crate::limits::WORKED_NOTE_EVERY;
 use crate::run::plan::Phase;
 use crate::run::{Budget, Cause, Record, ResumeState};
 
 /// Counters of a run and of its current phase. What the session in progress spends is added when it has ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RunUsage {
     budget: Budget,
     run: Spent,
     phase: Spent,
-    run_worked: Duration,
+    pub(super) run_worked: Duration,
     phase_worked: Duration,
     /// The part of `run_worked` that is on record.
     recorded: Duration,
-    restarts: u32,
+    pub(super) restarts: u32,
 }
 
 impl RunUsage {
@@ -28,11 +27,10 @@ impl RunUsage {
         Self {
             budget,
             run: past.spent,
-            phase: Spent::default(),
             run_worked: past.worked,
-            phase_worked: Duration::ZERO,
             recorded: past.worked,
             restarts: past.restarts,
+            ..Self::default()
         }
     }
 
@@ -49,18 +47,6 @@ impl RunUsage {
     pub(super) fn add_spent(&mut self, spent: Spent) {
         self.run = self.run.plus(spent);
         self.phase = self.phase.plus(spent);
-    }
-
-    pub(super) const fn add_restart(&mut self) {
-        self.restarts += 1;
-    }
-
-    pub(super) const fn restarts(&self) -> u32 {
-        self.restarts
-    }
-
-    pub(super) const fn worked(&self) -> Duration {
-        self.run_worked
     }
 
     /// All that was spent, with what the session in progress has.

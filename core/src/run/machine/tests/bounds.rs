@@ -22,11 +22,7 @@ fn what_is_used_up_stops_a_run_that_goes_on_before_it_spends() {
         begun(1, Kind::First),
         Record::Spent {
             attempt: Attempt(1),
-            input: 900,
-            cached: 0,
-            output: 100,
-            dollars: Some(2.0),
-            guessed: false,
+            spent: Spent { input: 900, output: 100, dollars: Some(2.0), ..Spent::default() },
         },
         Record::Worked { run_ms: 3_600_000, phase_ms: 3_600_000 },
     ];

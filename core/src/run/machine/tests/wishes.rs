@@ -83,7 +83,7 @@ fn what_is_wanted_while_old_changes_are_committed_comes_before_the_first_session
         let mut play = Play { machine, now: Now::default(), all: vec![], new: vec![] };
         play.give(Input::Begin);
         play.base(&["a.rs"]);
-        assert!(matches!(play.machine.step, Step::Tidying { .. }));
+        assert!(matches!(play.machine.step, Step::Tidying));
         play.give(Input::User(wish));
         play.answer_git();
         assert_eq!(play.prompts().len(), opened);
@@ -100,7 +100,7 @@ fn only_the_phase_that_somebody_saw_is_skipped() {
     play.give(Input::SessionEnded(play.attempt(), String::new()));
     play.give(Input::Git(GitAnswer::Committed(None)));
     play.give(Input::Git(GitAnswer::Changes(PhaseChanges::default())));
-    assert!(matches!(play.machine.step, Step::Sealing { .. }));
+    assert!(matches!(play.machine.step, Step::Sealing));
     asked(&mut play, UserRequest::Skip(0));
     play.give(Input::Git(GitAnswer::Committed(None)));
     play.base(&[]);
@@ -111,6 +111,36 @@ fn only_the_phase_that_somebody_saw_is_skipped() {
     assert_eq!(play.all.iter().filter(is_late).count(), 2);
     play.done();
     assert_eq!(play.finish(), Some(Finish::Done));
+}
+
+#[test]
+fn a_stop_outweighs_a_skip_whichever_came_first() {
+    let (stop, skip) = (UserRequest::Stop, UserRequest::Skip(0));
+    for wishes in [[stop.clone(), skip.clone()], [skip, stop]] {
+        let mut play = Play::new(vec![phase("A", &[]), phase("B", &[])], Settings::default());
+        play.ready();
+        play.turn(TurnEnd::Done("All done.".to_owned()));
+        play.give(Input::SessionEnded(play.attempt(), String::new()));
+        play.give(Input::Git(GitAnswer::Committed(None)));
+        play.give(Input::Git(GitAnswer::Changes(PhaseChanges::default())));
+        // The last commit of the phase is made first.
+        wishes.into_iter().for_each(|wish| play.give(Input::User(wish)));
+        assert_eq!(play.machine.state(), State::Stopping);
+        play.give(Input::Git(GitAnswer::Committed(None)));
+        play.base(&[]);
+        assert!(matches!(play.finish(), Some(Finish::Stopped { .. })), "{:?}", play.finish());
+    }
+}
+
+#[test]
+fn a_pause_ends_once() {
+    let mut play = Play::new(vec![phase("A", &[])], Settings::default());
+    play.ready();
+    for wish in [UserRequest::Pause, UserRequest::Resume, UserRequest::Resume] {
+        asked(&mut play, wish);
+    }
+    let note = RunEvent::Note("that is not possible now: nothing is paused".to_owned(), false);
+    assert_eq!(play.all.iter().filter(|e| **e == Effect::Event(note.clone())).count(), 1);
 }
 
 #[test]

@@ -1,46 +1,116 @@
-//! Owns the progress of the current phase over its sessions: which kind the last one was, why it ended, what it left
-//! for the next one, and how often the phase was restarted, remediated and made to wait. Driven by the machine. Never
-//! starts a session.
+//! Owns how far the plan is carried out, and the progress of the current phase over its sessions: which kind the last
+//! one was, why it ended, what it left for the next one, and how often the phase was restarted, remediated and made to
+//! wait. Driven by the machine. Never starts a session.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::outbox::Outbox;
+use super::Outbox;
 use crate::backoff::ExponentialWait;
 use crate::limits::{
     AGENT_LIMITED_MAX, LIMIT_SLACK, LIMIT_WAIT_MAX, LIMIT_WAITS_MAX, PROGRESS_TEXT_CHARS_MAX,
     PROGRESS_TEXTS_MAX,
 };
 use crate::run::checkpoint::cut;
-use crate::run::{Attempt, Cause, Kind, Record, ResumePhase, RunEvent};
+use crate::run::plan::{Phase, Plan};
+use crate::run::{Attempt, Cause, Finish, Kind, PhaseEnd, Record, ResumePhase, RunEvent};
 use crate::time::Stamp;
+
+/// The plan, and how far it is carried out.
+#[derive(Clone, Debug)]
+pub(super) struct PlanProgress {
+    pub(super) plan: Plan,
+    /// In the order of the plan.
+    pub(super) ends: Vec<Option<PhaseEnd>>,
+    /// The phase that is worked on.
+    pub(super) index: usize,
+}
+
+impl PlanProgress {
+    /// Goes on after phases that are over already; of an edited plan, others may be.
+    pub(super) fn new(plan: Plan, over: &[(String, PhaseEnd)]) -> Self {
+        let end_of =
+            |phase: &Phase| over.iter().find(|(name, _)| *name == phase.name).map(|(_, end)| *end);
+        let ends = plan.phases.iter().map(end_of).collect();
+        let mut progress = Self { plan, ends, index: 0 };
+        progress.go_to_next();
+        progress
+    }
+
+    fn go_to_next(&mut self) {
+        self.index = self.ends.iter().position(Option::is_none).unwrap_or(self.ends.len());
+    }
+
+    /// The phase that is worked on; there is one until the run is over.
+    pub(super) fn phase(&self) -> &Phase {
+        &self.plan.phases[self.index]
+    }
+
+    /// The same; none where the run is over.
+    pub(super) fn current(&self) -> Option<&Phase> {
+        self.plan.phases.get(self.index)
+    }
+
+    /// Tells that the current phase begins, also where it depends on one that was skipped.
+    pub(super) fn tell_begin(&self, out: &mut Outbox) {
+        let (number, of) = (self.index + 1, self.ends.len());
+        out.say(RunEvent::PhaseBegins { phase: self.phase().name.clone(), number, of });
+        let needs = &self.phase().depends_on;
+        let ends = self.plan.phases.iter().zip(&self.ends);
+        let skipped = ends.filter(|(_, end)| **end == Some(PhaseEnd::Skipped));
+        let skipped = skipped.filter(|(phase, _)| needs.contains(&phase.name));
+        let names: Vec<String> = skipped.map(|(phase, _)| format!("`{}`", phase.name)).collect();
+        if !names.is_empty() {
+            out.warn(format!("it depends on what was skipped: {}", names.join(", ")));
+        }
+    }
+
+    /// The current phase is over; the next one that is open becomes the current one.
+    pub(super) fn end_phase(&mut self, end: PhaseEnd, detail: &str, out: &mut Outbox) {
+        let (phase, detail) = (self.phase().name.clone(), detail.to_owned());
+        out.record(Record::PhaseEnded { phase: phase.clone(), end, detail: detail.clone() });
+        out.say(RunEvent::PhaseEnds { phase, end, detail });
+        self.ends[self.index] = Some(end);
+        if end != PhaseEnd::Failed {
+            self.go_to_next();
+        }
+    }
+
+    /// The end of a run in which no phase is open.
+    pub(super) fn finish(&self) -> Finish {
+        let count = |wanted| self.ends.iter().filter(|end| **end == Some(wanted)).count();
+        let (done, skipped) = (count(PhaseEnd::Done), count(PhaseEnd::Skipped));
+        match skipped {
+            0 => Finish::Done,
+            _ => Finish::Skipped {
+                why: format!("{done} of {} phases done, {skipped} skipped", self.ends.len()),
+            },
+        }
+    }
+}
 
 /// The phase that is worked on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PhaseProgress {
     /// It has failed before, and answers for all since its old base.
-    is_again: bool,
+    pub(super) is_again: bool,
     /// Its last session had to be followed by a restart when the run ended.
-    is_restart_due: bool,
-    restarts: u32,
-    remediations: u32,
+    pub(super) is_restart_due: bool,
+    pub(super) restarts: u32,
+    pub(super) remediations: u32,
     /// Waits for a limit in a row without progress.
-    waits: u32,
-    texts: VecDeque<String>,
-    handoff: Option<String>,
+    pub(super) waits: u32,
+    pub(super) texts: VecDeque<String>,
+    pub(super) handoff: Option<String>,
     /// Why the last session ended, in words.
-    why: String,
-    kind: Option<Kind>,
+    pub(super) why: String,
+    /// The kind of its last session, or of the one that is in progress.
+    pub(super) kind: Option<Kind>,
     /// Why its last session ended, where afresh itself ended before the gates had judged that.
-    unjudged: Option<Cause>,
+    pub(super) unjudged: Option<Cause>,
 }
 
 impl PhaseProgress {
-    /// A phase that begins once more after it failed.
-    pub(super) fn again() -> Self {
-        Self { is_again: true, ..Self::default() }
-    }
-
     /// A phase that goes on.
     pub(super) fn resumed(past: &ResumePhase) -> Self {
         let (kind, unjudged) = match past.last {
@@ -49,31 +119,21 @@ impl PhaseProgress {
             None => (Kind::Resumed, None),
         };
         Self {
-            is_again: false,
             is_restart_due: past.is_restart_due(),
             restarts: past.restarts,
             remediations: past.remediations,
-            waits: 0,
             texts: past.progress.clone().into(),
             handoff: past.handoff.clone(),
             why: "afresh was stopped".to_owned(),
             kind: Some(kind),
             unjudged,
+            ..Self::default()
         }
     }
 
     /// Whether it never began before.
     pub(super) const fn is_first(&self) -> bool {
         self.kind.is_none() && !self.is_again
-    }
-
-    /// The kind of its last session, or of the one that is in progress.
-    pub(super) const fn kind(&self) -> Option<Kind> {
-        self.kind
-    }
-
-    pub(super) const fn begin_session(&mut self, kind: Kind) {
-        self.kind = Some(kind);
     }
 
     /// Takes what the agent said.
@@ -91,10 +151,6 @@ impl PhaseProgress {
         out.say(RunEvent::Text(text));
     }
 
-    pub(super) fn texts(&self) -> Vec<String> {
-        self.texts.iter().cloned().collect()
-    }
-
     /// A session has ended. Without a new handoff, an old one stays only where the session was broken off: it would
     /// send the next one back.
     pub(super) fn end_session(&mut self, cause: Cause, handoff: Option<&str>, detail: &str) {
@@ -104,54 +160,14 @@ impl PhaseProgress {
         detail.clone_into(&mut self.why);
     }
 
-    pub(super) fn handoff(&self) -> Option<String> {
-        self.handoff.clone()
-    }
-
-    pub(super) fn why(&self) -> String {
-        self.why.clone()
-    }
-
-    /// The cause of a session that the gates have not judged.
-    pub(super) const fn take_unjudged(&mut self) -> Option<Cause> {
-        self.unjudged.take()
-    }
-
     /// Whether the gates decide what follows after a session that ended like this.
     pub(super) fn is_for_gates(&self, cause: Cause) -> bool {
         self.kind.is_some_and(|kind| is_for_gates(kind, cause))
     }
 
-    pub(super) const fn is_restart_due(&self) -> bool {
-        self.is_restart_due
-    }
-
-    pub(super) const fn restarts(&self) -> u32 {
-        self.restarts
-    }
-
-    pub(super) const fn add_restart(&mut self) -> Kind {
-        self.restarts += 1;
-        Kind::Restart(self.restarts)
-    }
-
-    pub(super) const fn remediations(&self) -> u32 {
-        self.remediations
-    }
-
-    pub(super) fn add_remediation(&mut self, why: String) {
-        self.remediations += 1;
-        self.why = why;
-    }
-
     /// The kind of a session that goes on with the last one's work, though that is no restart.
     pub(super) fn continued(&self) -> Kind {
         self.kind.map_or(Kind::Resumed, continued)
-    }
-
-    /// The agent makes progress: waits are counted anew.
-    pub(super) const fn reset_waits(&mut self) {
-        self.waits = 0;
     }
 
     /// When the limit of the model ends; none after too many waits. An end that is not said or not credible is
@@ -171,8 +187,7 @@ impl PhaseProgress {
             None => ExponentialWait::doubling(first, LIMIT_WAIT_MAX).after(self.waits),
         };
         self.waits += 1;
-        let elapsed = Duration::from_nanos(u64::try_from(now.unix_nanos()).unwrap_or(u64::MAX));
-        Some(Stamp::since_unix_epoch(elapsed + wait))
+        Some(now.later_by(wait))
     }
 }
 
@@ -200,6 +215,7 @@ pub(in crate::run) const fn keeps_handoff(cause: Cause) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::machine::tests::{phase, plan};
 
     #[test]
     fn waits_double_up_to_a_bound_and_a_credible_end_is_taken() {
@@ -212,7 +228,7 @@ mod tests {
         assert_eq!(wait(None), Some(2 * minute));
         assert_eq!(wait(said), Some(10 * minute + LIMIT_SLACK));
         while wait(None).is_some() {}
-        phase.reset_waits();
+        phase.waits = 0;
         assert!(phase.next_wait(now, None, minute).is_some());
     }
 
@@ -221,17 +237,31 @@ mod tests {
         let mut phase = PhaseProgress::default();
         phase.end_session(Cause::ContextLimitRestart, Some("half"), "full");
         phase.end_session(Cause::Limited, None, "limit");
-        assert_eq!(phase.handoff().as_deref(), Some("half"));
+        assert_eq!(phase.handoff.as_deref(), Some("half"));
         phase.end_session(Cause::Crashed, None, "crash");
-        assert_eq!((phase.handoff(), phase.why()), (None, "crash".to_owned()));
+        assert_eq!((phase.handoff, phase.why.as_str()), (None, "crash"));
     }
 
     #[test]
     fn a_remediation_is_continued_as_one_and_judged_by_its_gates() {
         let mut phase = PhaseProgress::default();
         assert_eq!(phase.continued(), Kind::Resumed);
-        phase.begin_session(Kind::Remediation(2));
+        phase.kind = Some(Kind::Remediation(2));
         assert_eq!(phase.continued(), Kind::Remediation(2));
         assert!(phase.is_for_gates(Cause::Crashed) && !phase.is_for_gates(Cause::Limited));
+    }
+
+    #[test]
+    fn phases_that_are_over_are_passed_by_and_a_skipped_one_is_counted() {
+        let phases = vec![phase("A", &[]), phase("B", &[]), phase("C", &[])];
+        let over = [("B".to_owned(), PhaseEnd::Skipped)];
+        let (mut progress, mut out) = (PlanProgress::new(plan(phases), &over), Outbox::default());
+        assert_eq!(progress.phase().name, "A");
+        progress.end_phase(PhaseEnd::Done, "", &mut out);
+        assert_eq!(progress.phase().name, "C");
+        progress.end_phase(PhaseEnd::Done, "", &mut out);
+        assert!(progress.current().is_none());
+        let why = "2 of 3 phases done, 1 skipped".to_owned();
+        assert_eq!(progress.finish(), Finish::Skipped { why });
     }
 }
