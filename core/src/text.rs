@@ -174,6 +174,29 @@ pub(crate) fn cell(c: char) -> (RepeatN<char>, usize) {
     (repeat_n(shown, 1), cells)
 }
 
+/// A text in which `%20` and the like are what they stand for; none where that is no text.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        let hex = match first {
+            b'%' => more.get(..2).and_then(|two| std::str::from_utf8(two).ok()),
+            _ => None,
+        };
+        match hex.and_then(|two| u8::from_str_radix(two, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,22 +3,21 @@
 //! [`read`] makes a plan out of texts and finds every mistake in them. It opens no file: [`links`] names those that
 //! a plan needs beside its own, and the caller reads them.
 
-mod body;
-mod check;
-mod error;
-mod key;
-mod markup;
-mod outline;
-mod page;
-mod read;
+mod keys;
+mod markdown;
+mod parse;
 #[cfg(test)]
 mod tests;
+mod validate;
 mod value;
 
+use std::fmt;
 use std::time::Duration;
 
-pub use self::error::{PlanError, Severity};
-pub use self::read::{CheckedPlan, LinkedFile, PlanFile, links, read};
+pub use self::parse::{CheckedPlan, LinkedFile, PlanFile, links, read};
+use crate::audit::redact::redact_text;
+use crate::excerpt::Excerpt;
+use crate::report::{Origin, write_report};
 
 /// An example of a plan, which has no mistake and shows what can be said.
 pub const EXAMPLE: &str = include_str!("plan/example.md");
@@ -64,4 +63,87 @@ pub struct Gate {
     pub command: String,
     /// How long it may take, where the plan says so.
     pub time_max: Option<Duration>,
+}
+
+/// Something wrong in one place of a plan. Its `Display` is the whole report, without a newline at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// Whether the plan can be carried out all the same.
+    pub severity: Severity,
+    /// What is wrong, in a sentence.
+    pub message: String,
+    /// Where that is; always in a file.
+    pub origin: Origin,
+    /// The line, quoted; none where there is no line to show.
+    pub excerpt: Option<Excerpt>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// Whether a plan can be carried out all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// It cannot.
+    Error,
+    /// It can, but something looks like a mistake.
+    Warning,
+}
+
+impl Severity {
+    /// The first word of the report.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+impl PlanError {
+    /// Does not quote a line with something like a secret in it: errors get into logs.
+    fn hide_secret(&mut self) {
+        let is_secret = |excerpt: &Excerpt| *redact_text(&excerpt.text) != excerpt.text;
+        self.excerpt = self.excerpt.take().filter(|excerpt| !is_secret(excerpt));
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (excerpt, hint) = (self.excerpt.as_ref(), self.hint.as_deref());
+        write_report(f, self.severity.word(), &self.message, &self.origin, excerpt, hint)
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// A place in a file of a plan, with the line to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct SourcePosition {
+    path: String,
+    line: usize,
+    column: usize,
+    excerpt: Option<Excerpt>,
+}
+
+impl SourcePosition {
+    fn error(&self, message: impl Into<String>, hint: impl Into<String>) -> PlanError {
+        PlanError {
+            severity: Severity::Error,
+            message: message.into(),
+            origin: Origin::File { path: self.path.clone(), line: self.line, column: self.column },
+            excerpt: self.excerpt.clone(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    fn warning(&self, message: impl Into<String>, hint: impl Into<String>) -> PlanError {
+        PlanError { severity: Severity::Warning, ..self.error(message, hint) }
+    }
+}
+
+impl fmt::Display for SourcePosition {
+    /// `path:line`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.line)
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::text::percent_decoded;
+
 /// The receiver of spans, and the resource that they are of.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Destination {
@@ -138,30 +140,8 @@ fn list(name: &'static str, text: &str) -> Result<Vec<(String, String)>, Destina
     let pair = |part: &str| {
         let (key, value) = part.split_once('=')?;
         let key = key.trim();
-        (!key.is_empty()).then(|| Some((key.to_owned(), decoded(value.trim())?)))?
+        (!key.is_empty()).then(|| Some((key.to_owned(), percent_decoded(value.trim())?)))?
     };
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.map(|part| pair(part).ok_or(DestinationError::List(name))).collect()
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, more)) = rest.split_first() {
-        let hex = match first {
-            b'%' => more.get(..2).and_then(|two| std::str::from_utf8(two).ok()),
-            _ => None,
-        };
-        match hex.and_then(|two| u8::from_str_radix(two, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &more[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = more;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

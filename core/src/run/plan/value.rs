@@ -1,11 +1,10 @@
-//! Parses the values of keys: names, commands, patterns, limits. Driven by `check.rs`. Never looks at other lines.
+//! Parses the values of keys: names, commands, patterns, limits. Driven by `validate.rs`. Never looks at other lines.
 
 use std::time::Duration;
 
-use super::Gate;
-use super::body::{KeyValue, ValueForm};
-use super::error::PlanError;
-use super::markup::{bare, codes, link};
+use super::keys::{KeyValue, ValueForm};
+use super::markdown::{bare, codes, link};
+use super::{Gate, PlanError};
 use crate::limits::{
     CONFIG_DURATION_MAX, PLAN_COMMAND_BYTES_MAX, PLAN_DOLLARS_MAX, PLAN_NAME_CHARS_MAX,
     PLAN_TOKENS_MAX,
@@ -23,15 +22,12 @@ pub(super) fn is_none(text: &str) -> bool {
 pub(super) fn commands(value: &KeyValue) -> Result<Vec<Gate>, Box<PlanError>> {
     let text = value.text.trim();
     let mut gates = Vec::new();
-    if value.form == ValueForm::Script {
-        gates.push(unnamed(text));
-    } else if let Some((name, command)) = named_item(value) {
+    if let Some((name, command)) = named_item(value) {
         gates.push(Gate { name, command, time_max: None });
-    } else if text.starts_with('`') {
+    } else if text.starts_with('`') && value.form != ValueForm::Script {
         let Some(codes) = codes(text) else {
-            let message = "there is text beside the command".to_owned();
             let hint = "write the command alone; what it is for can stand in the task";
-            return Err(Box::new(value.place.error(message, hint)));
+            return Err(Box::new(value.place.error("there is text beside the command", hint)));
         };
         gates.extend(codes.into_iter().map(|code| unnamed(code.trim())));
     } else {
@@ -39,8 +35,7 @@ pub(super) fn commands(value: &KeyValue) -> Result<Vec<Gate>, Box<PlanError>> {
     }
     for gate in &gates {
         if gate.command.is_empty() {
-            let message = "the command is empty".to_owned();
-            return Err(Box::new(value.place.error(message, "write a command")));
+            return Err(Box::new(value.place.error("the command is empty", "write a command")));
         }
         if gate.command.len() > PLAN_COMMAND_BYTES_MAX {
             let message = format!("the command is longer than {PLAN_COMMAND_BYTES_MAX} bytes");
@@ -191,17 +186,13 @@ fn decimal(text: &str) -> Option<f64> {
 
 /// The patterns of a value.
 pub(super) fn patterns(value: &KeyValue) -> Result<Vec<String>, Box<PlanError>> {
-    let parts = match codes(&value.text) {
-        Some(codes) => codes.into_iter().map(|code| (code.trim(), true)).collect(),
-        None => {
-            outside_braces(&value.text).into_iter().map(|part| (part, false)).collect::<Vec<_>>()
-        }
-    };
+    let all_codes = codes(&value.text);
+    let are_codes = all_codes.is_some();
     let mut patterns = Vec::new();
-    for (part, is_code) in parts {
+    for part in all_codes.unwrap_or_else(|| outside_braces(&value.text)) {
         let (pattern, is_code) = match codes(part).as_deref() {
-            Some([code]) if !is_code => (code.trim(), true),
-            _ => (part, is_code),
+            Some([code]) if !are_codes => (code.trim(), true),
+            _ => (part.trim(), are_codes),
         };
         let shown = printable(pattern);
         let pattern = pattern.strip_prefix("./").unwrap_or(pattern);

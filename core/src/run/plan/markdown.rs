@@ -1,10 +1,10 @@
-//! A file of a plan as lines: which of them are headings, code or comments, and where they stand.
-//!
-//! Only as much of Markdown is known as it takes to leave the rest of it alone.
+//! Reads as much of Markdown as it takes to leave the rest of it alone: which lines of a file are headings, code or
+//! comments, and where links and pieces of code stand within a line. Driven by `parse.rs` and `keys.rs`. Never knows a
+//! phase.
 
 use std::ops::Range;
 
-use super::error::{PlanError, SourcePosition};
+use super::{PlanError, SourcePosition};
 use crate::excerpt::LineIndex;
 use crate::limits::PLAN_FILE_BYTES_MAX;
 use crate::text::harmless;
@@ -16,7 +16,7 @@ pub(super) struct MarkdownPage<'a> {
     lines: LineIndex<'a>,
     pub(super) rows: Vec<PageLine<'a>>,
     /// The line of a code block or a comment that nothing closes, and which of them it is.
-    unclosed: Option<(usize, &'static str)>,
+    unclosed: Option<(usize, BlockState)>,
 }
 
 /// One line, without its end.
@@ -61,7 +61,8 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
     if bytes.len() > PLAN_FILE_BYTES_MAX {
         let message = format!("the file is larger than {}KiB", PLAN_FILE_BYTES_MAX / 1024);
         let hint = "split it into files, and link them";
-        return Err(Box::new(SourcePosition::start(&path).error(message, hint)));
+        let start = SourcePosition { path, line: 1, column: 1, excerpt: None };
+        return Err(Box::new(start.error(message, hint)));
     }
     // Editors on Windows put the mark of UTF-8 at the start; it is no part of the text.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -70,7 +71,7 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
         let text = String::from_utf8_lossy(bytes);
         let (line, column, excerpt) = LineIndex::new(&text).locate(&(at..at + 1));
         let place = SourcePosition { path: path.clone(), line, column, excerpt: Some(excerpt) };
-        Box::new(place.error(message.to_owned(), "save it as UTF-8"))
+        Box::new(place.error(message, "save it as UTF-8"))
     };
     match std::str::from_utf8(bytes) {
         Err(error) => Err(wrong(error.valid_up_to(), "the file is not UTF-8 text")),
@@ -83,12 +84,8 @@ pub(super) fn text_of<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Box<Pl
 
 impl<'a> MarkdownPage<'a> {
     pub(super) fn new(path: &str, text: &'a str) -> Self {
-        let mut page = Self {
-            path: harmless(path),
-            lines: LineIndex::new(text),
-            rows: Vec::new(),
-            unclosed: None,
-        };
+        let (path, lines) = (harmless(path), LineIndex::new(text));
+        let mut page = Self { path, lines, rows: Vec::new(), unclosed: None };
         let mut start = 0;
         let mut within = BlockState::Prose;
         for line in text.split_inclusive('\n') {
@@ -96,11 +93,9 @@ impl<'a> MarkdownPage<'a> {
             let bare = bare.strip_suffix('\r').unwrap_or(bare);
             let (kind, next) = classify(bare, within);
             let row = page.rows.len();
-            page.unclosed = match (within, next) {
-                (_, BlockState::Prose) => None,
-                (BlockState::Prose, BlockState::Code { .. }) => Some((row, "code block")),
-                (BlockState::Prose, BlockState::Comment) => Some((row, "comment")),
-                (BlockState::Code { .. } | BlockState::Comment, _) => page.unclosed,
+            page.unclosed = match next {
+                BlockState::Prose => None,
+                _ => page.unclosed.or(Some((row, next))),
             };
             within = next;
             page.rows.push(PageLine { start, text: bare, kind });
@@ -112,7 +107,8 @@ impl<'a> MarkdownPage<'a> {
     /// The place of a part of a line.
     pub(super) fn place(&self, row: usize, part: &Range<usize>) -> SourcePosition {
         let start = self.rows.get(row).map_or(0, |row| row.start);
-        self.locate(&(start + part.start..start + part.end))
+        let (line, column, excerpt) = self.lines.locate(&(start + part.start..start + part.end));
+        SourcePosition { path: self.path.clone(), line, column, excerpt: Some(excerpt) }
     }
 
     /// The place of what a line says.
@@ -122,20 +118,15 @@ impl<'a> MarkdownPage<'a> {
         self.place(row, &(indent..text.trim_end().len().max(indent)))
     }
 
-    fn locate(&self, span: &Range<usize>) -> SourcePosition {
-        let (line, column, excerpt) = self.lines.locate(span);
-        SourcePosition { path: self.path.clone(), line, column, excerpt: Some(excerpt) }
-    }
-
     /// What is wrong with the page as Markdown.
     pub(super) fn check(&self) -> Option<PlanError> {
-        let (row, what) = self.unclosed?;
-        let place = self.place_of_row(row);
-        let hint = match what {
-            "comment" => "end it with `-->`",
-            _ => "end it with a line of the same signs",
+        let (row, block) = self.unclosed?;
+        let (what, hint) = match block {
+            BlockState::Comment => ("comment", "end it with `-->`"),
+            _ => ("code block", "end it with a line of the same signs"),
         };
-        Some(place.error(format!("the {what} that begins here never ends"), hint))
+        let message = format!("the {what} that begins here never ends");
+        Some(self.place_of_row(row).error(message, hint))
     }
 
     /// What the lines say, without empty ones at both ends, and without two of them where lines between were
@@ -257,4 +248,125 @@ pub(super) fn bullet(line: &str) -> Option<Bullet> {
     let boxed = ["[ ] ", "[x] ", "[X] "].iter().find_map(|tick| said.strip_prefix(tick));
     let said = boxed.map_or(said, str::trim_start);
     Some(Bullet { indent: indent(line), content: line.len() - said.len() })
+}
+
+/// A link to something. Ranges are in the text that it was found in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// All of it.
+    pub(super) span: Range<usize>,
+    /// What is shown.
+    pub(super) text: Range<usize>,
+    /// Where it leads.
+    pub(super) target: Range<usize>,
+}
+
+/// The first link in a text that is no picture. It is near the beginning.
+pub(super) fn link(text: &str) -> Option<Link> {
+    const BYTES_MAX: usize = 4_000;
+    let end = (0..=BYTES_MAX.min(text.len())).rfind(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let text = &text[..end];
+    let mut from = 0;
+    // A `](` that is not part of a link is passed over, so each is looked at once.
+    while let Some(middle) = text[from..].find("](").map(|at| from + at) {
+        from = middle + 2;
+        let before = text[..middle].char_indices().rev();
+        let Some(open) = unmatched(before, ']', '[') else { continue };
+        let behind = text[from..].char_indices();
+        let Some(length) = unmatched(behind, '(', ')') else { continue };
+        if text[..open].ends_with('!') {
+            continue;
+        }
+        let inner = &text[from..from + length];
+        // A title behind the target, and pointed brackets around it.
+        let target = match inner.trim().strip_prefix('<') {
+            Some(rest) => rest.split('>').next().unwrap_or_default(),
+            None => inner.split_whitespace().next().unwrap_or_default(),
+        };
+        let start = from + inner.find(target).unwrap_or(0);
+        return Some(Link {
+            span: open..from + length + 1,
+            text: open + 1..middle,
+            target: start..start + target.len(),
+        });
+    }
+    None
+}
+
+/// The first `wanted` sign that belongs to none of the other kind before it.
+fn unmatched(
+    signs: impl Iterator<Item = (usize, char)>,
+    other: char,
+    wanted: char,
+) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, c) in signs {
+        if c == other {
+            depth += 1;
+        } else if c == wanted && depth == 0 {
+            return Some(at);
+        } else if c == wanted {
+            depth -= 1;
+        }
+    }
+    None
+}
+
+/// The range of a text without what is around it as a whole: blanks, emphasis, code.
+pub(super) fn bare(text: &str) -> Range<usize> {
+    let mut range = trimmed(text, 0..text.len());
+    for marks in ["***", "**", "__", "*", "_", "``", "`"] {
+        let inner = &text[range.clone()];
+        let is_around = inner.len() > marks.len() * 2
+            && inner.starts_with(marks)
+            && inner.ends_with(marks)
+            && !inner[marks.len()..inner.len() - marks.len()].contains(marks);
+        if is_around {
+            range = trimmed(text, range.start + marks.len()..range.end - marks.len());
+        }
+    }
+    range
+}
+
+fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
+    let inner = &text[range.clone()];
+    let start = range.start + (inner.len() - inner.trim_start().len());
+    start..(range.start + inner.trim_end().len()).max(start)
+}
+
+/// A text that is nothing but pieces of code with commas or `and` between them; none where there is anything else.
+pub(super) fn codes(text: &str) -> Option<Vec<&str>> {
+    let mut rest = text.trim();
+    let mut codes = Vec::new();
+    while !rest.is_empty() {
+        let count = rest.bytes().take_while(|byte| *byte == b'`').count();
+        if count == 0 {
+            return None;
+        }
+        let inner = &rest[count..];
+        let end = closing_run(inner, count)?;
+        // The blank on each side keeps its own signs apart.
+        let code = &inner[..end];
+        let unpadded = code.strip_prefix(' ').and_then(|code| code.strip_suffix(' '));
+        codes.push(unpadded.unwrap_or(code));
+        rest = inner[end + count..].trim_start();
+        if let Some(after) = rest.strip_prefix([',', ';', '.']) {
+            rest = after.trim_start();
+        }
+        rest = rest.strip_prefix("and ").map_or(rest, str::trim_start);
+    }
+    (!codes.is_empty()).then_some(codes)
+}
+
+/// Where a run of exactly so many signs of code begins.
+fn closing_run(text: &str, count: usize) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = text[at..].find('`') {
+        let run = text[at + found..].bytes().take_while(|byte| *byte == b'`').count();
+        if run == count {
+            return Some(at + found);
+        }
+        at += found + run;
+    }
+    None
 }

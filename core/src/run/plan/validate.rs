@@ -1,14 +1,14 @@
-//! Phases together: what each says, whether their names and dependencies fit, and in which order they come.
+//! Checks the phases of a plan together: what each says, whether their names and dependencies fit, and in which order
+//! they come. Driven by `parse.rs`. Never reads a line.
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::time::Duration;
 
-use super::body::{KeyNote, KeyValue};
-use super::error::{PlanError, SourcePosition};
-use super::key::Key;
-use super::outline::{Heading, heading};
+use super::keys::{Key, KeyNote, KeyValue};
+use super::parse::{Heading, heading};
 use super::value::{self, folded};
-use super::{Gate, Phase};
+use super::{Gate, Phase, PlanError, SourcePosition};
 use crate::limits::{
     PLAN_GATES_MAX, PLAN_NAME_CHARS_MAX, PLAN_PATTERNS_MAX, PLAN_PHASES_MAX, PLAN_TASK_BYTES_MAX,
 };
@@ -17,6 +17,7 @@ use crate::suggest::nearest;
 use crate::text::printable;
 
 /// A phase that is being read.
+#[derive(Default)]
 pub(super) struct PhaseDraft {
     pub(super) name: String,
     /// What it is called elsewhere: the text of the link to its file.
@@ -28,39 +29,19 @@ pub(super) struct PhaseDraft {
     /// Whether its file could not be read, so that nothing can be said about what is missing.
     pub(super) is_unread: bool,
     /// Whether a gate of it is wrong: then it is not missing.
-    has_bad_gate: bool,
+    pub(super) has_bad_gate: bool,
     pub(super) task: String,
-    depends_on: Vec<KeyValue>,
-    gates: Vec<Gate>,
+    pub(super) depends_on: Vec<KeyValue>,
+    pub(super) gates: Vec<Gate>,
     /// Where it says that it has no gates.
-    ungated: Option<SourcePosition>,
-    files: Vec<String>,
-    time_max: Option<(Duration, SourcePosition)>,
-    dollars_max: Option<(f64, SourcePosition)>,
-    tokens_max: Option<(u64, SourcePosition)>,
+    pub(super) ungated: Option<SourcePosition>,
+    pub(super) files: Vec<String>,
+    pub(super) time_max: Option<(Duration, SourcePosition)>,
+    pub(super) dollars_max: Option<(f64, SourcePosition)>,
+    pub(super) tokens_max: Option<(u64, SourcePosition)>,
 }
 
 impl PhaseDraft {
-    pub(super) fn new(name: String, number: Option<String>, place: SourcePosition) -> Self {
-        Self {
-            name,
-            alias: None,
-            number,
-            place,
-            before: None,
-            is_unread: false,
-            has_bad_gate: false,
-            task: String::new(),
-            depends_on: Vec::new(),
-            gates: Vec::new(),
-            ungated: None,
-            files: Vec::new(),
-            time_max: None,
-            dollars_max: None,
-            tokens_max: None,
-        }
-    }
-
     /// Adds what stands in another place about it.
     pub(super) fn add(&mut self, prose: &str, notes: Vec<KeyNote>, errors: &mut Vec<PlanError>) {
         if !self.task.is_empty() && !prose.is_empty() {
@@ -243,15 +224,21 @@ pub(super) fn phases(drafts: Vec<PhaseDraft>, errors: &mut Vec<PlanError>) -> Ve
         let mut own = Vec::new();
         for value in draft.depends_on.iter().filter(|value| !value::is_none(&value.text)) {
             for part in index.parts(&value.text).into_iter().take(PLAN_PHASES_MAX) {
-                match index.find(part) {
-                    Ok(need) if need == at => {
+                match *index.find(part) {
+                    [need] if need == at => {
                         let message =
                             format!("the phase `{}` depends on itself", printable(&draft.name));
                         errors.push(value.place.error(message, "take it out of the line"));
                     }
-                    Ok(need) if own.contains(&need) => {}
-                    Ok(need) => own.push(need),
-                    Err(why) => errors.push(unknown(draft, part, &value.place, why, &drafts)),
+                    [need] if own.contains(&need) => {}
+                    [need] => own.push(need),
+                    [] => errors.push(unknown(draft, part, &value.place, &drafts)),
+                    _ => {
+                        let shown = printable(&value::shown_name(part));
+                        let message = format!("`{shown}` is the number of two phases");
+                        let hint = "write the name of the one that is meant";
+                        errors.push(value.place.error(message, hint));
+                    }
                 }
             }
         }
@@ -286,26 +273,15 @@ fn ordered(drafts: Vec<PhaseDraft>, needs: &[Vec<usize>]) -> Vec<Phase> {
     phases
 }
 
-/// Why a name leads to no phase.
-enum Lost {
-    Unknown,
-    /// It is the number of several.
-    Ambiguous,
-}
-
+/// A name leads to no phase.
 fn unknown(
     draft: &PhaseDraft,
     part: &str,
     place: &SourcePosition,
-    why: Lost,
     all: &[PhaseDraft],
 ) -> PlanError {
     let (name, part) = (printable(&draft.name), value::shown_name(part));
     let shown = printable(&part);
-    if matches!(why, Lost::Ambiguous) {
-        let message = format!("`{shown}` is the number of two phases");
-        return place.error(message, "write the name of the one that is meant");
-    }
     let message = format!("the phase `{name}` depends on `{shown}`, which is no phase");
     let others = all.iter().map(|other| other.name.as_str()).filter(|other| *other != draft.name);
     // One letter is near to every other.
@@ -339,28 +315,25 @@ impl Index {
         (first != at).then_some(first)
     }
 
-    fn find(&self, text: &str) -> Result<usize, Lost> {
+    /// The phase of this name or number; several where they have one number.
+    fn find(&self, text: &str) -> &[usize] {
         let name = folded(text);
         if let Some(at) = self.names.get(&name).or_else(|| self.aliases.get(&name)) {
-            return Ok(*at);
+            return slice::from_ref(at);
         }
         let number = match heading(&name) {
             Heading::Phase { name, number } => match self.names.get(&folded(&name)) {
-                Some(at) => return Ok(*at),
+                Some(at) => return slice::from_ref(at),
                 None => number.filter(|number| name == format!("Phase {number}")),
             },
             _ => Some(name),
         };
-        match number.and_then(|number| self.numbers.get(&number)).map(Vec::as_slice) {
-            Some([at]) => Ok(*at),
-            Some(_) => Err(Lost::Ambiguous),
-            None => Err(Lost::Unknown),
-        }
+        number.and_then(|number| self.numbers.get(&number)).map_or(&[], Vec::as_slice)
     }
 
     /// The names in a value. One with a comma or an `and` in it is taken as a whole where there is such a phase.
     fn parts<'a>(&self, text: &'a str) -> Vec<&'a str> {
-        let is_known = |part: &str| self.find(part).is_ok();
+        let is_known = |part: &str| self.find(part).len() == 1;
         if is_known(text) {
             return vec![text];
         }
