@@ -61,8 +61,8 @@ pub use self::os::{
 };
 pub use self::process::{AbandonedWarden, Command};
 pub use self::run::{
-    AgentSetup, ProcessMark, Run, RunError, RunEvents, RunUpdate, Servers, UserRequestSender,
-    UserRequests, run, run_events, user_requests,
+    AgentSetup, ProcessMark, Run, RunError, RunUpdate, Servers, UserRequestSender, run, run_events,
+    user_requests,
 };
 pub use self::self_test::{SELF_TEST_COMMAND, self_test_process};
 pub use self::startup::SetupError;

@@ -54,9 +54,9 @@ impl From<StartError> for SetupError {
 }
 
 /// Runs a face in an event loop of its own.
-pub(crate) fn block_on(
-    face: impl Future<Output = Result<i32, SetupError>>,
-) -> Result<i32, SetupError> {
+pub(crate) fn block_on<T, E: From<SetupError>>(
+    face: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -9,6 +9,7 @@ mod servers;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ use afresh_core::text::harmless;
 use afresh_core::time::Stamp;
 use afresh_daemon::store::lock::{Lock, LockError, Sole, git_folder};
 use afresh_daemon::store::runs::Runs;
-use afresh_daemon::{AgentSetup, ProcessMark, Run, RunEvents, RunUpdate, program_in};
+use afresh_daemon::{AgentSetup, ProcessMark, Run, RunUpdate, program_in};
 use clap::{Args, ValueHint};
 
 use self::flags::RunFlags;
@@ -168,7 +169,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
 
 /// Shows the updates of a run until they end: on the screen, or as lines where there is none any more.
 fn display_updates(
-    updates: RunEvents,
+    updates: Receiver<RunUpdate>,
     screen: Option<RunScreen>,
     teller: &ProgressPrinter,
 ) -> Option<RunScreen> {

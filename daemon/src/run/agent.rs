@@ -10,6 +10,7 @@ use afresh_core::limits::{AGENT_ANSWER_WAIT, AGENT_LINE_BYTES_MAX, AGENT_STDIN_M
 use afresh_core::run::Attempt;
 use afresh_core::service::Exit;
 use afresh_core::sse::SseParser;
+use afresh_core::stop_ladder::StopLadder;
 use afresh_core::time::Stamp;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -24,20 +25,22 @@ use crate::process::InstanceStdio;
 
 /// A session whose process runs, or is about to.
 pub(super) struct Agent {
-    attempt: Attempt,
+    pub(super) attempt: Attempt,
     kind: AgentKind,
     machine: Box<dyn AgentSession + Send>,
-    speaks: Speaks,
+    pub(super) speaks: Speaks,
     stdin: Option<mpsc::Sender<Vec<u8>>>,
     tasks: JoinSet<()>,
     sender: mpsc::Sender<OutputBatch>,
-    log: SessionLog,
+    pub(super) log: SessionLog,
     /// Outputs that are not at their end.
     outputs: u8,
     /// How its process ended, while its last words are waited for.
     pub(super) exit: Option<(Exit, Instant)>,
     /// When the machine wants to be woken.
     pub(super) wake_at: Option<Instant>,
+    /// The steps of its stop, once that has begun.
+    pub(super) stop: Option<StopLadder>,
 }
 
 impl Agent {
@@ -71,6 +74,7 @@ impl Agent {
             outputs: 2,
             exit: None,
             wake_at: None,
+            stop: None,
         }
     }
 
@@ -90,16 +94,6 @@ impl Agent {
             Some((_, until)) => Some(*until),
             None => self.wake_at,
         }
-    }
-
-    /// How long it may take to end, once it was told to.
-    pub(super) const fn end_wait(&self) -> Duration {
-        self.speaks.end_wait()
-    }
-
-    /// Its process runs.
-    pub(super) fn started(&mut self, now: Stamp) -> Vec<AgentEvent> {
-        self.give(now, Input::Started)
     }
 
     pub(super) fn tell(&mut self, now: Stamp, told: &Instruction) -> Vec<AgentEvent> {
@@ -146,17 +140,8 @@ impl Agent {
         }
     }
 
-    /// What was taken together is written together.
-    pub(super) fn write_log(&mut self) {
-        self.log.flush();
-    }
-
-    /// Its process is gone. What is still in its pipes has been taken.
-    pub(super) fn ended(mut self, now: Stamp, exit: &Exit) -> Vec<AgentEvent> {
-        self.give(now, Input::Ended(exit))
-    }
-
-    fn give(&mut self, now: Stamp, input: Input<'_>) -> Vec<AgentEvent> {
+    /// Lets the machine decide, and does what it says. Returns what was heard.
+    pub(super) fn give(&mut self, now: Stamp, input: Input<'_>) -> Vec<AgentEvent> {
         let mut heard = Vec::new();
         for effect in self.machine.handle(now, input) {
             match effect {
@@ -178,26 +163,19 @@ impl Agent {
         heard
     }
 
-    fn url(&self, path: &str) -> String {
-        let port = match self.speaks {
-            Speaks::Http { port, .. } => port,
-            Speaks::Lines | Speaks::Output => 0,
+    /// The address of a server, and the headers of each request to it.
+    fn server(&self, path: &str) -> (String, Vec<(String, String)>) {
+        let (port, secret) = match &self.speaks {
+            Speaks::Http { port, authorization } => (*port, authorization.clone()),
+            Speaks::Lines | Speaks::Output => (0, None),
         };
-        format!("http://127.0.0.1:{port}{path}")
-    }
-
-    fn authorization(&self) -> Vec<(String, String)> {
-        match &self.speaks {
-            Speaks::Http { authorization: Some(secret), .. } => {
-                vec![("authorization".to_owned(), secret.clone())]
-            }
-            _ => Vec::new(),
-        }
+        let header = secret.map(|secret| ("authorization".to_owned(), secret));
+        (format!("http://127.0.0.1:{port}{path}"), header.into_iter().collect())
     }
 
     fn request(&mut self, request: RequestId, method: &'static str, path: &str, body: Vec<u8>) {
-        let (url, attempt, sender) = (self.url(path), self.attempt, self.sender.clone());
-        let mut headers = self.authorization();
+        let (url, mut headers) = self.server(path);
+        let (attempt, sender) = (self.attempt, self.sender.clone());
         self.tasks.spawn(async move {
             headers.push(("content-type".to_owned(), "application/json".to_owned()));
             let body = String::from_utf8_lossy(&body).into_owned();
@@ -219,8 +197,8 @@ impl Agent {
     }
 
     fn listen(&mut self, path: &str) {
-        let (url, attempt, sender) = (self.url(path), self.attempt, self.sender.clone());
-        let (headers, kind) = (self.authorization(), self.kind);
+        let (url, headers) = self.server(path);
+        let (attempt, kind, sender) = (self.attempt, self.kind, self.sender.clone());
         self.tasks.spawn(async move {
             let why = follow(&url, headers, (attempt, kind), &sender).await;
             let said = AgentOutput::Failed { request: None, why };

@@ -7,7 +7,6 @@
 use afresh_core::agent::{AgentKind, RequestId};
 use afresh_core::limits::{
     AGENT_GATHER_TIME, AGENT_LINE_BYTES_MAX, AGENT_LONE_READS_MAX, AGENT_READ_BYTES,
-    AGENT_WORDS_MAX,
 };
 use afresh_core::run::Attempt;
 use tokio::io::AsyncReadExt;
@@ -41,11 +40,6 @@ pub(super) enum AgentOutput {
         request: Option<RequestId>,
         why: String,
     },
-}
-
-/// The channel of all sessions of a run.
-pub(super) fn output_channel() -> (mpsc::Sender<OutputBatch>, mpsc::Receiver<OutputBatch>) {
-    mpsc::channel(AGENT_WORDS_MAX)
 }
 
 /// Hands on lines, those of an agent where its kind is given, else those of a log.

@@ -12,7 +12,7 @@ use afresh_core::control::{
 };
 use afresh_core::id::Generation;
 use afresh_core::limits::{CONTROL_FAREWELL, RESTARTS_TOLD_MAX, RUN_NOTICES_MAX};
-use afresh_core::run::{Attempt, Finish, Kind, Machine, Record, RunEvent, UserRequest};
+use afresh_core::run::{Attempt, Finish, Kind, Machine, Record, RunEvent};
 use afresh_core::time::Stamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -38,7 +38,7 @@ pub(super) struct ControlBoard {
     pub(super) control: Control,
     /// Notices of the control API itself.
     pub(super) notices: mpsc::Receiver<String>,
-    changes: watch::Sender<u64>,
+    pub(super) changes: watch::Sender<u64>,
     logs: Logs,
     metrics: RunMetrics,
     restarts: Vec<RestartNote>,
@@ -47,15 +47,6 @@ pub(super) struct ControlBoard {
     /// The process of the agent, and since when it runs.
     pub(super) process: Option<(u32, Stamp)>,
     is_over: bool,
-}
-
-/// The status of a run at one moment.
-struct RunReport {
-    state: State,
-    process: Option<(u32, Stamp)>,
-    attempt: Attempt,
-    restarts: Restarts,
-    status: RunStatus,
 }
 
 impl ControlBoard {
@@ -92,7 +83,7 @@ impl ControlBoard {
         match record {
             Record::AttemptEnded { cause, detail, .. } => {
                 self.process = None;
-                self.ended = format!("{} ({detail})", cause.name());
+                self.ended = format!("{cause} ({detail})");
             }
             Record::AttemptBegan { kind: Kind::Restart(_), .. } => {
                 if self.restarts.len() >= RESTARTS_TOLD_MAX {
@@ -124,7 +115,7 @@ impl ControlBoard {
         match ask {
             LoopRequest::Status { name, answer } => {
                 let asked = name.is_none_or(|name| is_ours(&name));
-                let status = || self.status(self.report(machine, finish));
+                let status = || self.status(machine, finish);
                 answer.send(asked.then(status).into_iter().collect()).ok();
             }
             LoopRequest::Change { .. } => {}
@@ -178,10 +169,11 @@ impl ControlBoard {
         self.process.map(|(_, since)| clock::now().since(since))
     }
 
-    fn report(&self, machine: &Machine, finish: Option<&Finish>) -> RunReport {
+    /// The run as one of the services of the control API.
+    fn status(&self, machine: &Machine, finish: Option<&Finish>) -> ServiceStatus {
         let (view, plan) = (machine.view(), machine.plan());
         let phase = plan.phases.get(view.current);
-        let status = RunStatus {
+        let run = RunStatus {
             number: self.number,
             plan: plan.title.clone(),
             phase: phase.map_or_else(String::new, |phase| phase.name.clone()),
@@ -199,32 +191,19 @@ impl ControlBoard {
             dollars: view.spent.dollars,
             waits_until: view.wait.map(|wait| wait.until.to_string()),
         };
-        RunReport {
-            state: state_of(machine, finish),
-            process: self.process,
-            attempt: view.attempt,
-            restarts: Restarts { total: view.restarts_in_all.into(), last: self.restarts.clone() },
-            status,
-        }
-    }
-
-    /// The report as one of the services of the control API.
-    fn status(&self, report: RunReport) -> ServiceStatus {
-        let RunReport { state, process, attempt, restarts, status } = report;
-        let uptime = self.uptime();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         ServiceStatus {
             name: NAME.to_owned(),
             group: None,
             face: Face::Run,
-            state,
+            state: state_of(machine, finish),
             says_ready: false,
-            pid: process.map(|(pid, _)| pid),
+            pid: self.process.map(|(pid, _)| pid),
             supervisor_pid: std::process::id(),
-            generation: u64::from(attempt.0),
-            started_at: process.map(|(_, since)| since.to_string()),
-            uptime_ms: uptime.map(millis),
-            restarts,
+            generation: u64::from(view.attempt.0),
+            started_at: self.process.map(|(_, since)| since.to_string()),
+            uptime_ms: self.uptime().map(millis),
+            restarts: Restarts { total: view.restarts_in_all.into(), last: self.restarts.clone() },
             candidate_pid: None,
             spare_pid: None,
             waits_for: Vec::new(),
@@ -233,7 +212,7 @@ impl ControlBoard {
             last_exit: None,
             health: None,
             usage: None,
-            run: Some(status),
+            run: Some(run),
             workspace: self.about.workspace.clone(),
             command: self.command.clone(),
             mechanism: MECHANISM.to_owned(),
@@ -256,26 +235,12 @@ impl ControlBoard {
         }
     }
 
-    /// Wakes clients that wait for the end of the run.
-    pub(super) fn announce_end(&self) {
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
     /// The next question of a client, as long as one waits for the end.
     pub(super) async fn next_before_end(&mut self) -> Option<LoopRequest> {
         match self.changes.receiver_count() {
             0 => None,
             _ => timeout(CONTROL_FAREWELL, self.control.next()).await.ok(),
         }
-    }
-}
-
-/// The request that a change over the control API stands for; a run that runs need not be started.
-pub(super) const fn request_of(what: Change) -> Option<UserRequest> {
-    match what {
-        Change::Start => None,
-        Change::Stop => Some(UserRequest::Stop),
-        Change::Restart => Some(UserRequest::Restart),
     }
 }
 

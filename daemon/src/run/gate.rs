@@ -14,32 +14,19 @@ use crate::run_briefly::{Brief, BriefEnding, BriefRunner};
 
 /// Runs gates, one at a time.
 pub(super) struct GateRunner {
-    runner: BriefRunner,
-    folder: PathBuf,
-    env: Vec<(OsString, OsString)>,
+    pub(super) runner: BriefRunner,
+    pub(super) folder: PathBuf,
+    pub(super) env: Vec<(OsString, OsString)>,
     pub(super) running: JoinSet<GateEnd>,
 }
 
 impl GateRunner {
-    pub(super) fn new(
-        runner: BriefRunner,
-        folder: PathBuf,
-        env: Vec<(OsString, OsString)>,
-    ) -> Self {
-        Self { runner, folder, env, running: JoinSet::new() }
-    }
-
     pub(super) fn run(&mut self, gate: usize, command: String, time_max: Duration) {
         let argv = ["sh", "-c", &command].map(OsString::from).to_vec();
         let command = Command { argv, cwd: Some(self.folder.clone()), env: self.env.clone() };
         let brief =
             Brief { command, stdin: Vec::new(), time_max, output_bytes_max: GATE_OUTPUT_BYTES_MAX };
         self.running.spawn(judge(self.runner.clone(), gate, brief));
-    }
-
-    /// Ends the gate that runs, without a result.
-    pub(super) fn end(&mut self) {
-        self.running = JoinSet::new();
     }
 }
 

@@ -1,31 +1,73 @@
 //! Owns the requests of a run to git: where it stands, commits, and what has changed. Driven by effects of the
 //! machine, each in a task of its own. Never resets, cleans or throws away.
 
-mod command;
 mod position;
-mod preflight;
 mod staging;
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 
-use afresh_core::limits::GIT_STASHES_MAX;
+use afresh_core::limits::{
+    GIT_LOCK_LOOK_EVERY, GIT_LOCK_PATIENCE, GIT_OUTPUT_BYTES_MAX, GIT_STASHES_MAX, GIT_WAIT,
+};
 use afresh_core::run::{Exclude, GitAnswer, GitPosition, GitRequest, PhaseChanges, expand_braces};
+use afresh_core::service::Exit;
+use tokio::time::{Instant, sleep};
 
-use self::command::{GitCommand, GitOutput};
-use self::preflight::env_of_git;
 use self::staging::steps_up;
 use super::Run;
-use crate::run_briefly::BriefRunner;
+use crate::process::Command;
+use crate::run_briefly::{Brief, BriefEnding, BriefOutcome, BriefRunner};
+
+/// Settings of every call: no hooks, which judge finished work; no colours; names from the top; line ends are no reason
+/// to refuse a file.
+const SETTINGS: [&str; 8] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "color.ui=false",
+    "-c",
+    "diff.relative=false",
+    "-c",
+    "core.safecrlf=false",
+];
+
+/// The output of git where it succeeded, else why it failed.
+pub(super) type GitOutput = Result<String, String>;
+
+/// Variables about another repository, such as that of a hook that has started afresh: they are not passed on.
+const ELSEWHERE: [&str; 16] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_QUARANTINE_PATH",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_GRAFT_FILE",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
+];
 
 #[derive(Clone)]
 pub(super) struct Git {
-    command: GitCommand,
+    runner: BriefRunner,
+    folder: PathBuf,
+    env: Vec<(OsString, OsString)>,
     /// Patterns of files that are never committed.
     excludes: Vec<Exclude>,
     /// How many folders the workspace is above that of the run.
     steps_up: usize,
     /// The branch that the user wants the run to work on.
-    wanted: Option<String>,
+    pub(super) wanted: Option<String>,
     /// Repositories inside of this one that are not added: they have no commit, or are worktrees of this one.
     left_out: Vec<String>,
     /// Notes for people about the request in progress.
@@ -44,18 +86,15 @@ pub(super) struct GitReply {
 impl Git {
     pub(super) fn new(run: &Run, runner: BriefRunner) -> Self {
         Self {
-            command: GitCommand { runner, folder: run.folder.clone(), env: env_of_git(&run.env) },
+            runner,
+            folder: run.folder.clone(),
+            env: env_of_git(&run.env),
             excludes: run.excludes.clone(),
             steps_up: steps_up(&run.folder, run.workspace.root()),
             wanted: run.branch.clone(),
             left_out: Vec::new(),
             notes: Vec::new(),
         }
-    }
-
-    /// The branch that the run has to be on.
-    pub(super) fn wanted_branch(&self) -> Option<&str> {
-        self.wanted.as_deref()
     }
 
     pub(super) async fn ask(mut self, ask: GitRequest) -> GitReply {
@@ -68,36 +107,27 @@ impl Git {
             }
         };
         let answer = answer.unwrap_or_else(GitAnswer::Failed);
-        let stash = match is_look || matches!(answer, GitAnswer::NoRepository(_)) {
-            true => None,
-            false => self.stash().await.ok(),
-        };
+        let mut stash = None;
+        if !is_look && !matches!(answer, GitAnswer::NoRepository(_)) {
+            let max = format!("-n{GIT_STASHES_MAX}");
+            let list = self.run(&["stash", "list", "--format=%H", &max]).await;
+            stash = list.ok().map(|list| list.lines().map(str::to_owned).collect());
+        }
         GitReply { answer, stash, notes: self.notes }
-    }
-
-    /// What is in the stash, the newest first.
-    async fn stash(&self) -> Result<Vec<String>, String> {
-        let stash = self
-            .command
-            .run(&["stash", "list", "--format=%H", &format!("-n{GIT_STASHES_MAX}")])
-            .await?;
-        Ok(stash.lines().map(str::to_owned).collect())
     }
 
     /// Makes a branch and goes there; one that is there already is gone to.
     pub(super) async fn switch(&self, branch: &str) -> Result<(), String> {
-        let there = self
-            .command
-            .run(&["rev-parse", "--verify", "-q", &format!("refs/heads/{branch}")])
-            .await;
+        let there =
+            self.run(&["rev-parse", "--verify", "-q", &format!("refs/heads/{branch}")]).await;
         match there {
-            Ok(_) => self.command.run(&["switch", branch]).await.map(drop),
-            Err(_) => self.command.run(&["switch", "-c", branch]).await.map(drop),
+            Ok(_) => self.run(&["switch", branch]).await.map(drop),
+            Err(_) => self.run(&["switch", "-c", branch]).await.map(drop),
         }
     }
 
     async fn base(&mut self, position: &GitPosition) -> Result<GitAnswer, String> {
-        match self.command.run(&["rev-parse", "--is-inside-work-tree"]).await {
+        match self.run(&["rev-parse", "--is-inside-work-tree"]).await {
             Ok(said) if said.trim() == "true" => {}
             Ok(_) => {
                 let why = "this folder belongs to git itself: it has no files to work on";
@@ -115,10 +145,10 @@ impl Git {
                 return Ok(GitAnswer::NoRepository(why));
             }
         }
-        if let Some(why) = self.command.obstacle().await? {
+        if let Some(why) = self.obstacle().await? {
             return Ok(GitAnswer::Unready(why));
         }
-        let is_merge = self.command.has_file("MERGE_HEAD").await?;
+        let is_merge = self.has_file("MERGE_HEAD").await?;
         if is_merge && !position.has_begun() {
             let why =
                 "a merge is not finished here: commit it, or give it up with `git merge --abort`";
@@ -131,8 +161,7 @@ impl Git {
             let why = "a merge is not finished here: conclude it with `git commit`";
             return Ok(GitAnswer::Unready(why.to_owned()));
         }
-        let position =
-            GitPosition { branch: self.command.branch().await, commit: self.command.head().await };
+        let position = GitPosition { branch: self.branch().await, commit: self.head().await };
         let dirty = self.status().await?.into_iter().map(|(_, name)| name).collect();
         Ok(GitAnswer::Base { position, dirty })
     }
@@ -147,7 +176,7 @@ impl Git {
             return Ok(GitAnswer::Unready(why));
         }
         // Of a lock that stays, git itself says so.
-        self.command.wait_for_lock().await?;
+        self.wait_for_lock().await?;
         self.commit(message).await.map(GitAnswer::Committed)
     }
 
@@ -162,24 +191,24 @@ impl Git {
         }
         let added = self.add().await;
         // A merge can be over without a change: what it leaves has to be concluded all the same.
-        let is_same = self.command.holds(&["diff", "--cached", "--quiet"]).await?;
-        if is_same && !self.command.has_file("MERGE_HEAD").await? {
+        let is_same = self.holds(&["diff", "--cached", "--quiet"]).await?;
+        if is_same && !self.has_file("MERGE_HEAD").await? {
             return added.map(|_| None);
         }
         self.commit_staged(message).await?;
         added?;
-        Ok(self.command.head().await)
+        Ok(self.head().await)
     }
 
     async fn commit_staged(&self, message: &str) -> GitOutput {
         let mut words = vec!["-c", "commit.gpgSign=false"];
         // Whose machine has no name for commits still has its work committed.
-        if self.command.run(&["var", "GIT_COMMITTER_IDENT"]).await.is_err() {
+        if self.run(&["var", "GIT_COMMITTER_IDENT"]).await.is_err() {
             words.extend(["-c", "user.name=afresh", "-c", "user.email=afresh@localhost"]);
         }
         // A message may begin with what is a comment elsewhere.
         words.extend(["commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", message]);
-        self.command.run(&words).await
+        self.run(&words).await
     }
 
     async fn look(
@@ -188,28 +217,24 @@ impl Git {
         files: &[String],
         beside: &[(String, String)],
     ) -> Result<PhaseChanges, String> {
-        let head = self.command.head().await;
+        let head = self.head().await;
         let Some(head) = head else { return Ok(PhaseChanges::default()) };
         let base = match since {
             Some(since) => since.to_owned(),
             // The tree without files.
-            None => {
-                self.command.run(&["hash-object", "-t", "tree", "--stdin"]).await?.trim().to_owned()
-            }
+            None => self.run(&["hash-object", "-t", "tree", "--stdin"]).await?.trim().to_owned(),
         };
         let range = [base.as_str(), &head];
         let commits = match since {
             Some(since) => {
-                self.command.run(&["log", "--format=%h %s", &format!("{since}..{head}")]).await?
+                self.run(&["log", "--format=%h %s", &format!("{since}..{head}")]).await?
             }
-            None => self.command.run(&["log", "--format=%h %s"]).await?,
+            None => self.run(&["log", "--format=%h %s"]).await?,
         };
         self.note_committed(range).await?;
-        let stat = self.command.run(&["diff", "--stat=100", range[0], range[1]]).await?;
-        let named = self
-            .command
-            .run(&["diff", "--name-status", "--no-renames", "-z", range[0], range[1]])
-            .await?;
+        let stat = self.run(&["diff", "--stat=100", range[0], range[1]]).await?;
+        let named =
+            self.run(&["diff", "--name-status", "--no-renames", "-z", range[0], range[1]]).await?;
         let mut changes = PhaseChanges {
             commits: commits.lines().map(str::to_owned).collect(),
             stat,
@@ -229,7 +254,7 @@ impl Git {
             let patterns = files.iter().flat_map(|pattern| expand_braces(pattern));
             let patterns: Vec<String> = patterns.map(|pattern| allowed(&pattern)).collect();
             words.extend(patterns.iter().map(String::as_str));
-            let outside = self.command.run(&words).await?;
+            let outside = self.run(&words).await?;
             let theirs = self.touched(beside).await?;
             let is_agents = |name: &&str| !name.is_empty() && !theirs.contains(*name);
             changes.outside = outside.split('\0').filter(is_agents).map(str::to_owned).collect();
@@ -242,9 +267,123 @@ impl Git {
         let mut names = BTreeSet::new();
         for (from, to) in ranges {
             let words = ["diff", "--name-only", "--no-renames", "-z", from, to, "--", ":/"];
-            names.extend(self.command.run(&words).await?.split('\0').map(str::to_owned));
+            names.extend(self.run(&words).await?.split('\0').map(str::to_owned));
         }
         Ok(names)
+    }
+
+    /// Why nothing could be committed here: the index is locked, or the disk is not writable.
+    async fn obstacle(&self) -> Result<Option<String>, String> {
+        if let Some(lock) = self.wait_for_lock().await? {
+            return Ok(Some(format!(
+                "`{}` is there: another git is at work here, or one was killed; if none is, remove that file",
+                lock.display()
+            )));
+        }
+        for name in [".", "objects"] {
+            let folder = self.path(name).await?;
+            if let Err(error) = try_to_write(&folder) {
+                let folder = folder.display();
+                return Ok(Some(format!("nothing can be written to `{folder}`: {error}")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The lock, where it stays: an editor that looks at the repository holds it for a moment.
+    async fn wait_for_lock(&self) -> Result<Option<PathBuf>, String> {
+        let lock = self.path("index.lock").await?;
+        let end = Instant::now() + GIT_LOCK_PATIENCE;
+        while lock.exists() {
+            if Instant::now() >= end {
+                return Ok(Some(lock));
+            }
+            sleep(GIT_LOCK_LOOK_EVERY).await;
+        }
+        Ok(None)
+    }
+
+    async fn head(&self) -> Option<String> {
+        let head = self.run(&["rev-parse", "--verify", "-q", "HEAD"]).await.ok()?;
+        Some(head.trim().to_owned())
+    }
+
+    async fn run(&self, words: &[&str]) -> GitOutput {
+        let said = self.run_with(words, Vec::new()).await?;
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+
+    /// Runs it with this on its stdin; what it said need not be text.
+    async fn run_with(&self, words: &[&str], stdin: Vec<u8>) -> Result<Vec<u8>, String> {
+        let outcome = self.outcome(words, stdin).await?;
+        match outcome.ending {
+            BriefEnding::Exited(Exit::Code(0)) => Ok(outcome.stdout),
+            _ => Err(failure(words, &outcome)),
+        }
+    }
+
+    /// Whether something is so: git says no with 1, and anything else is a failure.
+    async fn holds(&self, words: &[&str]) -> Result<bool, String> {
+        let outcome = self.outcome(words, Vec::new()).await?;
+        match outcome.ending {
+            BriefEnding::Exited(Exit::Code(0)) => Ok(true),
+            BriefEnding::Exited(Exit::Code(1)) => Ok(false),
+            _ => Err(failure(words, &outcome)),
+        }
+    }
+
+    /// What came of it, where it has ended by itself.
+    async fn outcome(&self, words: &[&str], stdin: Vec<u8>) -> Result<BriefOutcome, String> {
+        let mut argv: Vec<OsString> = vec!["git".into()];
+        argv.extend(SETTINGS.iter().chain(words).map(OsString::from));
+        let command = Command { argv, cwd: Some(self.folder.clone()), env: self.env.clone() };
+        let brief =
+            Brief { command, stdin, time_max: GIT_WAIT, output_bytes_max: GIT_OUTPUT_BYTES_MAX };
+        let Some(outcome) = self.runner.run(brief).await else {
+            return Err("afresh is ending".to_owned());
+        };
+        match outcome.ending {
+            BriefEnding::Exited(_) => Ok(outcome),
+            BriefEnding::SpawnFailed(failure) => {
+                Err(format!("git cannot be started: {}", failure.message))
+            }
+            BriefEnding::TimedOut => Err("git did not end in time".to_owned()),
+            BriefEnding::TooMuchOutput => Err("git printed too much".to_owned()),
+        }
+    }
+
+    /// Which of these are in the folder of git.
+    async fn have_files(&self, names: &[&str]) -> Result<Vec<bool>, String> {
+        let mut words = vec!["rev-parse"];
+        words.extend(names.iter().flat_map(|name| ["--git-path", name]));
+        let paths = self.run(&words).await?;
+        // A name may have more than one line, but all of these are in one folder: then they are asked for one by one.
+        if paths.lines().count() == names.len() {
+            return Ok(paths.lines().map(|path| self.folder.join(path).exists()).collect());
+        }
+        let mut are_there = Vec::new();
+        for name in names {
+            are_there.push(self.has_file(name).await?);
+        }
+        Ok(are_there)
+    }
+
+    /// Whether there is such a file in the folder of git.
+    async fn has_file(&self, name: &str) -> Result<bool, String> {
+        Ok(self.path(name).await?.exists())
+    }
+
+    /// The branch that HEAD is on.
+    async fn branch(&self) -> Option<String> {
+        let name = self.run(&["symbolic-ref", "-q", "HEAD"]).await.ok()?;
+        let name = name.trim_end_matches('\n');
+        Some(name.strip_prefix("refs/heads/").unwrap_or(name).to_owned())
+    }
+
+    /// Where something is in the folder of git.
+    async fn path(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.run(&["rev-parse", "--git-path", name]).await?;
+        Ok(self.folder.join(path.trim_end_matches('\n')))
     }
 }
 
@@ -255,5 +394,71 @@ fn allowed(pattern: &str) -> String {
     match pattern.strip_suffix('/') {
         Some(folder) => format!(":(exclude,glob){folder}/**"),
         None => format!(":(exclude,glob){pattern}"),
+    }
+}
+
+/// The environment of our git.
+fn env_of_git(env: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    let is_of_git =
+        |(name, _): &&(OsString, OsString)| !ELSEWHERE.iter().any(|it| OsStr::new(it) == name);
+    let mut env: Vec<_> = env.iter().filter(is_of_git).cloned().collect();
+    // Git must not prompt, and its messages are parsed.
+    env.push(("GIT_TERMINAL_PROMPT".into(), "0".into()));
+    env.push(("LC_ALL".into(), "C".into()));
+    env
+}
+
+/// Makes a file and takes it away: rights alone do not say whether a disk can be written.
+fn try_to_write(folder: &Path) -> std::io::Result<()> {
+    let path = folder.join(format!("afresh-{}.tmp", std::process::id()));
+    OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+    std::fs::remove_file(&path)
+}
+
+/// Why it has failed.
+fn failure(words: &[&str], outcome: &BriefOutcome) -> String {
+    format!("git {}: {}", verb(words), reason(&String::from_utf8_lossy(&outcome.stderr)))
+}
+
+/// What git is to do, without settings.
+fn verb<'a>(words: &[&'a str]) -> &'a str {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "-c" | "-C" => drop(words.next()),
+            word => return word,
+        }
+    }
+    ""
+}
+
+/// The line that says why: git explains at length, before and after it.
+fn reason(said: &str) -> String {
+    let is_reason = |line: &&str| line.starts_with("fatal:") || line.starts_with("error:");
+    let is_aside = |line: &&str| line.starts_with("hint:") || line.starts_with("warning:");
+    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
+    let line = said.lines().find(is_reason).or_else(|| lines.find(|line| !is_aside(line)));
+    let line = line.or_else(|| said.trim().lines().last());
+    line.unwrap_or("it says no more").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_what_failed_and_no_advice() {
+        for (said, wanted) in [
+            ("warning: x\nfatal: bad\nhint: do\n", "fatal: bad"),
+            ("error: first\nfatal: then\n", "error: first"),
+            (
+                "warning: x\n\nThese paths are outside\nhint: a\nhint: b\n",
+                "These paths are outside",
+            ),
+            ("hint: a\nhint: b\n", "hint: b"),
+            ("", "it says no more"),
+        ] {
+            assert_eq!(reason(said), wanted);
+        }
     }
 }

@@ -12,45 +12,18 @@ use crate::error_chain::chain;
 use crate::store::runs::Runs;
 use crate::store::workspace::Workspace;
 
-/// Where the records of one run go. An agent that tidies up with `git clean -fdx` deletes the state folder, which is
-/// ignored by git: it is put back.
-pub(super) struct RunStore {
+/// Records and events of one run in the order in which they came.
+pub(super) struct Journal {
     pub(super) runs: Runs,
     pub(super) number: i64,
     pub(super) workspace: Workspace,
     pub(super) logs: PathBuf,
     pub(super) mark: ProcessMark,
-}
-
-impl RunStore {
-    fn write(&mut self, records: &[(Stamp, Record)]) -> Result<(), String> {
-        if self.runs.is_gone() {
-            self.put_back().map_err(|error| chain(&*error))?;
-        }
-        self.runs.record(self.number, records).map_err(|error| chain(&error))
-    }
-
-    fn put_back(&mut self) -> Result<(), Box<dyn Error>> {
-        self.workspace.prepare()?;
-        self.runs.put_back()?;
-        self.mark.put_back(self.workspace.state())?;
-        std::fs::create_dir_all(&self.logs)?;
-        Ok(())
-    }
-}
-
-/// Records and events in the order in which they came.
-pub(super) struct Journal {
-    store: RunStore,
-    records: Vec<(Stamp, Record)>,
-    says: Vec<RunEvent>,
+    pub(super) records: Vec<(Stamp, Record)>,
+    pub(super) says: Vec<RunEvent>,
 }
 
 impl Journal {
-    pub(super) fn new(store: RunStore) -> Self {
-        Self { store, records: Vec::new(), says: Vec::new() }
-    }
-
     /// Takes a record. Of several totals of a session that are written together, the last one counts.
     pub(super) fn record(&mut self, at: Stamp, record: Record) {
         if let Record::Spent { .. } = &record {
@@ -70,19 +43,29 @@ impl Journal {
 
     /// Writes all records, in one transaction.
     pub(super) fn write(&mut self) -> Result<(), String> {
-        match std::mem::take(&mut self.records) {
-            records if records.is_empty() => Ok(()),
-            records => self.store.write(&records),
+        let records = std::mem::take(&mut self.records);
+        if records.is_empty() {
+            return Ok(());
         }
+        if self.runs.is_gone() {
+            self.put_back().map_err(|error| chain(&*error))?;
+        }
+        self.runs.record(self.number, &records).map_err(|error| chain(&error))
     }
 
-    pub(super) fn take_says(&mut self) -> Vec<RunEvent> {
-        std::mem::take(&mut self.says)
+    /// An agent that tidies up with `git clean -fdx` deletes the state folder, which is ignored by git: it is put back.
+    fn put_back(&mut self) -> Result<(), Box<dyn Error>> {
+        self.workspace.prepare()?;
+        self.runs.put_back()?;
+        self.mark.put_back(self.workspace.state())?;
+        std::fs::create_dir_all(&self.logs)?;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use afresh_core::agent::Spent;
     use afresh_core::run::{Attempt, ResumeState};
 
     use super::*;
@@ -97,7 +80,8 @@ mod tests {
         let number = runs.begin(now(), ("PLAN.md", "."), "A plan", "command").unwrap();
         let mark = ProcessMark::of(workspace.state()).unwrap();
         let logs = workspace.state().join("runs");
-        Journal::new(RunStore { runs, number, workspace, logs, mark })
+        let (records, says) = (Vec::new(), Vec::new());
+        Journal { runs, number, workspace, logs, mark, records, says }
     }
 
     #[test]
@@ -106,14 +90,13 @@ mod tests {
         let mut journal = journal(&folder);
         let attempt = Attempt(1);
         for input in [10, 20] {
-            let (cached, output, dollars, guessed) = (0, 0, None, false);
-            let spent = Record::Spent { attempt, input, cached, output, dollars, guessed };
-            journal.record(now(), spent);
+            let spent = Spent { input, ..Spent::default() };
+            journal.record(now(), Record::Spent { attempt, spent });
             journal.say(RunEvent::Moved);
         }
         journal.write().unwrap();
-        assert_eq!(journal.take_says().len(), 1);
-        let records = journal.store.runs.records(journal.store.number).unwrap();
+        assert_eq!(journal.says.len(), 1);
+        let records = journal.runs.records(journal.number).unwrap();
         assert_eq!(ResumeState::of(records.iter().map(|(_, record)| record)).spent.input, 20);
         assert_eq!(records.len(), 1);
     }
@@ -124,11 +107,11 @@ mod tests {
         let mut journal = journal(&folder);
         journal.record(now(), Record::Worked { run_ms: 1, phase_ms: 1 });
         journal.write().unwrap();
-        std::fs::remove_dir_all(journal.store.workspace.state()).unwrap();
+        std::fs::remove_dir_all(journal.workspace.state()).unwrap();
         journal.record(now(), Record::Worked { run_ms: 2, phase_ms: 2 });
         journal.write().unwrap();
-        let number = journal.store.number;
-        let again = Runs::open(journal.store.workspace.state()).unwrap();
+        let number = journal.number;
+        let again = Runs::open(journal.workspace.state()).unwrap();
         assert_eq!(again.records(number).unwrap().len(), 2);
     }
 }

@@ -68,7 +68,7 @@ impl SessionLog {
     }
 
     pub(super) fn ended(&mut self, now: Stamp, cause: Cause, detail: &str) {
-        self.write(&json!({"at": now.to_string(), "ended": cause.name(), "detail": detail}));
+        self.write(&json!({"at": now.to_string(), "ended": cause.to_string(), "detail": detail}));
     }
 
     fn write(&mut self, value: &serde_json::Value) {

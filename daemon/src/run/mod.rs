@@ -17,47 +17,44 @@ mod setup;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use afresh_core::audit::redact::KnownSecrets;
+use afresh_core::control::Change;
 use afresh_core::id::ServiceId;
 use afresh_core::run::{
     Effect, Finish, GateEnd, Input, Machine, Now, Record, RunEvent, UserRequest,
 };
 use afresh_core::time::Time;
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::agent_output::{AgentOutput, OutputBatch};
-use self::control::{ControlBoard, request_of};
+use self::control::ControlBoard;
 use self::gate::GateRunner;
 use self::git::{Git, GitReply};
-use self::journal::{Journal, RunStore};
+use self::journal::Journal;
 pub use self::leftovers::ProcessMark;
 use self::session::Sessions;
-use self::setup::RunEventSender;
 pub use self::setup::{
-    AgentSetup, Run, RunError, RunEvents, RunUpdate, Servers, UserRequestSender, UserRequests,
-    run_events, user_requests,
+    AgentSetup, Run, RunError, RunUpdate, Servers, UserRequestSender, run_events, user_requests,
 };
-use crate::clock;
+use crate::clock::{self, sleep_until};
 use crate::control::LoopRequest;
 use crate::os::{self, Jobs, Signals};
-use crate::process::{Processes, Report, ignore_in_supervisor};
+use crate::process::{Processes, Report};
 use crate::run_briefly::{BriefStep, Briefs};
+use crate::startup::{SetupError, block_on, signals};
 
 /// The only service of a run: its agent, an instance for each session.
 const AGENT: ServiceId = ServiceId(0);
 
 /// Carries a plan out, until it is over or a user stops it.
 pub fn run(run: Run) -> Result<Finish, RunError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(RunError::Runtime)?;
-    let result = runtime.block_on(async {
-        let signals = Signals::listen().map_err(RunError::Signals)?;
-        ignore_in_supervisor().map_err(RunError::Signals)?;
-        let jobs = run.hears_jobs.then(Jobs::listen).transpose().map_err(RunError::Signals)?;
+    block_on(async {
+        let signals = signals()?;
+        let jobs = run.hears_jobs.then(Jobs::listen).transpose().map_err(SetupError::Signals)?;
         let mut driver = RunDriver::new(run, jobs, Processes::start()?);
         // A run that was killed may have left it.
         driver.sessions.remove_servers_file();
@@ -65,9 +62,7 @@ pub fn run(run: Run) -> Result<Finish, RunError> {
         driver.sessions.remove_servers_file();
         driver.close().await;
         result
-    });
-    runtime.shutdown_background();
-    result
+    })
 }
 
 struct RunDriver {
@@ -75,7 +70,7 @@ struct RunDriver {
     /// Inputs that the machine has not taken yet.
     inputs: VecDeque<Input>,
     journal: Journal,
-    events: RunEventSender,
+    events: SyncSender<RunUpdate>,
     board: ControlBoard,
     jobs: Option<Jobs>,
     processes: Processes,
@@ -86,7 +81,7 @@ struct RunDriver {
     git_notes: BTreeSet<String>,
     sessions: Sessions,
     gates: GateRunner,
-    requests: UserRequests,
+    requests: mpsc::Receiver<UserRequest>,
     /// Requests to stop so far; from the second on, steps of the end do not wait.
     stops: u32,
     begun: Instant,
@@ -120,13 +115,14 @@ impl RunDriver {
         let git = Git::new(&run, briefs.runner());
         let Run { machine, agent, folder, logs, env, number, workspace, .. } = run;
         let board = ControlBoard::new(number, &workspace, &agent.program, run.control, run.version);
-        let gates = GateRunner::new(briefs.runner(), folder.clone(), env.clone());
+        let (runner, running) = (briefs.runner(), JoinSet::new());
+        let gates = GateRunner { runner, folder: folder.clone(), env: env.clone(), running };
         let sessions = Sessions::new(agent, folder, logs.clone(), env, Arc::clone(&secrets));
-        let store = RunStore { runs: run.runs, number, workspace, logs, mark: run.mark };
+        let (runs, mark, records, says) = (run.runs, run.mark, Vec::new(), Vec::new());
         Self {
             machine,
             inputs: VecDeque::from([Input::Begin]),
-            journal: Journal::new(store),
+            journal: Journal { runs, number, workspace, logs, mark, records, says },
             events: run.events,
             board,
             jobs,
@@ -172,7 +168,7 @@ impl RunDriver {
     }
 
     async fn go_to_branch(&mut self) -> Result<(), RunError> {
-        let Some(branch) = self.git.wanted_branch().map(str::to_owned) else { return Ok(()) };
+        let Some(branch) = self.git.wanted.clone() else { return Ok(()) };
         let git = self.git.clone();
         let switched = async { git.switch(&branch).await };
         let mut switched = std::pin::pin!(switched);
@@ -197,24 +193,18 @@ impl RunDriver {
                 None => std::future::pending().await,
             }
         };
-        let wakeup = async {
-            match wake_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             report = self.processes.next() => Happening::Report(report),
             step = self.briefs.next() => Happening::Brief(step),
             Some(batch) = self.sessions.output.recv() => Happening::Output(batch),
             Some(reply) = self.git_replies.join_next() => Happening::Git(joined(reply)),
             Some(end) = self.gates.running.join_next() => Happening::Gate(joined(end)),
-            Some(request) = self.requests.0.recv() => Happening::Request(request),
+            Some(request) = self.requests.recv() => Happening::Request(request),
             ask = self.board.control.next() => Happening::Control(ask),
             Some(text) = self.board.notices.recv() => Happening::Notice(text),
             asked = signals.next() => Happening::Signal(asked),
             job = job => Happening::Job(job),
-            () = wakeup => Happening::Wakeup,
+            () = sleep_until(wake_at) => Happening::Wakeup,
         }
     }
 
@@ -244,7 +234,7 @@ impl RunDriver {
             }
             Happening::Control(ask) => self.answer(ask),
             Happening::Notice(text) => self.journal.say(RunEvent::Note(text, true)),
-            Happening::Job(job) => self.events.send(RunUpdate::Job(job)),
+            Happening::Job(job) => drop(self.events.send(RunUpdate::Job(job))),
             Happening::Signal(os::SignalRequest::Restart(_)) => {
                 self.inputs.push_back(Input::User(UserRequest::Restart));
             }
@@ -352,7 +342,7 @@ impl RunDriver {
             }
             Effect::Git(ask) => drop(self.git_replies.spawn(self.git.clone().ask(ask))),
             Effect::RunGate { gate, command, time_max } => self.gates.run(gate, command, time_max),
-            Effect::EndGate => self.gates.end(),
+            Effect::EndGate => self.gates.running = JoinSet::new(),
             Effect::Record(record) => {
                 if let Record::AttemptEnded { attempt, cause, detail, .. } = &record {
                     self.sessions.log_end(*attempt, *cause, detail);
@@ -370,11 +360,12 @@ impl RunDriver {
         if let Err(why) = self.journal.write() {
             self.failed.get_or_insert(RunError::Record(why));
         }
-        let says = self.journal.take_says();
+        let says = std::mem::take(&mut self.journal.says);
         if !says.is_empty() {
             let view = self.machine.view();
             says.iter().for_each(|say| self.board.log(view.attempt, say));
-            self.events.send(RunUpdate::Progress { says, view: Box::new(view) });
+            // A display that is gone is no reason to stop.
+            self.events.send(RunUpdate::Progress { says, view: Box::new(view) }).ok();
         }
     }
 
@@ -384,7 +375,13 @@ impl RunDriver {
             return self.board.answer(ask, &self.machine, self.finish.as_ref());
         };
         let begun = self.board.begin_change(&name, what, &self.machine);
-        if let Some(request) = request_of(what).filter(|_| begun.is_ok()) {
+        let request = match what {
+            // A run that runs need not be started.
+            Change::Start => None,
+            Change::Stop => Some(UserRequest::Stop),
+            Change::Restart => Some(UserRequest::Restart),
+        };
+        if let Some(request) = request.filter(|_| begun.is_ok()) {
             let text = format!("somebody wants a {}: {reason}", what.name());
             self.journal.say(RunEvent::Note(text, false));
             self.inputs.push_back(Input::User(request));
@@ -396,7 +393,7 @@ impl RunDriver {
 
     /// Answers clients of the control API that wait for the end.
     async fn farewell(&mut self) {
-        self.board.announce_end();
+        self.board.changes.send_modify(|changes| *changes += 1);
         while let Some(ask) = self.board.next_before_end().await {
             self.answer(ask);
         }

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::agent::{AgentEvent, AgentSession, Instruction, Setup};
+use afresh_core::agent::{self, AgentEvent, Instruction, Setup};
 use afresh_core::audit::redact::KnownSecrets;
 use afresh_core::definition::StopSignal;
 use afresh_core::id::Generation;
-use afresh_core::limits::AGENT_TERM_WAIT;
+use afresh_core::limits::{AGENT_TERM_WAIT, AGENT_WORDS_MAX};
 use afresh_core::run::{Attempt, Cause, Input, Now};
 use afresh_core::service::Exit;
 use afresh_core::stop_ladder::{StopLadder, StopStep, StopTimes};
@@ -20,12 +20,12 @@ use tokio::time::Instant;
 
 use super::AGENT;
 use super::agent::Agent;
-use super::agent_output::{AgentOutput, OutputBatch, output_channel};
+use super::agent_output::{AgentOutput, OutputBatch};
 use super::log::SessionLog;
 use super::setup::AgentSetup;
 use crate::clock;
 use crate::os;
-use crate::process::{Command, InstanceStdio, OutputEnd, Processes};
+use crate::process::{Command, OutputEnd, Processes};
 
 /// The sessions of a run, one at a time.
 pub(super) struct Sessions {
@@ -34,26 +34,10 @@ pub(super) struct Sessions {
     logs: PathBuf,
     env: Vec<(OsString, OsString)>,
     secrets: Arc<KnownSecrets>,
-    running: Option<RunningSession>,
+    running: Option<Agent>,
     sender: mpsc::Sender<OutputBatch>,
     /// The output of sessions, also of one that has ended.
     pub(super) output: mpsc::Receiver<OutputBatch>,
-}
-
-struct RunningSession {
-    attempt: Attempt,
-    agent: Agent,
-    stop: Option<StopLadder>,
-}
-
-impl RunningSession {
-    fn generation(&self) -> Generation {
-        Generation(u64::from(self.attempt.0))
-    }
-
-    const fn stop_times(&self) -> StopTimes {
-        StopTimes { stdin: self.agent.end_wait(), term: AGENT_TERM_WAIT }
-    }
 }
 
 impl Sessions {
@@ -64,7 +48,7 @@ impl Sessions {
         env: Vec<(OsString, OsString)>,
         secrets: Arc<KnownSecrets>,
     ) -> Self {
-        let (sender, output) = output_channel();
+        let (sender, output) = mpsc::channel(AGENT_WORDS_MAX);
         Self { setup, folder, logs, env, secrets, running: None, sender, output }
     }
 
@@ -94,40 +78,26 @@ impl Sessions {
         let machine = self.setup.kind.session(setup, uuid());
         let start = machine.start();
         if let Some(content) = &start.file {
-            self.write_servers_file(content).map_err(|error| {
-                format!("cannot write `{}`: {error}", self.setup.servers_file.display())
-            })?;
+            self.remove_servers_file();
+            let file = &self.setup.servers_file;
+            let written = os::create_private(file).and_then(|mut file| file.write_all(content));
+            written.map_err(|error| format!("cannot write `{}`: {error}", file.display()))?;
         }
         let mut env = self.env.clone();
         env.extend(start.env.iter().map(|(name, value)| (name.into(), value.into())));
         let argv = start.argv.iter().map(OsString::from).collect();
         let command = Command { argv, cwd: Some(self.folder.clone()), env };
-        let generation = Generation(u64::from(attempt.0));
         let stdio = processes
-            .spawn(AGENT, generation, &command, OutputEnd::WhenClosed)
+            .spawn(AGENT, generation(attempt), &command, OutputEnd::WhenClosed)
             .map_err(|failure| failure.message)?;
-        self.begin(attempt, machine, stdio);
-        Ok(())
-    }
-
-    fn begin(
-        &mut self,
-        attempt: Attempt,
-        machine: Box<dyn AgentSession + Send>,
-        stdio: InstanceStdio,
-    ) {
         let log = SessionLog::create(&self.log_path(attempt), Arc::clone(&self.secrets));
-        let agent = Agent::new(attempt, self.setup.kind, machine, stdio, self.sender.clone(), log);
-        self.running = Some(RunningSession { attempt, agent, stop: None });
+        let sender = self.sender.clone();
+        self.running = Some(Agent::new(attempt, self.setup.kind, machine, stdio, sender, log));
+        Ok(())
     }
 
     fn log_path(&self, attempt: Attempt) -> PathBuf {
         self.logs.join(format!("session-{}.jsonl", attempt.0))
-    }
-
-    fn write_servers_file(&self, content: &[u8]) -> std::io::Result<()> {
-        self.remove_servers_file();
-        os::create_private(&self.setup.servers_file)?.write_all(content)
     }
 
     /// Removes the file with the servers, where it exists: there are secrets in it.
@@ -135,8 +105,8 @@ impl Sessions {
         std::fs::remove_file(&self.setup.servers_file).ok();
     }
 
-    fn of(&mut self, attempt: Attempt) -> Option<&mut RunningSession> {
-        self.running.as_mut().filter(|session| session.attempt == attempt)
+    fn of(&mut self, attempt: Attempt) -> Option<&mut Agent> {
+        self.running.as_mut().filter(|agent| agent.attempt == attempt)
     }
 
     fn inputs(&self, attempt: Attempt, heard: Vec<AgentEvent>) -> Vec<Input> {
@@ -146,19 +116,19 @@ impl Sessions {
 
     /// The process runs.
     pub(super) fn spawned(&mut self, now: Stamp) -> Vec<Input> {
-        let Some(session) = &mut self.running else { return Vec::new() };
-        let (attempt, heard) = (session.attempt, session.agent.started(now));
+        let Some(agent) = &mut self.running else { return Vec::new() };
+        let (attempt, heard) = (agent.attempt, agent.give(now, agent::Input::Started));
         self.inputs(attempt, heard)
     }
 
     pub(super) fn spawn_failed(&mut self, why: String) -> Option<Input> {
-        self.running.take().map(|session| Input::NotStarted(session.attempt, why))
+        self.running.take().map(|agent| Input::NotStarted(agent.attempt, why))
     }
 
     /// The process is gone; its output may not be.
     pub(super) fn exited(&mut self, exit: Exit) {
-        if let Some(session) = &mut self.running {
-            session.agent.exited(exit);
+        if let Some(agent) = &mut self.running {
+            agent.exited(exit);
         }
     }
 
@@ -168,58 +138,53 @@ impl Sessions {
         attempt: Attempt,
         output: AgentOutput,
     ) -> Vec<Input> {
-        let Some(session) = self.of(attempt) else { return Vec::new() };
-        let heard = session.agent.take(now, output);
-        self.inputs(attempt, heard)
+        let heard = self.of(attempt).map(|agent| agent.take(now, output));
+        self.inputs(attempt, heard.unwrap_or_default())
     }
 
     /// Writes the log of what was taken together.
     pub(super) fn flush_log(&mut self) {
-        if let Some(session) = &mut self.running {
-            session.agent.write_log();
+        if let Some(agent) = &mut self.running {
+            agent.log.flush();
         }
     }
 
     pub(super) fn tell(&mut self, now: Stamp, attempt: Attempt, told: &Instruction) -> Vec<Input> {
-        let Some(session) = self.of(attempt) else { return Vec::new() };
-        let heard = session.agent.tell(now, told);
-        self.inputs(attempt, heard)
+        let heard = self.of(attempt).map(|agent| agent.tell(now, told));
+        self.inputs(attempt, heard.unwrap_or_default())
     }
 
     /// When the agent has to be woken.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.running.as_ref().and_then(|session| session.agent.next_wakeup())
+        self.running.as_ref().and_then(Agent::next_wakeup)
     }
 
     pub(super) fn wake(&mut self, now: Stamp) -> Vec<Input> {
-        let is_due = |session: &&mut RunningSession| {
-            session.agent.wake_at.is_some_and(|at| at <= Instant::now())
-        };
-        let Some(session) = self.running.as_mut().filter(is_due) else { return Vec::new() };
-        let (attempt, heard) = (session.attempt, session.agent.wake(now));
+        let is_due = |agent: &&mut Agent| agent.wake_at.is_some_and(|at| at <= Instant::now());
+        let Some(agent) = self.running.as_mut().filter(is_due) else { return Vec::new() };
+        let (attempt, heard) = (agent.attempt, agent.wake(now));
         self.inputs(attempt, heard)
     }
 
     /// Takes the session whose process is gone and whose output is read.
     pub(super) fn take_ended(&mut self, now: Stamp) -> Vec<Input> {
-        let Some(session) = self.running.take_if(|session| session.agent.is_over()) else {
+        let Some(mut agent) = self.running.take_if(|agent| agent.is_over()) else {
             return Vec::new();
         };
         self.remove_servers_file();
-        let attempt = session.attempt;
-        let exit = session.agent.exit.map_or(Exit::Unknown, |(exit, _)| exit);
-        let mut inputs = self.inputs(attempt, session.agent.ended(now, &exit));
-        inputs.push(Input::SessionEnded(attempt, exit.to_string()));
+        let exit = agent.exit.take().map_or(Exit::Unknown, |(exit, _)| exit);
+        let mut inputs = self.inputs(agent.attempt, agent.give(now, agent::Input::Ended(&exit)));
+        inputs.push(Input::SessionEnded(agent.attempt, exit.to_string()));
         inputs
     }
 
     /// Begins the stop of a session, where it has not begun: the agent is told to end first.
     pub(super) fn begin_stop(&mut self, now: Now, attempt: Attempt) -> Vec<Input> {
         let inputs = self.tell(now.stamp, attempt, &Instruction::End);
-        if let Some(session) = self.of(attempt) {
-            let times = session.stop_times();
+        if let Some(agent) = self.of(attempt) {
+            let times = stop_times(agent);
             let begin = || StopLadder::begin(now.time, StopStep::CloseStdin, times);
-            session.stop.get_or_insert_with(begin);
+            agent.stop.get_or_insert_with(begin);
         }
         inputs
     }
@@ -238,9 +203,9 @@ impl Sessions {
 
     /// Takes the next step of a stop, due or not.
     pub(super) fn hurry_stop(&mut self, now: Time, processes: &mut Processes) {
-        let Some(session) = &mut self.running else { return };
-        let (generation, times) = (session.generation(), session.stop_times());
-        let Some(stop) = &mut session.stop else { return };
+        let Some(agent) = &mut self.running else { return };
+        let (generation, times) = (generation(agent.attempt), stop_times(agent));
+        let Some(stop) = &mut agent.stop else { return };
         match stop.escalate(now, times) {
             StopStep::CloseStdin => {}
             StopStep::Terminate => processes.terminate(AGENT, generation, StopSignal::Terminate),
@@ -254,6 +219,14 @@ impl Sessions {
         let mut log = SessionLog::append(&self.log_path(attempt), Arc::clone(&self.secrets));
         log.ended(clock::now(), cause, detail);
     }
+}
+
+fn generation(attempt: Attempt) -> Generation {
+    Generation(u64::from(attempt.0))
+}
+
+fn stop_times(agent: &Agent) -> StopTimes {
+    StopTimes { stdin: agent.speaks.end_wait(), term: AGENT_TERM_WAIT }
 }
 
 /// A port that is free at this moment.

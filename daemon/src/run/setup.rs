@@ -14,6 +14,7 @@ use super::ProcessMark;
 use crate::control::RuntimeFolders;
 use crate::os::Job;
 use crate::process::StartError;
+use crate::startup::SetupError;
 use crate::store::runs::Runs;
 use crate::store::workspace::Workspace;
 
@@ -49,9 +50,9 @@ pub struct Run {
     /// Patterns of files that are never committed.
     pub excludes: Vec<Exclude>,
     /// Where events go.
-    pub events: RunEventSender,
+    pub events: SyncSender<RunUpdate>,
     /// Requests of the user at the terminal.
-    pub requests: UserRequests,
+    pub requests: mpsc::Receiver<UserRequest>,
     /// Whether job control is listened to, and told as [`RunUpdate::Job`]: for a drawn screen.
     pub hears_jobs: bool,
 }
@@ -86,66 +87,26 @@ pub enum RunUpdate {
     Job(Job),
 }
 
-/// The events of a run, in order; they end with the run.
-#[derive(Debug)]
-pub struct RunEvents(Receiver<RunUpdate>);
-
-impl Iterator for RunEvents {
-    type Item = RunUpdate;
-
-    fn next(&mut self) -> Option<RunUpdate> {
-        self.0.recv().ok()
-    }
+/// A channel of events, in order; they end with the run. It waits while the display is behind by a whole channel: no
+/// line of a run is lost.
+pub fn run_events() -> (SyncSender<RunUpdate>, Receiver<RunUpdate>) {
+    sync_channel(RUN_EVENTS_MAX)
 }
 
-/// The end of the channel that the loop has.
-#[derive(Debug)]
-pub struct RunEventSender(SyncSender<RunUpdate>);
-
-impl RunEventSender {
-    /// Waits while the display is behind by a whole channel: no line of a run is lost.
-    pub(super) fn send(&self, update: RunUpdate) {
-        // A display that is gone is no reason to stop.
-        self.0.send(update).ok();
-    }
-}
-
-/// A channel of events.
-pub fn run_events() -> (RunEventSender, RunEvents) {
-    let (sender, receiver) = sync_channel(RUN_EVENTS_MAX);
-    (RunEventSender(sender), RunEvents(receiver))
-}
-
-/// The requests of users, on their way to a run.
-#[derive(Debug)]
-pub struct UserRequests(pub(super) mpsc::Receiver<UserRequest>);
-
-/// The end of the channel that a screen has.
-#[derive(Clone, Debug)]
-pub struct UserRequestSender(mpsc::Sender<UserRequest>);
-
-impl UserRequestSender {
-    /// Sends a request; those that come faster than the run takes them are dropped.
-    pub fn send(&self, request: UserRequest) {
-        self.0.try_send(request).ok();
-    }
-}
+/// The end of the channel of requests that a screen has. Those that come faster than the run takes them are dropped.
+pub type UserRequestSender = mpsc::Sender<UserRequest>;
 
 /// A channel of requests.
-pub fn user_requests() -> (UserRequestSender, UserRequests) {
-    let (sender, receiver) = mpsc::channel(RUN_ASKS_MAX);
-    (UserRequestSender(sender), UserRequests(receiver))
+pub fn user_requests() -> (UserRequestSender, mpsc::Receiver<UserRequest>) {
+    mpsc::channel(RUN_ASKS_MAX)
 }
 
 /// Why a run could not be driven.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The event loop could not be made.
-    #[error("cannot set up the event loop")]
-    Runtime(#[source] std::io::Error),
-    /// Signals cannot be heard.
-    #[error("cannot listen for signals")]
-    Signals(#[source] std::io::Error),
+    /// The loop cannot be set up.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// No process can be started.
     #[error("cannot set up the process layer")]
     Processes(#[source] Box<dyn std::error::Error + Send + Sync>),

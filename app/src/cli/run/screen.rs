@@ -229,7 +229,7 @@ fn hear_keys(shared: &Shared, requests: &UserRequestSender) {
 fn hear(shared: &Shared, requests: &UserRequestSender, event: &Event) {
     let action = keys::press(&mut shared.state(), event);
     match action {
-        Some(Action::Ask(asked)) => requests.send(asked),
+        Some(Action::Ask(asked)) => drop(requests.try_send(asked)),
         Some(Action::Suspend) => shared.order(Order::Suspend(Stopped::Everyone)),
         Some(Action::Redraw) => shared.order(Order::Redraw),
         None => {}

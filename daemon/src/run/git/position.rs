@@ -29,14 +29,14 @@ impl Git {
         &mut self,
         position: &GitPosition,
     ) -> Result<Option<String>, String> {
-        let conflicts = self.command.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
+        let conflicts = self.run(&["diff", "--name-only", "--diff-filter=U", "-z"]).await?;
         let conflicts = (!conflicts.is_empty()).then(|| named(conflicts.split_terminator('\0')));
         if let Some((what, command)) = self.unfinished(conflicts.is_some()).await? {
             let way = self.way_out(position, command, conflicts).await?;
             return Ok(Some(format!("{what} is not finished here: {way}")));
         }
         if let Some(files) = conflicts {
-            let end = match self.command.has_file("MERGE_HEAD").await? {
+            let end = match self.has_file("MERGE_HEAD").await? {
                 true => ", and `git commit`",
                 false => "",
             };
@@ -44,7 +44,7 @@ impl Git {
                 "there are conflicts in {files}: resolve them, then `git add` these files{end}"
             )));
         }
-        let branch = self.command.branch().await;
+        let branch = self.branch().await;
         // Where the user names a branch, the run has switched to it.
         let wanted = self.wanted.clone().or_else(|| position.branch.clone());
         let Some(wanted) = wanted.or_else(|| branch.clone()) else {
@@ -67,7 +67,7 @@ impl Git {
     ) -> Result<Option<(&'static str, &'static str)>, String> {
         let mut files: Vec<&str> = UNFINISHED.iter().map(|(file, ..)| *file).collect();
         files.push("sequencer");
-        let mut are_there = self.command.have_files(&files).await?;
+        let mut are_there = self.have_files(&files).await?;
         // Without conflicts and without more to come, the next commit concludes one.
         let has_more = are_there.pop() == Some(true);
         let is_concluded = !has_conflicts && !has_more;
@@ -87,7 +87,7 @@ impl Git {
         if command == BISECT {
             // What was committed on the way is in no branch.
             let (branch, head) =
-                (self.wanted.as_ref().or(position.branch.as_ref()), self.command.head().await);
+                (self.wanted.as_ref().or(position.branch.as_ref()), self.head().await);
             let more = match (branch, head) {
                 (Some(branch), Some(head))
                     if !self.is_in(&head, &format!("refs/heads/{branch}")).await? =>
@@ -118,8 +118,8 @@ impl Git {
         position: &GitPosition,
     ) -> Result<String, String> {
         let wanted_ref = format!("refs/heads/{wanted}");
-        let (shown, head) = (word(wanted), self.command.head().await);
-        if !self.command.holds(&["rev-parse", "-q", "--verify", &wanted_ref]).await? {
+        let (shown, head) = (word(wanted), self.head().await);
+        if !self.holds(&["rev-parse", "-q", "--verify", &wanted_ref]).await? {
             let from = match (&position.commit, &head) {
                 (Some(commit), Some(_)) if self.is_in(commit, "HEAD").await? => String::new(),
                 (Some(commit), _) => format!(" {commit}"),
@@ -145,17 +145,14 @@ impl Git {
     /// Why what the run has done is not there any more.
     async fn lost(&mut self, branch: &str, commit: &str) -> Result<Option<String>, String> {
         let shown = short(commit);
-        if !self
-            .command
-            .holds(&["rev-parse", "-q", "--verify", &format!("{commit}^{{commit}}")])
-            .await?
-        {
+        let is_there = format!("{commit}^{{commit}}");
+        if !self.holds(&["rev-parse", "-q", "--verify", &is_there]).await? {
             return Ok(Some(format!(
                 "the last commit of the run, `{shown}`, is not in this repository any more: bring the one back in \
                  which the run began, or begin a new run"
             )));
         }
-        if self.command.head().await.is_some() {
+        if self.head().await.is_some() {
             if self.is_in(commit, "HEAD").await? {
                 return Ok(None);
             }
@@ -178,8 +175,7 @@ impl Git {
     /// What became of a commit by `git commit --amend`, which keeps its work and may have changed it.
     async fn amended(&self, branch: &str, commit: &str) -> Result<String, String> {
         let (max, branch) = (format!("-n{GIT_REFLOG_MAX}"), format!("refs/heads/{branch}"));
-        let moves =
-            self.command.run(&["log", "-g", &max, "--format=%H %gs", &branch, "--"]).await?;
+        let moves = self.run(&["log", "-g", &max, "--format=%H %gs", &branch, "--"]).await?;
         let mut moves: Vec<(&str, &str)> =
             moves.lines().filter_map(|line| line.split_once(' ')).collect();
         moves.reverse();
@@ -195,7 +191,7 @@ impl Git {
 
     /// Whether a commit is a part of another one's history.
     async fn is_in(&self, commit: &str, other: &str) -> Result<bool, String> {
-        self.command.holds(&["merge-base", "--is-ancestor", commit, other]).await
+        self.holds(&["merge-base", "--is-ancestor", commit, other]).await
     }
 }
 

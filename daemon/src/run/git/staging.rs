@@ -5,11 +5,10 @@ use std::path::Path;
 
 use afresh_core::run::{Exclude, named};
 
-use super::Git;
-use super::command::GitOutput;
+use super::{Git, GitOutput};
 
 /// How many folders a workspace is above the folder of the run; none where it is not above it.
-pub(in crate::run) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
+pub(super) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = real(folder);
     let below =
@@ -19,15 +18,14 @@ pub(in crate::run) fn steps_up(folder: &Path, root: Option<&Path>) -> usize {
 
 impl Git {
     /// Runs it on all files but those that are never committed.
-    pub(super) async fn run_on_ours(&self, words: &[&str]) -> GitOutput {
+    async fn run_on_ours(&self, words: &[&str]) -> GitOutput {
         let mut excludes = self.excluded("exclude,").await?;
         let left_out =
             |name: &String| format!(":(top,exclude,literal){}", name.trim_end_matches('/'));
         excludes.extend(self.left_out.iter().map(left_out));
-        let mut all = words.to_vec();
-        all.extend(["--", ":/"]);
+        let mut all = [words, &["--", ":/"]].concat();
         all.extend(excludes.iter().map(String::as_str));
-        self.command.run(&all).await
+        self.run(&all).await
     }
 
     /// What is changed or new: two letters, and a name.
@@ -61,9 +59,9 @@ impl Git {
 
     /// Looks which of these repositories inside of ours are not added, and says what becomes of all.
     async fn look_into(&mut self, nested: Vec<String>) -> Result<(), String> {
-        let top = self.command.run(&["rev-parse", "--show-toplevel"]).await?;
+        let top = self.run(&["rev-parse", "--show-toplevel"]).await?;
         let top = top.trim_end_matches('\n');
-        let worktrees = self.command.run(&["worktree", "list", "--porcelain"]).await?;
+        let worktrees = self.run(&["worktree", "list", "--porcelain"]).await?;
         let worktrees = worktrees.lines().filter_map(|line| line.strip_prefix("worktree "));
         let worktrees: Vec<_> =
             worktrees.filter_map(|it| Path::new(it).canonicalize().ok()).collect();
@@ -77,7 +75,7 @@ impl Git {
             }
             let words = ["-C", &folder, "rev-parse", "-q", "--verify", "HEAD"];
             // One that git cannot read cannot be added either.
-            match self.command.holds(&words).await.unwrap_or(false) {
+            match self.holds(&words).await.unwrap_or(false) {
                 true => born.push(name),
                 false => unborn.push(name),
             }
@@ -105,8 +103,7 @@ impl Git {
     /// Adds all that is ours to the index. Where a file cannot be added, all others are.
     pub(super) async fn add(&self) -> GitOutput {
         let words = ["add", "-A", "--ignore-errors"];
-        let sparse =
-            self.command.run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).await;
+        let sparse = self.run(&["config", "--type=bool", "--get", "core.sparseCheckout"]).await;
         if sparse.is_ok_and(|is_sparse| is_sparse.trim() == "true") {
             let added = self.run_on_ours(&["add", "-A", "--ignore-errors", "--sparse"]).await;
             // Older ones do not know it, and do not need it.
@@ -123,7 +120,7 @@ impl Git {
         let mut ups = vec![String::new()];
         if self.steps_up > 0 && self.excludes.iter().any(Exclude::is_anchored) {
             // Where the workspace is above the repository, nothing can be there.
-            let to_top = self.command.run(&["rev-parse", "--show-cdup"]).await?;
+            let to_top = self.run(&["rev-parse", "--show-cdup"]).await?;
             if self.steps_up <= to_top.matches("../").count() {
                 ups.push("../".repeat(self.steps_up));
             }
@@ -141,10 +138,11 @@ impl Git {
 
     /// Takes what is excluded out of the index, where it then stands as in HEAD. The files stay as they are.
     pub(super) async fn unstage_excluded(&mut self) -> Result<(), String> {
-        let mut staged = self.staged_excluded(&[]).await?;
+        let words = ["diff", "--cached", "--name-only", "--no-renames", "-z"];
+        let mut staged = self.excluded_names(&words).await?;
         // What comes from the other side of a merge is committed there already.
-        if !staged.is_empty() && self.command.has_file("MERGE_HEAD").await? {
-            let new = self.staged_excluded(&["MERGE_HEAD"]).await?;
+        if !staged.is_empty() && self.has_file("MERGE_HEAD").await? {
+            let new = self.excluded_names(&[&words[..], &["MERGE_HEAD"]].concat()).await?;
             staged.retain(|name| new.contains(name));
         }
         if staged.is_empty() {
@@ -159,31 +157,16 @@ impl Git {
             specs.push(0);
         }
         let words = ["reset", "-q", "--pathspec-from-file=-", "--pathspec-file-nul"];
-        self.command.run_with(&words, specs).await?;
+        self.run_with(&words, specs).await?;
         let names = named(names.iter().map(String::as_str));
         self.notes.push(format!("what is excluded was staged, and is in no commit: {names}"));
         Ok(())
     }
 
-    /// The names of what is excluded and different in the index.
-    async fn staged_excluded(&self, from: &[&str]) -> Result<Vec<Vec<u8>>, String> {
-        let mut words = vec!["diff", "--cached", "--name-only", "--no-renames", "-z"];
-        words.extend(from);
-        self.excluded_names(words).await
-    }
-
     /// Says which of the files that are excluded an agent has committed by itself.
     pub(super) async fn note_committed(&mut self, range: [&str; 2]) -> Result<(), String> {
-        let words = vec![
-            "diff",
-            "--name-only",
-            "--no-renames",
-            "--diff-filter=d",
-            "-z",
-            range[0],
-            range[1],
-        ];
-        let names = self.excluded_names(words).await?;
+        let words = ["diff", "--name-only", "--no-renames", "--diff-filter=d", "-z"];
+        let names = self.excluded_names(&[&words[..], &range].concat()).await?;
         if !names.is_empty() {
             let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
             let names = named(names.iter().map(AsRef::as_ref));
@@ -192,15 +175,16 @@ impl Git {
         Ok(())
     }
 
-    async fn excluded_names(&self, mut words: Vec<&str>) -> Result<Vec<Vec<u8>>, String> {
+    /// The names that git prints, of what is excluded.
+    async fn excluded_names(&self, words: &[&str]) -> Result<Vec<Vec<u8>>, String> {
         let excluded = self.excluded("").await?;
         if excluded.is_empty() {
             return Ok(Vec::new());
         }
-        words.push("--");
+        let mut words = [words, &["--"]].concat();
         words.extend(excluded.iter().map(String::as_str));
         // Not every name is text.
-        let names = self.command.run_with(&words, Vec::new()).await?;
+        let names = self.run_with(&words, Vec::new()).await?;
         let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(<[u8]>::to_vec).collect())
     }
