@@ -9,7 +9,7 @@ use afresh_core::id::Generation;
 use afresh_core::limits::RESTART_ANSWER_MAX;
 use afresh_core::mcp::envelope::{Id, Message, look, param};
 use afresh_core::mcp::json;
-use afresh_core::mcp::{AdminRequest, AdminResult, Conversation, Effect, Input, Settings};
+use afresh_core::mcp::{AdminRequest, Conversation, Effect, Input, Settings, ToolResult};
 use afresh_core::time::Time;
 
 /// `AFRESH_TEST_HISTORIES` asks for more.
@@ -153,7 +153,7 @@ impl World {
             16 => self.offer += self.random.below(2),
             17 => {
                 if let Some(id) = self.asked.pop() {
-                    let said = AdminResult { text: "so".to_owned(), data: None, is_error: false };
+                    let said = ToolResult { text: "so".to_owned(), data: None, is_error: false };
                     self.input(Input::AdminResult { id, result: said });
                 } else if self.random.below(4) == 0 {
                     self.input(Input::RestartFailed { why: "broken".to_owned() });
@@ -215,7 +215,7 @@ impl World {
             self.server_answers(generation, false);
         }
         while let Some(id) = self.asked.pop() {
-            let said = AdminResult { text: "so".to_owned(), data: None, is_error: false };
+            let said = ToolResult { text: "so".to_owned(), data: None, is_error: false };
             self.input(Input::AdminResult { id, result: said });
         }
         self.now = self.now + PATIENCE + RESTART_ANSWER_MAX;

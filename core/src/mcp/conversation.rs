@@ -13,26 +13,18 @@
 
 mod client;
 mod instances;
-mod lists;
-mod relayed_ids;
-mod restart_calls;
 mod server;
-mod wedge_watch;
 
 use std::time::Duration;
 
 use self::instances::Instances;
-use self::lists::ListWatch;
-use self::relayed_ids::RelayedIds;
-use self::restart_calls::RestartCalls;
-use self::wedge_watch::WedgeWatch;
 use super::envelope::Id;
-use super::inflight::{ClientRequests, Flight, Location};
-use super::lists::{Changes, Kind, NamedList};
+use super::inflight::{ClientRequests, Flight, Location, RelayedIds};
+use super::lists::{Changes, Kind, ListWatch, NamedList};
 use super::replay::Memory;
 use super::responses::{self, Why};
-use super::tools::{AdminRequest, AdminResult};
-use super::wedge::{Effect as WedgeEffect, Input as WedgeInput};
+use super::tools::{AdminRequest, RestartCalls, ToolResult};
+use super::wedge::{Calls, Effect as WedgeEffect, Input as WedgeInput, WedgeWatch};
 use crate::id::Generation;
 use crate::time::Time;
 
@@ -103,7 +95,7 @@ pub enum Input {
         /// The call.
         id: Id,
         /// The answer.
-        result: AdminResult,
+        result: ToolResult,
     },
     /// No instance will come by itself.
     Down {
@@ -191,7 +183,7 @@ pub enum Effect {
 }
 
 /// One conversation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Conversation {
     /// The session, as far as a new instance must be given it.
     memory: Memory,
@@ -206,6 +198,7 @@ pub struct Conversation {
     /// How the last instance ended, while there is no other.
     last_end: Option<String>,
     now: Time,
+    effects: Vec<Effect>,
 }
 
 /// How a conversation is held.
@@ -237,66 +230,59 @@ impl Conversation {
     /// A conversation that has not begun.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            memory: Memory::default(),
-            instances: Instances::default(),
             requests: ClientRequests::new(settings.patience),
-            ids: RelayedIds::new(),
             lists: ListWatch::new(settings.tools),
-            restart_calls: RestartCalls::default(),
             wedge: WedgeWatch::new(settings.wedge_timeout),
-            down: None,
-            last_end: None,
-            now: Time::ZERO,
+            ..Self::default()
         }
     }
 
     /// Records one input, and returns what has to be done now.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        let mut effects = Vec::new();
         self.now = now;
         match input {
-            Input::Client(line) => self.client_message(line, &mut effects),
-            Input::ClientTooLong { beginning, ending } => {
-                self.client_too_long(beginning, &ending, &mut effects);
-            }
-            Input::Server { generation, line } => {
-                self.server_message(generation, line, &mut effects);
-            }
+            Input::Client(line) => self.client_message(line),
+            Input::ClientTooLong { beginning, ending } => self.client_too_long(beginning, &ending),
+            Input::Server { generation, line } => self.server_message(generation, line),
             Input::ServerTooLong { generation, beginning } => {
-                self.server_too_long(generation, &beginning, &mut effects);
+                self.server_too_long(generation, &beginning);
             }
-            Input::Started { generation, pid } => self.started(generation, pid, &mut effects),
+            Input::Started { generation, pid } => self.started(generation, pid),
             Input::Leaving { generation } => self.instances.leave(generation),
             Input::Ended { generation, read, how, superseded } => {
                 let instance = self.instances.get(generation);
-                if !superseded && instance.is_some_and(|instance| !instance.has_served()) {
+                if !superseded && instance.is_some_and(|instance| !instance.has_served) {
                     let why = format!("the new instance {how}");
-                    self.restart_failed(&why, Some(generation), &mut effects);
+                    let failed = self.restart_calls.fail(&why, Some(generation));
+                    self.say(failed);
                 }
-                self.ended(generation, read, &how, &mut effects);
+                self.ended(generation, read, &how);
             }
-            Input::RestartFailed { why } => self.restart_failed(&why, None, &mut effects),
+            Input::RestartFailed { why } => {
+                let failed = self.restart_calls.fail(&why, None);
+                self.say(failed);
+            }
             Input::Worked { generation, time } => {
-                if self.instances.serving() == Some(generation) {
-                    self.judge(WedgeInput::CpuTime(time), &mut effects);
+                if self.instances.serving == Some(generation) {
+                    self.judge(WedgeInput::CpuTime(time));
                 }
             }
-            Input::AdminResult { id, result } => self.say(&id, &result, &mut effects),
+            Input::AdminResult { id, result } => self.say(vec![(id, result)]),
             Input::Down { why } => {
-                self.restart_failed(&why, None, &mut effects);
+                let failed = self.restart_calls.fail(&why, None);
+                self.say(failed);
                 self.down = Some(why);
-                self.expire(None, &mut effects);
+                self.expire(None);
             }
             Input::Wakeup => {
-                self.expire(Some(now), &mut effects);
-                self.expire_comparison(&mut effects);
-                for (id, said) in self.restart_calls.expire(now) {
-                    self.say(&id, &said, &mut effects);
-                }
-                self.check_wedge(&mut effects);
+                self.expire(Some(now));
+                self.expire_comparison();
+                let expired = self.restart_calls.expire(now);
+                self.say(expired);
+                self.check_wedge();
             }
         }
-        effects
+        std::mem::take(&mut self.effects)
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
@@ -316,9 +302,9 @@ impl Conversation {
             |flight: &&Flight| !flight.cancelled && flight.location != Location::Local;
         ConversationReport {
             owed: self.requests.all().filter(is_the_servers).count(),
-            waiting: self.requests.queue_len(),
+            waiting: self.requests.queue.len(),
             tools: self.lists.tools().map(NamedList::len),
-            last_changes: self.lists.last_changes().cloned(),
+            last_changes: self.lists.last_changes.clone(),
         }
     }
 
@@ -333,7 +319,7 @@ impl Conversation {
     }
 
     /// Answers what has waited long enough: all of it, where no moment is given.
-    fn expire(&mut self, now: Option<Time>, effects: &mut Vec<Effect>) {
+    fn expire(&mut self, now: Option<Time>) {
         let is_due = |flight: &Flight| {
             flight.queued_until().is_some_and(|until| now.is_none_or(|now| until <= now))
         };
@@ -343,92 +329,89 @@ impl Conversation {
             (None, None) => "it has not come up in time".to_owned(),
         };
         for id in self.requests.ids_of(is_due) {
-            self.answer(&id, &Why::Down(why.clone()), effects);
+            self.answer(&id, &Why::Down(why.clone()));
         }
     }
 
     /// Answers a request in the server's place.
-    fn answer(&mut self, id: &Id, why: &Why, effects: &mut Vec<Effect>) {
+    fn answer(&mut self, id: &Id, why: &Why) {
         if let Some(flight) = self.requests.remove(id)
             && !flight.cancelled
         {
             self.memory.stop_listening(id);
-            effects.push(Effect::ToClient(responses::answer(&flight, id, self.memory.era, why)));
+            self.effects.push(Effect::ToClient(responses::answer(
+                &flight,
+                id,
+                self.memory.era,
+                why,
+            )));
         }
     }
 
-    /// Answers a call of one of afresh's own tools.
-    fn say(&mut self, id: &Id, said: &AdminResult, effects: &mut Vec<Effect>) {
+    /// Answers calls of afresh's own tools.
+    fn say(&mut self, results: Vec<(Id, ToolResult)>) {
         let is_local = |flight: &Flight| flight.location == Location::Local;
-        if self.requests.remove_if(id, is_local).is_some() {
-            effects.push(Effect::ToClient(responses::said(id, self.memory.era, said)));
+        for (id, said) in results {
+            if self.requests.remove_if(&id, is_local).is_some() {
+                let line = responses::said(&id, self.memory.era, &said);
+                self.effects.push(Effect::ToClient(line));
+            }
         }
     }
 
-    /// The new instance did not come up: the calls that wait for it are answered. Where none is named, no
-    /// other will come either.
-    fn restart_failed(
-        &mut self,
-        why: &str,
-        generation: Option<Generation>,
-        effects: &mut Vec<Effect>,
-    ) {
-        for (id, said) in self.restart_calls.fail(why, generation) {
-            self.say(&id, &said, effects);
+    /// Writes to an instance. Lines are counted: the daemon reports how many of them were read.
+    fn write(&mut self, generation: Generation, line: Vec<u8>) {
+        if let Some(instance) = self.instances.get_mut(generation) {
+            instance.sent += 1;
+            self.effects.push(Effect::ToServer { generation, line });
         }
     }
 
     /// Sends a request of afresh to an instance; returns its id.
-    fn send_own(
-        &mut self,
-        generation: Generation,
-        method: &str,
-        params: &[u8],
-        effects: &mut Vec<Effect>,
-    ) -> Id {
+    fn send_own(&mut self, generation: Generation, method: &str, params: &[u8]) -> Id {
         let is_taken = |id: &Id| self.requests.contains(id);
         let (id, line) = self.ids.own_request(generation, (method, params), is_taken);
-        self.instances.send(generation, line, effects);
+        self.write(generation, line);
         id
     }
 
     /// Gives the wedge machine what has happened since the last check.
-    fn check_wedge(&mut self, effects: &mut Vec<Effect>) {
+    fn check_wedge(&mut self) {
         if self.wedge.next_wakeup(self.memory.era).is_none_or(|at| at > self.now) {
             return;
         }
         for sign in self.wedge.take_signs() {
-            self.judge(sign, effects);
+            self.judge(sign);
         }
-        let Some(serving) = self.instances.serving() else { return self.wedge.pause() };
+        self.wedge.check_at = None;
+        let Some(serving) = self.instances.serving else { return };
         let is_owed =
             |flight: &&Flight| flight.is_with(serving) && !flight.is_listen() && !flight.cancelled;
         let owed: Vec<Time> = self.requests.all().filter(is_owed).map(|f| f.given_at).collect();
-        let calls = WedgeInput::Calls {
+        self.judge(WedgeInput::Calls(Calls {
             in_flight: owed.len(),
             oldest_since: owed.iter().min().copied().unwrap_or(self.now),
             questions: self.ids.count_of(serving),
-        };
-        self.judge(calls, effects);
-        self.judge(WedgeInput::Wakeup, effects);
-        self.wedge.pause();
+        }));
+        self.judge(WedgeInput::Wakeup);
         if !owed.is_empty() {
             self.wedge.watch(self.now);
         }
     }
 
-    fn judge(&mut self, input: WedgeInput, effects: &mut Vec<Effect>) {
-        let decided = self.wedge.handle(self.now, self.memory.era, input);
-        let Some(generation) = self.instances.serving() else { return };
+    fn judge(&mut self, input: WedgeInput) {
+        let decided = self.wedge.machine.handle(self.now, self.memory.era, input);
+        let Some(generation) = self.instances.serving else { return };
         for decision in decided {
             match decision {
                 WedgeEffect::SendProbe(probe) => {
                     let params = self.memory.params(b"");
-                    let id = self.send_own(generation, probe.method(), &params, effects);
-                    self.wedge.set_probe(Some(id));
+                    self.wedge.probe = Some(self.send_own(generation, probe, &params));
                 }
-                WedgeEffect::Sample => effects.push(Effect::Sample { generation }),
-                WedgeEffect::Wedged { why } => effects.push(Effect::Wedged { generation, why }),
+                WedgeEffect::Sample => self.effects.push(Effect::Sample { generation }),
+                WedgeEffect::Wedged { why } => {
+                    self.effects.push(Effect::Wedged { generation, why })
+                }
             }
         }
     }

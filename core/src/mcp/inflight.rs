@@ -1,43 +1,38 @@
-//! Owns the client's requests that have no answer yet, and the queue for the next instance.
-//!
-//! Driven by [`Conversation`](super::Conversation). Never writes an answer.
+//! Owns the requests that have no answer yet: the client's, with the queue for the next instance, and those of afresh
+//! and of servers under ids that afresh makes up. Driven by [`Conversation`](super::Conversation). Never writes an
+//! answer.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::time::Duration;
 
-use super::envelope::Id;
+use super::envelope::{self, Id};
+use super::{json, responses};
 use crate::id::Generation;
-use crate::limits::{FLIGHTS_BYTES_MAX, FLIGHTS_MAX, QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
+use crate::limits::{ASKED_MAX, FLIGHTS_BYTES_MAX, FLIGHTS_MAX, QUEUE_BYTES_MAX, QUEUE_LEN_MAX};
 use crate::time::Time;
 
 /// All requests in flight by their ids, with those that wait for an instance in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ClientRequests {
     flights: BTreeMap<Id, Flight>,
     bytes: usize,
-    queue: VecDeque<QueuedMessage>,
+    pub(super) queue: VecDeque<QueuedMessage>,
     queue_bytes: usize,
     /// How long a request waits for an instance.
     patience: Duration,
 }
 
 /// A message that waits for the next instance.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum QueuedMessage {
     Request(Id),
     Notification(Vec<u8>),
 }
 
 impl ClientRequests {
-    pub(crate) const fn new(patience: Duration) -> Self {
-        Self {
-            flights: BTreeMap::new(),
-            bytes: 0,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
-            patience,
-        }
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { patience, ..Self::default() }
     }
 
     pub(crate) fn insert(&mut self, id: Id, flight: Flight) {
@@ -126,32 +121,18 @@ impl ClientRequests {
         Location::Queued { until: now + self.patience }
     }
 
-    /// Queues a request; says whether there was room.
-    pub(crate) fn queue(&mut self, id: Id) -> bool {
-        let bytes = self.flights.get(&id).map_or(0, |flight| flight.line.len());
-        self.push(bytes, || QueuedMessage::Request(id))
-    }
-
-    /// Queues a notification; returns it where there is no room.
-    pub(crate) fn queue_notification(&mut self, line: Vec<u8>) -> Option<Vec<u8>> {
-        if !self.has_room(line.len()) {
-            return Some(line);
+    /// Queues a message; returns it where there is no room.
+    pub(crate) fn queue(&mut self, message: QueuedMessage) -> Option<QueuedMessage> {
+        let bytes = match &message {
+            QueuedMessage::Request(id) => self.get(id).map_or(0, |flight| flight.line.len()),
+            QueuedMessage::Notification(line) => line.len(),
+        };
+        if self.queue.len() >= QUEUE_LEN_MAX || self.queue_bytes + bytes > QUEUE_BYTES_MAX {
+            return Some(message);
         }
-        self.push(line.len(), || QueuedMessage::Notification(line));
+        self.queue_bytes += bytes;
+        self.queue.push_back(message);
         None
-    }
-
-    fn push(&mut self, bytes: usize, message: impl FnOnce() -> QueuedMessage) -> bool {
-        let has_room = self.has_room(bytes);
-        if has_room {
-            self.queue_bytes += bytes;
-            self.queue.push_back(message());
-        }
-        has_room
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        self.queue.len() < QUEUE_LEN_MAX && self.queue_bytes + bytes <= QUEUE_BYTES_MAX
     }
 
     /// Puts requests whose instance is gone in front of the queue, in this order.
@@ -168,10 +149,6 @@ impl ClientRequests {
     pub(crate) fn take_queue(&mut self) -> VecDeque<QueuedMessage> {
         self.queue_bytes = 0;
         std::mem::take(&mut self.queue)
-    }
-
-    pub(crate) fn queue_len(&self) -> usize {
-        self.queue.len()
     }
 
     /// When a queued request has waited long enough.
@@ -316,6 +293,107 @@ impl Class {
     }
 }
 
+/// Requests of afresh and of servers that have no answer yet.
+#[derive(Debug, Default)]
+pub(super) struct RelayedIds {
+    pub(super) last_number: u64,
+    /// Requests of afresh, and the instances that have them.
+    own: BTreeMap<Id, Generation>,
+    /// Requests of servers to the client: the instance, and its own id.
+    of_servers: BTreeMap<Id, (Generation, Id)>,
+}
+
+impl RelayedIds {
+    /// One counter numbers all, so no id is used twice.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// A request of afresh to an instance: its id, and its line. The client may have taken an id, by
+    /// chance or to confuse: `is_taken` says so.
+    pub(super) fn own_request(
+        &mut self,
+        generation: Generation,
+        (method, params): (&str, &[u8]),
+        is_taken: impl Fn(&Id) -> bool,
+    ) -> (Id, Vec<u8>) {
+        let (name, id) = loop {
+            let name = format!("afresh:{generation}:{}", self.next_number());
+            let id = Id::new(format!("\"{name}\"").as_bytes());
+            if !is_taken(&id) {
+                break (name, id);
+            }
+        };
+        self.own.insert(id.clone(), generation);
+        (id, responses::request(&name, method, Some(params)))
+    }
+
+    pub(super) fn is_own(&self, id: &Id) -> bool {
+        self.own.contains_key(id)
+    }
+
+    /// Whether this answers a request of afresh to this instance; asked once.
+    pub(super) fn take_own(&mut self, id: &Id, generation: Generation) -> bool {
+        let is_own = self.own.get(id) == Some(&generation);
+        is_own && self.own.remove(id).is_some()
+    }
+
+    /// Whether no further request of a server is passed on for now.
+    pub(super) fn is_full(&self) -> bool {
+        self.of_servers.len() >= ASKED_MAX
+    }
+
+    /// A server's request with an id for the client; none where it has no place for one.
+    pub(super) fn relay_request(
+        &mut self,
+        generation: Generation,
+        id: Id,
+        line: &[u8],
+    ) -> Option<Vec<u8>> {
+        // A text, and never a bare number: some clients take those for ids of their own.
+        let ours = format!("\"s{generation}:{}\"", self.next_number());
+        let line = envelope::with_id(line, ours.as_bytes())?;
+        self.of_servers.insert(Id::new(ours.as_bytes()), (generation, id));
+        Some(line)
+    }
+
+    /// The client's answer to a server's request, for that server.
+    pub(super) fn relay_answer(&mut self, id: &Id, line: &[u8]) -> Option<(Generation, Vec<u8>)> {
+        let (generation, theirs) = self.of_servers.remove(id)?;
+        Some((generation, envelope::with_id(line, theirs.raw())?))
+    }
+
+    /// How many requests of an instance the client has not answered.
+    pub(super) fn count_of(&self, generation: Generation) -> usize {
+        self.of_servers.values().filter(|(from, _)| *from == generation).count()
+    }
+
+    /// A server takes a request back: the client's cancellation.
+    pub(super) fn cancel(
+        &mut self,
+        generation: Generation,
+        theirs: Option<&Id>,
+    ) -> Option<Vec<u8>> {
+        let is_it = |(from, id): &(Generation, Id)| *from == generation && theirs == Some(id);
+        let found = self.of_servers.iter().find(|(_, of)| is_it(of));
+        let ours = found.map(|(ours, _)| ours.clone())?;
+        self.of_servers.remove(&ours);
+        Some(cancelled(&ours))
+    }
+
+    /// An instance is gone: the client's cancellations of all its requests.
+    pub(super) fn end(&mut self, generation: Generation) -> Vec<Vec<u8>> {
+        self.own.retain(|_, of| *of != generation);
+        let gone = self.of_servers.extract_if(.., |_, (from, _)| *from == generation);
+        gone.map(|(ours, _)| cancelled(&ours)).collect()
+    }
+}
+
+fn cancelled(ours: &Id) -> Vec<u8> {
+    responses::cancelled(&json::text(ours.raw()).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,13 +419,13 @@ mod tests {
     #[test]
     fn what_is_sent_again_comes_before_what_waits_and_in_order() {
         let mut requests = requests(3);
-        assert!(requests.queue(id(2)));
+        assert_eq!(requests.queue(QueuedMessage::Request(id(2))), None);
         assert_eq!(requests.ids_of(|_| true), [id(0), id(1), id(2)]);
         requests.queue_again(Time::ZERO + PATIENCE, vec![id(0), id(1)]);
-        assert_eq!((requests.queue_len(), requests.queue_bytes), (3, 30));
+        assert_eq!((requests.queue.len(), requests.queue_bytes), (3, 30));
         assert_eq!(requests.next_expiry(), Some(Time::ZERO + PATIENCE));
         requests.remove(&id(0));
-        assert_eq!((requests.queue_len(), requests.queue_bytes), (2, 20));
+        assert_eq!((requests.queue.len(), requests.queue_bytes), (2, 20));
         let order: Vec<Id> = (requests.take_queue().into_iter())
             .map(|message| match message {
                 QueuedMessage::Request(id) => id,
@@ -361,10 +439,47 @@ mod tests {
     #[test]
     fn the_queue_has_a_bound() {
         let mut requests = requests(1);
+        let notification = |line: &[u8]| QueuedMessage::Notification(line.to_vec());
         for _ in 0..QUEUE_LEN_MAX {
-            assert_eq!(requests.queue_notification(Vec::new()), None);
+            assert_eq!(requests.queue(notification(b"")), None);
         }
-        assert_eq!(requests.queue_notification(vec![1]), Some(vec![1]));
-        assert!(!requests.queue(id(0)));
+        assert_eq!(requests.queue(notification(b"1")), Some(notification(b"1")));
+        assert!(requests.queue(QueuedMessage::Request(id(0))).is_some());
+    }
+}
+
+#[cfg(test)]
+mod id_tests {
+    use super::*;
+
+    const REQUEST: &[u8] = br#"{"id":7,"method":"roots/list"}"#;
+
+    #[test]
+    fn an_answer_reaches_the_instance_that_asked_and_only_once() {
+        let mut ids = RelayedIds::default();
+        let (one, two) = (Generation(1), Generation(2));
+        let line = ids.relay_request(one, Id::new(b"7"), REQUEST).unwrap();
+        assert_eq!(line, br#"{"id":"s1:1","method":"roots/list"}"#);
+        ids.relay_request(two, Id::new(b"7"), REQUEST).unwrap();
+        assert_eq!((ids.count_of(one), ids.count_of(two)), (1, 1));
+        let answer = br#"{"id":"s1:1","result":{}}"#;
+        let (to, line) = ids.relay_answer(&Id::new(br#""s1:1""#), answer).unwrap();
+        assert_eq!((to, line.as_slice()), (one, &br#"{"id":7,"result":{}}"#[..]));
+        assert_eq!(ids.relay_answer(&Id::new(br#""s1:1""#), answer), None);
+        assert!(ids.cancel(one, Some(&Id::new(b"7"))).is_none());
+        assert_eq!(ids.end(two).len(), 1);
+    }
+
+    #[test]
+    fn own_ids_avoid_those_of_the_client_and_end_with_the_instance() {
+        let mut ids = RelayedIds::default();
+        let taken = Id::new(br#""afresh:1:1""#);
+        let (id, _) = ids.own_request(Generation(1), ("ping", b"{}"), |id| *id == taken);
+        assert_eq!(id, Id::new(br#""afresh:1:2""#));
+        assert!(ids.is_own(&id) && !ids.take_own(&id, Generation(2)));
+        assert!(ids.take_own(&id, Generation(1)) && !ids.take_own(&id, Generation(1)));
+        let (id, _) = ids.own_request(Generation(1), ("ping", b"{}"), |_| false);
+        ids.end(Generation(1));
+        assert!(!ids.is_own(&id));
     }
 }

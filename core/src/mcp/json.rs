@@ -102,6 +102,12 @@ fn find(bytes: &[u8], at: usize, path: &[&str]) -> Option<(usize, Option<Range<u
     Some((end, found))
 }
 
+/// Where a part of these bytes stands in them.
+pub fn place(bytes: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr() as usize - bytes.as_ptr() as usize;
+    start..start + part.len()
+}
+
 /// The text of a string value; `None` for anything else.
 pub fn text(bytes: &[u8]) -> Option<String> {
     read_text(bytes).map(Cow::into_owned)

@@ -1,11 +1,20 @@
-//! Owns the lists of a server (tools, prompts, resources) by name and hash, and the difference of two.
+//! Owns the lists of a server (tools, prompts, resources, templates) as the client knows them, and their comparison with
+//! those of a new instance. Driven by [`Conversation`](super::Conversation), which sends the requests for pages and
+//! tells the client of changes. Never sends anything itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
-use super::json;
+use super::envelope::{self, Id, param};
+use super::inflight::Flight;
+use super::replay::Era;
+use super::tools::{AdminTool, Tools};
+use super::{json, responses};
+use crate::id::Generation;
+use crate::limits::{COMPARING_MAX, LIST_PAGES_MAX};
+use crate::time::Time;
 
 /// A list that a server can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,6 +172,260 @@ fn hash(value: &Value, hasher: &mut DefaultHasher) {
     }
 }
 
+/// The lists of the server, with afresh's own tools in them.
+#[derive(Debug, Default)]
+pub(super) struct ListWatch {
+    tools: Tools,
+    /// What the client has seen of each list, or was told to read again.
+    known: BTreeMap<Kind, NamedList>,
+    /// Lists that the client is reading page by page.
+    reading: BTreeMap<Kind, Pages>,
+    comparison: Option<Comparison>,
+    /// How the tools changed with the last restart.
+    pub(super) last_changes: Option<Changes>,
+}
+
+/// The lists of a new instance, while they are compared with what the client has seen.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    pub(super) generation: Generation,
+    until: Time,
+    /// Requests of afresh for pages.
+    requests: BTreeMap<Id, (Kind, Pages)>,
+    /// Lists of these that have changed since they were requested.
+    stale: BTreeSet<Kind>,
+    /// Lists that are whole and have changed.
+    pub(super) changed: BTreeMap<Kind, Changes>,
+    /// Lists that could not be had: the client has to read them again.
+    pub(super) failed: BTreeSet<Kind>,
+}
+
+/// What follows the answer to a request for a page.
+#[derive(Debug)]
+pub(super) enum PageAnswer {
+    /// The answer is to another request.
+    Other,
+    /// The comparison may be complete.
+    Taken,
+    /// This page is to be requested next.
+    Next { generation: Generation, kind: Kind, pages: Pages },
+}
+
+impl ListWatch {
+    pub(super) fn new(has_tools: bool) -> Self {
+        Self { tools: Tools::new(has_tools), ..Self::default() }
+    }
+
+    /// The tool of afresh that a `tools/call` of this raw name is for.
+    pub(super) fn admin_tool(&self, name: Option<&[u8]>) -> Option<AdminTool> {
+        self.tools.find(&name.and_then(json::read_text)?)
+    }
+
+    /// The tools of the server that the client knows.
+    pub(super) fn tools(&self) -> Option<&NamedList> {
+        self.known.get(&Kind::Tools)
+    }
+
+    /// The answer to `initialize`, or to a probe of the modern era, saying that lists may change: afresh
+    /// notifies the client when they do, also where the server does not. And that there are tools, if
+    /// there are only those of afresh.
+    pub(super) fn advertised(&self, line: Vec<u8>) -> Vec<u8> {
+        let capabilities = ["result", "capabilities"];
+        let line = match json::get(&line, &["result", "capabilities", "tools"]) {
+            None if !self.tools.is_empty() => add_member(line, &capabilities, r#""tools":{}"#),
+            _ => line,
+        };
+        ["tools", "prompts", "resources"].into_iter().fold(line, |line, feature| {
+            let path = ["result", "capabilities", feature];
+            let old = ["result", "capabilities", feature, "listChanged"];
+            match json::get(&line, &old) {
+                Some(value) => envelope::splice(&line, json::place(&line, value), b"true"),
+                None => add_member(line, &path, r#""listChanged":true"#),
+            }
+        })
+    }
+
+    /// An answer to a request for a list passes by. Returns it with afresh's own tools, where they belong.
+    pub(super) fn listed(
+        &mut self,
+        flight: &Flight,
+        line: Vec<u8>,
+        is_error: bool,
+        era: Era,
+    ) -> Vec<u8> {
+        let Some(kind) = Kind::of_method(&flight.method) else { return line };
+        if flight.cancelled {
+            return line;
+        }
+        let shows_ours = kind == Kind::Tools && !self.tools.is_empty();
+        if is_error {
+            let unknown = json::get(&line, &["error", "code"]) == Some(b"-32601");
+            return match json::get(&line, &["id"]).map(Id::new) {
+                Some(id) if shows_ours && unknown => {
+                    responses::page(&id, era, "tools", self.tools.definitions().as_bytes(), "")
+                }
+                _ => line,
+            };
+        }
+        let cursor = param(&flight.line, &["cursor"]).filter(|cursor| *cursor != b"null");
+        let mut pages = match cursor {
+            None => Pages::default(),
+            Some(cursor) => match self.reading.remove(&kind) {
+                Some(pages) if pages.next.as_deref() == Some(cursor) => pages,
+                // Somewhere in the middle: no whole list comes of this.
+                _ => return self.with_ours(kind, line),
+            },
+        };
+        match pages.add(kind, &line) {
+            Some(list) => {
+                if shows_ours {
+                    self.tools.avoid(list.names());
+                }
+                self.known.insert(kind, list);
+            }
+            None if pages.next.is_some() && pages.count < LIST_PAGES_MAX => {
+                self.reading.insert(kind, pages);
+            }
+            None => {}
+        }
+        self.with_ours(kind, line)
+    }
+
+    /// The tools of afresh stand at the end of the last page.
+    fn with_ours(&self, kind: Kind, line: Vec<u8>) -> Vec<u8> {
+        match kind {
+            Kind::Tools if !self.tools.is_empty() && next_cursor(&line).is_none() => {
+                self.tools.added_to(line)
+            }
+            _ => line,
+        }
+    }
+
+    /// Begins the comparison with a new instance. Returns the lists to request: those that the client has
+    /// seen, and the tools where they are needed besides.
+    pub(super) fn compare(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        needs_tools: bool,
+    ) -> BTreeSet<Kind> {
+        let until = now + COMPARING_MAX;
+        self.comparison = Some(Comparison { generation, until, ..Comparison::default() });
+        let known = self.known.keys().copied();
+        known.chain(needs_tools.then_some(Kind::Tools)).collect()
+    }
+
+    /// The client has just read a list of an instance that is on its way out: the one that serves may
+    /// offer something else. Returns the list to request.
+    pub(super) fn compare_late(
+        &mut self,
+        now: Time,
+        serving: Generation,
+        method: &str,
+    ) -> Option<Kind> {
+        let kind = Kind::of_method(method).filter(|kind| self.known.contains_key(kind))?;
+        let (generation, until) = (serving, now + COMPARING_MAX);
+        let begin = || Comparison { generation, until, ..Comparison::default() };
+        let comparison = self.comparison.get_or_insert_with(begin);
+        let is_requested = comparison.requests.values().any(|(requested, _)| *requested == kind);
+        (!is_requested).then_some(kind)
+    }
+
+    /// A page is requested by this id.
+    pub(super) fn requested(&mut self, id: Id, kind: Kind, pages: Pages) {
+        if let Some(comparison) = &mut self.comparison {
+            comparison.requests.insert(id, (kind, pages));
+        }
+    }
+
+    /// Takes the answer to a request of afresh, if that was for a page.
+    pub(super) fn answered(&mut self, id: &Id, line: &[u8], is_error: bool) -> PageAnswer {
+        let Some(comparison) = &mut self.comparison else { return PageAnswer::Other };
+        let generation = comparison.generation;
+        let Some((kind, mut pages)) = comparison.requests.remove(id) else {
+            return PageAnswer::Other;
+        };
+        if comparison.stale.remove(&kind) {
+            return PageAnswer::Next { generation, kind, pages: Pages::default() };
+        }
+        match pages.add(kind, line) {
+            _ if is_error => {
+                comparison.failed.insert(kind);
+            }
+            Some(list) => {
+                if kind == Kind::Tools {
+                    self.tools.avoid(list.names());
+                }
+                if let Some(old) = self.known.insert(kind, list.clone()) {
+                    let changes = list.changes_since(&old);
+                    if kind == Kind::Tools {
+                        self.last_changes = Some(changes.clone());
+                    }
+                    comparison.changed.insert(kind, changes);
+                }
+            }
+            None if pages.next.is_some() && pages.count < LIST_PAGES_MAX => {
+                return PageAnswer::Next { generation, kind, pages };
+            }
+            None => {}
+        }
+        PageAnswer::Taken
+    }
+
+    /// Takes a notification that a list has changed which is being compared anyway; says whether it is
+    /// one. The list is then requested again from its first page, once for any number of notifications.
+    pub(super) fn take_notification(&mut self, generation: Generation, method: &str) -> bool {
+        let Some(comparison) = self.comparison.as_mut().filter(|it| it.generation == generation)
+        else {
+            return false;
+        };
+        let requested = comparison.requests.values().map(|(kind, _)| *kind);
+        let meant: Vec<Kind> = requested.filter(|kind| kind.notification() == method).collect();
+        comparison.stale.extend(&meant);
+        !meant.is_empty()
+    }
+
+    /// When a comparison has taken long enough.
+    pub(super) fn next_expiry(&self) -> Option<Time> {
+        self.comparison.as_ref().map(|comparison| comparison.until)
+    }
+
+    /// Ends the wait for an instance that does not answer in time. Returns the lists that it has said to
+    /// be changed: their notifications were held back in favour of the comparison.
+    pub(super) fn expire(&mut self, now: Time) -> BTreeSet<Kind> {
+        match self.comparison.as_mut().filter(|comparison| comparison.until <= now) {
+            Some(comparison) => {
+                let late = std::mem::take(&mut comparison.requests);
+                comparison.failed.extend(late.into_values().map(|(kind, _)| kind));
+                std::mem::take(&mut comparison.stale)
+            }
+            None => BTreeSet::new(),
+        }
+    }
+
+    /// The comparison, if it is complete.
+    pub(super) fn take_compared(&mut self) -> Option<Comparison> {
+        let mut comparison = self.comparison.take_if(|it| it.requests.is_empty())?;
+        comparison.changed.retain(|_, changes| !changes.is_empty());
+        comparison.failed.retain(|kind| self.known.remove(kind).is_some());
+        Some(comparison)
+    }
+
+    /// An instance is gone.
+    pub(super) fn end(&mut self, generation: Generation) {
+        self.comparison.take_if(|comparison| comparison.generation == generation);
+    }
+}
+
+/// The line with a member more in the object at this path; as it was, where there is no such object.
+fn add_member(line: Vec<u8>, path: &[&str], member: &str) -> Vec<u8> {
+    let Some(object) = json::get(&line, path) else { return line };
+    let Some(members) = json::members(object) else { return line };
+    let start = json::place(&line, object).start;
+    let comma = if members.is_empty() { "" } else { "," };
+    envelope::splice(&line, start..start + 1, format!("{{{member}{comma}").as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,5 +458,52 @@ mod tests {
         let whole = pages.add(Kind::Tools, last).expect("it is whole");
         assert_eq!(whole.names().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(Pages::default().add(Kind::Tools, b"{\"result\":{}}"), None);
+    }
+}
+
+#[cfg(test)]
+mod comparison_tests {
+    use super::*;
+    use crate::mcp::inflight::{Class, Location};
+
+    const LIST: &[u8] = br#"{"id":1,"result":{"tools":[{"name":"a"}]}}"#;
+
+    fn known() -> ListWatch {
+        let mut lists = ListWatch::new(false);
+        let (class, method) = (Class::Safe, "tools/list".to_owned());
+        let flight = Flight::new(method, b"{}".to_vec(), class, Location::Local, Time::ZERO);
+        assert_eq!(lists.listed(&flight, LIST.to_vec(), false, Era::Legacy), LIST);
+        lists
+    }
+
+    #[test]
+    fn a_list_that_changes_while_it_is_compared_is_requested_again() {
+        let mut lists = known();
+        let (one, id) = (Generation(1), Id::new(b"1"));
+        assert_eq!(lists.compare(Time::ZERO, one, false), [Kind::Tools].into());
+        lists.requested(id.clone(), Kind::Tools, Pages::default());
+        assert!(!lists.take_notification(one, "notifications/prompts/list_changed"));
+        assert!(!lists.take_notification(Generation(2), Kind::Tools.notification()));
+        assert!(lists.take_notification(one, Kind::Tools.notification()));
+        let answer = lists.answered(&id, LIST, false);
+        assert!(matches!(answer, PageAnswer::Next { kind: Kind::Tools, .. }), "{answer:?}");
+        lists.requested(id.clone(), Kind::Tools, Pages::default());
+        let new = br#"{"id":1,"result":{"tools":[{"name":"b"}]}}"#;
+        assert!(matches!(lists.answered(&id, new, false), PageAnswer::Taken));
+        let compared = lists.take_compared().unwrap();
+        assert_eq!((compared.changed.len(), compared.failed.len()), (1, 0));
+        assert!(matches!(lists.answered(&id, LIST, false), PageAnswer::Other));
+    }
+
+    #[test]
+    fn a_list_that_does_not_come_in_time_is_unknown() {
+        let mut lists = known();
+        lists.compare(Time::ZERO, Generation(1), false);
+        lists.requested(Id::new(b"1"), Kind::Tools, Pages::default());
+        assert!(lists.take_compared().is_none());
+        let late = lists.next_expiry().unwrap();
+        assert_eq!(lists.expire(late), BTreeSet::new());
+        assert_eq!(lists.take_compared().unwrap().failed, [Kind::Tools].into());
+        assert!(lists.tools().is_none());
     }
 }

@@ -4,25 +4,23 @@
 //! came: `json.rs` finds the few members that matter, `envelope.rs` classifies a message, `frame.rs` splits
 //! bytes into lines. `replay.rs` keeps the session for a new instance, `inflight.rs` the requests without an
 //! answer, `responses.rs` writes afresh's own messages, `lists.rs` compares the lists of two instances,
-//! `tools.rs` has the tools that afresh adds, `hint.rs` explains a server that does not start, and `wedge.rs`
-//! decides whether a server that owes an answer hangs.
+//! `tools.rs` has the tools that afresh adds, and `wedge.rs` decides whether a server that owes an answer hangs.
 
 mod conversation;
 pub mod envelope;
 pub mod frame;
-mod hint;
 pub(crate) mod inflight;
 pub mod json;
 mod lists;
 pub(crate) mod replay;
 pub(crate) mod responses;
 mod tools;
-pub mod wedge;
+mod wedge;
 
 pub use self::conversation::{Conversation, ConversationReport, Effect, Input, Settings};
-pub use self::hint::hint_of;
 pub(crate) use self::lists::next_cursor;
 pub use self::lists::{Changes, Kind};
 pub use self::replay::Era;
+pub use self::responses::hint_of;
 pub(crate) use self::tools::AdminTool;
-pub use self::tools::{AdminRequest, AdminResult};
+pub use self::tools::{AdminRequest, ToolResult};

@@ -1,11 +1,12 @@
-//! Writes the messages of afresh itself, in words that a model can act on.
+//! Writes the messages of afresh itself, in words that a model can act on, and the hint for a server that does not start.
 
 use serde_json::{Value, json};
 
 use super::envelope::Id;
 use super::inflight::{Class, Flight};
 use super::replay::Era;
-use super::tools::AdminResult;
+use super::tools::ToolResult;
+use crate::limits::MESSAGE_BYTES_MAX;
 
 /// Why we answer in the server's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,51 +20,58 @@ pub(super) enum Why {
     /// Too many requests have no answer yet.
     TooMany,
     /// The message was longer than allowed.
-    TooLong(usize),
+    TooLong,
     /// The request itself was.
-    RequestTooLong(usize),
+    RequestTooLong,
     /// A probe for the modern era killed a server that does not know it.
     NoSuchMethod,
 }
 
 impl Why {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::Restarted(_) => "server_restarted",
-            Self::Down(_) => "server_down",
-            Self::Full => "queue_full",
-            Self::TooMany => "too_many_requests",
-            Self::TooLong(_) | Self::RequestTooLong(_) => "message_too_long",
-            Self::NoSuchMethod => "method_not_found",
-        }
-    }
-
-    fn text(&self) -> String {
+    /// The code and the reason of the error, whether the same request can succeed later, and the words.
+    fn error(&self) -> (i32, &'static str, bool, String) {
+        // The codes from -32099 to -32000 are the SDKs' own or reserved.
         match self {
             Self::Restarted(how) => {
-                let how =
-                    if how.is_empty() { String::new() } else { format!("\nThe server {how}") };
-                format!(
-                    "the server restarted while this ran; its outcome is unknown; call it again if \
-                     that is safe{how}"
-                )
+                let mut text =
+                    "the server restarted while this ran; its outcome is unknown; call it \
+                                again if that is safe"
+                        .to_owned();
+                if !how.is_empty() {
+                    text.push_str(&format!("\nThe server {how}"));
+                }
+                (-32603, "server_restarted", true, text)
             }
-            Self::Down(why) => format!("nothing was done, the server is not running: {why}"),
+            Self::Down(why) => {
+                let text = format!("nothing was done, the server is not running: {why}");
+                (-32603, "server_down", true, text)
+            }
             Self::Full => {
-                "the server is not running and too many requests wait for it; nothing was done"
-                    .to_owned()
+                let text =
+                    "the server is not running and too many requests wait for it; nothing was done";
+                (-32603, "queue_full", true, text.to_owned())
             }
             Self::TooMany => {
-                "too many requests have no answer yet; nothing was done; wait for some of them"
-                    .to_owned()
+                let text =
+                    "too many requests have no answer yet; nothing was done; wait for some of them";
+                (-32603, "too_many_requests", true, text.to_owned())
             }
-            Self::TooLong(limit) => {
-                format!("the answer is longer than the limit of {limit} bytes; ask for less")
+            Self::TooLong => {
+                let text = format!(
+                    "the answer is longer than the limit of {MESSAGE_BYTES_MAX} bytes; ask for less"
+                );
+                (-32603, "message_too_long", false, text)
             }
-            Self::RequestTooLong(limit) => format!(
-                "the request is longer than the limit of {limit} bytes; nothing was done; send less"
-            ),
-            Self::NoSuchMethod => "method not found".to_owned(),
+            Self::RequestTooLong => {
+                let text = format!(
+                    "the request is longer than the limit of {MESSAGE_BYTES_MAX} bytes; nothing was \
+                     done; send less"
+                );
+                (-32600, "message_too_long", false, text)
+            }
+            Self::NoSuchMethod => {
+                (-32601, "method_not_found", false, "method not found".to_owned())
+            }
         }
     }
 }
@@ -77,31 +85,18 @@ pub(crate) fn without_consequence(text: &str) -> &str {
 /// The answer to a request, as a line. A tool's failure is a result that the model gets to see;
 /// anything else is a JSON-RPC error.
 pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
-    let body = if flight.class == Class::Tool && *why != Why::NoSuchMethod {
-        let mut result = json!({
-            "content": [{"type": "text", "text": why.text()}],
-            "isError": true,
-        });
-        if era == Era::Modern {
-            result["resultType"] = Value::from("complete");
+    let (code, reason, retryable, text) = why.error();
+    match flight.class {
+        Class::Tool if *why != Why::NoSuchMethod => said(id, era, &ToolResult::error(text)),
+        _ => {
+            let data = json!({"reason": reason, "retryable": retryable});
+            line(id, "error", &json!({"code": code, "message": text, "data": data}))
         }
-        ("result", result)
-    } else {
-        // The codes from -32099 to -32000 are the SDKs' own or reserved.
-        let code = match why {
-            Why::NoSuchMethod => -32601,
-            Why::RequestTooLong(_) => -32600,
-            Why::Restarted(_) | Why::Down(_) | Why::Full | Why::TooMany | Why::TooLong(_) => -32603,
-        };
-        let retryable = matches!(why, Why::Restarted(_) | Why::Down(_) | Why::Full | Why::TooMany);
-        let data = json!({"reason": why.reason(), "retryable": retryable});
-        ("error", json!({"code": code, "message": why.text(), "data": data}))
-    };
-    line(id, body.0, &body.1)
+    }
 }
 
-/// What one of our tools has to say, as the answer to its call.
-pub(super) fn said(id: &Id, era: Era, said: &AdminResult) -> Vec<u8> {
+/// What a tool has to say, as the answer to its call.
+pub(crate) fn said(id: &Id, era: Era, said: &ToolResult) -> Vec<u8> {
     let mut result = json!({"content": [{"type": "text", "text": said.text}]});
     if let Some(data) = &said.data {
         result["structuredContent"] = data.clone();
@@ -113,16 +108,15 @@ pub(super) fn said(id: &Id, era: Era, said: &AdminResult) -> Vec<u8> {
     line(id, "result", &result)
 }
 
-/// A `tools/list` with nothing but these.
-pub(super) fn only_tools(id: &Id, era: Era, definitions: &str) -> Vec<u8> {
+/// A page of a list: the raw entries with commas between them, and the last member of the result where there is one.
+pub(crate) fn page(id: &Id, era: Era, member: &str, entries: &[u8], next: &str) -> Vec<u8> {
     let more = match era {
         Era::Modern => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
         Era::Legacy | Era::Unknown => "",
     };
-    let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-    line.extend_from_slice(id.raw());
-    line.extend_from_slice(format!(r#","result":{{"tools":[{definitions}]{more}}}}}"#).as_bytes());
-    line
+    let head = format!(r#","result":{{"{member}":["#);
+    let end = format!("]{next}{more}}}}}");
+    [br#"{"jsonrpc":"2.0","id":"#, id.raw(), head.as_bytes(), entries, end.as_bytes()].concat()
 }
 
 /// The answer to something that wants one and is no request, or none that can be passed on.
@@ -137,10 +131,13 @@ pub(crate) fn pong(id: &Id) -> Vec<u8> {
 
 /// Tells the client that a request of a server that is gone needs no answer any more.
 pub(crate) fn cancelled(request: &str) -> Vec<u8> {
-    let params = json!({"requestId": request, "reason": "the server restarted"});
-    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-        .to_string()
-        .into_bytes()
+    cancelled_because(request, "the server restarted")
+}
+
+/// Tells either side that a request needs no answer any more.
+pub(crate) fn cancelled_because(request: &str, reason: &str) -> Vec<u8> {
+    let params = json!({"requestId": request, "reason": reason}).to_string();
+    notification("notifications/cancelled", Some(params.as_bytes()))
 }
 
 /// A request of our own to the server.
@@ -155,19 +152,34 @@ pub(crate) fn notification(method: &str, params: Option<&[u8]>) -> Vec<u8> {
 }
 
 fn with_params(head: String, params: Option<&[u8]>) -> Vec<u8> {
-    let mut line = head.into_bytes();
-    if let Some(params) = params {
-        line.extend_from_slice(br#","params":"#);
-        line.extend_from_slice(params);
-    }
-    line.push(b'}');
-    line
+    let key: &[u8] = if params.is_some() { br#","params":"# } else { b"" };
+    [head.as_bytes(), key, params.unwrap_or_default(), b"}"].concat()
 }
 
 /// An answer, as a line.
 pub(crate) fn line(id: &Id, member: &str, value: &Value) -> Vec<u8> {
-    let mut line = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-    line.extend_from_slice(id.raw());
-    line.extend_from_slice(format!(r#","{member}":{value}}}"#).as_bytes());
-    line
+    let rest = format!(r#","{member}":{value}}}"#);
+    [br#"{"jsonrpc":"2.0","id":"#, id.raw(), rest.as_bytes()].concat()
+}
+
+/// What to do about a server that cannot live beside its older self.
+pub fn hint_of(words: &str) -> Option<&'static str> {
+    let words = words.to_lowercase();
+    let held = ["eaddrinuse", "address already in use", "address in use", "is locked", "lock file"];
+    held.iter().any(|word| words.contains(word)).then_some(
+        "It seems to need a port or a lock that the old instance holds: `--restart-mode replace` \
+         stops the old one first.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_there_twice_is_told_apart() {
+        assert!(hint_of("Error: listen EADDRINUSE: address already in use :::8080").is_some());
+        assert!(hint_of("sqlite3.OperationalError: database is locked").is_some());
+        assert!(hint_of("SyntaxError: invalid syntax").is_none());
+    }
 }

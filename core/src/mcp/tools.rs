@@ -1,12 +1,17 @@
-//! Owns the tools that afresh adds to a server's own, so that an agent can restart and inspect the server that
-//! it works on. Never carries them out.
+//! Owns the tools that afresh adds to a server's own, so that an agent can restart and inspect the server that it works
+//! on, and the calls of `restart_server` that wait for a new instance. Driven by
+//! [`Conversation`](super::Conversation), which sends the results. Never carries a call out.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::envelope::{self, Id};
 use super::json;
-use crate::limits::RESTART_REASON_CHARS_MAX;
+use super::lists::{Changes, NamedList};
+use crate::id::Generation;
+use crate::limits::{RESTART_ANSWER_MAX, RESTART_REASON_CHARS_MAX};
+use crate::time::Time;
 
 /// A tool that afresh adds to a server's own. The gateway offers the same ones, each for all of its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,15 +46,21 @@ pub enum AdminRequest {
     },
 }
 
-/// What one of our tools has to say.
+/// What a tool has to say.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AdminResult {
+pub struct ToolResult {
     /// For the model.
     pub text: String,
     /// For programs.
     pub data: Option<Value>,
     /// It did not work.
     pub is_error: bool,
+}
+
+impl ToolResult {
+    pub(crate) fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), data: None, is_error: true }
+    }
 }
 
 /// In front of the name of a tool that the server has too.
@@ -193,7 +204,7 @@ impl AdminTool {
 }
 
 /// Our tools, with the names that do not clash with the server's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tools {
     names: Vec<(String, AdminTool)>,
 }
@@ -233,11 +244,130 @@ impl Tools {
     pub(super) fn added_to(&self, answer: Vec<u8>) -> Vec<u8> {
         let Some(list) = json::get(&answer, &["result", "tools"]) else { return answer };
         let Some(elements) = json::elements(list) else { return answer };
-        let end = list.as_ptr() as usize - answer.as_ptr() as usize + list.len() - 1;
+        let end = json::place(&answer, list).end - 1;
         let comma = if elements.is_empty() { "" } else { "," };
         let ours = format!("{comma}{}", self.definitions());
-        super::envelope::splice(&answer, end..end, ours.as_bytes())
+        envelope::splice(&answer, end..end, ours.as_bytes())
     }
+}
+
+/// The calls of `restart_server` that wait for a new instance.
+#[derive(Debug, Default)]
+pub(super) struct RestartCalls(Vec<RestartCall>);
+
+#[derive(Debug)]
+struct RestartCall {
+    id: Id,
+    called_at: Time,
+    /// The newest instance at that time: only a newer one will do.
+    newest: Generation,
+    old_pid: Option<u32>,
+    before: Option<NamedList>,
+}
+
+impl RestartCalls {
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        id: Id,
+        newest: Generation,
+        old_pid: Option<u32>,
+        before: Option<NamedList>,
+    ) {
+        self.0.push(RestartCall { id, called_at: now, newest, old_pid, before });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// When a call has waited long enough.
+    pub(super) fn next_expiry(&self) -> Option<Time> {
+        self.0.first().map(|call| call.called_at + RESTART_ANSWER_MAX)
+    }
+
+    /// This instance serves, and its tools are known: the results of the calls that waited for it.
+    pub(super) fn succeed(
+        &mut self,
+        now: Time,
+        generation: Generation,
+        pid: u32,
+        tools: Option<&NamedList>,
+    ) -> Vec<(Id, ToolResult)> {
+        let done = self.0.extract_if(.., |call| call.newest < generation);
+        done.map(|call| {
+            let seconds = now.since(call.called_at).as_secs_f64();
+            let changes = tools.zip(call.before.as_ref()).map(|(tools, b)| tools.changes_since(b));
+            let said = success(&call, pid, seconds, changes.as_ref(), tools.map(NamedList::len));
+            (call.id, said)
+        })
+        .collect()
+    }
+
+    /// The new instance did not come up. Where none is named, no other will come either.
+    pub(super) fn fail(
+        &mut self,
+        why: &str,
+        generation: Option<Generation>,
+    ) -> Vec<(Id, ToolResult)> {
+        let waits = |call: &mut RestartCall| generation.is_none_or(|failed| call.newest < failed);
+        let failed = self.0.extract_if(.., waits);
+        let text = format!("the server was not restarted: {why}");
+        failed.map(|call| failure(call, text.clone(), why)).collect()
+    }
+
+    /// The results of the calls that have waited long enough.
+    pub(super) fn expire(&mut self, now: Time) -> Vec<(Id, ToolResult)> {
+        let expired = self.0.extract_if(.., |call| call.called_at + RESTART_ANSWER_MAX <= now);
+        let text = format!(
+            "no new instance is ready after {} s; it is still being tried: call server_status \
+             for how far it is, and server_logs for what the server says",
+            RESTART_ANSWER_MAX.as_secs()
+        );
+        expired.map(|call| failure(call, text.clone(), &text)).collect()
+    }
+}
+
+fn failure(call: RestartCall, text: String, error: &str) -> (Id, ToolResult) {
+    let data = json!({"restarted": false, "old_pid": call.old_pid, "error": error});
+    (call.id, ToolResult { text, data: Some(data), is_error: true })
+}
+
+fn success(
+    call: &RestartCall,
+    pid: u32,
+    seconds: f64,
+    changes: Option<&Changes>,
+    count: Option<usize>,
+) -> ToolResult {
+    let seconds = (seconds * 1e3).round() / 1e3;
+    let old = call.old_pid.map_or_else(|| "none was running".to_owned(), |pid| pid.to_string());
+    let mut text = format!("restarted in {seconds} s: old pid {old}, new pid {pid}.");
+    let mut tools = json!({"count": count});
+    match changes {
+        None if call.before.is_some() => text.push_str(" Its tools could not be listed."),
+        None => {}
+        Some(changes) => {
+            if changes.is_empty() {
+                text.push_str(" The tools are the same.");
+            }
+            let Changes { added, removed, changed } = changes;
+            for (word, names) in [("added", added), ("removed", removed), ("changed", changed)] {
+                if !names.is_empty() {
+                    text.push_str(&format!(" Tools {word}: {}.", names.join(", ")));
+                }
+                tools[word] = json!(names);
+            }
+        }
+    }
+    let data = json!({
+        "restarted": true,
+        "old_pid": call.old_pid,
+        "new_pid": pid,
+        "seconds": seconds,
+        "tools": tools,
+    });
+    ToolResult { text, data: Some(data), is_error: false }
 }
 
 #[cfg(test)]
@@ -294,5 +424,36 @@ mod tests {
         for bad in [r#"{"lines":0}"#, r#"{"lines":-1}"#, r#"{"lines":1.5}"#, r#"{"filter":1}"#] {
             assert!(asked(AdminTool::Logs, bad).is_err(), "{bad}");
         }
+    }
+}
+
+#[cfg(test)]
+mod restart_tests {
+    use super::*;
+
+    #[test]
+    fn only_a_newer_instance_ends_the_wait() {
+        let mut calls = RestartCalls::default();
+        calls.add(Time::ZERO, Id::new(b"1"), Generation(2), Some(10), None);
+        assert_eq!(calls.next_expiry(), Some(Time::ZERO + RESTART_ANSWER_MAX));
+        assert_eq!(calls.succeed(Time::ZERO, Generation(2), 11, None), []);
+        assert_eq!(calls.fail("it broke", Some(Generation(2))), []);
+        assert_eq!(calls.expire(Time::ZERO), []);
+        let done = calls.succeed(Time::ZERO, Generation(3), 11, None);
+        assert!(matches!(&done[..], [(_, said)] if said.text.contains("old pid 10, new pid 11")));
+        assert!(calls.is_empty());
+    }
+
+    #[test]
+    fn a_call_ends_with_the_failure_or_with_its_time() {
+        let mut calls = RestartCalls::default();
+        calls.add(Time::ZERO, Id::new(b"1"), Generation(2), None, None);
+        let failed = calls.fail("it broke", None);
+        assert!(
+            matches!(&failed[..], [(_, said)] if said.is_error && said.text.ends_with("it broke"))
+        );
+        calls.add(Time::ZERO, Id::new(b"2"), Generation(2), None, None);
+        let expired = calls.expire(Time::ZERO + RESTART_ANSWER_MAX);
+        assert!(matches!(&expired[..], [(_, said)] if said.is_error) && calls.is_empty());
     }
 }

@@ -11,29 +11,25 @@
 //! so is suspected only after twice the time, and only if it does not work at all. Where it cannot be
 //! said how much a server works, it never counts as wedged.
 //!
-//! Sends nothing and reads no clock: the conversation's driver does, one machine for each server.
+//! [`WedgeWatch`] gathers the inputs, so that a message costs one flag. Sends nothing and reads no clock: the
+//! conversation's driver does, one machine for each server.
 
 use std::time::Duration;
 
+use super::envelope::Id;
 use super::replay::Era;
-use crate::limits::{WEDGE_BUSY_PERCENT, WEDGE_PROBE_WAIT};
+use crate::limits::{
+    WEDGE_BUSY_PERCENT, WEDGE_LOOK_INTERVAL_MAX, WEDGE_LOOK_INTERVAL_MIN, WEDGE_PROBE_WAIT,
+};
 use crate::time::{Time, show_duration};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(super) enum Input {
     /// A new instance serves. What is known of the server's manners stays.
     Started,
     /// What is owed has changed, or whether the server waits for its client.
-    Calls {
-        /// Requests that the instance has and has not answered, without those that stay open on
-        /// purpose, such as `subscriptions/listen`.
-        in_flight: usize,
-        /// When the oldest of them was given to it.
-        oldest_since: Time,
-        /// Requests of the server's own that the client has not answered: a person may be thinking.
-        questions: usize,
-    },
+    Calls(Calls),
     /// The server answered a request of the client's.
     CallAnswered,
     /// The server said something else: progress, a log message, a request.
@@ -49,9 +45,9 @@ pub enum Input {
 
 /// What has to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Send the server a request that every server can answer.
-    SendProbe(Probe),
+pub(super) enum Effect {
+    /// Send the server a request that every server can answer, by its method.
+    SendProbe(&'static str),
     /// Find out how much processor time the server's processes have used.
     Sample,
     /// The server is wedged, and has to be replaced.
@@ -61,37 +57,20 @@ pub enum Effect {
     },
 }
 
-/// The request that finds out whether a server lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// `ping`, of the legacy era.
-    Ping,
-    /// `server/discover`, of the modern era, which has no `ping`.
-    Discover,
-}
-
-impl Probe {
-    /// The method of the request.
-    pub const fn method(self) -> &'static str {
-        match self {
-            Self::Ping => "ping",
-            Self::Discover => "server/discover",
-        }
-    }
-
-    /// None before the era is known: then there has been no call that could be overdue.
-    const fn of(era: Era) -> Option<Self> {
-        match era {
-            Era::Unknown => None,
-            Era::Legacy => Some(Self::Ping),
-            Era::Modern => Some(Self::Discover),
-        }
+/// The method of the request that finds out whether a server lives. None before the era is known: then there has been
+/// no call that could be overdue.
+const fn probe_of(era: Era) -> Option<&'static str> {
+    match era {
+        Era::Unknown => None,
+        Era::Legacy => Some("ping"),
+        // This era has no `ping`.
+        Era::Modern => Some("server/discover"),
     }
 }
 
 /// The machine of one server.
-#[derive(Debug)]
-pub struct Wedge {
+#[derive(Debug, Default)]
+pub(super) struct Wedge {
     /// None is never.
     timeout: Option<Duration>,
     calls: Calls,
@@ -102,11 +81,16 @@ pub struct Wedge {
     unanswered: Option<Unanswered>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Calls {
-    in_flight: usize,
-    oldest_since: Time,
-    questions: usize,
+/// The requests that are owed, from both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Calls {
+    /// Requests that the instance has and has not answered, without those that stay open on
+    /// purpose, such as `subscriptions/listen`.
+    pub(super) in_flight: usize,
+    /// When the oldest of them was given to it.
+    pub(super) oldest_since: Time,
+    /// Requests of the server's own that the client has not answered: a person may be thinking.
+    pub(super) questions: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,12 +98,13 @@ struct Unanswered {
     call_answered: Option<Time>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Suspicion {
+    #[default]
     Calm,
     /// A probe was sent.
     Probing {
-        probe: Probe,
+        probe: &'static str,
         /// When to compare the processor time with `sample`.
         check_at: Time,
         /// The first figure, and when it came.
@@ -133,18 +118,12 @@ enum Suspicion {
 
 impl Wedge {
     /// A server of which nothing is known. A timeout of none never suspects.
-    pub fn new(timeout: Option<Duration>) -> Self {
-        Self {
-            timeout,
-            calls: Calls::default(),
-            alive_at: Time::ZERO,
-            suspicion: Suspicion::Calm,
-            unanswered: None,
-        }
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
+        Self { timeout, ..Self::default() }
     }
 
     /// Records one input, and returns what has to be done now. `era` is the conversation's.
-    pub fn handle(&mut self, now: Time, era: Era, input: Input) -> Vec<Effect> {
+    pub(super) fn handle(&mut self, now: Time, era: Era, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
         match input {
             Input::Started => {
@@ -154,8 +133,8 @@ impl Wedge {
                 // The probe of the old instance is void; only what it has shown stays.
                 self.unanswered = self.unanswered.filter(|_| self.ignores_probes(now));
             }
-            Input::Calls { in_flight, oldest_since, questions } => {
-                self.calls = Calls { in_flight, oldest_since, questions };
+            Input::Calls(calls) => {
+                self.calls = calls;
                 if !self.may_suspect() {
                     self.calm();
                 }
@@ -178,8 +157,8 @@ impl Wedge {
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
-    pub fn next_wakeup(&self, era: Era) -> Option<Time> {
-        Probe::of(era)?;
+    pub(super) fn next_wakeup(&self, era: Era) -> Option<Time> {
+        probe_of(era)?;
         match self.suspicion {
             Suspicion::Calm => self.suspect_at(),
             Suspicion::Probing { asked: false, check_at, .. } => Some(check_at),
@@ -237,7 +216,7 @@ impl Wedge {
         match &mut self.suspicion {
             Suspicion::Calm => {
                 let is_due = self.suspect_at().is_some_and(|at| at <= now);
-                let Some(probe) = Probe::of(era).filter(|_| is_due) else { return };
+                let Some(probe) = probe_of(era).filter(|_| is_due) else { return };
                 let check_at = now + patience;
                 self.suspicion = Suspicion::Probing { probe, check_at, sample: None, asked: false };
                 // What was learned from the probe before stays, until this one is answered.
@@ -263,31 +242,25 @@ impl Wedge {
         let Suspicion::Probing { probe, check_at, sample, asked } = &mut self.suspicion else {
             return;
         };
-        let Some(figure) = figure else {
+        let again = match (figure, *sample) {
             // Nothing shows that it does not work: it stays as it is, and is looked at again.
-            (*check_at, *sample, *asked) = (now + patience, None, false);
-            return;
+            (None, _) => None,
+            (Some(_), Some(_)) if !*asked => return,
+            (Some(figure), Some((since, before)))
+                if !works(before, figure, now.since(since), ignores_probes) =>
+            {
+                let why = format!(
+                    "a call is unanswered for {}, the server has been silent for {}, did not answer \
+                     `{probe}`, and its processes do no work",
+                    show_duration(now.since(self.calls.oldest_since)),
+                    show_duration(now.since(self.alive_at.max(self.calls.oldest_since))),
+                );
+                self.suspicion = Suspicion::Told;
+                return effects.push(Effect::Wedged { why });
+            }
+            (Some(figure), _) => Some((now, figure)),
         };
-        let Some((since, before)) = *sample else {
-            (*check_at, *sample, *asked) = (now + patience, Some((now, figure)), false);
-            return;
-        };
-        if !*asked {
-            return;
-        }
-        if works(before, figure, now.since(since), ignores_probes) {
-            (*check_at, *sample, *asked) = (now + patience, Some((now, figure)), false);
-            return;
-        }
-        let why = format!(
-            "a call is unanswered for {}, the server has been silent for {}, did not answer `{}`, \
-             and its processes do no work",
-            show_duration(now.since(self.calls.oldest_since)),
-            show_duration(now.since(self.alive_at.max(self.calls.oldest_since))),
-            probe.method(),
-        );
-        self.suspicion = Suspicion::Told;
-        effects.push(Effect::Wedged { why });
+        (*check_at, *sample, *asked) = (now + patience, again, false);
     }
 }
 
@@ -296,6 +269,51 @@ impl Wedge {
 fn works(before: Duration, after: Duration, within: Duration, any_counts: bool) -> bool {
     let Some(used) = after.checked_sub(before) else { return true };
     if any_counts { !used.is_zero() } else { used * 100 > within * WEDGE_BUSY_PERCENT }
+}
+
+/// The machine that decides, and its inputs for the next check.
+#[derive(Debug, Default)]
+pub(super) struct WedgeWatch {
+    pub(super) machine: Wedge,
+    /// None is not until the next request.
+    pub(super) check_at: Option<Time>,
+    /// The server has sent something since the last check.
+    pub(super) has_sent: bool,
+    /// It has answered a call since then.
+    pub(super) has_answered: bool,
+    /// Our request that probes it.
+    pub(super) probe: Option<Id>,
+}
+
+impl WedgeWatch {
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
+        Self { machine: Wedge::new(timeout), ..Self::default() }
+    }
+
+    /// A request was given to the server: from now on it is checked.
+    pub(super) fn watch(&mut self, now: Time) {
+        if let (None, Some(timeout)) = (self.check_at, self.machine.timeout) {
+            let interval = (timeout / 10).clamp(WEDGE_LOOK_INTERVAL_MIN, WEDGE_LOOK_INTERVAL_MAX);
+            self.check_at = Some(now + interval);
+        }
+    }
+
+    pub(super) fn next_wakeup(&self, era: Era) -> Option<Time> {
+        self.check_at?;
+        self.machine.next_wakeup(era).into_iter().chain(self.check_at).min()
+    }
+
+    /// What the server has done since the last check.
+    pub(super) fn take_signs(&mut self) -> impl Iterator<Item = Input> + use<> {
+        let answered = std::mem::take(&mut self.has_answered).then_some(Input::CallAnswered);
+        let sent = std::mem::take(&mut self.has_sent).then_some(Input::Heard);
+        answered.into_iter().chain(sent)
+    }
+
+    /// Whether this answers the probe; asked once.
+    pub(super) fn take_probe(&mut self, id: &Id) -> bool {
+        self.probe.take_if(|probe| probe == id).is_some()
+    }
 }
 
 #[cfg(test)]
@@ -313,7 +331,7 @@ mod tests {
     type Step = (u64, Input, &'static [&'static str]);
 
     fn call(since: u64) -> Input {
-        Input::Calls { in_flight: 1, oldest_since: at(since), questions: 0 }
+        Input::Calls(Calls { in_flight: 1, oldest_since: at(since), questions: 0 })
     }
 
     fn cpu(millis: u64) -> Input {
@@ -326,7 +344,7 @@ mod tests {
             let found: Vec<&str> = effects
                 .iter()
                 .map(|effect| match effect {
-                    Effect::SendProbe(probe) => probe.method(),
+                    Effect::SendProbe(probe) => probe,
                     Effect::Sample => "sample",
                     Effect::Wedged { .. } => WEDGED,
                 })
@@ -416,8 +434,8 @@ mod tests {
 
     #[test]
     fn without_a_call_or_with_a_question_nobody_is_suspected() {
-        let question = Input::Calls { in_flight: 1, oldest_since: at(0), questions: 1 };
-        let none = Input::Calls { in_flight: 0, oldest_since: at(0), questions: 0 };
+        let question = Input::Calls(Calls { in_flight: 1, oldest_since: at(0), questions: 1 });
+        let none = Input::Calls(Calls { in_flight: 0, oldest_since: at(0), questions: 0 });
         for input in [question, none] {
             let wedge = history(&[(0, input, NONE), (5_000, Input::Wakeup, NONE)]);
             assert_eq!(wedge.next_wakeup(Era::Legacy), None);
@@ -554,11 +572,11 @@ mod tests {
             let input = match random.below(if quiet { 5 } else { 8 }) {
                 0 if owed.is_none() => {
                     (owed, questions) = (Some(now), random.below(8) / 7);
-                    Input::Calls {
+                    Input::Calls(Calls {
                         in_flight: 1,
                         oldest_since: at(now),
                         questions: questions as usize,
-                    }
+                    })
                 }
                 5 => Input::Heard,
                 6 => Input::ProbeAnswered,
@@ -571,7 +589,8 @@ mod tests {
             let mut effects = wedge.handle(at(now), Era::Legacy, input);
             if input == Input::CallAnswered {
                 owed = None;
-                let none = Input::Calls { in_flight: 0, oldest_since: at(now), questions: 0 };
+                let none =
+                    Input::Calls(Calls { in_flight: 0, oldest_since: at(now), questions: 0 });
                 effects.extend(wedge.handle(at(now), Era::Legacy, none));
             }
             if effects.iter().any(|effect| matches!(effect, Effect::SendProbe(_))) {

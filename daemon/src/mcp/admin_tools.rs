@@ -6,7 +6,7 @@ use afresh_core::audit::redact::redact_text;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;
-use afresh_core::mcp::{AdminRequest, AdminResult, Changes};
+use afresh_core::mcp::{AdminRequest, Changes, ToolResult};
 use afresh_core::service::Input as ServiceInput;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) struct AdminTools<'a> {
 
 impl AdminTools<'_> {
     /// Answers a call; the conversation answers that of a restart, when the new instance serves.
-    pub(super) fn call(&self, request: AdminRequest) -> Result<AdminResult, ServiceInput> {
+    pub(super) fn call(&self, request: AdminRequest) -> Result<ToolResult, ServiceInput> {
         match request {
             AdminRequest::Restart { reason } => Err(ServiceInput::Restart { reason }),
             AdminRequest::Verify { since } => Ok(self.verify_restart(since)),
@@ -33,7 +33,7 @@ impl AdminTools<'_> {
         }
     }
 
-    fn verify_restart(&self, since: f64) -> AdminResult {
+    fn verify_restart(&self, since: f64) -> ToolResult {
         let marker = self.own_marker();
         let pid = self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.pid);
         let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
@@ -52,7 +52,7 @@ impl AdminTools<'_> {
             ],
         });
         let is_error = false;
-        AdminResult { text: verification.data.to_string(), data: Some(verification.data), is_error }
+        ToolResult { text: verification.data.to_string(), data: Some(verification.data), is_error }
     }
 
     /// The marker of this server's last restart. All servers of a workspace write the same file: one
@@ -79,7 +79,7 @@ impl AdminTools<'_> {
         ))
     }
 
-    fn status(&self) -> AdminResult {
+    fn status(&self) -> ToolResult {
         let status = self.server.about.status(self.supervise, self.server.service);
         let report = self.server.lane.conversation.report();
         let mut data = serde_json::to_value(&status).unwrap_or_default();
@@ -87,10 +87,10 @@ impl AdminTools<'_> {
         data["requests_waiting"] = report.waiting.into();
         data["tools"] = report.tools.into();
         data["last_restart_tools"] = report.last_changes.as_ref().map_or(Value::Null, to_json);
-        AdminResult { text: format!("{data:#}"), data: Some(data), is_error: false }
+        ToolResult { text: format!("{data:#}"), data: Some(data), is_error: false }
     }
 
-    fn logs(&self, lines: usize, filter: Option<&str>) -> AdminResult {
+    fn logs(&self, lines: usize, filter: Option<&str>) -> ToolResult {
         let filter = filter.map(str::to_lowercase);
         let matches = |line: &LogLine| {
             let text = || line.text.to_lowercase();
@@ -109,7 +109,7 @@ impl AdminTools<'_> {
             0 => "the server has written nothing to stderr".to_owned(),
             _ => found.iter().map(shown).collect::<Vec<_>>().join("\n"),
         };
-        AdminResult { text, data: Some(json!({"lines": found.len()})), is_error: false }
+        ToolResult { text, data: Some(json!({"lines": found.len()})), is_error: false }
     }
 }
 

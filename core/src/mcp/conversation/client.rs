@@ -6,31 +6,28 @@ use std::ops::Range;
 
 use super::instances::Received;
 use super::{Conversation, Effect};
-use crate::limits::MESSAGE_BYTES_MAX;
 use crate::mcp::envelope::{self, Id, Message, Params, look, param};
-use crate::mcp::inflight::{Class, Flight, Location};
+use crate::mcp::inflight::{Class, Flight, Location, QueuedMessage};
 use crate::mcp::json;
 use crate::mcp::responses::{self, Why};
-use crate::mcp::tools::{AdminRequest, AdminResult, AdminTool};
+use crate::mcp::tools::{AdminRequest, AdminTool, ToolResult};
 
 const NO_REQUEST: &str = "this is no request: it needs a method, and a text or a number as its id";
 const TAKEN: &str =
     "a request of afresh's own has this id; ids that begin with `afresh:` are reserved";
 
 impl Conversation {
-    pub(super) fn client_message(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
+    pub(super) fn client_message(&mut self, line: Vec<u8>) {
         match look(&line) {
             Some(Message::Request { id, method, params }) => {
-                self.client_request(id, method, &params, line, effects);
+                self.client_request(id, method, &params, line);
             }
-            Some(Message::Notification { method }) => {
-                self.client_notification(&method, line, effects);
-            }
+            Some(Message::Notification { method }) => self.client_notification(&method, line),
             Some(Message::Response { id, .. }) => {
                 if let Some((generation, line)) =
                     id.and_then(|id| self.ids.relay_answer(&id, &line))
                 {
-                    self.instances.send(generation, line, effects);
+                    self.write(generation, line);
                 }
             }
             Some(Message::Batch) => {
@@ -39,48 +36,41 @@ impl Conversation {
                     match look(&line) {
                         // A batch inside of a batch is invalid, and the stack is bounded.
                         Some(Message::Batch) => {
-                            effects.push(Effect::Divert { generation: None, line });
+                            self.effects.push(Effect::Divert { generation: None, line });
                         }
-                        _ => self.client_message(line, effects),
+                        _ => self.client_message(line),
                     }
                 }
             }
             Some(Message::Invalid { id }) if !self.requests.contains(&id) => {
-                effects.push(Effect::ToClient(responses::invalid(&id, NO_REQUEST)));
+                self.effects.push(Effect::ToClient(responses::invalid(&id, NO_REQUEST)));
             }
             Some(Message::Invalid { .. }) | None => {
-                effects.push(Effect::Divert { generation: None, line })
+                self.effects.push(Effect::Divert { generation: None, line })
             }
         }
     }
 
-    fn client_request(
-        &mut self,
-        id: Id,
-        method: String,
-        params: &Params,
-        line: Vec<u8>,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn client_request(&mut self, id: Id, method: String, params: &Params, line: Vec<u8>) {
         if self.requests.contains(&id) {
             // Two requests with one id cannot be answered apart: the first one is.
-            return effects.push(Effect::Divert { generation: None, line });
+            return self.effects.push(Effect::Divert { generation: None, line });
         }
         if self.ids.is_own(&id) {
-            return effects.push(Effect::ToClient(responses::invalid(&id, TAKEN)));
+            return self.effects.push(Effect::ToClient(responses::invalid(&id, TAKEN)));
         }
         self.memory.request(&id, &method, params, &line);
         if method == "initialize"
-            && let Some(generation) = self.instances.serving()
+            && let Some(generation) = self.instances.serving
             && let Some(instance) = self.instances.get(generation)
-            && instance.received() == Received::OnlyProbe
+            && instance.received == Received::OnlyProbe
         {
             // Some servers have chosen the modern era with the probe, and refuse to go back.
-            self.instances.stop_serving();
-            effects.push(Effect::Replace { generation });
+            self.instances.serving = None;
+            self.effects.push(Effect::Replace { generation });
         }
-        if method == "ping" && self.instances.serving().is_none() {
-            return effects.push(Effect::ToClient(responses::pong(&id)));
+        if method == "ping" && self.instances.serving.is_none() {
+            return self.effects.push(Effect::ToClient(responses::pong(&id)));
         }
         let raw = |part: &Option<Range<usize>>| part.clone().map(|part| &line[part]);
         let tool = match method.as_str() {
@@ -97,89 +87,87 @@ impl Conversation {
         (flight.progress_token, flight.number) = (progress_token, self.ids.next_number());
         self.requests.insert(id.clone(), flight);
         if self.requests.are_too_many() {
-            return self.answer(&id, &Why::TooMany, effects);
+            return self.answer(&id, &Why::TooMany);
         }
         if let Some(tool) = tool {
-            return self.call_admin_tool(tool, id, effects);
+            return self.call_admin_tool(tool, id);
         }
-        match (self.instances.serving(), &self.down) {
-            (Some(generation), _) => self.send(generation, &id, effects),
+        match (self.instances.serving, &self.down) {
+            (Some(generation), _) => self.send(generation, &id),
             (None, Some(why)) => {
-                effects.push(Effect::Wanted);
+                self.effects.push(Effect::Wanted);
                 let why = Why::Down(why.clone());
-                self.answer(&id, &why, effects);
+                self.answer(&id, &why);
             }
             (None, None) => {
-                if !self.requests.queue(id.clone()) {
-                    self.answer(&id, &Why::Full, effects);
+                let message = QueuedMessage::Request(id);
+                if let Some(QueuedMessage::Request(id)) = self.requests.queue(message) {
+                    self.answer(&id, &Why::Full);
                 }
             }
         }
     }
 
-    fn call_admin_tool(&mut self, tool: AdminTool, id: Id, effects: &mut Vec<Effect>) {
+    fn call_admin_tool(&mut self, tool: AdminTool, id: Id) {
         let Some(flight) = self.requests.get(&id) else { return };
         match tool.asked(param(&flight.line, &["arguments"])) {
             Ok(request) => {
                 if let AdminRequest::Restart { .. } = request {
                     // An instance will come, or it will be said again that none does.
                     self.down = None;
-                    let (newest, old_pid) = (self.instances.newest(), self.instances.serving_pid());
+                    let serving = self.instances.serving.and_then(|it| self.instances.get(it));
+                    let (newest, old_pid) = (self.instances.newest, serving.map(|it| it.pid));
                     let tools = self.lists.tools().cloned();
                     self.restart_calls.add(self.now, id.clone(), newest, old_pid, tools);
                 }
-                effects.push(Effect::AdminRequest { id, request });
+                self.effects.push(Effect::AdminRequest { id, request });
             }
-            Err(text) => self.say(&id, &AdminResult { text, data: None, is_error: true }, effects),
+            Err(text) => self.say(vec![(id, ToolResult::error(text))]),
         }
     }
 
     /// A message that is longer than allowed: a request is answered, anything else is for the log.
-    pub(super) fn client_too_long(
-        &mut self,
-        beginning: Vec<u8>,
-        ending: &[u8],
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn client_too_long(&mut self, beginning: Vec<u8>, ending: &[u8]) {
         let found = envelope::look_at_ends(&beginning, ending);
         let Some((id, method)) = found.filter(|(id, _)| !self.requests.contains(id)) else {
-            return effects.push(Effect::Divert { generation: None, line: beginning });
+            return self.effects.push(Effect::Divert { generation: None, line: beginning });
         };
         let class = Class::of(&method, false);
         let flight = Flight::new(method, Vec::new(), class, Location::Local, self.now);
         self.requests.insert(id.clone(), flight);
-        self.answer(&id, &Why::RequestTooLong(MESSAGE_BYTES_MAX), effects);
+        self.answer(&id, &Why::RequestTooLong);
     }
 
-    fn client_notification(&mut self, method: &str, line: Vec<u8>, effects: &mut Vec<Effect>) {
+    fn client_notification(&mut self, method: &str, line: Vec<u8>) {
         self.memory.notification(method);
         if method == "notifications/cancelled" {
-            return self.cancel(line, effects);
+            return self.cancel(line);
         }
-        match self.instances.serving() {
+        match self.instances.serving {
             Some(generation) => {
                 self.instances.note_message(generation);
-                self.instances.send(generation, line, effects);
+                self.write(generation, line);
             }
             // A new instance gets these by the replay, or asks for itself.
             None if method == "notifications/roots/list_changed" => {}
             None if method == "notifications/initialized" && self.memory.opening().is_some() => {}
             None => {
-                if let Some(line) = self.requests.queue_notification(line) {
-                    effects.push(Effect::Divert { generation: None, line });
+                let message = QueuedMessage::Notification(line);
+                if let Some(QueuedMessage::Notification(line)) = self.requests.queue(message) {
+                    self.effects.push(Effect::Divert { generation: None, line });
                 }
             }
         }
     }
 
-    fn cancel(&mut self, line: Vec<u8>, effects: &mut Vec<Effect>) {
+    fn cancel(&mut self, line: Vec<u8>) {
         let Some(id) = param(&line, &["requestId"]).map(Id::new) else { return };
         self.memory.stop_listening(&id);
         match self.requests.get_mut(&id) {
             Some(Flight { location: Location::Sent { generation, .. }, cancelled, .. }) => {
                 *cancelled = true;
                 let generation = *generation;
-                self.instances.send(generation, line, effects);
+                self.write(generation, line);
             }
             Some(_) => drop(self.requests.remove(&id)),
             None => {}

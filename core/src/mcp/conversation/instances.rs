@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Effect;
 use crate::id::Generation;
 use crate::limits::PONGS_MAX;
 use crate::mcp::envelope::Id;
@@ -14,39 +13,42 @@ use crate::mcp::inflight::Class;
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     all: BTreeMap<Generation, ServerInstance>,
-    serving: Option<Generation>,
-    newest: Generation,
+    /// The one that gets all that is new.
+    pub(super) serving: Option<Generation>,
+    pub(super) newest: Generation,
 }
 
 /// A process of the server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ServerInstance {
-    pid: u32,
+    pub(super) pid: u32,
     /// It has had the session.
-    has_served: bool,
-    /// Lines that it was sent.
-    sent: u64,
+    pub(super) has_served: bool,
+    /// Lines that it was sent: the number of the next one.
+    pub(super) sent: u64,
     /// Its pings that were answered before it had the session.
     pongs: usize,
-    stage: SessionStage,
-    received: Received,
+    pub(super) stage: SessionStage,
+    pub(super) received: Received,
     /// The request that opens its session.
-    opening: Option<Id>,
+    pub(super) opening: Option<Id>,
     /// Listen requests that were sent again, and whose acknowledgement the client has already.
-    listening_again: BTreeSet<Id>,
+    pub(super) listening_again: BTreeSet<Id>,
 }
 
 /// What an instance has received so far: the first message can commit it to an era.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Received {
+    #[default]
     Nothing,
     OnlyProbe,
     More,
 }
 
 /// The stage of the session with an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SessionStage {
+    #[default]
     Opening,
     Serving,
     Draining,
@@ -54,31 +56,18 @@ pub(super) enum SessionStage {
 }
 
 impl ServerInstance {
-    pub(super) const fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    pub(super) const fn has_served(&self) -> bool {
-        self.has_served
-    }
-
-    pub(super) const fn received(&self) -> Received {
-        self.received
-    }
-
-    pub(super) fn is(&self, stage: SessionStage) -> bool {
-        self.stage == stage
+    /// A request goes to it.
+    pub(super) fn note_request(&mut self, class: Class) {
+        self.received = match (self.received, class) {
+            (Received::Nothing | Received::OnlyProbe, Class::Probe) => Received::OnlyProbe,
+            _ => Received::More,
+        };
     }
 
     /// Counts a ping that comes before the session; says whether it is answered.
     pub(super) fn may_pong(&mut self) -> bool {
         self.pongs += 1;
         self.pongs <= PONGS_MAX
-    }
-
-    /// Whether an acknowledgement is one that the client has already; asked once.
-    pub(super) fn is_acknowledged_again(&mut self, id: &Id) -> bool {
-        self.listening_again.remove(id)
     }
 
     /// Whether this answers the request that opens the session, and in time; asked once.
@@ -91,17 +80,7 @@ impl ServerInstance {
 impl Instances {
     pub(super) fn start(&mut self, generation: Generation, pid: u32) {
         self.newest = self.newest.max(generation);
-        let instance = ServerInstance {
-            pid,
-            has_served: false,
-            sent: 0,
-            pongs: 0,
-            stage: SessionStage::Opening,
-            received: Received::Nothing,
-            opening: None,
-            listening_again: BTreeSet::new(),
-        };
-        self.all.insert(generation, instance);
+        self.all.insert(generation, ServerInstance { pid, ..ServerInstance::default() });
     }
 
     pub(super) fn get(&self, generation: Generation) -> Option<&ServerInstance> {
@@ -116,39 +95,8 @@ impl Instances {
         self.all.keys().copied().collect()
     }
 
-    /// The instance that gets all that is new.
-    pub(super) const fn serving(&self) -> Option<Generation> {
-        self.serving
-    }
-
-    pub(super) fn serving_pid(&self) -> Option<u32> {
-        self.serving.and_then(|serving| self.get(serving)).map(ServerInstance::pid)
-    }
-
-    pub(super) const fn newest(&self) -> Generation {
-        self.newest
-    }
-
     pub(super) fn is(&self, generation: Generation, stage: SessionStage) -> bool {
-        self.get(generation).is_some_and(|instance| instance.is(stage))
-    }
-
-    /// Writes to an instance. Lines are counted: the daemon reports how many of them were read.
-    pub(super) fn send(
-        &mut self,
-        generation: Generation,
-        line: Vec<u8>,
-        effects: &mut Vec<Effect>,
-    ) {
-        if let Some(instance) = self.all.get_mut(&generation) {
-            instance.sent += 1;
-            effects.push(Effect::ToServer { generation, line });
-        }
-    }
-
-    /// How many lines an instance was sent: the number of the next one.
-    pub(super) fn sent(&self, generation: Generation) -> u64 {
-        self.get(generation).map_or(0, |instance| instance.sent)
+        self.get(generation).is_some_and(|instance| instance.stage == stage)
     }
 
     /// A message that is no request goes to an instance.
@@ -158,33 +106,10 @@ impl Instances {
         }
     }
 
-    /// A request goes to an instance; `again` is a listen request whose acknowledgement the client has.
-    pub(super) fn note_request(
-        &mut self,
-        generation: Generation,
-        class: Class,
-        again: Option<&Id>,
-    ) {
-        if let Some(instance) = self.all.get_mut(&generation) {
-            instance.received = match (instance.received, class) {
-                (Received::Nothing | Received::OnlyProbe, Class::Probe) => Received::OnlyProbe,
-                _ => Received::More,
-            };
-            instance.listening_again.extend(again.cloned());
-        }
-    }
-
-    /// The request that opens the session of an instance is sent.
-    pub(super) fn note_opening(&mut self, generation: Generation, id: Id) {
-        if let Some(instance) = self.all.get_mut(&generation) {
-            (instance.opening, instance.received) = (Some(id), Received::More);
-        }
-    }
-
     /// An instance that could not be given a session yet.
     pub(super) fn idle(&self) -> Option<Generation> {
         let is_idle = |instance: &ServerInstance| {
-            instance.is(SessionStage::Opening) && instance.opening.is_none()
+            instance.stage == SessionStage::Opening && instance.opening.is_none()
         };
         self.all.iter().find(|(_, instance)| is_idle(instance)).map(|(generation, _)| *generation)
     }
@@ -205,22 +130,12 @@ impl Instances {
         true
     }
 
-    /// The instance that serves gets nothing new.
-    pub(super) fn stop_serving(&mut self) {
-        self.serving = None;
-    }
-
     /// An instance is on its way out.
     pub(super) fn leave(&mut self, generation: Generation) {
         if self.all.contains_key(&generation) {
             self.set_stage(generation, SessionStage::Leaving);
             self.serving.take_if(|serving| *serving == generation);
         }
-    }
-
-    /// An instance refused the session.
-    pub(super) fn refuse(&mut self, generation: Generation) {
-        self.set_stage(generation, SessionStage::Leaving);
     }
 
     /// An instance is gone.
@@ -230,7 +145,7 @@ impl Instances {
         Some(instance)
     }
 
-    fn set_stage(&mut self, generation: Generation, stage: SessionStage) {
+    pub(super) fn set_stage(&mut self, generation: Generation, stage: SessionStage) {
         if let Some(instance) = self.all.get_mut(&generation) {
             instance.stage = stage;
         }
@@ -248,14 +163,14 @@ mod tests {
         for generation in [one, two, three] {
             instances.start(generation, 7);
         }
-        assert_eq!((instances.newest(), instances.idle()), (three, Some(one)));
+        assert_eq!((instances.newest, instances.idle()), (three, Some(one)));
         assert!(instances.serve(two) && instances.serve(three) && !instances.serve(one));
-        assert_eq!(instances.serving(), Some(three));
+        assert_eq!(instances.serving, Some(three));
         assert!(instances.is(one, SessionStage::Draining));
         assert!(instances.is(two, SessionStage::Draining));
         instances.leave(three);
-        assert_eq!((instances.serving(), instances.idle()), (None, None));
-        assert!(instances.end(three).is_some_and(|instance| instance.has_served()));
+        assert_eq!((instances.serving, instances.idle()), (None, None));
+        assert!(instances.end(three).is_some_and(|instance| instance.has_served));
     }
 
     #[test]
@@ -263,14 +178,11 @@ mod tests {
         let one = Generation(1);
         let mut instances = Instances::default();
         instances.start(one, 7);
-        instances.note_request(one, Class::Probe, None);
-        assert_eq!(instances.get(one).unwrap().received(), Received::OnlyProbe);
-        instances.note_request(one, Class::Safe, None);
-        instances.note_request(one, Class::Probe, None);
-        assert_eq!(instances.get(one).unwrap().received(), Received::More);
-        let mut effects = Vec::new();
-        instances.send(one, Vec::new(), &mut effects);
-        instances.send(Generation(9), Vec::new(), &mut effects);
-        assert_eq!((instances.sent(one), effects.len()), (1, 1));
+        let instance = instances.get_mut(one).unwrap();
+        instance.note_request(Class::Probe);
+        assert_eq!(instance.received, Received::OnlyProbe);
+        instance.note_request(Class::Safe);
+        instance.note_request(Class::Probe);
+        assert_eq!(instance.received, Received::More);
     }
 }

@@ -50,7 +50,7 @@ fn nobody_takes_our_ids_from_us() {
     assert!(done.contains(&serves), "{done:?}");
     // And where the client was first, ours is another.
     let mut bench = Bench::legacy();
-    let next = bench.conversation.ids.peek_number();
+    let next = bench.conversation.ids.last_number + 1;
     for number in next..next + 5 {
         bench.client(&format!(r#"{{"id":"afresh:2:{number}","method":"tools/call"}}"#));
     }

@@ -99,7 +99,7 @@ fn a_call_of_ours_needs_no_server() {
     let asked = AdminRequest::Logs { lines: 5, filter: None };
     let id = Id::new(b"20");
     assert_eq!(done, [Done::Other(Effect::AdminRequest { id: id.clone(), request: asked })]);
-    let said = AdminResult { text: "a line".to_owned(), data: None, is_error: false };
+    let said = ToolResult { text: "a line".to_owned(), data: None, is_error: false };
     let done = heard(&bench.handle(Input::AdminResult { id: id.clone(), result: said.clone() }));
     assert_eq!(done[0]["result"]["content"][0]["text"], "a line");
     // Once is enough; and one that was cancelled gets none.
