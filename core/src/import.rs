@@ -194,7 +194,7 @@ impl ImportReader<'_> {
     fn server(&mut self, server: &ClientServer) -> Option<Backend> {
         let errors = self.errors.len();
         let mut entry = ImportEntry::new(server);
-        let target = match server.start() {
+        let transport = match server.start() {
             Start::Odd(why) => {
                 let message = format!("server `{}` cannot be taken: {why}", harmless(&server.name));
                 self.error(ErrorKind::BadValue, message, &server.at, "correct it, or turn it off");
@@ -221,7 +221,7 @@ impl ImportReader<'_> {
         let name = self.name(server)?;
         let backend = Backend {
             name,
-            target,
+            transport,
             prefix: Prefix::Name,
             allow: self.list(&mut entry, &["enabled_tools", "includeTools"]),
             deny: (self.list(&mut entry, &["disabled_tools", "disabledTools", "excludeTools"]))

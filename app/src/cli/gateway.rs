@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<E
         return Err(none(environment, &workspace));
     }
     if arguments.list {
-        let line = |server: &Backend| format!("{}  {}\n", server.name, server.target);
+        let line = |server: &Backend| format!("{}  {}\n", server.name, server.transport);
         let left = |(name, why): &(String, String)| format!("{name}  left out: {why}\n");
         let lines = wanted.servers.iter().map(line).chain(import.left_out.iter().map(left));
         output::print(&lines.collect::<String>())?;

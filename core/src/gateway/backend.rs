@@ -14,7 +14,7 @@ pub struct Backend {
     /// Its key: in the names of its tools, in commands, in the trail.
     pub name: String,
     /// How it is reached.
-    pub target: Transport,
+    pub transport: Transport,
     /// What its tools and prompts are called.
     pub prefix: Prefix,
     /// Which of its tools there are; all where there is no list, none where that is empty. A `*` stands for any
@@ -35,7 +35,7 @@ pub struct Backend {
 impl Backend {
     /// Whether it is a program of ours, and not a server that is reached over HTTP.
     pub const fn is_stdio(&self) -> bool {
-        matches!(self.target, Transport::Stdio(_))
+        matches!(self.transport, Transport::Stdio(_))
     }
 }
 

@@ -139,7 +139,7 @@ mod tests {
         let url = "http://a.example".to_owned();
         Backend {
             name: "a".to_owned(),
-            target: Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
+            transport: Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
             prefix: Prefix::Name,
             allow: None,
             deny: Vec::new(),

@@ -14,44 +14,38 @@
 //!
 //! | part | owns |
 //! |---|---|
-//! | [`Directory`] | `Sessions` (clients), `Backends` (servers, each `Link`), `Names` (which server has a name) |
-//! | [`ServerRequests`] | requests of servers to clients |
-//! | [`HeldRequests`] | first requests that wait for servers to start |
+//! | [`Directory`] | each `ClientSession`, `Backends` (servers, each `Link`), `Names` (which server has a name) |
 //! | [`Outgoing`] | effects, and `PendingRequests` with their deadlines |
+//! | [`ServerRequests`] | requests of servers to clients |
+//! | [`HeldRequest`] | a first request that waits for servers to start |
 
 mod admin_tools;
 mod backends;
-mod bytes;
 mod client_view;
 mod directory;
-mod era_bridge;
-mod held_requests;
 mod link;
-mod link_calls;
 mod list_paging;
-mod log_levels;
 mod names;
 mod outgoing;
-mod pending_requests;
 mod route_request;
 mod server_messages;
 mod server_requests;
 mod sessions;
-mod subscriptions;
 #[cfg(test)]
 mod tests;
-mod tracing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::json;
 
+use self::backends::Backends;
 use self::directory::Directory;
-use self::held_requests::HeldRequests;
-use self::link::LinkStage;
+use self::link::{LinkStage, has_id};
+use self::names::Names;
 use self::outgoing::Outgoing;
-use self::route_request::Request;
-use self::server_requests::ServerRequests;
+use self::route_request::{HeldRequest, Request};
+use self::server_requests::{ServerRequests, roots_changed};
+use self::sessions::ClientSession;
 use super::backend::{Backend, Expose};
 use super::span::Span;
 use super::{ClientId, Effect, Input, LinkId};
@@ -86,28 +80,32 @@ pub struct Settings {
 pub struct Hub {
     directory: Directory,
     server_requests: ServerRequests,
-    held: HeldRequests,
-    out: Outgoing,
+    /// First requests of clients that wait for the lists of servers that are starting.
+    held: VecDeque<HeldRequest>,
 }
 
 impl Hub {
     /// A hub without servers and clients.
     pub fn new(settings: Settings) -> Self {
-        Self {
-            directory: Directory::new(settings),
-            server_requests: ServerRequests::default(),
-            held: HeldRequests::default(),
+        let directory = Directory {
+            sessions: BTreeMap::new(),
+            backends: Backends::new(settings),
+            names: Names::default(),
             out: Outgoing::default(),
-        }
+        };
+        let server_requests = ServerRequests::default();
+        Self { directory, server_requests, held: VecDeque::new() }
     }
 
     /// Records one input, and returns what has to be done now.
     pub fn handle(&mut self, now: Time, input: Input) -> Vec<Effect> {
-        self.out.begin(now);
-        let (directory, out) = (&mut self.directory, &mut self.out);
+        let directory = &mut self.directory;
+        directory.out.now = now;
         match input {
             Input::Configured(backends) => self.configure(backends),
-            Input::Joined { client, access } => directory.sessions.join(client, access),
+            Input::Joined { client, access } => {
+                directory.sessions.insert(client, ClientSession::new(access));
+            }
             Input::Client { client, line } => self.client_line(client, &line, false),
             Input::ClientTooLong { client, beginning, ending } => {
                 // A request is answered; nothing else can be.
@@ -116,170 +114,170 @@ impl Hub {
                         "the request is longer than the limit of {MESSAGE_BYTES_MAX} bytes; nothing was \
                          done; send less"
                     );
-                    out.answer_error(client, &id, -32600, &why);
+                    directory.out.answer_error(client, &id, -32600, &why);
                 }
             }
             Input::Left { client } => self.client_left(client),
             Input::Link { link, line, about } => self.link_line(link, line, about.as_ref()),
             Input::NotTaken { link, line, why } => self.not_taken(link, &line, &why),
-            Input::Serves { link, state } => directory.set_server_state(link, state, out),
-            Input::LinkLost { link, why } => directory.lose_link(link, &why, out),
+            Input::Serves { link, state } => directory.set_server_state(link, state),
+            Input::LinkLost { link, why } => directory.lose_link(link, &why),
             Input::Wakeup => self.wake(),
         }
         self.settle();
         self.directory.backends.links.note();
-        self.out.take_effects()
+        std::mem::take(&mut self.directory.out.effects)
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
         let links = self.directory.backends.links.next_wakeup();
-        let deadline = self.out.requests.next_deadline();
-        let all = [deadline, self.held.next_wakeup(), self.server_requests.next_wakeup(), links];
-        all.into_iter().flatten().min()
+        let deadline = self.directory.out.requests.next_deadline();
+        let held = self.held.iter().map(|held| held.until).min();
+        [deadline, held, self.server_requests.next_wakeup(), links].into_iter().flatten().min()
     }
 
     /// How many requests of clients have no response yet.
     pub fn in_flight(&self) -> usize {
-        self.out.requests.client_count()
+        self.directory.out.requests.client_count()
     }
 
     /// The servers that are reached over HTTP, each with its address and its state.
     pub fn remotes(&self) -> Vec<(String, String, State)> {
-        self.directory.backends.remotes(self.out.now())
+        self.directory.backends.remotes(self.directory.out.now)
     }
 
     /// The state of a server that runs, by its answers over this link; none where the link was not used yet.
     pub fn state_of(&self, link: LinkId) -> Option<State> {
         let link = self.directory.backends.links.get(link)?;
-        (*link.stage() != LinkStage::Fresh).then(|| link.state(self.out.now()))
+        (link.stage != LinkStage::Fresh).then(|| link.state(self.directory.out.now))
     }
 
     /// Ends the spans of all requests that have no response: the gateway ends.
     pub fn end_spans(&mut self, now: Time) -> Vec<Box<Span>> {
-        let spans = self.out.requests.take_spans();
+        let spans = self.directory.out.requests.take_spans();
         spans.map(|span| Box::new(Span { ended: now, ..*span })).collect()
     }
 
     /// Takes a new configuration.
     fn configure(&mut self, backends: Vec<Backend>) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
+        let directory = &mut self.directory;
         let definitions = |directory: &Directory, client| {
             directory.client(client).map(|view| view.own_definitions())
         };
-        let open = directory.sessions.open();
+        let open = directory.open_clients().into_iter();
         let before: Vec<_> = open.map(|client| (client, definitions(directory, client))).collect();
         for (slot, why) in directory.backends.outdated(&backends) {
             for link in directory.backends.remove(slot) {
-                directory.close_link(link, why, out);
+                directory.close_link(link, why);
             }
-            directory.notify_server_changed(slot, out);
+            directory.notify_server_changed(slot);
         }
         let names: Vec<String> = backends.iter().map(|its| its.name.clone()).collect();
         for backend in backends {
-            if !directory.backends.add(backend, out) {
+            if !directory.backends.add(backend, &mut directory.out) {
                 continue;
             }
             directory.backends.put_in_order(&names);
             // Clients that are there already use it from now on.
-            for client in directory.sessions.ids() {
-                if directory.sessions.get(client).is_some_and(|session| session.has_begun()) {
-                    directory.use_servers(client, out);
-                }
+            let begun = directory.sessions.iter().filter(|(_, session)| session.has_begun());
+            for client in begun.map(|(client, _)| *client).collect::<Vec<_>>() {
+                directory.use_servers(client);
             }
         }
         directory.backends.put_in_order(&names);
-        let moved = directory.names.rebuild(&Kind::ALL, &directory.backends, directory.tools, out);
+        let moved = directory.names.rebuild(&Kind::ALL, &directory.backends, &mut directory.out);
         // The definitions of our own tools name the programs among the servers.
         let mut told = BTreeSet::new();
         for (client, before) in before {
             if definitions(directory, client) != before {
-                directory.sessions.notify_list_changed(client, Kind::Tools, out);
+                directory.notify(client, Kind::Tools);
                 told.insert((client, Kind::Tools));
             }
         }
-        directory.notify_moved(&moved, told, out);
+        directory.notify_moved(&moved, told);
         self.resume_held();
     }
 
     /// A client is gone: its requests are cancelled.
     fn client_left(&mut self, client: ClientId) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
-        let Some(session) = directory.sessions.remove(client) else { return };
-        self.held.forget(client, None);
+        let directory = &mut self.directory;
+        let Some(session) = directory.sessions.remove(&client) else { return };
+        self.held.retain(|held| held.client != client);
         directory.backends.links.forget_waiting(client, None);
         for number in session.requests.values() {
-            directory.withdraw(*number, "the client is gone", out);
+            directory.withdraw(*number, "the client is gone");
         }
-        self.server_requests.client_left(client, out);
+        self.server_requests.client_left(client, &mut directory.out);
         for link in session.links.values() {
-            directory.close_link(*link, "its client is gone", out);
+            directory.close_link(*link, "its client is gone");
         }
         self.retry_server_requests();
-        let (directory, out) = (&mut self.directory, &mut self.out);
-        for link in directory.backends.links.ids() {
+        for link in self.directory.backends.links.ids() {
             if session.subscriptions.uris().next().is_some() {
-                directory.sync_subscriptions(link, out);
+                self.directory.sync_subscriptions(link);
             }
             if session.log_level.is_some() {
-                directory.sync_log_level(link, out);
+                self.directory.sync_log_level(link);
             }
         }
     }
 
     fn wake(&mut self) {
         self.expire_requests();
-        self.directory.wake_links(&mut self.out);
+        self.directory.wake_links();
         self.retry_server_requests();
         self.resume_held();
     }
 
-    /// Passes on the requests of servers that wait for a client, except those over links that were closed.
-    fn retry_server_requests(&mut self) {
-        for link in self.out.take_closed() {
+    /// Drops the requests of servers over links that were closed.
+    fn forget_closed(&mut self) {
+        for link in self.directory.out.closed.drain(..) {
             self.server_requests.link_closed(link);
         }
-        self.server_requests.retry_deferred(&mut self.directory, &mut self.out);
+    }
+
+    /// Passes on the requests of servers that wait for a client, except those over links that were closed.
+    fn retry_server_requests(&mut self) {
+        self.forget_closed();
+        self.server_requests.retry_deferred(&mut self.directory);
     }
 
     /// Does what an input has made possible: lines that have waited for a link, and held requests, go on.
     fn settle(&mut self) {
         loop {
-            if let Some((client, line)) = self.out.next_resumed() {
+            if let Some((client, line)) = self.directory.out.resumed.pop_front() {
                 self.client_line(client, &line, true);
-            } else if self.out.take_settled() {
+            } else if std::mem::take(&mut self.directory.out.is_settled) {
                 self.resume_held();
             } else {
                 break;
             }
         }
-        for link in self.out.take_closed() {
-            self.server_requests.link_closed(link);
-        }
+        self.forget_closed();
     }
 
     /// Dispatches the held requests whose servers are up, or that have waited long enough.
     fn resume_held(&mut self) {
-        for held in self.held.take() {
-            let view = self.directory.client(held.client);
-            let now = self.out.now();
+        for held in std::mem::take(&mut self.held) {
+            let (view, now) = (self.directory.client(held.client), self.directory.out.now);
             if held.until <= now
                 || view.is_none_or(|its| its.settles_at(held.within, now).is_none())
             {
                 self.client_line(held.client, &held.line, true);
             } else {
-                self.held.hold(held);
+                self.held.push_back(held);
             }
         }
     }
 
     /// A line of a client's. One that has waited is late: it is not held again.
     fn client_line(&mut self, client: ClientId, line: &[u8], is_late: bool) {
-        if self.directory.sessions.get(client).is_none() {
+        if !self.directory.sessions.contains_key(&client) {
             return;
         }
         let Some((message, is_ambiguous)) = look_closely(line) else { return };
-        let out = &mut self.out;
+        let out = &mut self.directory.out;
         match message {
             Message::Request { id, .. } | Message::Invalid { id } if is_ambiguous => {
                 out.answer(client, &id, responses::invalid(&id, AMBIGUOUS));
@@ -313,16 +311,14 @@ impl Hub {
     }
 
     fn client_notification(&mut self, client: ClientId, method: &str, line: &[u8]) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
+        let directory = &mut self.directory;
         match method {
             "notifications/cancelled" => self.cancel(client, line),
-            "notifications/progress" => self.server_requests.progress(client, line, out),
-            "notifications/initialized" => {
-                self.server_requests.client_ready(client, directory, out);
+            "notifications/progress" => {
+                self.server_requests.progress(client, line, &mut directory.out);
             }
-            "notifications/roots/list_changed" => {
-                self.server_requests.roots_changed(client, line, directory, out);
-            }
+            "notifications/initialized" => self.server_requests.client_ready(client, directory),
+            "notifications/roots/list_changed" => roots_changed(directory, client, line),
             // The links have their own handshakes; others are not for servers.
             _ => {}
         }
@@ -330,16 +326,16 @@ impl Hub {
 
     fn cancel(&mut self, client: ClientId, line: &[u8]) {
         let Some(id) = param(line, &["requestId"]).map(Id::new) else { return };
-        let Some(session) = self.directory.sessions.get_mut(client) else { return };
-        if session.subscriptions.stop_listening(&id) {
+        let Some(session) = self.directory.sessions.get_mut(&client) else { return };
+        if session.subscriptions.listeners.remove(&id).is_some() {
             return self.sync_subscriptions_of(client);
         }
         if let Some(number) = session.requests.remove(&id) {
             let reason = param(line, &["reason"]).and_then(raw::text).unwrap_or_default();
-            return self.directory.withdraw(number, &reason, &mut self.out);
+            return self.directory.withdraw(number, &reason);
         }
         // It may not have been sent yet.
-        self.held.forget(client, Some(&id));
+        self.held.retain(|held| held.client != client || !has_id(&held.line, &id));
         self.directory.backends.links.forget_waiting(client, Some(&id));
     }
 
@@ -357,12 +353,12 @@ impl Hub {
                 self.handle_response(link, &id, responses::line(&id, "error", &error), true);
             }
             Message::Request { id, .. } if is_ambiguous => {
-                self.out.send_to_link(link, responses::invalid(&id, AMBIGUOUS));
+                self.directory.out.send_to_link(link, responses::invalid(&id, AMBIGUOUS));
             }
             _ if is_ambiguous => {}
             Message::Request { id, method, params } => {
-                let (request, out) = ((id, &*method, &params, &*line), &mut self.out);
-                self.server_requests.handle(link, request, about, &mut self.directory, out);
+                let request = (id, &*method, &params, &*line);
+                self.server_requests.handle(&mut self.directory, link, request, about);
             }
             Message::Notification { method } => {
                 self.handle_server_notification(link, &method, line, about);

@@ -50,14 +50,14 @@ fn says(path: &str, text: &str, wanted: &str, hint: &str) {
 }
 
 fn stdio(server: &Backend) -> &StdioServer {
-    match &server.target {
+    match &server.transport {
         Transport::Stdio(stdio) => stdio,
         Transport::Http(http) => panic!("{http:?}"),
     }
 }
 
 fn http(server: &Backend) -> &HttpServer {
-    match &server.target {
+    match &server.transport {
         Transport::Http(http) => http,
         Transport::Stdio(stdio) => panic!("{stdio:?}"),
     }

@@ -314,6 +314,21 @@ pub fn splice(bytes: &[u8], part: Range<usize>, by: &[u8]) -> Vec<u8> {
     [&bytes[..part.start], by, &bytes[part.end..]].concat()
 }
 
+/// The bytes with parts replaced, all in one go. They do not overlap.
+pub(crate) fn edit(bytes: &[u8], mut edits: Vec<(Range<usize>, Vec<u8>)>) -> Vec<u8> {
+    edits.sort_by_key(|(part, _)| part.start);
+    let more: usize = edits.iter().map(|(_, by)| by.len()).sum();
+    let mut edited = Vec::with_capacity(bytes.len() + more);
+    let mut at = 0;
+    for (part, by) in edits {
+        edited.extend_from_slice(&bytes[at..part.start]);
+        edited.extend_from_slice(&by);
+        at = part.end;
+    }
+    edited.extend_from_slice(&bytes[at..]);
+    edited
+}
+
 /// A parameter of a message, by its path.
 pub fn param<'a>(line: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
     match path {

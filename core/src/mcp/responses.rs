@@ -88,11 +88,14 @@ pub(super) fn answer(flight: &Flight, id: &Id, era: Era, why: &Why) -> Vec<u8> {
     let (code, reason, retryable, text) = why.error();
     match flight.class {
         Class::Tool if *why != Why::NoSuchMethod => said(id, era, &ToolResult::error(text)),
-        _ => {
-            let data = json!({"reason": reason, "retryable": retryable});
-            line(id, "error", &json!({"code": code, "message": text, "data": data}))
-        }
+        _ => failure(id, code, reason, retryable, &text),
     }
+}
+
+/// An error with its reason as a word, and whether the same request can succeed later.
+pub(crate) fn failure(id: &Id, code: i32, reason: &str, retryable: bool, why: &str) -> Vec<u8> {
+    let data = json!({"reason": reason, "retryable": retryable});
+    line(id, "error", &json!({"code": code, "message": why, "data": data}))
 }
 
 /// What a tool has to say, as the answer to its call.
@@ -121,7 +124,12 @@ pub(crate) fn page(id: &Id, era: Era, member: &str, entries: &[u8], next: &str) 
 
 /// The answer to something that wants one and is no request, or none that can be passed on.
 pub(crate) fn invalid(id: &Id, why: &str) -> Vec<u8> {
-    line(id, "error", &json!({"code": -32600, "message": why}))
+    error(id, -32600, why)
+}
+
+/// An error without more than its words.
+pub(crate) fn error(id: &Id, code: i32, why: &str) -> Vec<u8> {
+    line(id, "error", &json!({"code": code, "message": why}))
 }
 
 /// `{}` for a ping that no server can answer now.

@@ -92,7 +92,7 @@ impl World {
 
     /// Whether a name is one of our own: then no server has it.
     fn is_own(&self, name: &str) -> bool {
-        let is_program = |backend: &Backend| matches!(backend.target, Transport::Stdio(_));
+        let is_program = |backend: &Backend| matches!(backend.transport, Transport::Stdio(_));
         match name {
             "find_tools" | "call_tool" => self.settings.expose == Expose::Search,
             _ => {
@@ -110,7 +110,7 @@ impl World {
             names.extend(["find_tools", "call_tool"].map(str::to_owned));
         }
         let is_program = |backend: &Backend| {
-            matches!(backend.target, Transport::Stdio(_)) && self.may_use(client, backend)
+            matches!(backend.transport, Transport::Stdio(_)) && self.may_use(client, backend)
         };
         if self.settings.admin_tools && self.backends.iter().any(is_program) {
             let admin = ADMIN.into_iter().filter(|name| self.may_call(client, name));

@@ -145,14 +145,14 @@ impl Random {
             _ => Prefix::Name,
         };
         let url = format!("http://{name}.example/mcp");
-        let target = match self.below(3) {
+        let transport = match self.below(3) {
             0 => stdio(),
             _ => Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
         };
         let patterns = ["get*", "*", "set", "", "*_*", "a*b*", "工具", "many*1"];
         Backend {
             name: name.to_owned(),
-            target,
+            transport,
             prefix,
             allow: self.maybe_patterns(&patterns),
             deny: self.patterns(&["get", "s*", "*e*t*", "find_tools", "many*2", "\n*"]),
@@ -332,7 +332,7 @@ impl World {
         let Some(its) = self.links.get_mut(&link) else { return };
         let reading = its.reading.get_mut(&kind).expect("it was asked for");
         let is_stdio = self.backends.iter().any(|backend| {
-            backend.name == its.server && matches!(backend.target, Transport::Stdio(_))
+            backend.name == its.server && matches!(backend.transport, Transport::Stdio(_))
         });
         let pages = &self.scripts[&its.server].lists[&kind];
         // It may have been another list when it began.

@@ -100,7 +100,7 @@ impl Links {
         backend: &Backend,
         suffix: &str,
     ) -> Result<(), String> {
-        match &backend.target {
+        match &backend.transport {
             Transport::Stdio(stdio) => {
                 let name = format!("{}{suffix}", backend.name);
                 let started = self.start_program(supervise, link, name, stdio).await;

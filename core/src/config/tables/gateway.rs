@@ -269,7 +269,7 @@ fn make_server(
     errors: &mut Errors,
 ) -> Option<Backend> {
     let texts = Texts { table, scope };
-    let target = match server::COMMAND.find(table) {
+    let transport = match server::COMMAND.find(table) {
         Some(command) => stdio(&texts, command, &with_own(table, defaults), errors)
             .map(Box::new)
             .map(Transport::Stdio),
@@ -277,7 +277,7 @@ fn make_server(
     }?;
     Some(Backend {
         name: table.name.clone(),
-        target,
+        transport,
         prefix: match server::PREFIX.find(table).as_deref() {
             None => Prefix::Name,
             Some("" | "none") => Prefix::None,

@@ -5,27 +5,19 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::backends::Backends;
-use super::bytes::{edit, place};
+use super::Settings;
+use super::backends::{BackendSlot, Backends};
 use super::client_view::ClientView;
-use super::sessions::ToolResult;
 use crate::gateway::backend::Expose;
 use crate::gateway::catalog::{self, CatalogEntry};
 use crate::limits::{FOUND_TOOLS, FOUND_TOOLS_MAX};
-use crate::mcp::envelope::param;
-use crate::mcp::{AdminTool, Kind, json as raw};
+use crate::mcp::envelope::{edit, param};
+use crate::mcp::{AdminTool, Kind, ToolResult, json as raw};
 use crate::service::State;
 use crate::time::Time;
 
 const FIND: &str = "find_tools";
 const CALL: &str = "call_tool";
-
-/// Which tools of its own the gateway has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GatewayTools {
-    expose: Expose,
-    has_admin: bool,
-}
 
 /// A tool of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,24 +27,14 @@ pub(super) enum GatewayTool {
     Call,
 }
 
-impl GatewayTools {
-    pub(super) const fn new(expose: Expose, has_admin: bool) -> Self {
-        Self { expose, has_admin }
-    }
-
-    pub(super) const fn expose(self) -> Expose {
-        self.expose
-    }
-
-    pub(super) const fn has_admin(self) -> bool {
-        self.has_admin
-    }
-
-    /// Whether a name is one of the gateway's own: then no server's tool has it, for any client.
-    pub(super) fn reserves(self, name: &str, backends: &Backends) -> bool {
+impl Backends {
+    /// Whether a tool's name is one of the gateway's own: then no server's tool has it, for any client.
+    pub(super) fn reserves(&self, name: &str) -> bool {
+        let Settings { expose, admin_tools, .. } = self.settings;
+        let is_admin = || AdminTool::of_name(name).is_some();
         match name {
-            FIND | CALL => self.expose == Expose::Search,
-            _ => self.has_admin && AdminTool::of_name(name).is_some() && backends.has_managed(),
+            FIND | CALL => expose == Expose::Search,
+            _ => admin_tools && is_admin() && self.slots.iter().any(BackendSlot::is_managed),
         }
     }
 }
@@ -60,14 +42,14 @@ impl GatewayTools {
 impl ClientView<'_> {
     /// The gateway's tool of a name, if the client may use it. Each may search: it finds only what it may use.
     pub(super) fn own_tool(self, name: &str) -> Option<GatewayTool> {
-        if !self.is_reserved(name) {
+        if !self.backends.reserves(name) {
             return None;
         }
         match name {
             FIND => Some(GatewayTool::Find),
             CALL => Some(GatewayTool::Call),
-            _ if !self.session.access().has_tool(name) => None,
-            _ if !self.slots().any(|slot| self.backends.slot(slot).is_managed()) => None,
+            _ if !self.session.access.has_tool(name) => None,
+            _ if !self.slots().any(|slot| self.backends.slots[slot].is_managed()) => None,
             _ => AdminTool::of_name(name).map(GatewayTool::Admin),
         }
     }
@@ -75,18 +57,18 @@ impl ClientView<'_> {
     /// The definitions of the gateway's tools, as the client sees them in its list.
     pub(super) fn own_definitions(self) -> Vec<String> {
         let mut all = Vec::new();
-        if self.tools.expose == Expose::Search {
+        if self.backends.settings.expose == Expose::Search {
             all.extend(search_definitions());
         }
         let names: Vec<&str> = self
             .slots()
-            .map(|slot| self.backends.slot(slot))
+            .map(|slot| &self.backends.slots[slot])
             .filter(|slot| slot.is_managed())
             .map(|slot| slot.name())
             .collect();
-        if self.tools.has_admin && !names.is_empty() {
+        if self.backends.settings.admin_tools && !names.is_empty() {
             let tools = AdminTool::ALL.into_iter();
-            let tools = tools.filter(|tool| self.session.access().has_tool(tool.name()));
+            let tools = tools.filter(|tool| self.session.access.has_tool(tool.name()));
             all.extend(tools.map(|tool| admin_definition(tool, &names)));
         }
         all
@@ -96,15 +78,15 @@ impl ClientView<'_> {
     pub(super) fn slot_of_argument(self, line: &[u8]) -> Result<usize, ToolResult> {
         let server = param(line, &["arguments", "server"]).and_then(raw::text);
         let slots: Vec<usize> = self.slots().collect();
-        let name = |slot: usize| self.backends.slot(slot).name();
+        let name = |slot: usize| self.backends.slots[slot].name();
         let is_named = |slot: &usize| server.as_ref().is_none_or(|server| name(*slot) == server);
         let mut found = slots.iter().copied().filter(is_named);
         let (Some(slot), None) = (found.next(), found.next()) else {
             let names: Vec<&str> = slots.into_iter().map(name).collect();
             let text = format!("`server` must be one of: {}", names.join(", "));
-            return Err(ToolResult::error(&text));
+            return Err(ToolResult::error(text));
         };
-        if !self.backends.slot(slot).backend.is_stdio() {
+        if !self.backends.slots[slot].backend.is_stdio() {
             let text = "this server is reached over HTTP: only who runs it can do that";
             return Err(ToolResult::error(text));
         }
@@ -116,7 +98,7 @@ impl ClientView<'_> {
         let mut text = String::new();
         let mut all = Vec::new();
         for slot in self.slots() {
-            let name = self.backends.slot(slot).name();
+            let name = self.backends.slots[slot].name();
             let link = self.link_to(slot).and_then(|link| self.backends.links.get(link));
             let state = link.map(|link| link.state(now));
             let word = state.as_ref().map_or("not used yet", State::word);
@@ -125,7 +107,7 @@ impl ClientView<'_> {
                 _ => None,
             };
             let tools = self.entries(slot, Kind::Tools).len();
-            let calls = link.map_or(0, |link| link.calls.in_flight());
+            let calls = link.map_or(0, |link| link.calls.in_flight);
             text.push_str(&format!("{name}: {word}, {tools} tools, {calls} calls in flight"));
             text.push_str(&why.as_ref().map_or_else(String::new, |why| format!(" ({why})")));
             text.push('\n');
@@ -176,8 +158,8 @@ impl ClientView<'_> {
         };
         let inner = raw::get(arguments, &["arguments"]).filter(|raw| *raw != b"null");
         let edits = vec![
-            (place(line, old_name), name.to_vec()),
-            (place(line, arguments), inner.unwrap_or(b"{}").to_vec()),
+            (raw::place(line, old_name), name.to_vec()),
+            (raw::place(line, arguments), inner.unwrap_or(b"{}").to_vec()),
         ];
         Ok(edit(line, edits))
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
+use super::Settings;
 use super::link::{Link, LinkStage, Links};
-use super::list_paging::{ListDefect, PageOutcome, Reading};
+use super::list_paging::ListDefect;
 use super::outgoing::Outgoing;
-use super::pending_requests::Response;
 use super::sessions::{ClientSession, MODERN, NEWEST_LEGACY};
 use crate::gateway::backend::{Backend, Share, Transport};
 use crate::gateway::catalog::CatalogEntry;
@@ -20,16 +20,13 @@ use crate::time::Time;
 /// All servers, and the links to them.
 #[derive(Debug)]
 pub(super) struct Backends {
-    /// The version of afresh.
-    version: String,
-    /// There is one client at most: servers get its name and its capabilities.
-    is_single: bool,
+    pub(super) settings: Settings,
     /// A server that was taken out of the configuration keeps its slot.
-    slots: Vec<BackendSlot>,
+    pub(super) slots: Vec<BackendSlot>,
     /// The slots of those that are in the configuration, in its order.
-    order: Vec<usize>,
+    pub(super) order: Vec<usize>,
     pub(super) links: Links,
-    next_link: u64,
+    last_link: u64,
 }
 
 /// A server.
@@ -37,7 +34,7 @@ pub(super) struct Backends {
 pub(super) struct BackendSlot {
     pub(super) backend: Backend,
     /// It is in the configuration no more.
-    is_removed: bool,
+    pub(super) is_removed: bool,
     /// A link that was opened ahead of the first client.
     fresh: Option<LinkId>,
     /// The links that clients share, for each era.
@@ -46,9 +43,9 @@ pub(super) struct BackendSlot {
     /// It does not know the modern era.
     is_legacy_only: bool,
     /// Its lists, as they were last read over any link.
-    known: BTreeMap<Kind, Vec<CatalogEntry>>,
+    pub(super) known: BTreeMap<Kind, Vec<CatalogEntry>>,
     /// The defects of its lists that were logged.
-    defects: BTreeSet<(Kind, ListDefect)>,
+    pub(super) defects: BTreeSet<(Kind, ListDefect)>,
 }
 
 /// Whether a call goes to its server.
@@ -79,10 +76,6 @@ impl BackendSlot {
         &self.backend.name
     }
 
-    pub(super) const fn is_removed(&self) -> bool {
-        self.is_removed
-    }
-
     /// Whether it is a program in the configuration: only these can be restarted.
     pub(super) fn is_managed(&self) -> bool {
         !self.is_removed && self.backend.is_stdio()
@@ -102,27 +95,9 @@ impl BackendSlot {
 }
 
 impl Backends {
-    pub(super) fn new(version: String, is_single: bool) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let links = Links::default();
-        Self { version, is_single, slots: Vec::new(), order: Vec::new(), links, next_link: 1 }
-    }
-
-    pub(super) fn version(&self) -> &str {
-        &self.version
-    }
-
-    pub(super) fn slot(&self, slot: usize) -> &BackendSlot {
-        &self.slots[slot]
-    }
-
-    /// The slots in the order of the configuration.
-    pub(super) fn order(&self) -> &[usize] {
-        &self.order
-    }
-
-    /// Whether there is a program among the servers.
-    pub(super) fn has_managed(&self) -> bool {
-        self.slots.iter().any(BackendSlot::is_managed)
+        Self { settings, slots: Vec::new(), order: Vec::new(), links, last_link: 0 }
     }
 
     /// The servers that are not in this configuration, or otherwise, and why they go.
@@ -171,12 +146,12 @@ impl Backends {
         suffix: &str,
         out: &mut Outgoing,
     ) -> LinkId {
-        let link = LinkId(self.next_link);
-        self.next_link += 1;
+        self.last_link += 1;
+        let link = LinkId(self.last_link);
         let backend = &self.slots[slot].backend;
-        self.links.insert(Link::new(link, slot, backend, owner, out.now()));
+        self.links.insert(Link::new(link, slot, backend, owner, out.now));
         let backend = backend.name.clone();
-        out.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
+        out.effects.push(Effect::Open { link, backend, suffix: suffix.to_owned() });
         link
     }
 
@@ -205,7 +180,7 @@ impl Backends {
     fn own_instances(&self, slot: usize, client: &ClientSession) -> Option<usize> {
         match self.slots[slot].backend.share {
             Share::PerClient { instances_max, .. } => {
-                (!client.is_modern() || self.is_single).then_some(instances_max)
+                (!client.is_modern() || self.settings.is_single).then_some(instances_max)
             }
             Share::All => None,
         }
@@ -258,9 +233,9 @@ impl Backends {
     /// The `_meta` and the parameters of `initialize` for a server: those of the client that it is for alone, or
     /// the gateway's.
     fn introduction(&self, link: LinkId, client: &ClientSession) -> (Vec<u8>, Vec<u8>) {
-        let own = |raw: Option<&[u8]>| raw.filter(|_| !self.is_generic(link)).map(<[u8]>::to_vec);
-        let us = json!({"name": "afresh", "version": self.version});
-        let meta = own(client.meta()).unwrap_or_else(|| {
+        let own = |raw: &Option<Vec<u8>>| raw.clone().filter(|_| !self.is_generic(link));
+        let us = json!({"name": "afresh", "version": self.settings.version});
+        let meta = own(&client.meta).unwrap_or_else(|| {
             let meta = json!({
                 "io.modelcontextprotocol/protocolVersion": MODERN,
                 "io.modelcontextprotocol/clientInfo": us,
@@ -268,7 +243,7 @@ impl Backends {
             });
             meta.to_string().into_bytes()
         });
-        let opening = own(client.opening()).unwrap_or_else(|| {
+        let opening = own(&client.opening).unwrap_or_else(|| {
             let opening = json!({
                 "protocolVersion": NEWEST_LEGACY,
                 "capabilities": {"roots": {"listChanged": true}, "sampling": {}, "elicitation": {}},
@@ -281,14 +256,14 @@ impl Backends {
 
     /// Whether a server gets the gateway's capabilities, because any number of clients may use the link.
     pub(super) fn is_generic(&self, link: LinkId) -> bool {
-        !self.is_single && self.links.get(link).is_some_and(|link| link.owner.is_none())
+        !self.settings.is_single && self.links.get(link).is_some_and(|link| link.owner.is_none())
     }
 
     /// A server does not know the newer protocol: the older is tried. Returns whether the link is not needed any
     /// more, because there is one for that protocol already.
     pub(super) fn fall_back(&mut self, id: LinkId, out: &mut Outgoing) -> bool {
         let Some(link) = self.links.get_mut(id) else { return false };
-        link.set_legacy();
+        link.era = Era::Legacy;
         let slot = &mut self.slots[link.slot];
         slot.is_legacy_only = true;
         if link.owner.is_none() {
@@ -314,15 +289,16 @@ impl Backends {
         let slot = &self.slots[link.slot];
         let (name, max) = (slot.name(), slot.backend.in_flight_max);
         link.retry(out);
-        link.calls.set_used(out.now());
+        link.calls.used_at = out.now;
         if let Some(why) = link.stopped() {
             return Admission::Refused("server_down", slot.unusable(&why));
         }
-        if let LinkStage::Failed(why) = link.stage() {
+        if let LinkStage::Failed(why) = &link.stage {
             return Admission::Refused("server_down", slot.unusable(why));
         }
         if !link.is_open() {
-            if link.calls.wait(client, line, max) {
+            if link.calls.waiting.len() < max {
+                link.calls.waiting.push_back((client, line.to_vec()));
                 return Admission::Queued;
             }
             let why = format!(
@@ -331,7 +307,7 @@ impl Backends {
             );
             return Admission::Refused("server_busy", why);
         }
-        let count = link.calls.in_flight();
+        let count = link.calls.in_flight;
         if count >= max {
             let why = format!(
                 "nothing was done: {count} calls to the server `{name}` have no answer yet, as \
@@ -339,69 +315,25 @@ impl Backends {
             );
             return Admission::Refused("server_busy", why);
         }
-        if let Some((timeouts, seconds)) = link.calls.circuit.open(out.now()) {
+        if let Some((timeouts, seconds)) = link.calls.circuit.open(out.now) {
             let why = format!(
                 "nothing was done: the server `{name}` left {timeouts} calls in a row without an \
                  answer; it is tried again in {seconds} s"
             );
             return Admission::Refused("circuit_open", why);
         }
-        link.calls.circuit.pass(out.now());
+        link.calls.circuit.pass(out.now);
         Admission::Send(id)
-    }
-
-    /// Adds a page to a list. Returns the whole list at its end, unless it could not be read.
-    pub(super) fn add_page(
-        &mut self,
-        link: LinkId,
-        kind: Kind,
-        page: Response<'_>,
-        has_admin_tools: bool,
-        out: &mut Outgoing,
-    ) -> Option<PageOutcome> {
-        let link = self.links.get_mut(link)?;
-        let backend = &self.slots[link.slot].backend;
-        let is_injected = has_admin_tools && backend.is_stdio();
-        let outcome = link.lists.add_page(backend, kind, page, is_injected)?;
-        if let PageOutcome::Next(cursor) = &outcome {
-            link.request_page(kind, Some(cursor), out);
-        }
-        Some(outcome)
-    }
-
-    /// Keeps a list that was read over a link. Returns the one that was known of the server, the one that the
-    /// link's clients have seen, and the new one, where that is another.
-    pub(super) fn keep_list(
-        &mut self,
-        link: LinkId,
-        kind: Kind,
-        mut list: Reading,
-        out: &mut Outgoing,
-    ) -> Option<[Vec<CatalogEntry>; 3]> {
-        let link = self.links.get_mut(link)?;
-        let slot = &mut self.slots[link.slot];
-        for (defect, text) in list.defects(slot.name(), kind) {
-            if defect.is_none_or(|defect| slot.defects.insert((kind, defect))) {
-                out.log(text);
-            }
-        }
-        let new = list.take_entries();
-        if link.lists.get(kind) == Some(&new) {
-            return None;
-        }
-        let known = slot.known.insert(kind, new.clone()).unwrap_or_default();
-        let seen = link.lists.replace(kind, new.clone()).unwrap_or_else(|| known.clone());
-        Some([known, seen, new])
     }
 
     /// The servers that are reached over HTTP, each with its address and the state of its newest link.
     pub(super) fn remotes(&self, now: Time) -> Vec<(String, String, State)> {
         let mut all = Vec::new();
         for (at, slot) in self.slots.iter().enumerate().filter(|(_, slot)| !slot.is_removed) {
-            if let Transport::Http(_) = &slot.backend.target {
+            if let Transport::Http(_) = &slot.backend.transport {
                 let newest = self.links.to(at).next_back();
                 let state = newest.map_or(State::Stopped, |(_, link)| link.state(now));
-                all.push((slot.name().to_owned(), slot.backend.target.to_string(), state));
+                all.push((slot.name().to_owned(), slot.backend.transport.to_string(), state));
             }
         }
         all
@@ -412,25 +344,23 @@ impl Backends {
 mod tests {
     use std::time::Duration;
 
-    use super::super::sessions::Sessions;
-    use super::super::tests::backend;
+    use super::super::tests::{backend, settings};
     use super::*;
     use crate::gateway::access::Access;
 
     #[test]
     fn clients_share_a_link_or_have_their_own() {
-        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outgoing::default());
+        let (mut backends, mut out) = (Backends::new(settings()), Outgoing::default());
         let share = Share::PerClient { instances_max: 1, idle_after: Duration::from_secs(1) };
         assert!(backends.add(backend("a"), &mut out));
         assert!(!backends.add(backend("a"), &mut out), "it is there already");
         assert!(backends.add(Backend { share, ..backend("b") }, &mut out));
-        let mut sessions = Sessions::default();
+        let mut sessions = BTreeMap::new();
         let mut link = |client: u64, slot: usize| {
             let id = ClientId(client);
-            if sessions.get(id).is_none() {
-                sessions.join(id, Access::default());
-            }
-            backends.link_for(slot, id, sessions.get_mut(id).expect("it is there"), &mut out)
+            let session =
+                sessions.entry(id).or_insert_with(|| ClientSession::new(Access::default()));
+            backends.link_for(slot, id, session, &mut out)
         };
         assert_eq!((link(1, 0), link(2, 0)), (Ok(LinkId(1)), Ok(LinkId(1))));
         assert_eq!((link(1, 1), link(1, 1)), (Ok(LinkId(2)), Ok(LinkId(2))));
@@ -439,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_changed_server_is_outdated() {
-        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outgoing::default());
+        let (mut backends, mut out) = (Backends::new(settings()), Outgoing::default());
         for name in ["a", "b", "c"] {
             backends.add(backend(name), &mut out);
         }
@@ -450,6 +380,6 @@ mod tests {
         assert_eq!(backends.remove(1), [LinkId(2)]);
         assert_eq!(backends.outdated(&new).len(), 1);
         backends.put_in_order(&["c".to_owned(), "b".to_owned(), "a".to_owned()]);
-        assert_eq!(backends.order(), [2, 0]);
+        assert_eq!(backends.order, [2, 0]);
     }
 }

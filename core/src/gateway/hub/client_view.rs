@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::admin_tools::GatewayTools;
 use super::backends::Backends;
-use super::bytes::place;
 use super::link::Link;
 use super::names::Names;
 use super::route_request::Request;
@@ -20,7 +18,7 @@ use crate::gateway::backend::Expose;
 use crate::gateway::catalog::{self, CatalogEntry};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX};
 use crate::mcp::envelope::{Id, param};
-use crate::mcp::{Kind, json as raw};
+use crate::mcp::{Kind, json as raw, responses};
 use crate::time::Time;
 
 /// What one client may see and use.
@@ -29,7 +27,6 @@ pub(super) struct ClientView<'a> {
     pub(super) session: &'a ClientSession,
     pub(super) backends: &'a Backends,
     pub(super) names: &'a Names,
-    pub(super) tools: GatewayTools,
 }
 
 /// The server that a request is for, and the part of the request that the server has another name for.
@@ -38,18 +35,18 @@ pub(super) type Route = (usize, Option<(Range<usize>, String)>);
 impl<'a> ClientView<'a> {
     /// The servers that it may use, in the order of the configuration.
     pub(super) fn slots(self) -> impl Iterator<Item = usize> {
-        self.backends.order().iter().copied().filter(move |slot| self.has_server(*slot))
+        self.backends.order.iter().copied().filter(move |slot| self.has_server(*slot))
     }
 
     /// Whether a server is in the configuration, and it may use it.
     pub(super) fn has_server(self, slot: usize) -> bool {
-        !self.backends.slot(slot).is_removed() && self.may_use_server(slot)
+        !self.backends.slots[slot].is_removed && self.may_use_server(slot)
     }
 
     /// Whether it may use a server, in the configuration or not.
     pub(super) fn may_use_server(self, slot: usize) -> bool {
-        let backend = &self.backends.slot(slot).backend;
-        self.session.access().has_server(&backend.name, &catalog::prefix(backend))
+        let backend = &self.backends.slots[slot].backend;
+        self.session.access.has_server(&backend.name, &catalog::prefix(backend))
     }
 
     /// The servers whose entries of a kind it may use.
@@ -60,8 +57,8 @@ impl<'a> ClientView<'a> {
     /// Whether it may use entries of a kind of a server that it may use. Where its access is a list of tools
     /// alone, it may use all else of a server that has one of these tools.
     pub(super) fn may_see(self, slot: usize, kind: Kind) -> bool {
-        let access = self.session.access();
-        let mut tools = self.backends.slot(slot).known(Kind::Tools).iter();
+        let access = &self.session.access;
+        let mut tools = self.backends.slots[slot].known(Kind::Tools).iter();
         kind == Kind::Tools
             || !access.is_by_tools()
             || tools.any(|tool| access.has_tool(&tool.exposed))
@@ -76,11 +73,6 @@ impl<'a> ClientView<'a> {
         self.backends.links.get(self.link_to(slot)?)
     }
 
-    /// The links that it uses now.
-    pub(super) fn link_ids(self) -> impl Iterator<Item = LinkId> {
-        self.slots().filter_map(move |slot| self.link_to(slot))
-    }
-
     fn links(self) -> impl Iterator<Item = &'a Link> {
         self.slots().filter_map(move |slot| self.link(slot))
     }
@@ -92,12 +84,13 @@ impl<'a> ClientView<'a> {
 
     /// A list of a server, as far as it is known.
     pub(super) fn entries(self, slot: usize, kind: Kind) -> &'a [CatalogEntry] {
-        let server = self.backends.slot(slot);
+        let server = &self.backends.slots[slot];
         let link = self.link(slot);
         if server.backend.hide_when_down && link.is_some_and(|link| !link.is_up()) {
             return &[];
         }
-        link.and_then(|link| link.lists.get(kind)).unwrap_or_else(|| server.known(kind))
+        let read = link.and_then(|link| link.lists.complete.get(&kind));
+        read.map_or_else(|| server.known(kind), Vec::as_slice)
     }
 
     /// All entries of a kind that it may use, in the order of the servers; each name once.
@@ -107,7 +100,7 @@ impl<'a> ClientView<'a> {
             for entry in self.entries(slot, kind) {
                 let name = &entry.exposed;
                 let is_allowed = kind != Kind::Tools
-                    || self.session.access().has_tool(name) && !self.is_reserved(name);
+                    || self.session.access.has_tool(name) && !self.backends.reserves(name);
                 if is_allowed && self.names.is_reachable(slot, kind, entry) && names.insert(name) {
                     all.push(entry);
                 }
@@ -116,20 +109,15 @@ impl<'a> ClientView<'a> {
         all
     }
 
-    /// Whether a tool's name is one of the gateway's own.
-    pub(super) fn is_reserved(self, name: &str) -> bool {
-        self.tools.reserves(name, self.backends)
-    }
-
     /// The server that has the tool or prompt of this name, and its own name for it.
     pub(super) fn route(self, kind: Kind, name: &str) -> Option<(usize, String)> {
-        if kind == Kind::Tools && self.is_reserved(name) {
+        if kind == Kind::Tools && self.backends.reserves(name) {
             return None;
         }
         let may_use = |slot: usize| {
             self.has_server(slot)
                 && self.may_see(slot, kind)
-                && (kind != Kind::Tools || self.session.access().has_tool(name))
+                && (kind != Kind::Tools || self.session.access.has_tool(name))
         };
         if let Some((slot, own)) = self.names.route(kind, name) {
             // A name means the same to all clients: one that may not use it has no other one of that name.
@@ -142,13 +130,14 @@ impl<'a> ClientView<'a> {
         };
         // Or the server's list was not read yet.
         let unlisted = |slot: usize| {
-            let backend = &self.backends.slot(slot).backend;
+            let backend = &self.backends.slots[slot].backend;
             let own = catalog::own(backend, name)?;
-            let is_read = self.link(slot).is_some_and(|link| link.lists.get(kind).is_some());
+            let is_read =
+                self.link(slot).is_some_and(|link| link.lists.complete.contains_key(&kind));
             let is_allowed = catalog::is_allowed(backend, kind, own);
             (may_use(slot) && is_allowed && !is_read).then(|| (slot, own.to_owned()))
         };
-        let mut slots = self.backends.order().iter().copied();
+        let mut slots = self.backends.order.iter().copied();
         slots.clone().find_map(listed).or_else(|| slots.find_map(unlisted))
     }
 
@@ -166,7 +155,7 @@ impl<'a> ClientView<'a> {
         let only = || {
             let offers = |slot: &&usize| {
                 let is_offer =
-                    |link: &Link| !link.is_open() || link.capabilities()["resources"].is_object();
+                    |link: &Link| !link.is_open() || link.capabilities["resources"].is_object();
                 self.link(**slot).is_none_or(is_offer)
             };
             let mut those = slots.iter().filter(offers);
@@ -207,7 +196,7 @@ impl<'a> ClientView<'a> {
                 };
                 let (slot, own) =
                     found.ok_or_else(|| (-32602, "no server has what `ref` names".to_owned()))?;
-                Ok((slot, name.map(|name| (place(line, name), own))))
+                Ok((slot, name.map(|name| (raw::place(line, name), own))))
             }
             // A method that we do not know can only be meant for a server that is alone.
             _ => {
@@ -242,14 +231,14 @@ impl<'a> ClientView<'a> {
     }
 
     fn server_info(self) -> Value {
-        json!({"name": "afresh", "version": self.backends.version()})
+        json!({"name": "afresh", "version": self.backends.settings.version})
     }
 
     /// The capabilities of all its servers together. One that has no session yet may turn out to have any.
     fn capabilities(self) -> Value {
         let links: Vec<&Link> = self.links().collect();
         let is_unknown = links.iter().any(|link| !link.is_open());
-        let has = |name: &str| links.iter().any(|link| link.capabilities()[name].is_object());
+        let has = |name: &str| links.iter().any(|link| link.capabilities[name].is_object());
         let mut all = Map::new();
         // There are tools of our own, or there may be some of a server's.
         all.insert("tools".to_owned(), json!({"listChanged": true}));
@@ -267,7 +256,7 @@ impl<'a> ClientView<'a> {
         }
         // Capabilities that we do not know are passed on from a server that is alone.
         if let [link] = &links[..]
-            && let Value::Object(its) = link.capabilities()
+            && let Value::Object(its) = &link.capabilities
         {
             for (name, value) in its {
                 all.entry(name.clone()).or_insert_with(|| value.clone());
@@ -278,11 +267,11 @@ impl<'a> ClientView<'a> {
 
     /// Adds the instructions of its servers to a result, each under the server's name where there are several.
     fn with_instructions(self, mut result: Value) -> Value {
-        let parts = self
-            .links()
-            .filter_map(|link| Some((self.backends.slot(link.slot).name(), link.instructions()?)));
+        let parts = self.links().filter_map(|link| {
+            Some((self.backends.slots[link.slot].name(), link.instructions.as_ref()?))
+        });
         let texts: Vec<String> = match self.links().count() {
-            1 => parts.map(|(_, text)| text.to_owned()).collect(),
+            1 => parts.map(|(_, text)| text.clone()).collect(),
             _ => parts.map(|(name, text)| format!("# {name}\n\n{text}")).collect(),
         };
         if !texts.is_empty() {
@@ -293,12 +282,12 @@ impl<'a> ClientView<'a> {
 
     /// Whether it sees the entry of this name of a server that it may use.
     pub(super) fn is_shown(self, kind: Kind, name: &str) -> bool {
-        kind != Kind::Tools || self.session.access().has_tool(name) && self.is_revealed(name)
+        kind != Kind::Tools || self.session.access.has_tool(name) && self.is_revealed(name)
     }
 
     /// Whether it sees a tool that it may use: all, or those that it has found.
     fn is_revealed(self, name: &str) -> bool {
-        self.tools.expose() == Expose::All || self.session.is_revealed(name)
+        self.backends.settings.expose == Expose::All || self.session.revealed.contains(name)
     }
 
     /// The response to a request for a list; none where its cursor is not one of ours.
@@ -328,15 +317,6 @@ impl<'a> ClientView<'a> {
             true => format!(r#","nextCursor":"p{end}""#),
             false => String::new(),
         };
-        let more = match self.session.is_modern() {
-            true => r#","resultType":"complete","ttlMs":0,"cacheScope":"private""#,
-            false => "",
-        };
-        let mut response = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-        response.extend_from_slice(id.raw());
-        response.extend_from_slice(format!(r#","result":{{"{}":["#, kind.members().0).as_bytes());
-        response.extend_from_slice(&page);
-        response.extend_from_slice(format!("]{next}{more}}}}}").as_bytes());
-        Some(response)
+        Some(responses::page(id, self.session.era, kind.members().0, &page, &next))
     }
 }

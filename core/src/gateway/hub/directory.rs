@@ -1,60 +1,57 @@
-//! Composes the clients' sessions, the servers with their links, and the names: handles each event that concerns more
-//! than one of them, such as the end of a handshake, a changed list or a lost link. Driven by [`Hub`](super::Hub).
-//! Never dispatches a client's message: lines that can go on are put into the output.
+//! Composes the clients' sessions, the servers with their links, the names and the output: handles each event that
+//! concerns more than one of them, such as the end of a handshake, a changed list or a lost link. Driven by
+//! [`Hub`](super::Hub). Never dispatches a client's message: lines that can go on are put into the output.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Settings;
-use super::admin_tools::GatewayTools;
+use serde_json::Value;
+
 use super::backends::Backends;
 use super::client_view::ClientView;
 use super::link::{HandshakeOutcome, Link, LinkStage};
 use super::list_paging::{PageOutcome, Reading};
 use super::names::{MovedName, Names};
-use super::outgoing::Outgoing;
-use super::pending_requests::{ClientRequest, PendingRequest, Purpose, Response};
+use super::outgoing::{ClientRequest, Outgoing, PendingRequest, Purpose, Response};
 use super::route_request::Request;
-use super::sessions::Sessions;
-use super::tracing::Tracer;
+use super::sessions::ClientSession;
 use crate::gateway::catalog::CatalogEntry;
-use crate::gateway::span::{Span, SpanOutcome};
+use crate::gateway::span::{Parent, Span, SpanOutcome, SpanTarget};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::limits::CIRCUIT_OPEN_FOR;
-use crate::mcp::envelope::{Message, look};
-use crate::mcp::{Era, Kind};
+use crate::mcp::envelope::{Id, Message, look, param};
+use crate::mcp::{Era, Kind, ToolResult, json as raw, responses};
 use crate::service::State;
 
-/// Sessions, servers and names.
+/// Sessions, servers and names, and what leaves the hub.
 #[derive(Debug)]
 pub(super) struct Directory {
-    pub(super) sessions: Sessions,
+    pub(super) sessions: BTreeMap<ClientId, ClientSession>,
     pub(super) backends: Backends,
     pub(super) names: Names,
-    pub(super) tools: GatewayTools,
-    tracer: Tracer,
+    pub(super) out: Outgoing,
 }
 
 impl Directory {
-    pub(super) fn new(settings: Settings) -> Self {
-        Self {
-            sessions: Sessions::default(),
-            tools: GatewayTools::new(settings.expose, settings.admin_tools),
-            tracer: Tracer::new(settings.is_traced, settings.is_single),
-            backends: Backends::new(settings.version, settings.is_single),
-            names: Names::default(),
-        }
-    }
-
     /// The view of a client that is connected.
     pub(super) fn client(&self, client: ClientId) -> Option<ClientView<'_>> {
-        let session = self.sessions.get(client)?;
-        let (backends, names, tools) = (&self.backends, &self.names, self.tools);
-        Some(ClientView { session, backends, names, tools })
+        let session = self.sessions.get(&client)?;
+        Some(ClientView { session, backends: &self.backends, names: &self.names })
+    }
+
+    /// The clients that have the response to their first request.
+    pub(super) fn open_clients(&self) -> Vec<ClientId> {
+        self.sessions.iter().filter(|(_, session)| session.is_open).map(|(id, _)| *id).collect()
+    }
+
+    /// The era of the protocol that a client speaks.
+    pub(super) fn era_of(&self, client: ClientId) -> Era {
+        self.sessions.get(&client).map_or(Era::Unknown, |session| session.era)
     }
 
     /// The links that a client uses now.
     pub(super) fn links_of(&self, client: ClientId) -> Vec<LinkId> {
-        self.client(client).map_or_else(Vec::new, |view| view.link_ids().collect())
+        let Some(view) = self.client(client) else { return Vec::new() };
+        view.slots().filter_map(|slot| view.link_to(slot)).collect()
     }
 
     /// The clients that use a link, and may.
@@ -67,49 +64,84 @@ impl Directory {
         };
         match link.owner {
             Some(owner) => BTreeSet::from([owner]),
-            None => self.sessions.ids().into_iter().filter(uses).collect(),
+            None => self.sessions.keys().copied().filter(uses).collect(),
         }
     }
 
     /// Whether a client speaks the newer protocol, and the server behind a link the older.
     pub(super) fn is_bridged(&self, client: ClientId, link: LinkId) -> bool {
-        self.sessions.is_modern(client)
-            && self.backends.links.get(link).is_some_and(|link| link.era() == Era::Legacy)
+        self.era_of(client) == Era::Modern
+            && self.backends.links.get(link).is_some_and(|link| link.era == Era::Legacy)
     }
 
     /// The link over which a client talks to a server; opens it where there is none.
-    pub(super) fn link_for(
-        &mut self,
-        client: ClientId,
-        slot: usize,
-        out: &mut Outgoing,
-    ) -> Result<LinkId, String> {
-        match self.sessions.get_mut(client) {
-            Some(session) => self.backends.link_for(slot, client, session, out),
+    pub(super) fn link_for(&mut self, client: ClientId, slot: usize) -> Result<LinkId, String> {
+        match self.sessions.get_mut(&client) {
+            Some(session) => self.backends.link_for(slot, client, session, &mut self.out),
             None => Err("the client is gone".to_owned()),
         }
     }
 
     /// Opens the links to all servers that a client may use.
-    pub(super) fn use_servers(&mut self, client: ClientId, out: &mut Outgoing) {
+    pub(super) fn use_servers(&mut self, client: ClientId) {
         let slots = self.client(client).map_or_else(Vec::new, |view| view.slots().collect());
         for slot in slots {
             // A failure is reported when the server is used.
-            self.link_for(client, slot, out).ok();
+            self.link_for(client, slot).ok();
+        }
+    }
+
+    pub(super) fn answer_result(&mut self, client: ClientId, id: &Id, mut result: Value) {
+        if self.era_of(client) == Era::Modern {
+            result["resultType"] = Value::from("complete");
+        }
+        self.out.answer(client, id, responses::line(id, "result", &result));
+    }
+
+    /// Answers a call of a tool.
+    pub(super) fn answer_tool(&mut self, client: ClientId, id: &Id, result: &ToolResult) {
+        self.out.answer(client, id, responses::said(id, self.era_of(client), result));
+    }
+
+    /// Answers in a server's place that a request failed: as a tool's result, which the model gets to see, or as
+    /// an error.
+    pub(super) fn answer_failure(
+        &mut self,
+        client: ClientId,
+        id: &Id,
+        method: &str,
+        reason: &str,
+        why: &str,
+    ) {
+        match method {
+            "tools/call" => self.answer_tool(client, id, &ToolResult::error(why)),
+            _ => self.out.answer(client, id, responses::failure(id, -32603, reason, true, why)),
+        }
+    }
+
+    /// Tells one client that a list has changed for it.
+    pub(super) fn notify(&mut self, client: ClientId, kind: Kind) {
+        let Some(session) = self.sessions.get(&client) else { return };
+        let lines = match session.is_modern() {
+            true => session.subscriptions.list_changes(kind),
+            false => vec![(responses::notification(kind.notification(), None), None)],
+        };
+        for (line, about) in lines {
+            self.out.send_to_client(client, line, about);
         }
     }
 
     /// Asks a server for the lowest level of log messages that one of its clients wants.
-    pub(super) fn sync_log_level(&mut self, link: LinkId, out: &mut Outgoing) {
+    pub(super) fn sync_log_level(&mut self, link: LinkId) {
         let users = self.users_of(link);
-        let level = users.iter().filter_map(|user| self.sessions.get(*user)?.log_level).min();
+        let level = users.iter().filter_map(|user| self.sessions.get(user)?.log_level).min();
         if let (Some(level), Some(link)) = (level, self.backends.links.get_mut(link)) {
-            link.set_log_level(level, out);
+            link.set_log_level(level, &mut self.out);
         }
     }
 
     /// Asks a server for changes of the resources that its clients want to hear of.
-    pub(super) fn sync_subscriptions(&mut self, id: LinkId, out: &mut Outgoing) {
+    pub(super) fn sync_subscriptions(&mut self, id: LinkId) {
         let Some(link) = self.backends.links.get(id).filter(|link| link.is_open()) else { return };
         let slot = link.slot;
         let mut wanted = BTreeSet::new();
@@ -118,228 +150,263 @@ impl Directory {
             wanted.extend(uris.filter(|uri| view.slot_of_uri(uri) == Some(slot)).cloned());
         }
         if let Some(link) = self.backends.links.get_mut(id) {
-            link.subscribe(wanted, out);
+            link.subscribe(wanted, &mut self.out);
         }
     }
 
     /// Cancels a client's request.
-    pub(super) fn withdraw(&mut self, number: u64, reason: &str, out: &mut Outgoing) {
-        let Some(PendingRequest { link, span, .. }) = out.requests.take(number) else { return };
+    pub(super) fn withdraw(&mut self, number: u64, reason: &str) {
+        let Some(PendingRequest { link, span, .. }) = self.out.requests.take(number) else {
+            return;
+        };
         if let Some(its) = self.backends.links.get_mut(link) {
             its.calls.end();
         }
-        out.end_span(span, SpanOutcome::Cancelled);
-        out.cancel(link, number, reason);
+        self.out.end_span(span, SpanOutcome::Cancelled);
+        self.out.cancel(link, number, reason);
     }
 
     /// Answers each request over a link that has no response with an error.
-    pub(super) fn fail_requests(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
+    fn fail_requests(&mut self, id: LinkId, why: &str) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
-        link.drop_requests();
-        let slot = link.slot;
-        let name = self.backends.slot(slot).name();
+        (link.calls.in_flight, link.listener) = (0, None);
+        let name = self.backends.slots[link.slot].name();
         let text =
             format!("the server `{name}` is gone while this ran; its outcome is unknown: {why}");
-        for request in out.requests.take_all_over(id) {
+        for request in self.out.requests.take_all_over(id) {
             if let Purpose::Client(its) = request.purpose {
-                self.sessions.end_request(its.client, &its.id);
-                out.end_span(request.span, SpanOutcome::Failed("server_lost"));
-                let (client, reason) = (its.client, "server_lost");
-                self.sessions.answer_failure(client, &its.id, &its.method, reason, &text, out);
+                self.out.end_span(request.span, SpanOutcome::Failed("server_lost"));
+                self.end_request(&its, "server_lost", &text);
             }
         }
     }
 
+    /// Answers a client's request that its server had, in the server's place.
+    fn end_request(&mut self, request: &ClientRequest, reason: &str, why: &str) {
+        let ClientRequest { client, id, method, .. } = request;
+        if let Some(session) = self.sessions.get_mut(client) {
+            session.requests.remove(id);
+        }
+        self.answer_failure(*client, id, method, reason, why);
+    }
+
     /// Closes a link, and answers the requests over it.
-    pub(super) fn close_link(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
-        self.fail_requests(id, why, out);
-        let Some(mut link) = self.backends.detach(id) else { return };
+    pub(super) fn close_link(&mut self, id: LinkId, why: &str) {
+        self.fail_requests(id, why);
+        let Some(link) = self.backends.detach(id) else { return };
         let slot = link.slot;
-        if let Some(owner) = link.owner.and_then(|owner| self.sessions.get_mut(owner)) {
+        if let Some(owner) = link.owner.and_then(|owner| self.sessions.get_mut(&owner)) {
             owner.links.remove(&slot);
         }
-        let why = format!("the server `{}` is not there: {why}", self.backends.slot(slot).name());
-        for (client, line) in link.calls.take_waiting() {
-            self.refuse_line(client, slot, &line, &why, out);
+        let why = format!("the server `{}` is not there: {why}", self.backends.slots[slot].name());
+        for (client, line) in link.calls.waiting {
+            self.refuse_line(client, slot, &line, &why);
         }
-        out.close(id);
+        self.out.close(id);
     }
 
     /// Answers a request that does not go to its server.
     pub(super) fn refuse(
-        &self,
+        &mut self,
         slot: usize,
         request: &Request<'_>,
         reason: &'static str,
         why: &str,
-        out: &mut Outgoing,
     ) {
-        let span = self.begin_span(slot, request, out);
-        out.end_span(span, SpanOutcome::Failed(reason));
-        let Request { client, id, method, .. } = request;
-        self.sessions.answer_failure(*client, id, method, reason, why, out);
+        let span = self.begin_span(slot, request);
+        self.out.end_span(span, SpanOutcome::Failed(reason));
+        self.answer_failure(request.client, request.id, request.method, reason, why);
     }
 
     /// Answers a request that has waited for its server in vain.
-    pub(super) fn refuse_line(
-        &self,
-        client: ClientId,
-        slot: usize,
-        line: &[u8],
-        why: &str,
-        out: &mut Outgoing,
-    ) {
+    fn refuse_line(&mut self, client: ClientId, slot: usize, line: &[u8], why: &str) {
         if let Some(Message::Request { id, method, params }) = look(line) {
             let request = Request::new(client, &id, &method, &params, line);
-            self.refuse(slot, &request, "server_down", why, out);
+            self.refuse(slot, &request, "server_down", why);
         }
     }
 
-    /// The span of a request that goes to a server, where calls are traced.
-    pub(super) fn begin_span(
-        &self,
-        slot: usize,
-        request: &Request<'_>,
-        out: &Outgoing,
-    ) -> Option<Box<Span>> {
+    /// The span of a request that goes to a server, where calls are traced and its trace is sampled.
+    pub(super) fn begin_span(&self, slot: usize, request: &Request<'_>) -> Option<Box<Span>> {
         // Without tracing nothing is looked up.
-        if !self.tracer.is_enabled() {
+        if !self.backends.settings.is_traced {
             return None;
         }
-        let session = self.sessions.get(request.client)?;
-        self.tracer.begin(session, self.backends.slot(slot).name(), request, out.now())
+        let Request { id, method, params, line, .. } = request;
+        let session = self.sessions.get(&request.client)?;
+        let parent = params.meta.clone().and_then(|meta| Parent::of_meta(&line[meta]));
+        if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
+            return None;
+        }
+        let target = match *method {
+            "tools/call" => request.name().map(SpanTarget::Tool),
+            "prompts/get" => request.name().map(SpanTarget::Prompt),
+            _ => param(line, &["uri"]).and_then(raw::text).map(SpanTarget::Resource),
+        };
+        Some(Box::new(Span {
+            parent,
+            method: (*method).to_owned(),
+            target: target.unwrap_or(SpanTarget::Nothing),
+            server: self.backends.slots[slot].name().to_owned(),
+            client: session.access.name.clone(),
+            request: (*id).clone(),
+            version: session.version(),
+            is_stdio: self.backends.settings.is_single,
+            began: self.out.now,
+            ended: self.out.now,
+            outcome: SpanOutcome::Cancelled,
+        }))
     }
 
     /// A handshake has ended: with the response to its request, or because there was none in time.
-    pub(super) fn end_handshake(
-        &mut self,
-        id: LinkId,
-        response: Option<Response<'_>>,
-        out: &mut Outgoing,
-    ) {
+    pub(super) fn end_handshake(&mut self, id: LinkId, response: Option<Response<'_>>) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         let outcome = match response {
-            Some(response) => link.finish_handshake(response, out),
+            Some(response) => link.finish_handshake(response, &mut self.out),
             None => link.handshake_timeout(),
         };
         match outcome {
             HandshakeOutcome::Open => {
-                self.sync_log_level(id, out);
-                self.sync_subscriptions(id, out);
-                self.resume_waiting(id, out);
-                out.settle();
+                self.sync_log_level(id);
+                self.sync_subscriptions(id);
+                self.resume_waiting(id);
+                self.out.is_settled = true;
             }
-            HandshakeOutcome::Failed(why) => self.fail_link(id, &why, out),
+            HandshakeOutcome::Failed(why) => self.fail_link(id, &why),
             HandshakeOutcome::Refused(why) => {
-                out.push(Effect::Refused { link: id, why: why.clone() });
-                self.fail_link(id, &why, out);
+                self.out.effects.push(Effect::Refused { link: id, why: why.clone() });
+                self.fail_link(id, &why);
             }
             HandshakeOutcome::UnknownProtocol => {
-                if self.backends.fall_back(id, out) {
-                    self.resume_waiting(id, out);
-                    self.close_link(id, "it does not know the newer protocol", out);
-                    out.settle();
+                if self.backends.fall_back(id, &mut self.out) {
+                    self.resume_waiting(id);
+                    self.close_link(id, "it does not know the newer protocol");
+                    self.out.is_settled = true;
                 }
             }
         }
     }
 
-    fn resume_waiting(&mut self, id: LinkId, out: &mut Outgoing) {
-        let Some(link) = self.backends.links.get_mut(id) else { return };
-        for (client, line) in link.calls.take_waiting() {
-            out.resume(client, line);
+    fn resume_waiting(&mut self, id: LinkId) {
+        if let Some(link) = self.backends.links.get_mut(id) {
+            self.out.resumed.append(&mut link.calls.waiting);
         }
     }
 
     /// A link has no session for now: the requests that wait for it are answered with an error.
-    fn fail_link(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
+    fn fail_link(&mut self, id: LinkId, why: &str) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
-        let is_news = link.fail(why, out.now());
-        let (slot, waiting) = (link.slot, link.calls.take_waiting());
-        let text = self.backends.slot(slot).unusable(why);
+        let is_news = link.fail(why, self.out.now);
+        let (slot, waiting) = (link.slot, std::mem::take(&mut link.calls.waiting));
+        let text = self.backends.slots[slot].unusable(why);
         for (client, line) in waiting {
-            self.refuse_line(client, slot, &line, &text, out);
+            self.refuse_line(client, slot, &line, &text);
         }
         if is_news {
-            let name = self.backends.slot(slot).name();
-            out.log(format!("no session with the server `{name}`: {why}"));
+            let name = self.backends.slots[slot].name();
+            self.out.log(format!("no session with the server `{name}`: {why}"));
         }
-        out.settle();
+        self.out.is_settled = true;
     }
 
     /// Nothing comes over a link any more.
-    pub(super) fn lose_link(&mut self, id: LinkId, why: &str, out: &mut Outgoing) {
+    pub(super) fn lose_link(&mut self, id: LinkId, why: &str) {
         // A link that was not used yet has nothing to lose.
-        let is_fresh = |link: &Link| *link.stage() == LinkStage::Fresh;
+        let is_fresh = |link: &Link| link.stage == LinkStage::Fresh;
         if self.backends.links.get(id).is_none_or(is_fresh) {
             return;
         }
-        self.fail_requests(id, why, out);
-        self.fail_link(id, why, out);
+        self.fail_requests(id, why);
+        self.fail_link(id, why);
     }
 
     /// The state of the server behind a link has changed.
-    pub(super) fn set_server_state(&mut self, id: LinkId, state: State, out: &mut Outgoing) {
+    pub(super) fn set_server_state(&mut self, id: LinkId, state: State) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         let was_up = link.is_up();
-        link.set_server_state(state, out.requests.next_number());
+        link.set_server_state(state, self.out.requests.last_number + 1);
         let (slot, is_up) = (link.slot, link.is_up());
-        if matches!(link.stage(), LinkStage::Failed(_)) && is_up && !was_up {
-            return link.open_session(out);
+        if matches!(link.stage, LinkStage::Failed(_)) && is_up && !was_up {
+            return link.open_session(&mut self.out);
         }
-        if is_up != was_up && self.backends.slot(slot).backend.hide_when_down {
-            self.notify_server_changed(slot, out);
+        if is_up != was_up && self.backends.slots[slot].backend.hide_when_down {
+            self.notify_server_changed(slot);
         }
-        out.settle();
+        self.out.is_settled = true;
     }
 
     /// Reads the lists, opens the sessions again and closes the links whose time has come.
-    pub(super) fn wake_links(&mut self, out: &mut Outgoing) {
-        for id in self.backends.links.due(out.now()) {
+    pub(super) fn wake_links(&mut self) {
+        let now = self.out.now;
+        for id in self.backends.links.due(now) {
             let Some(link) = self.backends.links.get_mut(id) else { continue };
-            for kind in link.lists.take_due(out.now()) {
-                link.read_list(kind, out);
+            for kind in link.lists.take_due(now) {
+                link.read_list(kind, &mut self.out);
             }
-            if link.is_retry_due(out.now()) {
-                link.open_session(out);
-            } else if link.is_idle(out.now()) {
+            if link.is_retry_due(now) {
+                link.open_session(&mut self.out);
+            } else if link.calls.idle_at().is_some_and(|at| at <= now) {
                 // It comes back with the next call.
-                self.close_link(id, "nobody has used it for a while", out);
+                self.close_link(id, "nobody has used it for a while");
             }
         }
     }
 
-    /// A page of a list has come.
-    pub(super) fn add_page(
-        &mut self,
-        id: LinkId,
-        kind: Kind,
-        page: Response<'_>,
-        out: &mut Outgoing,
-    ) {
-        let outcome = self.backends.add_page(id, kind, page, self.tools.has_admin(), out);
-        let Some(PageOutcome::End { list, has_changed }) = outcome else { return };
-        if let Some(list) = list {
-            self.keep_list(id, kind, list, out);
+    /// A page of a list has come. Where it is the last one, the list is kept.
+    pub(super) fn add_page(&mut self, id: LinkId, kind: Kind, page: Response<'_>) {
+        let Some(link) = self.backends.links.get_mut(id) else { return };
+        let backend = &self.backends.slots[link.slot].backend;
+        let is_injected = self.backends.settings.admin_tools && backend.is_stdio();
+        match link.lists.add_page(backend, kind, page, is_injected) {
+            None => {}
+            Some(PageOutcome::Next(cursor)) => {
+                link.request_page(kind, Some(&cursor), &mut self.out);
+            }
+            Some(PageOutcome::End { list, has_changed }) => {
+                if let Some(list) = list {
+                    self.keep_list(id, kind, list);
+                }
+                if let Some(link) = self.backends.links.get_mut(id).filter(|_| has_changed) {
+                    link.read_list(kind, &mut self.out);
+                }
+                self.out.is_settled = true;
+            }
         }
-        if let Some(link) = self.backends.links.get_mut(id).filter(|_| has_changed) {
-            link.read_list(kind, out);
-        }
-        out.settle();
     }
 
-    /// A list was read to its end.
-    fn keep_list(&mut self, id: LinkId, kind: Kind, list: Reading, out: &mut Outgoing) {
-        let Some(slot) = self.backends.links.get(id).map(|link| link.slot) else { return };
-        let Some([known, seen, new]) = self.backends.keep_list(id, kind, list, out) else { return };
-        let mut moved = self.names.rebuild(&[kind], &self.backends, self.tools, out);
-        self.notify_list_changed(kind, id, &seen, &new, out);
+    /// Keeps a list that was read to its end, and tells the clients that see another one now.
+    fn keep_list(&mut self, id: LinkId, kind: Kind, list: Reading) {
+        let Some(link) = self.backends.links.get_mut(id) else { return };
+        let slot = link.slot;
+        let server = &mut self.backends.slots[slot];
+        for (defect, text) in list.defects(server.name(), kind) {
+            if defect.is_none_or(|defect| server.defects.insert((kind, defect))) {
+                self.out.log(text);
+            }
+        }
+        let new = list.entries;
+        if link.lists.complete.get(&kind) == Some(&new) {
+            return;
+        }
+        let known = server.known.insert(kind, new.clone()).unwrap_or_default();
+        // Other links of the server may have other lists.
+        let seen = link.lists.complete.insert(kind, new.clone()).unwrap_or_else(|| known.clone());
+        let mut moved = self.names.rebuild(&[kind], &self.backends, &mut self.out);
+        let users = self.users_of(id);
+        for user in users.iter().filter(|_| seen != new) {
+            let Some(view) = self.client(*user).filter(|view| view.session.is_open) else {
+                continue;
+            };
+            let is_seen = |entry: &&CatalogEntry| view.is_shown(kind, &entry.exposed);
+            if !seen.iter().filter(is_seen).eq(new.iter().filter(is_seen)) {
+                self.notify(*user, kind);
+            }
+        }
         // Entries of other servers can have lost their names to these, or have them back.
         moved.retain(|moved| moved.slot != slot);
-        let told = self.users_of(id).into_iter().map(|user| (user, kind)).collect();
-        self.notify_moved(&moved, told, out);
+        self.notify_moved(&moved, users.into_iter().map(|user| (user, kind)).collect());
         if kind == Kind::Tools {
-            self.notify_let_in(slot, &known, &new, out);
+            self.notify_let_in(slot, &known, &new);
         }
     }
 
@@ -350,94 +417,69 @@ impl Directory {
         number: u64,
         request: &ClientRequest,
         span: Option<Box<Span>>,
-        out: &mut Outgoing,
     ) {
         let Some(link) = self.backends.links.get_mut(id) else { return };
         link.calls.end();
-        let (slot, absence) = (link.slot, link.absence_since(number));
-        let timeouts = link.calls.circuit.time_out(out.now());
-        let server = self.backends.slot(slot);
-        let why = match absence {
+        let timeouts = link.calls.circuit.time_out(self.out.now);
+        let server = &self.backends.slots[link.slot];
+        let name = server.name().to_owned();
+        let why = match link.absence_since(number) {
             Some(why) => server.unusable(&why),
             None => format!(
-                "the server `{}` has not answered in time (`call_timeout`); its outcome is unknown",
-                server.name()
+                "the server `{name}` has not answered in time (`call_timeout`); its outcome is \
+                 unknown"
             ),
         };
-        out.end_span(span, SpanOutcome::Failed("timed_out"));
-        out.cancel(id, number, "it took too long");
-        let ClientRequest { client, id, method, .. } = request;
-        self.sessions.end_request(*client, id);
-        self.sessions.answer_failure(*client, id, method, "timed_out", &why, out);
+        self.out.end_span(span, SpanOutcome::Failed("timed_out"));
+        self.out.cancel(id, number, "it took too long");
+        self.end_request(request, "timed_out", &why);
         if let Some(timeouts) = timeouts {
-            out.log(format!(
-                "the server `{}` left {timeouts} calls in a row without an answer: for {} s calls \
+            self.out.log(format!(
+                "the server `{name}` left {timeouts} calls in a row without an answer: for {} s calls \
                  to it are answered at once, with an error",
-                server.name(),
                 CIRCUIT_OPEN_FOR.as_secs()
             ));
         }
     }
 
     /// Tells the clients of a server that all its entries have come or gone.
-    pub(super) fn notify_server_changed(&self, slot: usize, out: &mut Outgoing) {
-        let server = self.backends.slot(slot);
-        for client in self.sessions.open() {
+    pub(super) fn notify_server_changed(&mut self, slot: usize) {
+        for client in self.open_clients() {
             let Some(view) = self.client(client).filter(|view| view.may_use_server(slot)) else {
                 continue;
             };
-            let sees = |kind: &Kind| {
-                let mut entries = server.known(*kind).iter();
-                view.may_see(slot, *kind)
-                    && entries.any(|entry| view.is_shown(*kind, &entry.exposed))
+            let sees = |kind: Kind| {
+                let mut entries = self.backends.slots[slot].known(kind).iter();
+                view.may_see(slot, kind) && entries.any(|entry| view.is_shown(kind, &entry.exposed))
             };
-            // Resources and their templates have one notification.
-            let methods: BTreeSet<&str> =
-                Kind::ALL.into_iter().filter(sees).map(Kind::notification).collect();
-            for kind in [Kind::Tools, Kind::Prompts, Kind::Resources] {
-                if methods.contains(kind.notification()) {
-                    self.sessions.notify_list_changed(client, kind, out);
-                }
-            }
+            let seen = Kind::ALL.map(sees);
+            self.notify_kinds(client, seen);
         }
     }
 
-    /// Tells the clients of a link that one of its lists has changed, where they see that. Other links of the
-    /// server may have other lists.
-    pub(super) fn notify_list_changed(
-        &self,
-        kind: Kind,
-        link: LinkId,
-        old: &[CatalogEntry],
-        new: &[CatalogEntry],
-        out: &mut Outgoing,
+    /// Tells one client which of the four lists have changed: resources and their templates have one notification.
+    fn notify_kinds(
+        &mut self,
+        client: ClientId,
+        [tools, prompts, resources, templates]: [bool; 4],
     ) {
-        if old == new {
-            return;
-        }
-        for user in self.users_of(link) {
-            let Some(view) = self.client(user).filter(|view| view.session.is_open()) else {
-                continue;
-            };
-            let is_seen = |entry: &&CatalogEntry| view.is_shown(kind, &entry.exposed);
-            if !old.iter().filter(is_seen).eq(new.iter().filter(is_seen)) {
-                self.sessions.notify_list_changed(user, kind, out);
+        let resources = resources || templates;
+        for (kind, has_changed) in
+            [(Kind::Tools, tools), (Kind::Prompts, prompts), (Kind::Resources, resources)]
+        {
+            if has_changed {
+                self.notify(client, kind);
             }
         }
     }
 
     /// Tells clients of names that are another server's now, except those that were told that the list has changed.
-    pub(super) fn notify_moved(
-        &self,
-        all: &[MovedName],
-        mut told: BTreeSet<(ClientId, Kind)>,
-        out: &mut Outgoing,
-    ) {
+    pub(super) fn notify_moved(&mut self, all: &[MovedName], mut told: BTreeSet<(ClientId, Kind)>) {
         for MovedName { kind, slot, name } in all {
-            if self.backends.slot(*slot).is_removed() {
+            if self.backends.slots[*slot].is_removed {
                 continue;
             }
-            for client in self.sessions.open() {
+            for client in self.open_clients() {
                 if !told.contains(&(client, *kind))
                     && self.client(client).is_some_and(|view| {
                         view.may_use_server(*slot)
@@ -446,34 +488,24 @@ impl Directory {
                     })
                 {
                     told.insert((client, *kind));
-                    self.sessions.notify_list_changed(client, *kind, out);
+                    self.notify(client, *kind);
                 }
             }
         }
     }
 
     /// Tells clients whose access is a list of tools alone, where a server has come or gone for them by its tools.
-    pub(super) fn notify_let_in(
-        &self,
-        slot: usize,
-        old: &[CatalogEntry],
-        new: &[CatalogEntry],
-        out: &mut Outgoing,
-    ) {
-        let has = |kind: Kind| !self.backends.slot(slot).known(kind).is_empty();
-        for client in self.sessions.open() {
+    fn notify_let_in(&mut self, slot: usize, old: &[CatalogEntry], new: &[CatalogEntry]) {
+        let has =
+            |kind: Kind| kind != Kind::Tools && !self.backends.slots[slot].known(kind).is_empty();
+        let has = Kind::ALL.map(has);
+        for client in self.open_clients() {
             let Some(view) = self.client(client) else { continue };
-            let access = view.session.access();
+            let access = &view.session.access;
             let is_in =
                 |tools: &[CatalogEntry]| tools.iter().any(|tool| access.has_tool(&tool.exposed));
-            if !access.is_by_tools() || !view.may_use_server(slot) || is_in(old) == is_in(new) {
-                continue;
-            }
-            if has(Kind::Prompts) {
-                self.sessions.notify_list_changed(client, Kind::Prompts, out);
-            }
-            if has(Kind::Resources) || has(Kind::Templates) {
-                self.sessions.notify_list_changed(client, Kind::Resources, out);
+            if access.is_by_tools() && view.may_use_server(slot) && is_in(old) != is_in(new) {
+                self.notify_kinds(client, has);
             }
         }
     }

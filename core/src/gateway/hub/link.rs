@@ -1,20 +1,20 @@
-//! Owns one conversation of the gateway with a server: its handshake, its state, the requests that wait for it, and
-//! the lists and subscriptions of that server. Driven by [`Directory`](super::directory::Directory); [`Links`] keeps
-//! all of them, and when each has something to do. Never knows what a client may use.
+//! Owns one conversation of the gateway with a server: its handshake, its state, the calls over it, and the lists and
+//! subscriptions of that server. Driven by [`Directory`](super::directory::Directory); [`Links`] keeps all of them, and
+//! when each has something to do. Never knows what a client may use.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::link_calls::LinkCalls;
 use super::list_paging::ServerLists;
-use super::log_levels::LEVELS;
-use super::outgoing::Outgoing;
-use super::pending_requests::{Purpose, Response};
+use super::outgoing::{Outgoing, Purpose, Response};
+use super::sessions::LEVELS;
 use crate::gateway::backend::{Backend, Share};
 use crate::gateway::{ClientId, LinkId};
-use crate::limits::{HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY};
+use crate::limits::{
+    CIRCUIT_OPEN_FOR, HANDSHAKE_MAX, PROBE_MAX, SESSION_RETRY, TIMEOUTS_IN_A_ROW_MAX,
+};
 use crate::mcp::envelope::Id;
 use crate::mcp::{Era, Kind, json as raw, responses};
 use crate::service::State;
@@ -28,15 +28,15 @@ pub(super) struct Link {
     /// The client whose link it is; none where clients share it.
     pub(super) owner: Option<ClientId>,
     is_stdio: bool,
-    era: Era,
-    stage: LinkStage,
+    pub(super) era: Era,
+    pub(super) stage: LinkStage,
     /// The `_meta` of our own requests, raw; only the modern era has one.
     meta: Vec<u8>,
     /// The parameters of `initialize`, raw.
     opening: Vec<u8>,
-    capabilities: Value,
-    instructions: Option<String>,
-    retry_at: Option<Time>,
+    pub(super) capabilities: Value,
+    pub(super) instructions: Option<String>,
+    pub(super) retry_at: Option<Time>,
     /// The failure that was logged last.
     logged_failure: Option<String>,
     /// When the first request went over it.
@@ -48,15 +48,15 @@ pub(super) struct Link {
     /// Its server did not come up: clients' first requests do not wait for it any more.
     has_failed: bool,
     /// The level of log messages that the server was asked for.
-    log_level: Option<usize>,
+    pub(super) log_level: Option<usize>,
     /// The resources that the server was asked for.
-    subscribed: BTreeSet<String>,
+    pub(super) subscribed: BTreeSet<String>,
     /// The number of our request that listens to changes.
-    listener: Option<u64>,
+    pub(super) listener: Option<u64>,
     /// The server has requested roots.
-    wants_roots: bool,
+    pub(super) wants_roots: bool,
     /// The client whose roots it has.
-    roots_of: Option<ClientId>,
+    pub(super) roots_of: Option<ClientId>,
     pub(super) lists: ServerLists,
     pub(super) calls: LinkCalls,
     /// Its wakeup, as [`Links`] has it.
@@ -104,29 +104,13 @@ impl Link {
             owner,
             is_stdio: backend.is_stdio(),
             begun_at: now,
-            calls: LinkCalls::new(idle_after, now),
+            calls: LinkCalls { used_at: now, idle_after, ..LinkCalls::default() },
             ..Self::default()
         }
     }
 
-    pub(super) const fn era(&self) -> Era {
-        self.era
-    }
-
-    pub(super) const fn stage(&self) -> &LinkStage {
-        &self.stage
-    }
-
     pub(super) fn is_open(&self) -> bool {
         self.stage == LinkStage::Open
-    }
-
-    pub(super) const fn capabilities(&self) -> &Value {
-        &self.capabilities
-    }
-
-    pub(super) fn instructions(&self) -> Option<&str> {
-        self.instructions.as_deref()
     }
 
     /// Whether its server serves, as far as is known.
@@ -203,7 +187,7 @@ impl Link {
     pub(super) fn settles_at(&self, within: Duration) -> Option<Time> {
         let is_unsettled = match &self.stage {
             LinkStage::Fresh | LinkStage::Opening => !self.has_failed,
-            LinkStage::Open => self.lists.is_reading(),
+            LinkStage::Open => !self.lists.readings.is_empty(),
             LinkStage::Failed(_) => false,
         };
         is_unsettled.then(|| self.begun_at + within)
@@ -212,7 +196,7 @@ impl Link {
     /// Sends the first request.
     pub(super) fn begin(&mut self, era: Era, meta: Vec<u8>, opening: Vec<u8>, out: &mut Outgoing) {
         (self.meta, self.opening, self.era) = (meta, opening, era);
-        self.begun_at = out.now();
+        self.begun_at = out.now;
         self.open_session(out);
     }
 
@@ -278,31 +262,21 @@ impl Link {
         }
     }
 
-    /// The server does not know the newer protocol.
-    pub(super) fn set_legacy(&mut self) {
-        self.era = Era::Legacy;
-    }
-
     /// There is no session for now. Returns whether this is to be logged.
     pub(super) fn fail(&mut self, why: &str, now: Time) -> bool {
         self.stage = LinkStage::Failed(why.to_owned());
         self.retry_at = Some(now + SESSION_RETRY);
-        self.lists.stop_reading();
+        self.lists.readings.clear();
         self.logged_failure.replace(why.to_owned()).as_deref() != Some(why)
     }
 
     /// A client needs a server whose session has failed: the session is opened again, unless that was tried of late.
     pub(super) fn retry(&mut self, out: &mut Outgoing) {
         if matches!(self.stage, LinkStage::Failed(_))
-            && self.retry_at.is_none_or(|at| at <= out.now())
+            && self.retry_at.is_none_or(|at| at <= out.now)
         {
             self.open_session(out);
         }
-    }
-
-    /// The server is restarted: the next request opens the session again.
-    pub(super) fn retry_now(&mut self, now: Time) {
-        self.retry_at = self.retry_at.map(|_| now);
     }
 
     /// When the session is opened again though no client needs it. A program that was given up or stopped is left
@@ -319,18 +293,8 @@ impl Link {
         self.retry_at().is_some_and(|at| at <= now)
     }
 
-    pub(super) fn is_idle(&self, now: Time) -> bool {
-        self.calls.idle_at().is_some_and(|at| at <= now)
-    }
-
     fn wakeup(&self) -> Option<Time> {
         [self.retry_at(), self.calls.idle_at(), self.lists.next_due()].into_iter().flatten().min()
-    }
-
-    /// All requests over it were dropped.
-    pub(super) fn drop_requests(&mut self) {
-        self.calls.end_all();
-        self.listener = None;
     }
 
     /// Reads a list from its beginning, where the server has one.
@@ -342,7 +306,7 @@ impl Link {
         };
         if self.is_open()
             && self.capabilities[capability].is_object()
-            && self.lists.start(kind, out.now())
+            && self.lists.start(kind, out.now)
         {
             self.request_page(kind, None, out);
         }
@@ -368,16 +332,6 @@ impl Link {
             let method = "logging/setLevel";
             out.request(self.id, method, params.as_bytes(), Purpose::Unawaited, None);
         }
-    }
-
-    /// Whether the server was asked for a level of log messages.
-    pub(super) const fn has_log_level(&self) -> bool {
-        self.log_level.is_some()
-    }
-
-    /// The server has taken a client's subscription.
-    pub(super) fn note_subscribed(&mut self, uri: String) {
-        self.subscribed.insert(uri);
     }
 
     /// Asks the server for changes of these resources, where that is something else than before.
@@ -414,22 +368,6 @@ impl Link {
                 out.request(self.id, method, params.as_bytes(), Purpose::Unawaited, None);
             }
         }
-    }
-
-    /// Our request that listens has ended.
-    pub(super) fn end_listener(&mut self, number: u64) {
-        self.listener.take_if(|listener| *listener == number);
-    }
-
-    /// The server requests the roots, of this client where there is one.
-    pub(super) fn request_roots(&mut self, of: Option<ClientId>) {
-        self.wants_roots = true;
-        self.roots_of = of.or(self.roots_of);
-    }
-
-    /// The client whose roots the server has; none where it never wanted any.
-    pub(super) fn roots(&self) -> Option<Option<ClientId>> {
-        self.wants_roots.then_some(self.roots_of)
     }
 }
 
@@ -484,7 +422,7 @@ impl Links {
     pub(super) fn is_waiting(&self, client: ClientId, id: &Id) -> bool {
         let links = self.awaited.iter().chain(&self.touched).filter_map(|id| self.all.get(id));
         links
-            .flat_map(|link| link.calls.waiting())
+            .flat_map(|link| &link.calls.waiting)
             .any(|(whose, line)| *whose == client && has_id(line, id))
     }
 
@@ -494,7 +432,7 @@ impl Links {
         for id_of_link in &self.touched {
             if let Some(link) = self.all.get_mut(id_of_link) {
                 let is_it = |line: &[u8]| id.is_none_or(|id| has_id(line, id));
-                link.calls.forget_waiting(|whose, line| whose == client && is_it(line));
+                link.calls.waiting.retain(|(whose, line)| *whose != client || !is_it(line));
             }
         }
     }
@@ -513,7 +451,7 @@ impl Links {
     pub(super) fn note(&mut self) {
         for id in self.touched.drain(..) {
             let Some(link) = self.all.get_mut(&id) else { continue };
-            if !link.calls.waiting().is_empty() {
+            if !link.calls.waiting.is_empty() {
                 self.awaited.insert(id);
             } else if !self.awaited.is_empty() {
                 self.awaited.remove(&id);
@@ -537,6 +475,76 @@ pub(super) fn has_id(line: &[u8], id: &Id) -> bool {
     raw::get(line, &["id"]).is_some_and(|raw| Id::new(raw) == *id)
 }
 
+/// The calls over a link.
+#[derive(Debug, Default)]
+pub(super) struct LinkCalls {
+    /// Requests that wait until the session is open.
+    pub(super) waiting: VecDeque<(ClientId, Vec<u8>)>,
+    /// Requests without a response.
+    pub(super) in_flight: usize,
+    /// The client that called last.
+    pub(super) last_caller: Option<ClientId>,
+    pub(super) used_at: Time,
+    /// How long the link may be unused; none is forever.
+    idle_after: Option<Duration>,
+    pub(super) circuit: Circuit,
+}
+
+impl LinkCalls {
+    pub(super) fn start(&mut self, client: ClientId) {
+        self.in_flight += 1;
+        self.last_caller = Some(client);
+    }
+
+    pub(super) fn end(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// When the link was unused for long enough.
+    pub(super) fn idle_at(&self) -> Option<Time> {
+        self.idle_after.filter(|_| self.in_flight == 0).map(|after| self.used_at + after)
+    }
+}
+
+/// A circuit breaker.
+#[derive(Debug, Default)]
+pub(super) struct Circuit {
+    /// Calls in a row that had no response in time.
+    timeouts: u32,
+    /// Calls fail at once until then.
+    open_until: Option<Time>,
+}
+
+impl Circuit {
+    /// How many calls had no response, and in how many seconds one is let through, where calls fail at once.
+    pub(super) fn open(&self, now: Time) -> Option<(u32, u128)> {
+        let until = self.open_until.filter(|until| *until > now)?;
+        Some((self.timeouts, until.since(now).as_millis().div_ceil(1_000)))
+    }
+
+    /// A call is let through. After a pause it is a probe: others wait for the next pause.
+    pub(super) fn pass(&mut self, now: Time) {
+        if self.open_until.is_some() {
+            self.open_until = Some(now + CIRCUIT_OPEN_FOR);
+        }
+    }
+
+    /// A call had a response.
+    pub(super) fn close(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A call had no response in time. Returns how many there were, where calls fail at once from now on.
+    pub(super) fn time_out(&mut self, now: Time) -> Option<u32> {
+        self.timeouts += 1;
+        if self.timeouts < TIMEOUTS_IN_A_ROW_MAX {
+            return None;
+        }
+        self.open_until = Some(now + CIRCUIT_OPEN_FOR);
+        Some(self.timeouts)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::backend;
@@ -557,14 +565,14 @@ mod tests {
             link.finish_handshake(Response { line: refusal, is_error: true }, &mut out),
             refused
         );
-        assert!(link.fail("no", out.now()));
-        assert!(!link.fail("no", out.now()), "the same failure is logged once");
+        assert!(link.fail("no", out.now));
+        assert!(!link.fail("no", out.now), "the same failure is logged once");
         link.retry(&mut out);
-        assert_eq!(*link.stage(), LinkStage::Failed("no".to_owned()));
-        out.begin(Time::ZERO + SESSION_RETRY);
-        assert!(link.is_retry_due(out.now()));
+        assert_eq!(link.stage, LinkStage::Failed("no".to_owned()));
+        out.now = Time::ZERO + SESSION_RETRY;
+        assert!(link.is_retry_due(out.now));
         link.retry(&mut out);
-        assert_eq!(*link.stage(), LinkStage::Opening);
+        assert_eq!(link.stage, LinkStage::Opening);
         assert_eq!(
             link.finish_handshake(
                 Response { line: br#"{"result":{}}"#, is_error: false },
@@ -572,7 +580,7 @@ mod tests {
             ),
             HandshakeOutcome::Open
         );
-        assert!(link.is_open() && !link.is_retry_due(out.now()));
+        assert!(link.is_open() && !link.is_retry_due(out.now));
     }
 
     #[test]
@@ -599,10 +607,7 @@ mod tests {
         links.insert(link(Share::All));
         let (client, id) = (ClientId(1), Id::new(b"5"));
         if let Some(link) = links.get_mut(LinkId(1)) {
-            assert!(
-                link.calls.wait(client, br#"{"id":5}"#, 1)
-                    && !link.calls.wait(client, br#"{"id":6}"#, 1)
-            );
+            link.calls.waiting.push_back((client, br#"{"id":5}"#.to_vec()));
         }
         assert!(links.is_waiting(client, &id) && !links.is_waiting(ClientId(2), &id));
         links.note();
@@ -610,5 +615,27 @@ mod tests {
         assert!(links.is_waiting(client, &id));
         links.forget_waiting(client, Some(&id));
         assert!(!links.is_waiting(client, &id));
+    }
+}
+
+#[cfg(test)]
+mod circuit_tests {
+    use super::*;
+
+    #[test]
+    fn after_timeouts_in_a_row_one_call_is_a_probe() {
+        let (mut circuit, now) = (Circuit::default(), Time::ZERO);
+        for _ in 1..TIMEOUTS_IN_A_ROW_MAX {
+            assert_eq!(circuit.time_out(now), None);
+        }
+        assert_eq!(circuit.time_out(now), Some(TIMEOUTS_IN_A_ROW_MAX));
+        let seconds = u128::from(CIRCUIT_OPEN_FOR.as_secs());
+        assert_eq!(circuit.open(now), Some((TIMEOUTS_IN_A_ROW_MAX, seconds)));
+        let later = now + CIRCUIT_OPEN_FOR;
+        assert_eq!(circuit.open(later), None);
+        circuit.pass(later);
+        assert!(circuit.open(later).is_some());
+        circuit.close();
+        assert_eq!(circuit.open(later), None);
     }
 }

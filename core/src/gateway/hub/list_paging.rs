@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::pending_requests::Response;
+use super::outgoing::Response;
 use crate::gateway::backend::Backend;
 use crate::gateway::catalog::{self, CatalogEntry, CatalogPage};
 use crate::limits::{
@@ -17,9 +17,10 @@ use crate::time::Time;
 /// The lists of a server.
 #[derive(Debug, Default)]
 pub(super) struct ServerLists {
-    lists: BTreeMap<Kind, Vec<CatalogEntry>>,
+    /// Lists that were read to their ends.
+    pub(super) complete: BTreeMap<Kind, Vec<CatalogEntry>>,
     /// Lists that are being read.
-    readings: BTreeMap<Kind, Reading>,
+    pub(super) readings: BTreeMap<Kind, Reading>,
     paces: BTreeMap<Kind, Pace>,
     /// The names under which the server's conversation has our tools.
     injected: BTreeMap<AdminTool, String>,
@@ -42,7 +43,7 @@ pub(super) enum PageOutcome {
 /// A list that comes page by page.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    entries: Vec<CatalogEntry>,
+    pub(super) entries: Vec<CatalogEntry>,
     /// Of the entries.
     bytes: usize,
     /// Of the entries, as the server has them.
@@ -96,28 +97,6 @@ impl Pace {
 }
 
 impl ServerLists {
-    /// A list, where it has been read.
-    pub(super) fn get(&self, kind: Kind) -> Option<&[CatalogEntry]> {
-        self.lists.get(&kind).map(Vec::as_slice)
-    }
-
-    /// Replaces a list; returns the one before.
-    pub(super) fn replace(
-        &mut self,
-        kind: Kind,
-        entries: Vec<CatalogEntry>,
-    ) -> Option<Vec<CatalogEntry>> {
-        self.lists.insert(kind, entries)
-    }
-
-    pub(super) fn is_reading(&self) -> bool {
-        !self.readings.is_empty()
-    }
-
-    pub(super) fn stop_reading(&mut self) {
-        self.readings.clear();
-    }
-
     /// A list is to be read from its beginning. Returns whether its first page is to be requested now.
     pub(super) fn start(&mut self, kind: Kind, now: Time) -> bool {
         if let Some(reading) = self.readings.get_mut(&kind) {
@@ -231,10 +210,6 @@ impl Reading {
         }
     }
 
-    pub(super) fn take_entries(&mut self) -> Vec<CatalogEntry> {
-        std::mem::take(&mut self.entries)
-    }
-
     /// The defects of the list, as sentences for the log; those without a kind are logged each time.
     pub(super) fn defects(&self, server: &str, kind: Kind) -> Vec<(Option<ListDefect>, String)> {
         let list = kind.members().0;
@@ -291,7 +266,7 @@ mod tests {
     #[test]
     fn a_list_ends_with_its_last_page_without_our_tools() {
         let mut lists = ServerLists::default();
-        assert!(lists.start(Kind::Tools, Time::ZERO) && lists.is_reading());
+        assert!(lists.start(Kind::Tools, Time::ZERO) && !lists.readings.is_empty());
         let first = br#"{"result":{"tools":[{"name":"get"}],"nextCursor":"x"}}"#;
         assert!(
             matches!(page(&mut lists, first), Some(PageOutcome::Next(cursor)) if cursor == b"\"x\"")
@@ -299,16 +274,15 @@ mod tests {
         // It changes meanwhile.
         assert!(!lists.start(Kind::Tools, Time::ZERO));
         let last = br#"{"result":{"tools":[{"name":"set"},{"name":"afresh_server_logs"}]}}"#;
-        let Some(PageOutcome::End { list: Some(mut list), has_changed: true }) =
-            page(&mut lists, last)
+        let Some(PageOutcome::End { list: Some(list), has_changed: true }) = page(&mut lists, last)
         else {
             panic!("the list has ended, and has changed")
         };
-        let names: Vec<String> = list.take_entries().into_iter().map(|entry| entry.own).collect();
+        let names: Vec<String> = list.entries.into_iter().map(|entry| entry.own).collect();
         assert_eq!(names, ["get", "set"]);
         assert_eq!(lists.injected_name(AdminTool::Logs), "afresh_server_logs");
         assert_eq!(lists.injected_name(AdminTool::Status), "server_status");
-        assert!(!lists.is_reading() && page(&mut lists, last).is_none());
+        assert!(lists.readings.is_empty() && page(&mut lists, last).is_none());
     }
 
     #[test]
@@ -316,7 +290,7 @@ mod tests {
         let mut lists = ServerLists::default();
         for _ in 0..READINGS_IN_A_ROW_MAX {
             assert!(lists.start(Kind::Tools, Time::ZERO));
-            lists.stop_reading();
+            lists.readings.clear();
         }
         assert!(!lists.start(Kind::Tools, Time::ZERO));
         let due = Time::ZERO + READINGS_PAUSE;

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::admin_tools::GatewayTools;
 use super::backends::Backends;
 use super::outgoing::Outgoing;
 use crate::gateway::catalog::CatalogEntry;
@@ -53,19 +52,16 @@ impl Names {
         &mut self,
         kinds: &[Kind],
         backends: &Backends,
-        tools: GatewayTools,
         out: &mut Outgoing,
     ) -> Vec<MovedName> {
         let old = self.routes.extract_if(.., |(kind, _), _| kinds.contains(kind)).collect();
         let mut clashes = Vec::new();
         for kind in kinds.iter().copied() {
             let mut firsts: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-            for second in backends.order().iter().copied() {
-                for entry in backends.slot(second).known(kind) {
+            for second in backends.order.iter().copied() {
+                for entry in backends.slots[second].known(kind) {
                     let first = match firsts.get(entry.exposed.as_str()) {
-                        _ if kind == Kind::Tools && tools.reserves(&entry.exposed, backends) => {
-                            None
-                        }
+                        _ if kind == Kind::Tools && backends.reserves(&entry.exposed) => None,
                         None => {
                             firsts.insert(&entry.exposed, (second, &entry.own));
                             continue;
@@ -133,7 +129,7 @@ impl Names {
             names.push(&clash.name);
         }
         for ((kind, first, second), names) in news {
-            let of = |slot: usize| format!("`{}`", backends.slot(slot).name());
+            let of = |slot: usize| format!("`{}`", backends.slots[slot].name());
             let who = match first {
                 Some(first) => format!("the servers {} and {}", of(first), of(second)),
                 None => format!("afresh itself and the server {}", of(second)),
@@ -163,42 +159,31 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use super::super::list_paging::PageOutcome;
-    use super::super::pending_requests::Response;
-    use super::super::tests::backend;
+    use super::super::tests::{backend, settings};
     use super::*;
-    use crate::gateway::backend::{Backend, Expose, Prefix};
-    use crate::gateway::{Effect, LinkId};
-    use crate::time::Time;
+    use crate::gateway::Effect;
 
     #[test]
     fn the_first_server_of_the_configuration_keeps_a_name() {
-        let (mut backends, mut out) = (Backends::new("1".to_owned(), false), Outgoing::default());
-        for (at, name) in [(1, "a"), (2, "b")] {
-            backends.add(Backend { prefix: Prefix::None, ..backend(name) }, &mut out);
-            let link = backends.links.get_mut(LinkId(at)).expect("it is open");
-            assert!(link.lists.start(Kind::Tools, Time::ZERO));
-            let page =
-                Response { line: br#"{"result":{"tools":[{"name":"get"}]}}"#, is_error: false };
-            let end = backends.add_page(LinkId(at), Kind::Tools, page, false, &mut out);
-            let Some(PageOutcome::End { list: Some(list), .. }) = end else { panic!("{end:?}") };
-            backends.keep_list(LinkId(at), Kind::Tools, list, &mut out);
+        let (mut backends, mut out) = (Backends::new(settings()), Outgoing::default());
+        for (slot, name) in ["a", "b"].into_iter().enumerate() {
+            backends.add(backend(name), &mut out);
+            let (own, exposed, json) = ("get".to_owned(), "get".to_owned(), b"{}".to_vec());
+            let tools = vec![CatalogEntry { own, exposed, json }];
+            backends.slots[slot].known.insert(Kind::Tools, tools);
         }
-        out.take_effects();
-        let tools = GatewayTools::new(Expose::All, true);
+        out.effects.clear();
         let mut names = Names::default();
         let mut rebuild = |order: [&str; 2], out: &mut Outgoing| {
             backends.put_in_order(&order.map(str::to_owned));
-            let moved = names.rebuild(&[Kind::Tools], &backends, tools, out);
+            let moved = names.rebuild(&[Kind::Tools], &backends, out);
             let first = names.route(Kind::Tools, "get").map(|(slot, _)| *slot);
             (first, moved.into_iter().map(|moved| moved.slot).collect::<Vec<_>>())
         };
         assert_eq!(rebuild(["a", "b"], &mut out), (Some(0), vec![0]));
-        assert!(
-            matches!(&out.take_effects()[..], [Effect::Log(text)] if text.contains("`a` and `b`"))
-        );
+        assert!(matches!(&out.effects[..], [Effect::Log(text)] if text.contains("`a` and `b`")));
         assert_eq!(rebuild(["a", "b"], &mut out), (Some(0), vec![]));
-        assert_eq!(out.take_effects(), [], "a clash is logged once");
+        assert_eq!(out.effects.len(), 1, "a clash is logged once");
         assert_eq!(rebuild(["b", "a"], &mut out), (Some(1), vec![0, 1]));
     }
 }

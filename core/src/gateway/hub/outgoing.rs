@@ -1,57 +1,38 @@
-//! Owns what leaves the hub: the effects of one input, and the requests to servers that have no response yet.
-//! Filled by the hub's parts, drained by `Hub::handle`. Never decides what is sent.
+//! Owns what leaves the hub: the effects of one input, and the requests to servers that have no response yet, with their
+//! numbers and their deadlines. Filled by the hub's parts, drained by `Hub::handle`. Never decides what is sent.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use serde_json::json;
-
-use super::pending_requests::{PendingRequests, Purpose};
 use crate::gateway::span::{Span, SpanOutcome};
 use crate::gateway::{ClientId, Effect, LinkId};
 use crate::mcp::envelope::Id;
-use crate::mcp::responses;
+use crate::mcp::{Kind, responses};
 use crate::time::Time;
 
 /// What leaves the hub.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    now: Time,
-    effects: Vec<Effect>,
+    /// The time of this input.
+    pub(super) now: Time,
+    pub(super) effects: Vec<Effect>,
     pub(super) requests: PendingRequests,
     /// Lines of clients that are to be dispatched again, now that their server has a session.
-    resumed: VecDeque<(ClientId, Vec<u8>)>,
+    pub(super) resumed: VecDeque<(ClientId, Vec<u8>)>,
     /// Links that were closed by this input.
-    closed: Vec<LinkId>,
+    pub(super) closed: Vec<LinkId>,
     /// A server has come up, or has failed: requests that are held may go on.
-    is_settled: bool,
+    pub(super) is_settled: bool,
 }
 
 impl Outgoing {
-    /// Begins with the next input.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.now = now;
-    }
-
-    pub(super) const fn now(&self) -> Time {
-        self.now
-    }
-
-    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.effects)
-    }
-
-    pub(super) fn push(&mut self, effect: Effect) {
-        self.effects.push(effect);
-    }
-
     pub(super) fn send_to_link(&mut self, link: LinkId, line: Vec<u8>) {
-        self.push(Effect::ToLink { link, line });
+        self.effects.push(Effect::ToLink { link, line });
     }
 
     /// Writes to a client, beside the response to one of its requests where that is given.
     pub(super) fn send_to_client(&mut self, client: ClientId, line: Vec<u8>, about: Option<Id>) {
-        self.push(Effect::ToClient { client, line, about });
+        self.effects.push(Effect::ToClient { client, line, about });
     }
 
     /// Writes the response to a client's request.
@@ -60,40 +41,17 @@ impl Outgoing {
     }
 
     pub(super) fn answer_error(&mut self, client: ClientId, id: &Id, code: i32, why: &str) {
-        let error = json!({"code": code, "message": why});
-        self.answer(client, id, responses::line(id, "error", &error));
+        self.answer(client, id, responses::error(id, code, why));
     }
 
     pub(super) fn log(&mut self, text: String) {
-        self.push(Effect::Log(text));
+        self.effects.push(Effect::Log(text));
     }
 
     /// Closes a link.
     pub(super) fn close(&mut self, link: LinkId) {
         self.closed.push(link);
-        self.push(Effect::Close { link });
-    }
-
-    pub(super) fn take_closed(&mut self) -> Vec<LinkId> {
-        std::mem::take(&mut self.closed)
-    }
-
-    /// Dispatches a client's line again, after this input.
-    pub(super) fn resume(&mut self, client: ClientId, line: Vec<u8>) {
-        self.resumed.push_back((client, line));
-    }
-
-    pub(super) fn next_resumed(&mut self) -> Option<(ClientId, Vec<u8>)> {
-        self.resumed.pop_front()
-    }
-
-    /// Looks at the held requests again, after this input.
-    pub(super) fn settle(&mut self) {
-        self.is_settled = true;
-    }
-
-    pub(super) fn take_settled(&mut self) -> bool {
-        std::mem::take(&mut self.is_settled)
+        self.effects.push(Effect::Close { link });
     }
 
     /// Sends a request of the hub's own, which is to be answered within this time.
@@ -115,15 +73,241 @@ impl Outgoing {
 
     /// Tells a server that the response to a request does not matter any more.
     pub(super) fn cancel(&mut self, link: LinkId, number: u64, reason: &str) {
-        let params = json!({"requestId": format!("g{number}"), "reason": reason}).to_string();
-        let line = responses::notification("notifications/cancelled", Some(params.as_bytes()));
-        self.send_to_link(link, line);
+        self.send_to_link(link, responses::cancelled_because(&format!("g{number}"), reason));
     }
 
     pub(super) fn end_span(&mut self, span: Option<Box<Span>>, outcome: SpanOutcome) {
         if let Some(mut span) = span {
             (span.ended, span.outcome) = (self.now, outcome);
-            self.push(Effect::Span(span));
+            self.effects.push(Effect::Span(span));
         }
+    }
+}
+
+/// The requests in flight, by the numbers in their ids.
+#[derive(Debug, Default)]
+pub(super) struct PendingRequests {
+    requests: BTreeMap<u64, PendingRequest>,
+    deadlines: BTreeSet<(Time, u64)>,
+    pub(super) last_number: u64,
+}
+
+/// A request of the hub's to a server.
+#[derive(Debug)]
+pub(super) struct PendingRequest {
+    pub(super) link: LinkId,
+    pub(super) purpose: Purpose,
+    /// Only of a client's request, and only where calls are traced.
+    pub(super) span: Option<Box<Span>>,
+    /// As it stands in `deadlines`.
+    until: Option<Time>,
+}
+
+/// What a request is for.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// It is a client's.
+    Client(ClientRequest),
+    /// The first request of a session.
+    OpenSession,
+    ListPage(Kind),
+    /// The stream of changes of a server of the newer protocol.
+    Listen,
+    /// Its response does not matter.
+    Unawaited,
+}
+
+/// A client's request on its way.
+#[derive(Clone, Debug)]
+pub(super) struct ClientRequest {
+    pub(super) client: ClientId,
+    pub(super) id: Id,
+    pub(super) method: String,
+    /// The client's own progress token, raw.
+    pub(super) token: Option<Vec<u8>>,
+    /// The resource that it is about.
+    pub(super) uri: Option<String>,
+    /// The lowest log level that it asks for, where the server does not know that itself.
+    pub(super) log_level: Option<usize>,
+}
+
+/// The response to a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Response<'a> {
+    pub(super) line: &'a [u8],
+    pub(super) is_error: bool,
+}
+
+impl PendingRequests {
+    /// A number that no request had before.
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        number: u64,
+        link: LinkId,
+        purpose: Purpose,
+        until: Option<Time>,
+        span: Option<Box<Span>>,
+    ) {
+        self.deadlines.extend(until.map(|until| (until, number)));
+        self.requests.insert(number, PendingRequest { link, purpose, span, until });
+    }
+
+    /// Takes a request out, together with its deadline.
+    pub(super) fn take(&mut self, number: u64) -> Option<PendingRequest> {
+        let request = self.requests.remove(&number)?;
+        if let Some(until) = request.until {
+            self.deadlines.remove(&(until, number));
+        }
+        Some(request)
+    }
+
+    /// Takes the request that a response over this link is for. None where it came twice, over another link, or
+    /// after the request was cancelled.
+    pub(super) fn take_answered(&mut self, link: LinkId, id: &Id) -> Option<(u64, PendingRequest)> {
+        let number = number_in(id.raw(), b'g')?;
+        self.requests.get(&number).filter(|request| request.link == link)?;
+        Some((number, self.take(number)?))
+    }
+
+    /// Takes a request whose deadline has passed.
+    pub(super) fn take_expired(&mut self, now: Time) -> Option<(u64, PendingRequest)> {
+        let (_, number) = self.deadlines.first().copied().filter(|(until, _)| *until <= now)?;
+        Some((number, self.take(number)?))
+    }
+
+    /// Takes all requests over a link.
+    pub(super) fn take_all_over(&mut self, link: LinkId) -> Vec<PendingRequest> {
+        let over = self.requests.iter().filter(|(_, request)| request.link == link);
+        let numbers: Vec<u64> = over.map(|(number, _)| *number).collect();
+        numbers.into_iter().filter_map(|number| self.take(number)).collect()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// How many are clients'.
+    pub(super) fn client_count(&self) -> usize {
+        let is_clients = |request: &&PendingRequest| matches!(request.purpose, Purpose::Client(_));
+        self.requests.values().filter(is_clients).count()
+    }
+
+    /// The client's request of this number.
+    pub(super) fn client_request(&self, number: u64) -> Option<(LinkId, &ClientRequest)> {
+        let request = self.requests.get(&number)?;
+        match &request.purpose {
+            Purpose::Client(its) => Some((request.link, its)),
+            _ => None,
+        }
+    }
+
+    /// The client's request that a message of a server belongs to: the one that its transport names, or the newest
+    /// over the link.
+    pub(super) fn about(&self, link: LinkId, about: Option<&Id>) -> Option<(ClientId, Id)> {
+        let request = match about.and_then(|about| number_in(about.raw(), b'g')) {
+            Some(number) => {
+                self.client_request(number).filter(|(over, _)| *over == link).map(|(_, its)| its)
+            }
+            None => self.of_clients(link).next_back(),
+        };
+        request.map(|its| (its.client, its.id.clone()))
+    }
+
+    /// The client's request that a server reports progress of, by our token.
+    pub(super) fn by_token(&self, link: LinkId, token: &[u8]) -> Option<&ClientRequest> {
+        let (over, request) = self.client_request(number_in(token, b'g')?)?;
+        (over == link).then_some(request)
+    }
+
+    /// The clients that have requests over a link.
+    pub(super) fn callers(&self, link: LinkId) -> BTreeSet<ClientId> {
+        self.of_clients(link).map(|its| its.client).collect()
+    }
+
+    fn of_clients(&self, link: LinkId) -> impl DoubleEndedIterator<Item = &ClientRequest> {
+        self.requests.values().filter_map(move |request| match &request.purpose {
+            Purpose::Client(its) if request.link == link => Some(its),
+            _ => None,
+        })
+    }
+
+    /// Takes the spans of all requests.
+    pub(super) fn take_spans(&mut self) -> impl Iterator<Item = Box<Span>> {
+        self.requests.values_mut().filter_map(|request| request.span.take())
+    }
+}
+
+/// The number in an id of ours, such as `"g12"`.
+pub(super) fn number_in(id: &[u8], letter: u8) -> Option<u64> {
+    let inside = id.strip_prefix(b"\"")?.strip_suffix(b"\"")?.strip_prefix(&[letter])?;
+    std::str::from_utf8(inside).ok()?.parse().ok()
+}
+
+pub(super) fn own_id(letter: char, number: u64) -> Vec<u8> {
+    format!("\"{letter}{number}\"").into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn of_client(client: u64) -> Purpose {
+        Purpose::Client(ClientRequest {
+            client: ClientId(client),
+            id: Id::new(b"7"),
+            method: "tools/call".to_owned(),
+            token: None,
+            uri: None,
+            log_level: None,
+        })
+    }
+
+    #[test]
+    fn a_response_counts_once_and_over_its_own_link() {
+        let mut requests = PendingRequests::default();
+        let number = requests.number();
+        requests.insert(number, LinkId(1), of_client(1), Some(at(1)), None);
+        let id = Id::new(br#""g1""#);
+        assert!(requests.take_answered(LinkId(2), &id).is_none());
+        assert!(requests.take_answered(LinkId(1), &id).is_some());
+        assert!(requests.take_answered(LinkId(1), &id).is_none());
+        assert_eq!(requests.next_deadline(), None);
+    }
+
+    #[test]
+    fn requests_expire_in_the_order_of_their_deadlines() {
+        let mut requests = PendingRequests::default();
+        for (number, until) in [(1, Some(at(3))), (2, Some(at(2))), (3, None)] {
+            requests.insert(number, LinkId(1), Purpose::Unawaited, until, None);
+        }
+        let mut expired = |now| requests.take_expired(now).map(|(number, _)| number);
+        assert_eq!([expired(at(1)), expired(at(3)), expired(at(3))], [None, Some(2), Some(1)]);
+        assert_eq!(expired(at(9)), None);
+    }
+
+    #[test]
+    fn a_message_belongs_to_the_newest_request_over_its_link() {
+        let mut requests = PendingRequests::default();
+        for (number, link, client) in [(1, 1, 1), (2, 1, 2), (3, 2, 3)] {
+            requests.insert(number, LinkId(link), of_client(client), None, None);
+        }
+        let about = |id: Option<&[u8]>| {
+            requests.about(LinkId(1), id.map(Id::new).as_ref()).map(|(client, _)| client.0)
+        };
+        assert_eq!(about(None), Some(2));
+        assert_eq!(about(Some(br#""g1""#)), Some(1));
+        assert_eq!(about(Some(br#""g3""#)), None);
+        assert_eq!(requests.callers(LinkId(1)), BTreeSet::from([ClientId(1), ClientId(2)]));
     }
 }

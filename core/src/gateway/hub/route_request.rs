@@ -9,18 +9,16 @@ use serde_json::{Value, json};
 use super::Hub;
 use super::admin_tools::GatewayTool;
 use super::backends::Admission;
-use super::bytes::{edit, member, own_id};
-use super::held_requests::HeldRequest;
-use super::log_levels::{LEVELS, level_in, level_of_request};
-use super::pending_requests::{ClientRequest, Purpose};
-use super::sessions::ToolResult;
-use super::subscriptions::to_listener;
+use super::link::has_id;
+use super::outgoing::{ClientRequest, Purpose, own_id};
+use super::sessions::{LEVELS, level_in, to_listener};
 use crate::gateway::{ClientId, LinkId};
 use crate::limits::{
     CLIENT_FLIGHTS_MAX, CLIENT_SUBSCRIPTIONS_MAX, GATEWAY_HELLO_WAIT, GATEWAY_START_WAIT,
 };
-use crate::mcp::envelope::{Id, Message, Params, look, param};
-use crate::mcp::{AdminTool, Kind, json as raw, responses};
+use crate::mcp::envelope::{Id, Message, Params, edit, look, param};
+use crate::mcp::{AdminTool, Kind, ToolResult, json as raw, responses};
+use crate::time::Time;
 
 /// Methods of the older protocol only.
 const SESSION_METHODS: [&str; 5] =
@@ -38,6 +36,16 @@ pub(super) struct Request<'a> {
     edits: Vec<(Range<usize>, Vec<u8>)>,
     /// The resource that it is about.
     uri: Option<String>,
+}
+
+/// A request that waits for servers to start.
+#[derive(Debug)]
+pub(super) struct HeldRequest {
+    pub(super) client: ClientId,
+    pub(super) line: Vec<u8>,
+    /// How long it waits for each server.
+    pub(super) within: Duration,
+    pub(super) until: Time,
 }
 
 impl<'a> Request<'a> {
@@ -68,10 +76,12 @@ impl Hub {
     /// A request of a client's. One that was held or has waited for its server is late: it is not held again.
     pub(super) fn handle_request(&mut self, request: Request<'_>, is_late: bool) {
         let Request { client, id, method, .. } = request;
-        let Some(session) = self.directory.sessions.get_mut(client) else { return };
-        let is_open = session.requests.contains_key(id) || session.subscriptions.is_listening(id);
+        let Some(session) = self.directory.sessions.get_mut(&client) else { return };
+        let is_open =
+            session.requests.contains_key(id) || session.subscriptions.listeners.contains_key(id);
         let is_waiting = || {
-            self.held.contains(client, id) || self.directory.backends.links.is_waiting(client, id)
+            self.held.iter().any(|held| held.client == client && has_id(&held.line, id))
+                || self.directory.backends.links.is_waiting(client, id)
         };
         if is_open || !is_late && is_waiting() {
             // Two requests with one id cannot be answered apart: the first one is.
@@ -79,23 +89,23 @@ impl Hub {
         }
         let mut count = session.requests.len();
         if count + self.held.len() >= CLIENT_FLIGHTS_MAX {
-            count += self.held.count_of(client);
+            count += self.held.iter().filter(|held| held.client == client).count();
         }
         if count >= CLIENT_FLIGHTS_MAX {
             let why =
                 "too many requests have no answer yet; nothing was done; wait for some of them";
-            let (sessions, reason) = (&self.directory.sessions, "too_many_requests");
-            return sessions.answer_failure(client, id, method, reason, why, &mut self.out);
+            let reason = "too_many_requests";
+            return self.directory.answer_failure(client, id, method, reason, why);
         }
         if let Err(error) = session.note_version(&request) {
-            return self.out.answer(client, id, responses::line(id, "error", &error));
+            return self.directory.out.answer(client, id, responses::line(id, "error", &error));
         }
         if request.params.version.is_some()
             && session.is_modern()
             && SESSION_METHODS.contains(&method)
         {
             let why = "method not found: this version of the protocol does not have it";
-            return self.out.answer_error(client, id, -32601, why);
+            return self.directory.out.answer_error(client, id, -32601, why);
         }
         match method {
             "initialize" => {
@@ -103,7 +113,7 @@ impl Hub {
                 self.answer_when_settled(&request, GATEWAY_HELLO_WAIT, is_late);
             }
             "server/discover" => self.answer_when_settled(&request, GATEWAY_HELLO_WAIT, is_late),
-            "ping" => self.out.answer(client, id, responses::pong(id)),
+            "ping" => self.directory.out.answer(client, id, responses::pong(id)),
             "logging/setLevel" => self.set_log_level(&request),
             "tools/call" => self.call_tool(request),
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
@@ -121,43 +131,46 @@ impl Hub {
     /// their lists are read, for each of them so long.
     fn answer_when_settled(&mut self, request: &Request<'_>, within: Duration, is_late: bool) {
         let Request { client, id, method, line, .. } = *request;
-        self.directory.use_servers(client, &mut self.out);
+        self.directory.use_servers(client);
         let Some(view) = self.directory.client(client) else { return };
-        let now = self.out.now();
+        let now = self.directory.out.now;
         if let Some(until) = view.settles_at(within, now).filter(|_| !is_late) {
-            return self.held.hold(HeldRequest { client, line: line.to_vec(), within, until });
+            let line = line.to_vec();
+            return self.held.push_back(HeldRequest { client, line, within, until });
         }
         if let Some(kind) = Kind::of_method(method) {
             return match view.list(id, kind, line) {
-                Some(list) => self.out.answer(client, id, list),
-                None => self.out.answer_error(client, id, -32602, "there is no such cursor"),
+                Some(list) => self.directory.out.answer(client, id, list),
+                None => {
+                    self.directory.out.answer_error(client, id, -32602, "there is no such cursor")
+                }
             };
         }
         let result = match method {
             "initialize" => view.initialize_result(),
             _ => view.discover_result(),
         };
-        if let Some(session) = self.directory.sessions.get_mut(client)
+        if let Some(session) = self.directory.sessions.get_mut(&client)
             && method == "initialize"
         {
-            session.set_open();
+            session.is_open = true;
         }
-        self.directory.sessions.answer_result(client, id, result, &mut self.out);
+        self.directory.answer_result(client, id, result);
     }
 
     fn set_log_level(&mut self, request: &Request<'_>) {
         let Request { client, id, line, .. } = *request;
         let Some(level) = level_in(line, &["level"]) else {
             let why = format!("`level` must be one of {}", LEVELS.join(", "));
-            return self.out.answer_error(client, id, -32602, &why);
+            return self.directory.out.answer_error(client, id, -32602, &why);
         };
-        if let Some(session) = self.directory.sessions.get_mut(client) {
+        if let Some(session) = self.directory.sessions.get_mut(&client) {
             session.log_level = Some(level);
         }
         for link in self.directory.links_of(client) {
-            self.directory.sync_log_level(link, &mut self.out);
+            self.directory.sync_log_level(link);
         }
-        self.directory.sessions.answer_result(client, id, json!({}), &mut self.out);
+        self.directory.answer_result(client, id, json!({}));
     }
 
     /// A client of the newer protocol opens a stream of changes.
@@ -166,22 +179,22 @@ impl Hub {
         let filter: Value = param(line, &["notifications"])
             .and_then(|raw| serde_json::from_slice(raw).ok())
             .unwrap_or(Value::Null);
-        let Some(session) = self.directory.sessions.get_mut(client) else { return };
+        let Some(session) = self.directory.sessions.get_mut(&client) else { return };
         if let Err(why) = session.subscriptions.listen(id, &filter) {
-            return self.out.answer_error(client, id, -32603, &why);
+            return self.directory.out.answer_error(client, id, -32603, &why);
         }
-        self.directory.use_servers(client, &mut self.out);
+        self.directory.use_servers(client);
         let granted = if filter.is_object() { filter } else { json!({}) };
         let more = format!(r#","notifications":{granted}"#);
         let line = to_listener("notifications/subscriptions/acknowledged", id, more.as_bytes());
-        self.out.answer(client, id, line);
+        self.directory.out.answer(client, id, line);
         self.sync_subscriptions_of(client);
     }
 
     /// The resources that a client wants to hear of have changed.
     pub(super) fn sync_subscriptions_of(&mut self, client: ClientId) {
         for link in self.directory.links_of(client) {
-            self.directory.sync_subscriptions(link, &mut self.out);
+            self.directory.sync_subscriptions(link);
         }
     }
 
@@ -189,7 +202,7 @@ impl Hub {
         let Request { client, id, line, .. } = request;
         let Some(name) = request.name() else {
             let why = "`name` is missing: the tool to call";
-            return self.out.answer_error(client, id, -32602, why);
+            return self.directory.out.answer_error(client, id, -32602, why);
         };
         let Some(view) = self.directory.client(client) else { return };
         match view.own_tool(&name) {
@@ -201,42 +214,35 @@ impl Hub {
                         self.call_tool(Request::new(client, id, "tools/call", &params, &line));
                     }
                 }
-                Err(result) => self.answer_tool(&request, result),
+                Err(result) => self.directory.answer_tool(client, id, &result),
             },
             Some(GatewayTool::Find) => {
                 let (result, names) = view.find_tools(line);
-                let session = self.directory.sessions.get_mut(client);
+                let session = self.directory.sessions.get_mut(&client);
                 let is_new = session.is_some_and(|session| session.reveal(names));
-                self.answer_tool(&request, result);
+                self.directory.answer_tool(client, id, &result);
                 if is_new {
-                    let sessions = &self.directory.sessions;
-                    sessions.notify_list_changed(client, Kind::Tools, &mut self.out);
+                    self.directory.notify(client, Kind::Tools);
                 }
             }
         }
     }
 
-    fn answer_tool(&mut self, request: &Request<'_>, result: ToolResult) {
-        let Request { client, id, .. } = *request;
-        self.directory.sessions.answer_tool(client, id, result, &mut self.out);
-    }
-
     /// A client calls an admin tool: the server's conversation answers it, in any state of the server.
     fn call_admin(&mut self, tool: AdminTool, request: Request<'_>) {
-        let Request { client, line, .. } = request;
+        let Request { client, id, line, .. } = request;
         let Some(view) = self.directory.client(client) else { return };
         let server = param(line, &["arguments", "server"]).and_then(raw::text);
         if server.is_none() && tool == AdminTool::Status {
-            let status = view.status(self.out.now());
-            return self.answer_tool(&request, status);
+            let status = view.status(self.directory.out.now);
+            return self.directory.answer_tool(client, id, &status);
         }
-        let slot = match view.slot_of_argument(line) {
-            Ok(slot) => slot,
-            Err(result) => return self.answer_tool(&request, result),
-        };
-        let link = match self.directory.link_for(client, slot, &mut self.out) {
+        let link = view
+            .slot_of_argument(line)
+            .and_then(|slot| self.directory.link_for(client, slot).map_err(ToolResult::error));
+        let link = match link {
             Ok(link) => link,
-            Err(why) => return self.answer_tool(&request, ToolResult::error(&why)),
+            Err(result) => return self.directory.answer_tool(client, id, &result),
         };
         let its = self.directory.backends.links.get(link);
         let name = its.map_or(tool.name(), |its| its.lists.injected_name(tool)).to_owned();
@@ -245,7 +251,8 @@ impl Hub {
         if let Some(link) = self.directory.backends.links.get_mut(link)
             && tool == AdminTool::Restart
         {
-            link.retry_now(self.out.now());
+            // The next request opens the session again.
+            link.retry_at = link.retry_at.map(|_| self.directory.out.now);
         }
     }
 
@@ -255,7 +262,7 @@ impl Hub {
         let Some(view) = self.directory.client(client) else { return };
         match view.server_of(&request) {
             Ok((slot, part)) => self.forward(slot, request.with(part)),
-            Err((code, why)) => self.out.answer_error(client, id, code, &why),
+            Err((code, why)) => self.directory.out.answer_error(client, id, code, &why),
         }
     }
 
@@ -267,26 +274,26 @@ impl Hub {
             let why = format!("no server has the resource `{uri}`");
             let code = if view.session.is_modern() { -32602 } else { -32002 };
             let error = json!({"code": code, "message": why, "data": {"uri": uri}});
-            return self.out.answer(client, id, responses::line(id, "error", &error));
+            return self.directory.out.answer(client, id, responses::line(id, "error", &error));
         };
-        let (link, is_full) = (view.link_to(slot), view.session.subscriptions.is_full());
+        let subscribed = view.session.subscriptions.resources.len();
+        let (link, is_full) = (view.link_to(slot), subscribed >= CLIENT_SUBSCRIPTIONS_MAX);
         if method == "resources/unsubscribe" {
-            if let Some(session) = self.directory.sessions.get_mut(client) {
-                session.subscriptions.unsubscribe(&uri);
+            if let Some(session) = self.directory.sessions.get_mut(&client) {
+                session.subscriptions.resources.remove(&uri);
             }
             let wants = |user: ClientId| {
-                let session = self.directory.sessions.get(user);
+                let session = self.directory.sessions.get(&user);
                 session.is_some_and(|session| session.subscriptions.uris().any(|its| *its == uri))
             };
             if link.is_some_and(|link| self.directory.users_of(link).into_iter().any(wants)) {
-                let sessions = &self.directory.sessions;
-                return sessions.answer_result(client, id, json!({}), &mut self.out);
+                return self.directory.answer_result(client, id, json!({}));
             }
         }
         if method == "resources/subscribe" && is_full {
             let why =
                 format!("no more than {CLIENT_SUBSCRIPTIONS_MAX} resources can be subscribed to");
-            return self.out.answer_error(client, id, -32603, &why);
+            return self.directory.out.answer_error(client, id, -32603, &why);
         }
         request.uri = Some(uri);
         self.forward(slot, request);
@@ -294,20 +301,23 @@ impl Hub {
 
     /// Passes a request on to a server, as soon as there is a session with it.
     fn forward(&mut self, slot: usize, request: Request<'_>) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
-        let admission = match directory.link_for(request.client, slot, out) {
-            Ok(link) => directory.backends.admit(link, request.client, request.line, out),
+        let directory = &mut self.directory;
+        let admission = match directory.link_for(request.client, slot) {
+            Ok(link) => {
+                let out = &mut directory.out;
+                directory.backends.admit(link, request.client, request.line, out)
+            }
             Err(why) => {
-                let name = directory.backends.slot(slot).name();
+                let name = directory.backends.slots[slot].name();
                 let why = format!("nothing was done, the server `{name}` cannot be used: {why}");
                 Admission::Refused("server_down", why)
             }
         };
         match admission {
             Admission::Queued => {}
-            Admission::Refused(reason, why) => directory.refuse(slot, &request, reason, &why, out),
+            Admission::Refused(reason, why) => directory.refuse(slot, &request, reason, &why),
             Admission::Send(link) => {
-                let timeout = directory.backends.slot(slot).backend.call_timeout;
+                let timeout = directory.backends.slots[slot].backend.call_timeout;
                 self.send(link, request, timeout);
             }
         }
@@ -315,29 +325,31 @@ impl Hub {
 
     /// Sends a client's request over a link, under an id of ours.
     fn send(&mut self, link: LinkId, request: Request<'_>, timeout: Option<Duration>) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
-        self.server_requests.client_ready(request.client, directory, out);
+        let directory = &mut self.directory;
+        self.server_requests.client_ready(request.client, directory);
         let slot = directory.backends.links.get(link).map(|its| its.slot);
-        let span = slot.and_then(|slot| directory.begin_span(slot, &request, out));
+        let span = slot.and_then(|slot| directory.begin_span(slot, &request));
         let Request { client, id, method, params, line, mut edits, uri } = request;
-        let Some(id_part) = member(line, "id") else { return };
-        let number = out.requests.number();
-        let own_token = params.progress_token.clone().map(|part| line[part].to_vec());
-        edits.push((id_part, own_id('g', number)));
-        edits.extend(params.progress_token.clone().map(|part| (part, own_id('g', number))));
+        let Some(raw_id) = raw::get(line, &["id"]) else { return };
+        let number = directory.out.requests.number();
+        let token = params.progress_token.clone().map(|part| line[part].to_vec());
+        let parts = params.progress_token.clone().into_iter().chain([raw::place(line, raw_id)]);
+        edits.extend(parts.map(|part| (part, own_id('g', number))));
+        let level_path = ["_meta", "io.modelcontextprotocol/logLevel"];
         let is_bridged = directory.is_bridged(client, link);
-        let log_level = is_bridged.then(|| level_of_request(line)).flatten();
+        let log_level = is_bridged.then(|| level_in(line, &level_path)).flatten();
         let line = edit(line, edits);
-        if let Some(session) = directory.sessions.get_mut(client) {
+        if let Some(session) = directory.sessions.get_mut(&client) {
             session.requests.insert(id.clone(), number);
         }
-        let (id, method) = (id.clone(), method.to_owned());
-        let request = ClientRequest { client, id, method, token: own_token, uri, log_level };
-        let until = timeout.map(|timeout| out.now() + timeout);
-        out.requests.insert(number, link, Purpose::Client(request), until, span);
         if let Some(its) = directory.backends.links.get_mut(link) {
             its.calls.start(client);
         }
+        let (id, method) = (id.clone(), method.to_owned());
+        let request = ClientRequest { client, id, method, token, uri, log_level };
+        let out = &mut directory.out;
+        let until = timeout.map(|timeout| out.now + timeout);
+        out.requests.insert(number, link, Purpose::Client(request), until, span);
         out.send_to_link(link, line);
     }
 }

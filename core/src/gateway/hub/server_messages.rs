@@ -1,34 +1,29 @@
 //! Passes the responses and notifications of servers on to the clients that they are for. Driven by [`Hub::handle`].
 //! Never sends a request.
 
-use serde_json::json;
-
 use super::Hub;
-use super::bytes::{edit, place};
-use super::era_bridge::modern_answer;
-use super::log_levels::{INFO, level_in};
-use super::pending_requests::{ClientRequest, PendingRequest, Purpose, Response};
-use super::sessions::ClientSession;
-use super::tracing::outcome_of;
-use crate::gateway::span::Span;
+use super::outgoing::{ClientRequest, PendingRequest, Purpose, Response};
+use super::sessions::{ClientSession, INFO, level_in};
+use crate::gateway::span::{Span, SpanOutcome};
 use crate::gateway::{ClientId, LinkId, NotTaken};
-use crate::mcp::envelope::{Id, Message, look, param, with_id};
-use crate::mcp::{Kind, json as raw, responses};
+use crate::mcp::envelope::{Id, Message, edit, look, param, with_id};
+use crate::mcp::{Era, Kind, json as raw, responses};
 
 impl Hub {
     /// The response to a request of ours.
     pub(super) fn handle_response(&mut self, link: LinkId, id: &Id, line: Vec<u8>, is_error: bool) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
-        let Some((number, request)) = out.requests.take_answered(link, id) else { return };
+        let directory = &mut self.directory;
+        let answered = directory.out.requests.take_answered(link, id);
+        let Some((number, request)) = answered else { return };
         let PendingRequest { purpose, span, .. } = request;
         let response = Response { line: &line, is_error };
         match purpose {
             Purpose::Client(request) => self.pass_response(link, request, span, response),
-            Purpose::OpenSession => directory.end_handshake(link, Some(response), out),
-            Purpose::ListPage(kind) => directory.add_page(link, kind, response, out),
+            Purpose::OpenSession => directory.end_handshake(link, Some(response)),
+            Purpose::ListPage(kind) => directory.add_page(link, kind, response),
             Purpose::Listen => {
                 if let Some(link) = directory.backends.links.get_mut(link) {
-                    link.end_listener(number);
+                    link.listener.take_if(|listener| *listener == number);
                 }
             }
             Purpose::Unawaited => {}
@@ -48,18 +43,18 @@ impl Hub {
             link.calls.circuit.close();
         }
         if span.is_some() {
-            self.out.end_span(span, outcome_of(line, is_error));
+            self.directory.out.end_span(span, outcome_of(line, is_error));
         }
         let method = &request.method;
-        if let Some(session) = self.directory.sessions.get_mut(request.client) {
+        if let Some(session) = self.directory.sessions.get_mut(&request.client) {
             session.requests.remove(&request.id);
             if let Some(uri) = request.uri
                 && !is_error
                 && method == "resources/subscribe"
             {
-                session.subscriptions.subscribe(uri.clone());
+                session.subscriptions.resources.insert(uri.clone());
                 if let Some(link) = link {
-                    link.note_subscribed(uri);
+                    link.subscribed.insert(uri);
                 }
             }
         }
@@ -68,7 +63,7 @@ impl Hub {
                 true => modern_answer(line, method),
                 false => line,
             };
-            self.out.answer(request.client, &request.id, line);
+            self.directory.out.answer(request.client, &request.id, line);
         }
     }
 
@@ -82,20 +77,20 @@ impl Hub {
             ),
             NotTaken::Blocked(why) => ("server_down", why.as_str()),
         };
-        let data = json!({"reason": reason, "retryable": true});
-        let error = json!({"code": -32603, "message": why, "data": data});
-        self.handle_response(link, &id, responses::line(&id, "error", &error), true);
+        let line = responses::failure(&id, -32603, reason, true, why);
+        self.handle_response(link, &id, line, true);
     }
 
     /// Ends the requests whose deadlines have passed.
     pub(super) fn expire_requests(&mut self) {
-        let (directory, out) = (&mut self.directory, &mut self.out);
-        while let Some((number, request)) = out.requests.take_expired(out.now()) {
+        let directory = &mut self.directory;
+        let now = directory.out.now;
+        while let Some((number, request)) = directory.out.requests.take_expired(now) {
             let PendingRequest { link, purpose, span, .. } = request;
             match purpose {
-                Purpose::OpenSession => directory.end_handshake(link, None, out),
+                Purpose::OpenSession => directory.end_handshake(link, None),
                 Purpose::Client(request) => {
-                    directory.time_out_request(link, number, &request, span, out);
+                    directory.time_out_request(link, number, &request, span);
                 }
                 Purpose::ListPage(_) | Purpose::Listen | Purpose::Unawaited => {}
             }
@@ -116,7 +111,7 @@ impl Hub {
                 for kind in
                     Kind::ALL.into_iter().filter(|its| its.notification() == kind.notification())
                 {
-                    link.read_list(kind, &mut self.out);
+                    link.read_list(kind, &mut self.directory.out);
                 }
             }
             return;
@@ -125,14 +120,18 @@ impl Hub {
             "notifications/progress" => self.pass_progress(link, &line),
             "notifications/message" => self.pass_log_message(link, &line, about),
             "notifications/resources/updated" => self.pass_resource_update(link, &line),
-            "notifications/cancelled" => self.server_requests.cancel(link, &line, &mut self.out),
+            "notifications/cancelled" => {
+                self.server_requests.cancel(link, &line, &mut self.directory.out)
+            }
             "notifications/subscriptions/acknowledged" => {}
-            _ => match self.out.requests.about(link, about).filter(|_| about.is_some()) {
-                Some((client, about)) => self.out.send_to_client(client, line, Some(about)),
+            _ => match self.directory.out.requests.about(link, about).filter(|_| about.is_some()) {
+                Some((client, about)) => {
+                    self.directory.out.send_to_client(client, line, Some(about))
+                }
                 None => {
                     for client in self.directory.users_of(link) {
-                        if !self.directory.sessions.is_modern(client) {
-                            self.out.send_to_client(client, line.clone(), None);
+                        if self.directory.era_of(client) != Era::Modern {
+                            self.directory.out.send_to_client(client, line.clone(), None);
                         }
                     }
                 }
@@ -142,12 +141,12 @@ impl Hub {
 
     fn pass_progress(&mut self, link: LinkId, line: &[u8]) {
         let Some(token) = param(line, &["progressToken"]) else { return };
-        if let Some(request) = self.out.requests.by_token(link, token)
+        if let Some(request) = self.directory.out.requests.by_token(link, token)
             && let Some(theirs) = &request.token
         {
-            let edited = edit(line, vec![(place(line, token), theirs.clone())]);
+            let edited = edit(line, vec![(raw::place(line, token), theirs.clone())]);
             let (client, about) = (request.client, Some(request.id.clone()));
-            self.out.send_to_client(client, edited, about);
+            self.directory.out.send_to_client(client, edited, about);
         }
     }
 
@@ -155,33 +154,33 @@ impl Hub {
         let level = level_in(line, &["level"]);
         // Where another client asked for more, one that has not asked does not get all of it.
         let is_asked =
-            self.directory.backends.links.get(link).is_some_and(|its| its.has_log_level());
+            self.directory.backends.links.get(link).is_some_and(|its| its.log_level.is_some());
         let default = if is_asked { INFO } else { 0 };
         let wants = |session: &ClientSession| {
             level.is_none_or(|level| level >= session.log_level.unwrap_or(default))
         };
-        let request = self.out.requests.about(link, about);
+        let request = self.directory.out.requests.about(link, about);
         if let Some((client, id)) = request.clone().filter(|_| about.is_some()) {
-            if self.directory.sessions.get(client).is_some_and(wants)
+            if self.directory.sessions.get(&client).is_some_and(wants)
                 && self.wants_log(client, &id, level)
             {
-                self.out.send_to_client(client, line.to_vec(), Some(id));
+                self.directory.out.send_to_client(client, line.to_vec(), Some(id));
             }
             return;
         }
         // It may be about a call that runs, which must not reach other clients.
-        let callers = self.out.requests.callers(link);
+        let callers = self.directory.out.requests.callers(link);
         let users = if callers.is_empty() { self.directory.users_of(link) } else { callers };
         for client in users {
-            let Some(session) = self.directory.sessions.get(client) else { continue };
+            let Some(session) = self.directory.sessions.get(&client) else { continue };
             let own = request.clone().filter(|(whose, _)| *whose == client).map(|(_, id)| id);
             // Without a session only messages that belong to a request are passed on.
             let is_asked = |id: &Id| self.wants_log(client, id, level);
-            if session.is_open()
+            if session.is_open
                 && wants(session)
                 && (!session.is_modern() || own.as_ref().is_some_and(is_asked))
             {
-                self.out.send_to_client(client, line.to_vec(), own);
+                self.directory.out.send_to_client(client, line.to_vec(), own);
             }
         }
     }
@@ -189,9 +188,9 @@ impl Hub {
     /// Whether log messages of this level are wanted for a request. A server of the newer protocol knows that
     /// itself.
     fn wants_log(&self, client: ClientId, id: &Id, level: Option<usize>) -> bool {
-        let session = self.directory.sessions.get(client);
+        let session = self.directory.sessions.get(&client);
         let number = session.and_then(|session| session.requests.get(id));
-        match number.and_then(|number| self.out.requests.client_request(*number)) {
+        match number.and_then(|number| self.directory.out.requests.client_request(*number)) {
             Some((link, ClientRequest { log_level, .. })) => {
                 !self.directory.is_bridged(client, link)
                     || log_level.is_some_and(|least| level.is_none_or(|level| level >= least))
@@ -223,8 +222,51 @@ impl Hub {
                 continue;
             }
             for (line, about) in view.session.subscriptions.updates(&uri, &members) {
-                self.out.send_to_client(client, line, about);
+                self.directory.out.send_to_client(client, line, about);
             }
         }
+    }
+}
+
+/// The response of an older server, with the members that the newer protocol requires.
+fn modern_answer(line: Vec<u8>, method: &str) -> Vec<u8> {
+    // That a resource is not there has another code now.
+    if let Some(code) = raw::get(&line, &["error", "code"]) {
+        return match method == "resources/read" && code == b"-32002" {
+            true => edit(&line, vec![(raw::place(&line, code), b"-32602".to_vec())]),
+            false => line,
+        };
+    }
+    let Some(result) = raw::get(&line, &["result"]) else { return line };
+    let Some(members) = raw::members(result) else { return line };
+    let cached: &[(&str, &str)] = match method {
+        "resources/read" => &[("ttlMs", "0"), ("cacheScope", r#""private""#)],
+        _ => &[],
+    };
+    let mut more = String::new();
+    for (key, value) in [("resultType", r#""complete""#)].iter().chain(cached) {
+        if raw::get(result, &[key]).is_none() {
+            more.push_str(&format!(r#""{key}":{value},"#));
+        }
+    }
+    if members.is_empty() {
+        more.pop();
+    }
+    let start = raw::place(&line, result).start + 1;
+    edit(&line, vec![(start..start, more.into_bytes())])
+}
+
+/// How a request ended, by its response.
+fn outcome_of(line: &[u8], is_error: bool) -> SpanOutcome {
+    if is_error {
+        return SpanOutcome::Error {
+            code: raw::get(line, &["error", "code"])
+                .and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()),
+            message: raw::get(line, &["error", "message"]).and_then(raw::text).unwrap_or_default(),
+        };
+    }
+    match raw::get(line, &["result", "isError"]) {
+        Some(b"true") => SpanOutcome::ToolFailed,
+        _ => SpanOutcome::Answered,
     }
 }

@@ -5,17 +5,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::json;
-
-use super::bytes::{edit, member, number_in, own_id, place};
 use super::directory::Directory;
-use super::outgoing::Outgoing;
-use super::pending_requests::PendingRequests;
-use super::sessions::ClientSession;
+use super::outgoing::{Outgoing, number_in, own_id};
 use crate::gateway::{ClientId, LinkId};
 use crate::limits::{ASKED_MAX, QUESTION_WAIT};
-use crate::mcp::envelope::{Id, Message, Params, look, param, with_id};
-use crate::mcp::{Era, responses};
+use crate::mcp::envelope::{Id, Message, Params, edit, look, param, with_id};
+use crate::mcp::{Era, json as raw, responses};
 use crate::time::Time;
 
 const ROOTS: &str = "roots/list";
@@ -66,27 +61,28 @@ impl ServerRequests {
     /// Passes a request of a server's on to a client, or refuses it.
     pub(super) fn handle(
         &mut self,
+        directory: &mut Directory,
         link: LinkId,
         (id, method, params, line): (Id, &str, &Params, &[u8]),
         about: Option<&Id>,
-        directory: &mut Directory,
-        out: &mut Outgoing,
     ) {
         if method == "ping" {
-            return out.send_to_link(link, responses::pong(&id));
+            return directory.out.send_to_link(link, responses::pong(&id));
         }
-        let Some(id_part) = member(line, "id") else { return };
-        let addressee = addressee(directory, &out.requests, link, method, about);
+        let Some(raw_id) = raw::get(line, &["id"]) else { return };
+        let addressee = addressee(directory, link, method, about);
         let is_full = self.pending.len() + self.deferred.len() >= ASKED_MAX;
-        let taken = match &addressee {
-            Addressee::Client(client, _) if !is_full => Some(*client),
-            _ => None,
-        };
         if method == ROOTS
             && let Some(link) = directory.backends.links.get_mut(link)
         {
-            link.request_roots(taken);
+            link.wants_roots = true;
+            if let Addressee::Client(client, _) = addressee
+                && !is_full
+            {
+                link.roots_of = Some(client);
+            }
         }
+        let out = &mut directory.out;
         let (client, about) = match addressee {
             Addressee::Client(..) | Addressee::Later if is_full => {
                 let why = "too many questions of servers have no answer yet; try again later";
@@ -95,7 +91,7 @@ impl ServerRequests {
             Addressee::Client(client, about) => (client, about),
             Addressee::Later => {
                 let (line, about) = (line.to_vec(), about.cloned());
-                let until = out.now() + QUESTION_WAIT;
+                let until = out.now + QUESTION_WAIT;
                 self.deferred.push_back(DeferredRequest { link, id, line, about, until });
                 return;
             }
@@ -105,29 +101,29 @@ impl ServerRequests {
             }
         };
         let number = out.requests.number();
-        let mut edits = vec![(id_part, own_id('s', number))];
         let token = params.progress_token.clone();
         let own_token = token.clone().map(|part| line[part].to_vec());
-        edits.extend(token.map(|part| (part, own_id('s', number))));
-        let line = edit(line, edits);
+        let parts = token.into_iter().chain([raw::place(line, raw_id)]);
+        let line = edit(line, parts.map(|part| (part, own_id('s', number))).collect());
         let request = ServerRequest { link, id, token: own_token, client, about: about.clone() };
         self.pending.insert(number, request);
         out.send_to_client(client, line, about);
     }
 
     /// Passes the deferred requests on where a client can take them now, and refuses those that waited too long.
-    pub(super) fn retry_deferred(&mut self, directory: &mut Directory, out: &mut Outgoing) {
+    pub(super) fn retry_deferred(&mut self, directory: &mut Directory) {
         for deferred in std::mem::take(&mut self.deferred) {
             let DeferredRequest { link, id, line, about, until } = &deferred;
             let Some(Message::Request { method, params, .. }) = look(line) else { continue };
-            match addressee(directory, &out.requests, *link, &method, about.as_ref()) {
-                Addressee::Later if *until > out.now() => self.deferred.push_back(deferred),
+            match addressee(directory, *link, &method, about.as_ref()) {
+                Addressee::Later if *until > directory.out.now => self.deferred.push_back(deferred),
                 Addressee::Later => {
-                    refuse(*link, id, -32603, "no client was ready to be asked in time", out);
+                    let why = "no client was ready to be asked in time";
+                    refuse(*link, id, -32603, why, &mut directory.out);
                 }
                 Addressee::Client(..) | Addressee::None(_) => {
                     let request = (id.clone(), &*method, &params, &**line);
-                    self.handle(*link, request, about.as_ref(), directory, out);
+                    self.handle(directory, *link, request, about.as_ref());
                 }
             }
         }
@@ -138,43 +134,22 @@ impl ServerRequests {
     }
 
     /// A client can take requests from now on.
-    pub(super) fn client_ready(
-        &mut self,
-        client: ClientId,
-        directory: &mut Directory,
-        out: &mut Outgoing,
-    ) {
-        if !directory.sessions.get_mut(client).is_some_and(ClientSession::set_ready) {
+    pub(super) fn client_ready(&mut self, client: ClientId, directory: &mut Directory) {
+        let Some(session) = directory.sessions.get_mut(&client) else { return };
+        if std::mem::replace(&mut session.is_ready, true) {
             return;
         }
-        self.retry_deferred(directory, out);
+        self.retry_deferred(directory);
         for id in directory.links_of(client) {
             // The server has the roots of a client that is gone, or got none.
-            let roots = directory.backends.links.get(id).and_then(|link| link.roots());
-            let is_gone = |whose: ClientId| directory.sessions.get(whose).is_none();
-            if roots.is_some_and(|of| of.is_none_or(is_gone))
+            let is_gone = |whose: ClientId| !directory.sessions.contains_key(&whose);
+            let link = directory.backends.links.get(id);
+            if link.is_some_and(|link| link.wants_roots && link.roots_of.is_none_or(is_gone))
                 && directory.backends.is_generic(id)
-                && gives_roots(directory, &out.requests, client, id)
+                && gives_roots(directory, client, id)
             {
-                out.send_to_link(
-                    id,
-                    responses::notification("notifications/roots/list_changed", None),
-                );
-            }
-        }
-    }
-
-    /// The roots of a client have changed.
-    pub(super) fn roots_changed(
-        &self,
-        client: ClientId,
-        line: &[u8],
-        directory: &Directory,
-        out: &mut Outgoing,
-    ) {
-        for link in directory.links_of(client) {
-            if gives_roots(directory, &out.requests, client, link) {
-                out.send_to_link(link, line.to_vec());
+                let line = responses::notification("notifications/roots/list_changed", None);
+                directory.out.send_to_link(id, line);
             }
         }
     }
@@ -210,7 +185,7 @@ impl ServerRequests {
             && let Some(number) = self.number_of(client, token)
             && let Some(ServerRequest { link, token: Some(theirs), .. }) = self.pending.get(&number)
         {
-            out.send_to_link(*link, edit(line, vec![(place(line, token), theirs.clone())]));
+            out.send_to_link(*link, edit(line, vec![(raw::place(line, token), theirs.clone())]));
         }
     }
 
@@ -224,7 +199,7 @@ impl ServerRequests {
         if let Some(number) = found.map(|(number, _)| *number)
             && let Some(ServerRequest { client, about, .. }) = self.pending.remove(&number)
         {
-            let line = edit(line, vec![(place(line, part), own_id('s', number))]);
+            let line = edit(line, vec![(raw::place(line, part), own_id('s', number))]);
             out.send_to_client(client, line, about);
         }
     }
@@ -244,22 +219,24 @@ impl ServerRequests {
 }
 
 fn refuse(link: LinkId, id: &Id, code: i32, why: &str, out: &mut Outgoing) {
-    let error = json!({"code": code, "message": why});
-    out.send_to_link(link, responses::line(id, "error", &error));
+    out.send_to_link(link, responses::error(id, code, why));
+}
+
+/// The roots of a client have changed.
+pub(super) fn roots_changed(directory: &mut Directory, client: ClientId, line: &[u8]) {
+    for link in directory.links_of(client) {
+        if gives_roots(directory, client, link) {
+            directory.out.send_to_link(link, line.to_vec());
+        }
+    }
 }
 
 /// The client that a request of a server's goes to.
-fn addressee(
-    directory: &Directory,
-    requests: &PendingRequests,
-    link: LinkId,
-    method: &str,
-    about: Option<&Id>,
-) -> Addressee {
-    let session = |client: &ClientId| directory.sessions.get(*client);
+fn addressee(directory: &Directory, link: LinkId, method: &str, about: Option<&Id>) -> Addressee {
+    let session = |client: &ClientId| directory.sessions.get(client);
     let can = |client: &ClientId| session(client).is_some_and(|its| its.can_answer(method));
-    if let Some((client, id)) = requests.about(link, about) {
-        if about.is_none() && !is_of_one_access(directory, requests, link) {
+    if let Some((client, id)) = directory.out.requests.about(link, about) {
+        if about.is_none() && !is_of_one_access(directory, link) {
             return Addressee::None(
                 "calls of clients with different tokens run, and it does not say which it belongs \
                  to; `share = \"per-client\"` gives each client a server of its own"
@@ -272,9 +249,9 @@ fn addressee(
         };
     }
     let users = directory.users_of(link).into_iter();
-    let is_ready = |user: &ClientId| session(user).is_some_and(ClientSession::is_ready);
+    let is_ready = |user: &ClientId| session(user).is_some_and(|user| user.is_ready);
     let (ready, others): (Vec<_>, Vec<_>) = users.partition(is_ready);
-    let last = directory.backends.links.get(link).and_then(|link| link.calls.last_caller());
+    let last = directory.backends.links.get(link).and_then(|link| link.calls.last_caller);
     let chosen = match ready[..] {
         [client] => Some(client),
         _ => last.filter(|last| ready.contains(last)),
@@ -295,24 +272,17 @@ fn addressee(
 }
 
 /// Whether all clients whose calls run over a link have the same access.
-fn is_of_one_access(directory: &Directory, requests: &PendingRequests, link: LinkId) -> bool {
-    let callers = requests.callers(link);
-    let mut all = callers.iter().filter_map(|id| Some(directory.sessions.get(*id)?.access()));
+fn is_of_one_access(directory: &Directory, link: LinkId) -> bool {
+    let callers = directory.out.requests.callers(link);
+    let mut all = callers.iter().filter_map(|id| Some(&directory.sessions.get(id)?.access));
     let first = all.next();
     all.all(|access| Some(access) == first)
 }
 
 /// Whether a server that has a session gets this client's roots.
-fn gives_roots(
-    directory: &Directory,
-    requests: &PendingRequests,
-    client: ClientId,
-    id: LinkId,
-) -> bool {
+fn gives_roots(directory: &Directory, client: ClientId, id: LinkId) -> bool {
     let link = directory.backends.links.get(id);
-    link.is_some_and(|link| link.is_open() && link.era() == Era::Legacy)
-        && matches!(
-            addressee(directory, requests, id, ROOTS, None),
-            Addressee::Client(whom, _) if whom == client
-        )
+    let has_session = link.is_some_and(|link| link.is_open() && link.era == Era::Legacy);
+    let to = || addressee(directory, id, ROOTS, None);
+    has_session && matches!(to(), Addressee::Client(whom, _) if whom == client)
 }

@@ -1,16 +1,16 @@
-//! Owns the sessions of the clients: the protocol that each speaks, its capabilities and its requests in flight.
-//! Changed by clients' messages, through the hub. Never knows a server.
+//! Owns the session of a client: the protocol that it speaks, its capabilities, its requests in flight, and the
+//! resources, lists and log messages that it wants to hear of. Changed by the client's messages, through the hub. Never
+//! talks to a server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::outgoing::Outgoing;
 use super::route_request::Request;
-use super::subscriptions::Subscriptions;
+use crate::gateway::LinkId;
 use crate::gateway::access::Access;
-use crate::gateway::{ClientId, LinkId};
-use crate::mcp::envelope::Id;
+use crate::limits::{CLIENT_LISTENS_MAX, CLIENT_SUBSCRIPTIONS_MAX};
+use crate::mcp::envelope::{Id, param};
 use crate::mcp::{Era, Kind, json as raw, responses};
 
 /// The versions of the protocol that have sessions.
@@ -22,27 +22,21 @@ pub(super) const NEWEST_LEGACY: &str = "2025-11-25";
 /// The version that has none.
 pub(super) const MODERN: &str = "2026-07-28";
 
-/// The sessions of all clients.
-#[derive(Debug, Default)]
-pub(super) struct Sessions {
-    sessions: BTreeMap<ClientId, ClientSession>,
-}
-
 /// One client.
 #[derive(Debug, Default)]
 pub(super) struct ClientSession {
-    access: Access,
-    era: Era,
+    pub(super) access: Access,
+    pub(super) era: Era,
     /// It has the response to its `initialize`, or speaks a protocol that has none.
-    is_open: bool,
+    pub(super) is_open: bool,
     /// It has begun to use its session: servers' requests can be passed to it.
-    is_ready: bool,
+    pub(super) is_ready: bool,
     /// The parameters of its `initialize`, raw, with the version that was agreed on.
-    opening: Option<Vec<u8>>,
+    pub(super) opening: Option<Vec<u8>>,
     /// The `_meta` of its last request, raw, without what belongs to that request alone.
-    meta: Option<Vec<u8>>,
+    pub(super) meta: Option<Vec<u8>>,
     capabilities: Value,
-    /// The lowest level of log messages that it wants, as an index of [`LEVELS`](super::log_levels::LEVELS).
+    /// The lowest level of log messages that it wants, as an index of [`LEVELS`].
     pub(super) log_level: Option<usize>,
     /// The links that are its own, by their servers.
     pub(super) links: BTreeMap<usize, LinkId>,
@@ -50,127 +44,12 @@ pub(super) struct ClientSession {
     pub(super) requests: BTreeMap<Id, u64>,
     pub(super) subscriptions: Subscriptions,
     /// Tools that it has found by a search.
-    revealed: BTreeSet<String>,
-}
-
-impl Sessions {
-    pub(super) fn join(&mut self, client: ClientId, access: Access) {
-        self.sessions.insert(client, ClientSession::new(access));
-    }
-
-    pub(super) fn remove(&mut self, client: ClientId) -> Option<ClientSession> {
-        self.sessions.remove(&client)
-    }
-
-    pub(super) fn get(&self, client: ClientId) -> Option<&ClientSession> {
-        self.sessions.get(&client)
-    }
-
-    pub(super) fn get_mut(&mut self, client: ClientId) -> Option<&mut ClientSession> {
-        self.sessions.get_mut(&client)
-    }
-
-    pub(super) fn ids(&self) -> Vec<ClientId> {
-        self.sessions.keys().copied().collect()
-    }
-
-    /// The clients that have the response to their first request.
-    pub(super) fn open(&self) -> impl Iterator<Item = ClientId> {
-        self.sessions.iter().filter(|(_, session)| session.is_open).map(|(id, _)| *id)
-    }
-
-    pub(super) fn is_modern(&self, client: ClientId) -> bool {
-        self.get(client).is_some_and(ClientSession::is_modern)
-    }
-
-    /// A client's request has its response.
-    pub(super) fn end_request(&mut self, client: ClientId, id: &Id) {
-        if let Some(session) = self.get_mut(client) {
-            session.requests.remove(id);
-        }
-    }
-
-    pub(super) fn answer_result(
-        &self,
-        client: ClientId,
-        id: &Id,
-        mut result: Value,
-        out: &mut Outgoing,
-    ) {
-        if self.is_modern(client) {
-            result["resultType"] = Value::from("complete");
-        }
-        out.answer(client, id, responses::line(id, "result", &result));
-    }
-
-    /// Answers in a server's place that a request failed: as a tool's result, which the model gets to see, or as
-    /// an error.
-    pub(super) fn answer_failure(
-        &self,
-        client: ClientId,
-        id: &Id,
-        method: &str,
-        reason: &str,
-        why: &str,
-        out: &mut Outgoing,
-    ) {
-        if method == "tools/call" {
-            return self.answer_tool(client, id, ToolResult::error(why), out);
-        }
-        let data = json!({"reason": reason, "retryable": true});
-        let error = json!({"code": -32603, "message": why, "data": data});
-        out.answer(client, id, responses::line(id, "error", &error));
-    }
-
-    /// Answers a call of a tool.
-    pub(super) fn answer_tool(
-        &self,
-        client: ClientId,
-        id: &Id,
-        result: ToolResult,
-        out: &mut Outgoing,
-    ) {
-        let ToolResult { text, data, is_error } = result;
-        let mut result = json!({"content": [{"type": "text", "text": text}], "isError": is_error});
-        if let Some(data) = data {
-            result["structuredContent"] = data;
-        }
-        self.answer_result(client, id, result, out);
-    }
-
-    /// Tells one client that a list has changed for it.
-    pub(super) fn notify_list_changed(&self, client: ClientId, kind: Kind, out: &mut Outgoing) {
-        let Some(session) = self.get(client) else { return };
-        let lines = match session.is_modern() {
-            true => session.subscriptions.list_changes(kind),
-            false => vec![(responses::notification(kind.notification(), None), None)],
-        };
-        for (line, about) in lines {
-            out.send_to_client(client, line, about);
-        }
-    }
-}
-
-/// The result of a tool of the gateway's own.
-pub(super) struct ToolResult {
-    pub(super) text: String,
-    pub(super) data: Option<Value>,
-    pub(super) is_error: bool,
-}
-
-impl ToolResult {
-    pub(super) fn error(text: &str) -> Self {
-        Self { text: text.to_owned(), data: None, is_error: true }
-    }
+    pub(super) revealed: BTreeSet<String>,
 }
 
 impl ClientSession {
-    fn new(access: Access) -> Self {
+    pub(super) fn new(access: Access) -> Self {
         Self { access, ..Self::default() }
-    }
-
-    pub(super) const fn access(&self) -> &Access {
-        &self.access
     }
 
     pub(super) fn is_modern(&self) -> bool {
@@ -182,34 +61,11 @@ impl ClientSession {
         self.era != Era::Unknown
     }
 
-    pub(super) const fn is_open(&self) -> bool {
-        self.is_open
-    }
-
-    pub(super) const fn is_ready(&self) -> bool {
-        self.is_ready
-    }
-
-    /// It has begun to use its session; returns whether that is new.
-    pub(super) fn set_ready(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_ready, true)
-    }
-
-    /// The parameters of its `initialize`, raw.
-    pub(super) fn opening(&self) -> Option<&[u8]> {
-        self.opening.as_deref()
-    }
-
-    /// The `_meta` that describes it, raw.
-    pub(super) fn meta(&self) -> Option<&[u8]> {
-        self.meta.as_deref()
-    }
-
     /// The version of the protocol that it speaks.
     pub(super) fn version(&self) -> Option<String> {
         match self.is_modern() {
             true => Some(MODERN.to_owned()),
-            false => raw::get(self.opening()?, &["protocolVersion"]).and_then(raw::text),
+            false => raw::get(self.opening.as_deref()?, &["protocolVersion"]).and_then(raw::text),
         }
     }
 
@@ -260,11 +116,6 @@ impl ClientSession {
         self.opening = Some(Value::Object(opening).to_string().into_bytes());
     }
 
-    /// Its `initialize` is being answered.
-    pub(super) fn set_open(&mut self) {
-        self.is_open = true;
-    }
-
     /// Whether a server's request can be passed to it. The newer protocol has none.
     pub(super) fn can_answer(&self, method: &str) -> bool {
         let capability = match method {
@@ -282,10 +133,90 @@ impl ClientSession {
         self.revealed.extend(names);
         self.revealed.len() > before
     }
+}
 
-    pub(super) fn is_revealed(&self, name: &str) -> bool {
-        self.revealed.contains(name)
+/// A client's subscriptions, of both protocols.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    /// By `resources/subscribe`.
+    pub(super) resources: BTreeSet<String>,
+    /// By `subscriptions/listen`: the ids of the requests, each with its filter.
+    pub(super) listeners: BTreeMap<Id, ListenFilter>,
+}
+
+/// The changes that a listener is told of.
+#[derive(Debug)]
+pub(super) struct ListenFilter {
+    /// The lists, by the names that the filter has for them.
+    lists: BTreeSet<&'static str>,
+    resources: BTreeSet<String>,
+}
+
+impl Subscriptions {
+    /// All resources.
+    pub(super) fn uris(&self) -> impl Iterator<Item = &String> {
+        self.resources.iter().chain(self.listeners.values().flat_map(|filter| &filter.resources))
     }
+
+    /// Adds a listener; says why it is refused.
+    pub(super) fn listen(&mut self, id: &Id, filter: &Value) -> Result<(), String> {
+        let lists = [Kind::Tools, Kind::Prompts, Kind::Resources].map(Kind::filter);
+        let uris = filter["resourceSubscriptions"].as_array().into_iter().flatten();
+        let filter = ListenFilter {
+            lists: lists.into_iter().filter(|name| filter[*name] == true).collect(),
+            resources: uris.filter_map(|uri| uri.as_str().map(str::to_owned)).collect(),
+        };
+        if self.listeners.len() >= CLIENT_LISTENS_MAX
+            || filter.resources.len() > CLIENT_SUBSCRIPTIONS_MAX
+        {
+            return Err(format!(
+                "no more than {CLIENT_LISTENS_MAX} streams and {CLIENT_SUBSCRIPTIONS_MAX} resources"
+            ));
+        }
+        self.listeners.insert(id.clone(), filter);
+        Ok(())
+    }
+
+    /// The notification that a resource has changed, once for each way in which the client subscribed to it.
+    /// `members` are those of its parameters, each with a comma in front.
+    pub(super) fn updates(&self, uri: &str, members: &[u8]) -> Vec<(Vec<u8>, Option<Id>)> {
+        let method = "notifications/resources/updated";
+        let mut lines = Vec::new();
+        if self.resources.contains(uri) {
+            let params = [b"{", members.get(1..).unwrap_or_default(), b"}"].concat();
+            lines.push((responses::notification(method, Some(&params)), None));
+        }
+        let listeners = self.listeners.iter().filter(|(_, filter)| filter.resources.contains(uri));
+        lines.extend(listeners.map(|(id, _)| (to_listener(method, id, members), Some(id.clone()))));
+        lines
+    }
+
+    /// The notification that a list has changed, for each listener that asked for it.
+    pub(super) fn list_changes(&self, kind: Kind) -> Vec<(Vec<u8>, Option<Id>)> {
+        let asks = |filter: &ListenFilter| filter.lists.contains(kind.filter());
+        let listeners = self.listeners.iter().filter(|(_, filter)| asks(filter));
+        let line = |id: &Id| to_listener(kind.notification(), id, b"");
+        listeners.map(|(id, _)| (line(id), Some(id.clone()))).collect()
+    }
+}
+
+/// A notification for one listener; further members of its parameters have a comma in front.
+pub(super) fn to_listener(method: &str, id: &Id, members: &[u8]) -> Vec<u8> {
+    let meta = br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":"#;
+    responses::notification(method, Some(&[meta, id.raw(), b"}", members, b"}"].concat()))
+}
+
+/// The levels, from the least severe.
+pub(super) const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// The index of `info`.
+pub(super) const INFO: usize = 1;
+
+/// The level that a message names at this place of its parameters, as an index of [`LEVELS`].
+pub(super) fn level_in(line: &[u8], path: &[&str]) -> Option<usize> {
+    let level = param(line, path).and_then(raw::text)?;
+    LEVELS.iter().position(|name| *name == level)
 }
 
 #[cfg(test)]
@@ -300,7 +231,7 @@ mod tests {
             session.initialize(json!({"params": params}).to_string().as_bytes());
             assert_eq!(session.version().as_deref(), Some(agreed));
             assert!(!session.can_answer("roots/list"), "it has no response yet");
-            session.set_open();
+            session.is_open = true;
             assert!(session.can_answer("roots/list") && !session.can_answer("elicitation/create"));
         }
     }
@@ -310,6 +241,30 @@ mod tests {
         let mut session = ClientSession::new(Access::default());
         assert!(session.reveal(vec!["a".to_owned()]));
         assert!(!session.reveal(vec!["a".to_owned()]));
-        assert!(session.is_revealed("a") && !session.is_revealed("b"));
+        assert!(session.revealed.contains("a") && !session.revealed.contains("b"));
+    }
+}
+
+#[cfg(test)]
+mod subscription_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_once_for_each_subscription() {
+        let mut all = Subscriptions::default();
+        all.resources.insert("x://a".to_owned());
+        let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["x://a", "x://b"]});
+        assert_eq!(all.listen(&Id::new(b"5"), &filter), Ok(()));
+        let about = |lines: Vec<(Vec<u8>, Option<Id>)>| -> Vec<Option<Id>> {
+            lines.into_iter().map(|(_, about)| about).collect()
+        };
+        assert_eq!(about(all.updates("x://a", b"")), [None, Some(Id::new(b"5"))]);
+        assert_eq!(about(all.updates("x://b", b"")), [Some(Id::new(b"5"))]);
+        assert_eq!(about(all.list_changes(Kind::Tools)), [Some(Id::new(b"5"))]);
+        assert_eq!(about(all.list_changes(Kind::Prompts)), []);
+        assert!(all.listeners.remove(&Id::new(b"5")).is_some());
+        assert_eq!(all.uris().count(), 1);
     }
 }

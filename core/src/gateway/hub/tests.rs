@@ -31,7 +31,7 @@ pub(super) fn backend(name: &str) -> Backend {
     let url = format!("http://{name}.example/mcp");
     Backend {
         name: name.to_owned(),
-        target: Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
+        transport: Transport::Http(HttpServer { url, headers: Vec::new(), sse: None }),
         prefix: Prefix::Name,
         allow: None,
         deny: Vec::new(),
@@ -610,7 +610,7 @@ fn servers_come_and_go_with_the_configuration() {
 #[test]
 fn our_own_tools_are_for_those_who_may() {
     let admin = Settings { admin_tools: true, ..settings() };
-    let stdio = Backend { target: Transport::Stdio(Box::new(program())), ..backend("a") };
+    let stdio = Backend { transport: Transport::Stdio(Box::new(program())), ..backend("a") };
     let mut world = World::new(admin, &[(stdio, &["get", "restart_server"])]);
     world.legacy(1);
     let list = world.ask(1, "tools/list", json!({}));

@@ -143,7 +143,7 @@ fn every_key_reaches_its_place() {
     let gateway = good(FULL);
     let files = Backend {
         name: "files".to_owned(),
-        target: Transport::Stdio(Box::new(StdioServer {
+        transport: Transport::Stdio(Box::new(StdioServer {
             command: strings(&["npx", "-y", "$HOME", "--port=3000", "none", "a$b"]),
             cwd: Some("sub".into()),
             env: pairs(&[("KEY", "hidden-value"), ("N", "3")]),
@@ -176,7 +176,7 @@ fn every_key_reaches_its_place() {
         headers: pairs(&[("Authorization", "Bearer hidden-value")]),
         sse: Some(true),
     };
-    assert_eq!(gateway.servers[1].target, Transport::Http(web));
+    assert_eq!(gateway.servers[1].transport, Transport::Http(web));
     assert_eq!(gateway.servers[1].prefix, Prefix::None);
     assert_eq!(gateway.servers[2].prefix, Prefix::None);
     assert_eq!(gateway.servers.len(), 3, "one is turned off");
@@ -215,7 +215,7 @@ fn every_key_reaches_its_place() {
 #[test]
 fn a_server_is_by_default_as_afresh_mcp_is() {
     let gateway = good("[server.a]\ncommand = ['x']");
-    let Transport::Stdio(stdio) = &gateway.servers[0].target else { panic!("{gateway:?}") };
+    let Transport::Stdio(stdio) = &gateway.servers[0].transport else { panic!("{gateway:?}") };
     assert!(stdio.policy.first_at_once && !stdio.spare);
     assert_eq!(stdio.policy.stdin_timeout, Duration::from_secs(1));
     assert_eq!(stdio.policy.restart_mode, RestartMode::Swap);
@@ -224,10 +224,10 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
         **stdio,
         StdioServer { command: strings(&["x"]), ..load_text("").unwrap().stdio_server() }
     );
-    let rest = Backend { target: Transport::Stdio(stdio.clone()), ..gateway.servers[0].clone() };
+    let rest = Backend { transport: Transport::Stdio(stdio.clone()), ..gateway.servers[0].clone() };
     let usual = Backend {
         name: "a".to_owned(),
-        target: Transport::Stdio(stdio.clone()),
+        transport: Transport::Stdio(stdio.clone()),
         prefix: Prefix::Name,
         allow: None,
         deny: Vec::new(),
@@ -241,7 +241,7 @@ fn a_server_is_by_default_as_afresh_mcp_is() {
     let text =
         "[defaults]\nstdin_timeout = '9s'\nrestart_mode = 'replace'\n[server.a]\ncommand = ['x']";
     let gateway = good(text);
-    let Transport::Stdio(stdio) = &gateway.servers[0].target else { panic!("{gateway:?}") };
+    let Transport::Stdio(stdio) = &gateway.servers[0].transport else { panic!("{gateway:?}") };
     assert_eq!(stdio.policy.stdin_timeout, Duration::from_secs(9));
     assert_eq!(stdio.policy.restart_mode, RestartMode::Replace);
     assert_eq!(good("").front, FrontSettings::default());
@@ -279,7 +279,7 @@ fn a_person_decides_over_a_project() {
     let own = "[server.a]\nurl = 'http://a/'\n[server.elsewhere]\nallow = ['x']";
     let gateway = made(load_both(project, own)).unwrap();
     let [server] = &gateway.servers[..] else { panic!("{gateway:?}") };
-    assert!(matches!(&server.target, Transport::Http(http) if http.url == "http://a/"));
+    assert!(matches!(&server.transport, Transport::Http(http) if http.url == "http://a/"));
     assert_eq!(server.allow, Some(strings(&["t"])));
     let off = made(load_both(project, "[server.a]\nenabled = false")).unwrap();
     assert_eq!(off.servers, []);

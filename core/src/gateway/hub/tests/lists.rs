@@ -106,7 +106,7 @@ fn what_is_denied_is_denied_before_there_is_a_list() {
 fn a_program_that_comes_changes_our_own_tools() {
     let admin = Settings { admin_tools: true, ..settings() };
     let stdio =
-        |name: &str| Backend { target: Transport::Stdio(Box::new(program())), ..backend(name) };
+        |name: &str| Backend { transport: Transport::Stdio(Box::new(program())), ..backend(name) };
     let mut world = World::new(admin, &[(stdio("a"), &["get"])]);
     world.legacy(1);
     world.tools.insert("b".to_owned(), vec![]);
@@ -123,9 +123,9 @@ fn a_program_that_comes_changes_our_own_tools() {
 #[test]
 fn rules_about_tools_do_not_mistake_a_servers_tool_for_ours() {
     let admin = Settings { admin_tools: true, ..settings() };
-    let target = Transport::Stdio(Box::new(program()));
+    let transport = Transport::Stdio(Box::new(program()));
     let deny = vec!["restart_server".to_owned()];
-    let guarded = Backend { target, deny, ..backend("a") };
+    let guarded = Backend { transport, deny, ..backend("a") };
     // The last one is the conversation's.
     let mut world = World::new(admin, &[(guarded, &["afresh_restart_server", "restart_server"])]);
     world.legacy(1);

@@ -14,7 +14,7 @@ fn bare(name: &str) -> Backend {
 }
 
 fn bare_program(name: &str) -> Backend {
-    Backend { target: Transport::Stdio(Box::new(program())), ..bare(name) }
+    Backend { transport: Transport::Stdio(Box::new(program())), ..bare(name) }
 }
 
 /// What the log says of names that two have.

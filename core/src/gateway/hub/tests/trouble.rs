@@ -25,7 +25,7 @@ fn one(backend: Backend) -> World {
 }
 
 fn stdio() -> Backend {
-    Backend { target: Transport::Stdio(Box::new(program())), ..backend("a") }
+    Backend { transport: Transport::Stdio(Box::new(program())), ..backend("a") }
 }
 
 fn status(world: &mut World) -> (String, String) {
