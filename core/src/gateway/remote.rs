@@ -3,44 +3,33 @@
 //! unless the hub has cancelled it. Driven by the daemon's link, which performs the exchanges. Never sees a
 //! socket or a clock.
 //!
-//! [`Remote`] composes `session.rs`, `standalone.rs`, `reachability.rs` and `traffic.rs`, which in turn holds
-//! `requests.rs`, `exchanges.rs` and `server_requests.rs`. `opening.rs` opens the session, `outcomes.rs` decides on the
-//! outcome of exchanges.
+//! [`Remote`] composes `session.rs` (opening, loss, reachability) and `traffic.rs` (messages), which in turn holds
+//! `in_flight.rs`. `responses.rs` decides on what the server answers, `errors.rs` has what the hub is told instead of an
+//! answer, `http_request.rs` makes headers and URLs.
 
-mod error_responses;
-mod exchanges;
-mod header_params;
-mod headers;
-mod opening;
-mod outcomes;
-mod reachability;
-mod requests;
-mod server_requests;
+mod errors;
+mod http_request;
+mod in_flight;
+mod responses;
 mod session;
-mod standalone;
-mod state;
 #[cfg(test)]
 mod tests;
 mod traffic;
-mod url;
 
 use std::time::Duration;
 
-use self::error_responses::LinkError;
-use self::exchanges::ExchangePurpose;
-pub use self::headers::Header;
-use self::reachability::Reachability;
-use self::requests::{Queued, RequestPlace};
-use self::session::RemoteSession;
-use self::standalone::Standalone;
-use self::state::{LinkState, OpeningStep, Transport};
+use self::errors::LinkError;
+pub use self::http_request::{Header, HttpRequest, Method};
+use self::in_flight::{ExchangePurpose, Queued, RequestPlace};
+use self::session::{LinkState, OpeningStep, Reachability, RemoteSession, Standalone, Transport};
 use self::traffic::{OwnRequest, Traffic};
 use super::backend::HttpServer;
-use crate::limits::{HANDSHAKE_MAX, NOTICE_WAIT, QUEUE_WAIT, RETRY_AFTER_MAX};
+use crate::limits::{EXCHANGES_MAX, HANDSHAKE_MAX, NOTICE_WAIT, QUEUE_WAIT, RETRY_AFTER_MAX};
 use crate::mcp::envelope::{Id, Message, Params, look};
 use crate::mcp::inflight::Class;
 use crate::mcp::json;
 use crate::mcp::replay::Memory;
+use crate::random::Random;
 use crate::sse::{SseEvent, is_header_value};
 use crate::time::Time;
 
@@ -150,30 +139,6 @@ pub enum RemoteEffect {
     Log(String),
 }
 
-/// One request over HTTP. The headers of the configuration and those of the body's kind come on top.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpRequest {
-    /// The method.
-    pub method: Method,
-    /// The whole URL.
-    pub url: String,
-    /// The headers of MCP.
-    pub headers: Vec<Header>,
-    /// One message, or nothing.
-    pub body: Vec<u8>,
-}
-
-/// A method of HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Hands over a message.
-    Post,
-    /// Opens a stream.
-    Get,
-    /// Ends the session.
-    Delete,
-}
-
 /// One link.
 #[derive(Debug)]
 pub struct Remote {
@@ -188,14 +153,21 @@ pub struct Remote {
 impl Remote {
     /// A link that has not been used. The seed is for the jitter of waits.
     pub fn new(http: &HttpServer, seed: u64) -> Self {
-        let transport = Transport::new(http.sse);
+        let (state, transport) = match http.sse {
+            Some(true) => {
+                let (stream, endpoint, guess) = (None, None, None);
+                (LinkState::Closed, Transport::Sse { stream, endpoint, guess })
+            }
+            sse => (LinkState::Up, Transport::Streamable { is_certain: sse.is_some() }),
+        };
+        let random = Random::new(seed);
         Self {
-            state: if transport.is_sse() { LinkState::Closed } else { LinkState::Up },
+            state,
             transport,
             session: RemoteSession::default(),
             standalone: Standalone::default(),
-            reachability: Reachability::new(seed),
-            traffic: Traffic::new(http.url.clone()),
+            reachability: Reachability { failures: 0, is_away: false, random },
+            traffic: Traffic { url: http.url.clone(), ..Traffic::default() },
         }
     }
 
@@ -227,12 +199,12 @@ impl Remote {
             RemoteInput::Wakeup => {}
         }
         self.step(now);
-        self.traffic.take_effects()
+        std::mem::take(&mut self.traffic.effects)
     }
 
     /// When `handle` wants to be called with `Wakeup`, if nothing else happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let standalone = self.standalone.open_at().filter(|_| self.state == LinkState::Up);
+        let standalone = self.standalone.open_at.filter(|_| self.state == LinkState::Up);
         let requests = self.traffic.requests.next_wakeup();
         let exchanges = self.traffic.exchanges.next_wakeup();
         let state = self.state.next_wakeup();
@@ -241,15 +213,9 @@ impl Remote {
 
     /// The request that ends the session at the server, for the end of the link.
     pub fn farewell(&self) -> Option<HttpRequest> {
-        let url = self.traffic.url().to_owned();
-        let headers = self.session.headers();
+        let (url, headers) = (self.traffic.url.clone(), self.session.headers());
         let request = HttpRequest { method: Method::Delete, url, headers, body: Vec::new() };
         (!self.transport.is_sse() && self.session.id.is_some()).then_some(request)
-    }
-
-    /// Scheme, host and port of the server, to be shown.
-    pub fn origin(&self) -> &str {
-        self.traffic.origin()
     }
 
     /// Takes every step that can be taken now.
@@ -262,22 +228,22 @@ impl Remote {
             LinkState::Down { at: Some(at), .. } if *at <= now => self.try_again(now),
             _ => {}
         }
-        while self.state == LinkState::Up && self.traffic.exchanges.has_room() {
-            let Some(queued) = self.traffic.requests.pop() else { break };
+        while self.state == LinkState::Up && self.traffic.exchanges.open.len() < EXCHANGES_MAX {
+            let Some(queued) = self.traffic.requests.queue.pop_front() else { break };
             self.send(now, queued);
         }
-        if self.state == LinkState::Up
-            && let Some(last_event) = self.standalone.take_due(now)
+        if self.state == LinkState::Up && self.standalone.open_at.take_if(|at| *at <= now).is_some()
         {
+            let last_event = self.standalone.last_event.clone();
             let exchange = self.traffic.get(ExchangePurpose::Standalone, &self.session, last_event);
-            self.standalone.began(exchange);
+            self.standalone.exchange = Some(exchange);
         }
     }
 
     /// The link is up again when the exchange that scouts is over.
     fn end_scouting(&mut self) {
         if let LinkState::Scouting(exchange) = self.state
-            && !self.traffic.exchanges.contains(exchange)
+            && !self.traffic.exchanges.open.contains_key(&exchange)
         {
             self.state = LinkState::Up;
         }
@@ -297,12 +263,12 @@ impl Remote {
                         let step = OpeningStep::Initialized(exchange);
                         self.state = LinkState::Opening { step, until };
                     }
-                    false => self.traffic.exchanges.expire_at(exchange, until),
+                    false => drop(self.traffic.exchanges.deadlines.insert(exchange, until)),
                 }
                 return Some(exchange);
             }
         };
-        let request = self.traffic.requests.get_mut(&id)?;
+        let request = self.traffic.requests.pending.get_mut(&id)?;
         if !matches!(request.place, RequestPlace::Queued { .. }) {
             return None;
         }
@@ -310,12 +276,12 @@ impl Remote {
         let (line, mut headers) = (request.flight.line.clone(), request.headers.clone());
         let (class, is_modern) = (request.flight.class, request.is_modern);
         if class == Class::Handshake {
-            self.traffic.requests.begin_handshake(id.clone(), now + HANDSHAKE_MAX);
+            self.traffic.requests.handshake = Some((id.clone(), now + HANDSHAKE_MAX));
         } else if !is_modern {
             headers.extend(self.session.headers());
         }
         let exchange = self.post(ExchangePurpose::Request(id.clone()), line, headers);
-        if let Some(request) = self.traffic.requests.get_mut(&id) {
+        if let Some(request) = self.traffic.requests.pending.get_mut(&id) {
             request.place = RequestPlace::Exchange(exchange);
         }
         Some(exchange)
@@ -336,7 +302,8 @@ impl Remote {
         for exchange in self.traffic.exchanges.late(now) {
             self.traffic.close(exchange);
         }
-        if let Some(id) = self.traffic.requests.late_handshake(now) {
+        let handshake = self.traffic.requests.handshake.clone();
+        if let Some((id, _)) = handshake.filter(|(_, until)| *until <= now) {
             self.traffic.close_exchange_of(&id);
             self.traffic.answer(&id, &LinkError::Silent);
         }
@@ -360,7 +327,7 @@ impl Remote {
                 self.traffic.notify(now, line);
             }
             Some(Message::Response { id: Some(id), .. }) => {
-                self.traffic.respond(now, self.session.number(), &id, &line);
+                self.traffic.respond(now, self.session.number, &id, &line);
             }
             Some(Message::Response { id: None, .. } | Message::Batch | Message::Invalid { .. })
             | None => self.traffic.log("what cannot be sent to it was dropped"),
@@ -391,14 +358,14 @@ impl Remote {
     fn message(&mut self, now: Time, exchange: ExchangeId, about: Option<&Id>, line: Vec<u8>) {
         match look(&line) {
             Some(Message::Request { id, .. }) => {
-                let session = self.session.number();
+                let session = self.session.number;
                 self.traffic.server_request(exchange, session, about, (&id, &line));
             }
             Some(Message::Notification { method }) => {
                 self.traffic.server_notification(&method, about, line);
             }
             Some(Message::Response { id: Some(id), is_error }) => {
-                match self.traffic.take_own(&id) {
+                match self.traffic.own.remove(&id) {
                     Some(OwnRequest::Opening) => self.opening_answered(now, &line, is_error),
                     // The server restored the subscription or rejected it; the hub waits for neither.
                     Some(OwnRequest::Restoring) => {}

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use super::error_responses::{LinkError, line as response};
-use super::exchanges::{ExchangePurpose, Exchanges};
-use super::header_params::HeaderParams;
-use super::requests::{LinkRequests, PendingRequest, Queued, RequestPlace};
-use super::server_requests::ServerRequests;
+use super::errors::{LinkError, line as response};
+use super::http_request::{Header, HeaderParams, HttpRequest, Method, modern_headers, origin};
+use super::in_flight::{
+    ExchangePurpose, Exchanges, LinkRequests, PendingRequest, Queued, RequestPlace, ServerRequests,
+};
 use super::session::RemoteSession;
-use super::{ExchangeId, Header, HttpRequest, Method, RemoteEffect, headers, url};
-use crate::limits::SENDINGS_MAX;
+use super::{ExchangeId, RemoteEffect};
+use crate::limits::{ASKED_MAX, SENDINGS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::{Id, Params, param};
 use crate::mcp::inflight::{Class, Flight, Location};
@@ -34,55 +34,26 @@ pub(super) enum OwnRequest {
     Restoring,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Traffic {
-    url: String,
+    pub(super) url: String,
     pub(super) memory: Memory,
-    header_params: HeaderParams,
+    pub(super) header_params: HeaderParams,
     pub(super) requests: LinkRequests,
     pub(super) exchanges: Exchanges,
-    server_requests: ServerRequests,
-    own: BTreeMap<Id, OwnRequest>,
-    effects: Vec<RemoteEffect>,
+    pub(super) server_requests: ServerRequests,
+    pub(super) own: BTreeMap<Id, OwnRequest>,
+    pub(super) effects: Vec<RemoteEffect>,
 }
 
 impl Traffic {
-    pub(super) fn new(url: String) -> Self {
-        Self {
-            url,
-            memory: Memory::default(),
-            header_params: HeaderParams::default(),
-            requests: LinkRequests::default(),
-            exchanges: Exchanges::default(),
-            server_requests: ServerRequests::default(),
-            own: BTreeMap::new(),
-            effects: Vec::new(),
-        }
-    }
-
-    pub(super) fn url(&self) -> &str {
-        &self.url
-    }
-
-    pub(super) fn origin(&self) -> &str {
-        url::origin(&self.url)
-    }
-
-    pub(super) fn emit(&mut self, effect: RemoteEffect) {
-        self.effects.push(effect);
-    }
-
-    pub(super) fn take_effects(&mut self) -> Vec<RemoteEffect> {
-        std::mem::take(&mut self.effects)
-    }
-
     pub(super) fn log(&mut self, what: &str) {
-        let text = format!("the server at `{}`: {what}", self.origin());
-        self.emit(RemoteEffect::Log(text));
+        let text = format!("the server at `{}`: {what}", origin(&self.url));
+        self.effects.push(RemoteEffect::Log(text));
     }
 
     fn tell(&mut self, line: Vec<u8>, about: Option<&Id>) {
-        self.emit(RemoteEffect::Tell { line, about: about.cloned() });
+        self.effects.push(RemoteEffect::Tell { line, about: about.cloned() });
     }
 
     /// Posts a message to the endpoint, or to the URL of the server where there is none.
@@ -118,28 +89,30 @@ impl Traffic {
         session: &RemoteSession,
         request: HttpRequest,
     ) -> ExchangeId {
-        let exchange = self.exchanges.begin(purpose, session.number());
-        self.emit(RemoteEffect::Send { exchange, request });
+        let exchange = self.exchanges.begin(purpose, session.number);
+        self.effects.push(RemoteEffect::Send { exchange, request });
         exchange
     }
 
     /// Closes an exchange that is of no use any more.
     pub(super) fn close(&mut self, exchange: ExchangeId) {
         if self.exchanges.remove(exchange).is_some() {
-            self.emit(RemoteEffect::Drop(exchange));
+            self.effects.push(RemoteEffect::Drop(exchange));
         }
     }
 
     /// Ends an exchange that has brought its response.
     pub(super) fn finish(&mut self, exchange: ExchangeId) {
         if self.exchanges.remove(exchange).is_some() {
-            self.emit(RemoteEffect::Finish(exchange));
+            self.effects.push(RemoteEffect::Finish(exchange));
         }
     }
 
     /// Closes the exchange that a request is in.
     pub(super) fn close_exchange_of(&mut self, id: &Id) {
-        if let Some(RequestPlace::Exchange(exchange)) = self.requests.get(id).map(|it| it.place) {
+        if let Some(RequestPlace::Exchange(exchange)) =
+            self.requests.pending.get(id).map(|it| it.place)
+        {
             self.close(exchange);
         }
     }
@@ -147,13 +120,13 @@ impl Traffic {
     /// Answers a request that finds no room.
     pub(super) fn refuse(&mut self, id: &Id, method: &str) {
         let class = Class::of(method, false);
-        let line = LinkError::TooMany.response(id, class, self.memory.era, self.origin());
+        let line = LinkError::TooMany.response(id, class, self.memory.era, origin(&self.url));
         self.tell(line, Some(id));
     }
 
     /// Whether a request of the hub is taken; it is answered where it finds no room.
     pub(super) fn admits(&mut self, id: &Id, method: &str, bytes: usize) -> bool {
-        if self.requests.get(id).is_some() {
+        if self.requests.pending.get(id).is_some() {
             self.log("it was asked twice by one id");
             return false;
         }
@@ -176,7 +149,7 @@ impl Traffic {
         self.memory.request(&id, &method, params, &line);
         let is_modern = params.version.is_some();
         let mut headers = match is_modern {
-            true => headers::of_modern(&method, params, &line),
+            true => modern_headers(&method, params, &line),
             false => Vec::new(),
         };
         if is_modern && method == "tools/call" {
@@ -212,7 +185,7 @@ impl Traffic {
     /// The hub cancels a request, which then gets no response.
     pub(super) fn cancel(&mut self, now: Time, line: Vec<u8>) {
         let Some(id) = param(&line, &["requestId"]).map(Id::new) else { return };
-        let request = self.requests.get(&id);
+        let request = self.requests.pending.get(&id);
         let Some(request) = request.filter(|it| it.flight.class != Class::Handshake) else {
             return;
         };
@@ -238,7 +211,7 @@ impl Traffic {
     /// A request was sent and gets no response: it is sent again where that is safe, and answered with the
     /// error otherwise.
     pub(super) fn settle(&mut self, now: Time, id: &Id, error: &LinkError) {
-        let Some(request) = self.requests.get_mut(id) else { return };
+        let Some(request) = self.requests.pending.get_mut(id) else { return };
         let is_safe = match request.flight.class {
             Class::Handshake => request.sendings < SENDINGS_MAX,
             Class::Safe | Class::Probe => !request.flight.was_sent_again,
@@ -257,7 +230,7 @@ impl Traffic {
     pub(super) fn answer(&mut self, id: &Id, error: &LinkError) {
         if let Some(request) = self.requests.take(id) {
             let class = request.flight.class;
-            let line = error.response(id, class, self.memory.era, self.origin());
+            let line = error.response(id, class, self.memory.era, origin(&self.url));
             self.tell_response(id, &request, line, true);
         }
     }
@@ -297,35 +270,25 @@ impl Traffic {
 
     /// Resumes the broken stream of a request, or sends it again where it listens.
     pub(super) fn resume(&mut self, now: Time, id: &Id, session: &RemoteSession) {
-        let Some(request) = self.requests.get(id) else { return };
+        let Some(request) = self.requests.pending.get(id) else { return };
         if request.flight.is_listen() {
             if self.memory.acknowledged.contains(id) {
-                self.requests.note_relistened(id);
+                self.requests.relistened.insert(id.clone());
             }
             return self.requeue(now, id);
         }
         let last_event = request.last_event.clone();
         let exchange = self.get(ExchangePurpose::Resume(id.clone()), session, last_event);
-        if let Some(request) = self.requests.get_mut(id) {
+        if let Some(request) = self.requests.pending.get_mut(id) {
             request.place = RequestPlace::Exchange(exchange);
         }
     }
 
-    /// A line with a request of the link, and its id.
-    pub(super) fn own_request(
-        &mut self,
-        own: OwnRequest,
-        method: &str,
-        params: &[u8],
-    ) -> (Id, Vec<u8>) {
+    /// A line with a request of the link.
+    pub(super) fn own_request(&mut self, own: OwnRequest, method: &str, params: &[u8]) -> Vec<u8> {
         let text = format!("afresh-link-{}", self.exchanges.next_number());
-        let id = Id::new(format!("\"{text}\"").as_bytes());
-        self.own.insert(id.clone(), own);
-        (id, request(&text, method, Some(params)))
-    }
-
-    pub(super) fn take_own(&mut self, id: &Id) -> Option<OwnRequest> {
-        self.own.remove(id)
+        self.own.insert(Id::new(format!("\"{text}\"").as_bytes()), own);
+        request(&text, method, Some(params))
     }
 
     /// Passes on a request of the server, if it belongs to the session that is open.
@@ -336,10 +299,10 @@ impl Traffic {
         about: Option<&Id>,
         (id, line): (&Id, &[u8]),
     ) {
-        if self.exchanges.get(exchange).is_none_or(|it| it.session != session) {
+        if self.exchanges.open.get(&exchange).is_none_or(|it| it.session != session) {
             return;
         }
-        if self.server_requests.is_full() {
+        if self.server_requests.0.len() >= ASKED_MAX {
             return self.log("it asks more than is answered: a request of its was dropped");
         }
         let number = self.exchanges.next_number();
@@ -362,7 +325,7 @@ impl Traffic {
                 let path = ["_meta", "io.modelcontextprotocol/subscriptionId"];
                 let named = param(&line, &path).map(Id::new);
                 if let Some(id) = named.as_ref().or(about) {
-                    if self.requests.take_relistened(id) {
+                    if self.requests.relistened.remove(id) {
                         return self.tell_changes(Some(&id.clone()));
                     }
                     if self.memory.listening.contains_key(id) {
@@ -386,7 +349,7 @@ impl Traffic {
         let was_sent = |request: &PendingRequest| {
             !matches!(request.place, RequestPlace::Queued { .. }) || request.sendings > 0
         };
-        if !self.requests.get(id).is_some_and(was_sent) {
+        if !self.requests.pending.get(id).is_some_and(was_sent) {
             return self.log("it answered what was not asked, or asked no more");
         }
         let Some(request) = self.requests.take(id) else { return };
@@ -429,7 +392,7 @@ impl Traffic {
 
     /// Voids the requests of a session that is over: the hub's copies are cancelled.
     pub(super) fn forget_session(&mut self) {
-        for hub_id in self.server_requests.take_all() {
+        for hub_id in std::mem::take(&mut self.server_requests.0).into_keys() {
             let hub_id: String = json::text(hub_id.raw()).unwrap_or_default();
             self.tell(cancelled(&hub_id), None);
         }

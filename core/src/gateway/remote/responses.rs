@@ -1,11 +1,11 @@
-//! Decides on the outcome of exchanges: streams and their events, responses by their status, and failures.
-//! Driven by [`Remote::handle`]. Never opens a session itself.
+//! Decides on what a server's response means, by its status (401, 404, 503 …), its events and its body, and on exchanges
+//! that fail. Driven by [`Remote::handle`]. Never opens a session itself.
 
-use super::error_responses::{LinkError, excerpt};
-use super::exchanges::{Exchange, ExchangePurpose};
-use super::requests::RequestPlace;
-use super::state::{LinkState, OpeningStep, Transport};
-use super::{ExchangeFailure, ExchangeId, HttpReply, Remote, url};
+use super::errors::{LinkError, excerpt};
+use super::http_request::{origin, resolve};
+use super::in_flight::{Exchange, ExchangePurpose, RequestPlace};
+use super::session::{LinkState, OpeningStep, Standalone, Transport};
+use super::{ExchangeFailure, ExchangeId, HttpReply, Remote};
 use crate::limits::{RESUMES_MAX, SENDINGS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::{Id, Message, look};
@@ -15,7 +15,7 @@ use crate::time::Time;
 
 impl Remote {
     pub(super) fn opened(&mut self, now: Time, exchange: ExchangeId, session: Option<String>) {
-        let Some(opened) = self.traffic.exchanges.get_mut(exchange) else { return };
+        let Some(opened) = self.traffic.exchanges.open.get_mut(&exchange) else { return };
         opened.opened_at = Some(now);
         let purpose = opened.purpose.clone();
         // A main stream without an endpoint is no sign of life.
@@ -34,7 +34,7 @@ impl Remote {
             }
             ExchangePurpose::Notification(_) => self.traffic.finish(exchange),
             ExchangePurpose::Resume(_)
-            | ExchangePurpose::Own(_)
+            | ExchangePurpose::Own
             | ExchangePurpose::Standalone
             | ExchangePurpose::Main => {}
         }
@@ -42,14 +42,17 @@ impl Remote {
 
     /// The response to the hub's `initialize` names the session.
     fn note_session(&mut self, id: &Id, session: Option<String>) {
-        if self.traffic.requests.is_initialize(id) {
+        let request = self.traffic.requests.pending.get(id);
+        if request.is_some_and(|it| it.flight.method == "initialize") {
             self.session.id = session;
-            self.transport.note_certain();
+            if let Transport::Streamable { is_certain } = &mut self.transport {
+                *is_certain = true;
+            }
         }
     }
 
     pub(super) fn event(&mut self, now: Time, exchange: ExchangeId, event: SseEvent) {
-        let Some(open) = self.traffic.exchanges.get_mut(exchange) else { return };
+        let Some(open) = self.traffic.exchanges.open.get_mut(&exchange) else { return };
         open.retry = event.retry.or(open.retry);
         if let Some(id) = event.id {
             open.last_event = Some(id);
@@ -74,20 +77,20 @@ impl Remote {
 
     /// The main stream names the endpoint for messages.
     fn endpoint(&mut self, now: Time, exchange: ExchangeId, reference: &str) {
-        let Some(url) = url::resolve(self.traffic.url(), reference) else {
+        let Some(url) = resolve(&self.traffic.url, reference) else {
             self.traffic.close(exchange);
             let what = "names an endpoint at another address, where nothing is sent";
             let error = LinkError::Strange(what.to_owned());
             return self.main_lost(now, error.clone(), &error);
         };
-        if !matches!(&self.state, LinkState::Opening { step: OpeningStep::Stream(it), .. } if *it == exchange)
-        {
+        let step = OpeningStep::Stream(exchange);
+        if !matches!(self.state, LinkState::Opening { step: waits, .. } if waits == step) {
             return;
         }
         if let Transport::Sse { endpoint, guess, .. } = &mut self.transport {
             (*endpoint, *guess) = (Some(url), None);
         }
-        self.session.note_transport(now);
+        self.session.opened_at = now;
         self.state = LinkState::Closed;
         self.open(now);
     }
@@ -110,7 +113,7 @@ impl Remote {
             }
             ExchangePurpose::Initialized
             | ExchangePurpose::Notification(_)
-            | ExchangePurpose::Own(_)
+            | ExchangePurpose::Own
             | ExchangePurpose::Standalone => {
                 self.traffic.log("it sent a message that is longer than allowed");
             }
@@ -127,7 +130,7 @@ impl Remote {
             }
             ExchangePurpose::Request(id) => {
                 // The server has not seen it: this try does not count.
-                if let Some(request) = self.traffic.requests.get_mut(&id) {
+                if let Some(request) = self.traffic.requests.pending.get_mut(&id) {
                     request.sendings -= 1;
                 }
                 self.traffic.requeue(now, &id);
@@ -152,26 +155,26 @@ impl Remote {
                 self.traffic.requests.requeue_notification(now, line);
                 self.down(now, unreachable, None);
             }
-            ExchangePurpose::Notification(_) | ExchangePurpose::Own(_) => {}
-            ExchangePurpose::Standalone => {
-                if self.standalone.is(exchange) {
-                    let was_stable = ended.was_stable(now);
-                    let tries = self.standalone.ended(was_stable, ended.last_event);
-                    let delay = self.reachability.delay(tries);
-                    self.standalone.reopen_at(now + delay.max(ended.retry.unwrap_or_default()));
-                }
+            ExchangePurpose::Standalone if self.standalone.exchange == Some(exchange) => {
+                let was_stable = ended.was_stable(now);
+                let tries = self.standalone.ended(was_stable, ended.last_event);
+                let delay = self.reachability.delay(tries).max(ended.retry.unwrap_or_default());
+                self.standalone.open_at = Some(now + delay);
             }
             ExchangePurpose::Main => {
                 self.main_lost(now, unreachable, &LinkError::Broke(failure.why.clone()));
             }
+            ExchangePurpose::Notification(_)
+            | ExchangePurpose::Own
+            | ExchangePurpose::Standalone => {}
         }
     }
 
     /// The stream of a request is over before its response came.
     fn stream_broke(&mut self, now: Time, id: &Id, ended: &Exchange, why: &str) {
-        let Some(request) = self.traffic.requests.get_mut(id) else { return };
+        let Some(request) = self.traffic.requests.pending.get_mut(id) else { return };
         request.last_event = ended.last_event.clone().or(request.last_event.take());
-        let is_same = ended.session == self.session.number();
+        let is_same = ended.session == self.session.number;
         let can_resume =
             request.last_event.is_some() && is_same && self.traffic.memory.era == Era::Legacy;
         let listens = request.flight.is_listen() && request.is_modern;
@@ -185,12 +188,13 @@ impl Remote {
         request.resumes = if ended.was_stable(now) { 1 } else { request.resumes + 1 };
         request.place = RequestPlace::StreamBroken;
         let delay = self.reachability.delay(request.resumes);
-        self.traffic.requests.resume_at(id, now + delay.max(ended.retry.unwrap_or_default()));
+        let at = now + delay.max(ended.retry.unwrap_or_default());
+        self.traffic.requests.broken.insert(id.clone(), at);
     }
 
     /// A stream could not be resumed, or broke again.
     fn resume_broke(&mut self, now: Time, id: &Id, ended: &Exchange, why: &str) {
-        let resumes = self.traffic.requests.get(id).map_or(0, |request| request.resumes);
+        let resumes = self.traffic.requests.pending.get(id).map_or(0, |request| request.resumes);
         match ended.opened_at.is_some() || resumes < RESUMES_MAX {
             true => self.stream_broke(now, id, ended, why),
             false => self.traffic.settle(now, id, &LinkError::Broke(why.to_owned())),
@@ -199,8 +203,8 @@ impl Remote {
 
     /// An exchange is over, without a stream.
     pub(super) fn replied(&mut self, now: Time, exchange: ExchangeId, reply: &HttpReply) {
-        let Some(ended) = self.traffic.exchanges.get(exchange) else { return };
-        let is_same = ended.session == self.session.number();
+        let Some(ended) = self.traffic.exchanges.open.get(&exchange) else { return };
+        let is_same = ended.session == self.session.number;
         let purpose = ended.purpose.clone();
         let is_limited = matches!(reply.status, 429 | 502 | 503 | 504);
         if !is_limited && reply.status < 500 {
@@ -230,19 +234,19 @@ impl Remote {
             ExchangePurpose::Opening => self.opening_replied(now, exchange, reply),
             ExchangePurpose::Main => {
                 self.traffic.exchanges.remove(exchange);
-                let error = LinkError::of_reply(reply, self.traffic.origin());
+                let error = LinkError::of_reply(reply, origin(&self.traffic.url));
                 self.main_lost(now, error.clone(), &error);
             }
             ExchangePurpose::Initialized
             | ExchangePurpose::Notification(_)
-            | ExchangePurpose::Own(_) => {
+            | ExchangePurpose::Own => {
                 self.traffic.exchanges.remove(exchange);
                 if is_lost && is_same {
                     return self.lost_by_any(now);
                 }
                 if reply.status >= 300 {
-                    let error = LinkError::of_reply(reply, self.traffic.origin());
-                    let text = error.text(self.traffic.origin());
+                    let error = LinkError::of_reply(reply, origin(&self.traffic.url));
+                    let text = error.text(origin(&self.traffic.url));
                     self.traffic.log(&format!("a notification was not accepted: {text}"));
                 }
                 if purpose == ExchangePurpose::Initialized && self.state.is_step(exchange) {
@@ -267,9 +271,9 @@ impl Remote {
             429 | 500.. => {
                 let tries = self.standalone.ended(false, None);
                 let retry = reply.retry_after.or(ended.retry).unwrap_or_default();
-                self.standalone.reopen_at(now + self.reachability.delay(tries).max(retry));
+                self.standalone.open_at = Some(now + self.reachability.delay(tries).max(retry));
             }
-            _ => drop(self.standalone.reset()),
+            _ => self.standalone = Standalone::default(),
         }
     }
 
@@ -292,8 +296,8 @@ impl Remote {
         reply: &HttpReply,
         (is_lost, is_same): (bool, bool),
     ) {
-        let error = LinkError::of_reply(reply, self.traffic.origin());
-        let Some(request) = self.traffic.requests.get(id) else { return };
+        let error = LinkError::of_reply(reply, origin(&self.traffic.url));
+        let Some(request) = self.traffic.requests.pending.get(id) else { return };
         let is_first = request.flight.method == "initialize";
         match reply.status {
             400 | 404 if is_lost && !is_first => {
@@ -334,7 +338,7 @@ impl Remote {
     fn request_accepted(&mut self, now: Time, exchange: ExchangeId, id: &Id, reply: &HttpReply) {
         self.traffic.exchanges.remove(exchange);
         if self.transport.is_sse() {
-            if let Some(request) = self.traffic.requests.get_mut(id) {
+            if let Some(request) = self.traffic.requests.pending.get_mut(id) {
                 request.place = RequestPlace::Accepted;
             }
             return;
@@ -347,7 +351,7 @@ impl Remote {
         if is_message {
             self.message(now, exchange, Some(id), reply.body.clone());
         }
-        if self.traffic.requests.get(id).is_some() {
+        if self.traffic.requests.pending.get(id).is_some() {
             let what = match is_message {
                 true => "answered a request with something else".to_owned(),
                 false if reply.body.is_empty() => {
@@ -367,7 +371,7 @@ impl Remote {
         if !is_step {
             return;
         }
-        let error = LinkError::of_reply(reply, self.traffic.origin());
+        let error = LinkError::of_reply(reply, origin(&self.traffic.url));
         match reply.status {
             200..300 if self.transport.is_sse() => {}
             200..300 => {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{HttpReply, url};
+use super::HttpReply;
+use super::http_request::origin as origin_of;
 use crate::limits::{MESSAGE_BYTES_MAX, REPLY_EXCERPT_CHARS_MAX};
 use crate::mcp::Era;
 use crate::mcp::envelope::Id;
@@ -58,7 +59,7 @@ impl LinkError {
             300..=399 if reply.location.is_some() => {
                 let to = reply.location.as_deref().unwrap_or_default();
                 let is_absolute = to.contains("://");
-                let to = if is_absolute { url::origin(to) } else { origin };
+                let to = if is_absolute { origin_of(to) } else { origin };
                 Self::Redirected(to.to_owned())
             }
             200..300 => Self::Strange("sent no stream of events".to_owned()),

@@ -1,13 +1,72 @@
-//! Owns the arguments of tools that servers of the modern era want in headers too (`x-mcp-header`). Driven by
-//! `traffic.rs`. Never changes a request's body.
+//! Makes requests to the server: their headers, from a message of the modern era and from the arguments that tools want
+//! in headers too (`x-mcp-header`), and their URLs. Driven by `traffic.rs`. Never changes a request's body.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::headers::{Header, encoded};
+use crate::base64;
 use crate::limits::{HEADER_VALUE_BYTES_MAX, MARKED_TOOLS_MAX, PARAM_HEADERS_MAX};
-use crate::mcp::json::get;
+use crate::mcp::envelope::{Params, param};
+use crate::mcp::json::{self, get};
+use crate::sse::is_header_value;
+
+/// One request over HTTP. The headers of the configuration and those of the body's kind come on top.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// The method.
+    pub method: Method,
+    /// The whole URL.
+    pub url: String,
+    /// The headers of MCP.
+    pub headers: Vec<Header>,
+    /// One message, or nothing.
+    pub body: Vec<u8>,
+}
+
+/// A method of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Hands over a message.
+    Post,
+    /// Opens a stream.
+    Get,
+    /// Ends the session.
+    Delete,
+}
+
+/// A name and a value.
+pub type Header = (Cow<'static, str>, String);
+
+/// The headers of a request of the modern era, which carries its version itself.
+pub(super) fn modern_headers(method: &str, params: &Params, line: &[u8]) -> Vec<Header> {
+    let text = |raw: Option<&[u8]>| raw.and_then(json::text);
+    let mut headers = Vec::new();
+    let version = text(params.version.clone().map(|at| &line[at]));
+    headers.extend(version.map(|version| ("mcp-protocol-version".into(), encoded(&version))));
+    if is_header_value(method.as_bytes()) {
+        headers.push(("mcp-method".into(), method.to_owned()));
+    }
+    let name = match method {
+        "tools/call" | "prompts/get" => text(params.name.clone().map(|at| &line[at])),
+        "resources/read" => text(param(line, &["uri"])),
+        _ => None,
+    };
+    headers.extend(name.map(|name| ("mcp-name".into(), encoded(&name))));
+    headers
+}
+
+/// A text as the value of a header: unchanged, or in base64 where it is no valid value.
+pub(super) fn encoded(text: &str) -> String {
+    let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte) || byte == b'\t');
+    let is_padded = text.trim_matches([' ', '\t']) != text;
+    let looks_encoded = text.starts_with("=?base64?") && text.ends_with("?=");
+    match is_plain && !is_padded && !looks_encoded {
+        true => text.to_owned(),
+        false => format!("=?base64?{}?=", base64::encode(text.as_bytes())),
+    }
+}
 
 /// Which arguments of which tools are marked with `x-mcp-header`.
 #[derive(Debug, Default)]
@@ -85,9 +144,53 @@ fn find(schema: &Value, path: &mut Vec<String>, marks: &mut Vec<HeaderParam>) {
     }
 }
 
+/// Scheme, host and port. The rest can be a secret, as in the URLs of some services.
+pub(super) fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at);
+    &url[..end]
+}
+
+/// Resolves a reference found at a URL; `None` where it is invalid or leads to another origin, which must not
+/// get our headers.
+pub(super) fn resolve(url: &str, reference: &str) -> Option<String> {
+    let is_plain = reference.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
+    let reference = reference.split('#').next().filter(|text| is_plain && !text.is_empty())?;
+    let path = url.split(['?', '#']).next().unwrap_or(url);
+    let scheme = reference.split("://").next().filter(|scheme| *scheme != reference);
+    let has_scheme = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let whole = if scheme.is_some_and(has_scheme) {
+        reference.to_owned()
+    } else if reference.starts_with("//") {
+        format!("{}:{reference}", url.split("://").next()?)
+    } else if reference.starts_with('/') {
+        format!("{}{reference}", origin(url))
+    } else if reference.starts_with('?') {
+        format!("{path}{reference}")
+    } else {
+        let folder = path.rfind('/').filter(|at| *at >= origin(url).len());
+        format!("{}/{reference}", folder.map_or(origin(url), |at| &path[..at]))
+    };
+    origin(&whole).eq_ignore_ascii_case(origin(url)).then_some(whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_encoded_as_the_specification_has_it() {
+        for (text, value) in [
+            ("us-west1", "us-west1"),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("", ""),
+        ] {
+            assert_eq!(encoded(text), value);
+        }
+    }
 
     #[test]
     fn marked_arguments_become_headers() {
@@ -153,5 +256,37 @@ mod tests {
             marked.learn(format!(r#"{{"result":{{"tools":{tools}}}}}"#).as_bytes());
         }
         assert!(marked.0.is_empty());
+    }
+
+    #[test]
+    fn only_the_origin_is_said_aloud() {
+        for (url, shown) in [
+            ("http://127.0.0.1:3000/s3cr3t/mcp?k=s3cr3t", "http://127.0.0.1:3000"),
+            ("https://host", "https://host"),
+            ("https://host?k=s3cr3t", "https://host"),
+            ("nonsense/s3cr3t", "nonsense"),
+        ] {
+            assert_eq!(origin(url), shown);
+        }
+    }
+
+    #[test]
+    fn references_stay_with_their_origin() {
+        let at = |reference| resolve("http://h:1/a/sse?x=1", reference);
+        for (reference, whole) in [
+            ("/messages?id=1", "http://h:1/messages?id=1"),
+            ("messages?to=http://x", "http://h:1/a/messages?to=http://x"),
+            ("?id=2", "http://h:1/a/sse?id=2"),
+            ("http://H:1/m#top", "http://H:1/m"),
+            ("//h:1/m", "http://h:1/m"),
+        ] {
+            assert_eq!(at(reference).as_deref(), Some(whole), "{reference}");
+        }
+        for elsewhere in
+            ["http://other/m", "https://h:1/m", "//other/m", "http://h:1@other/m", "", "a b", "#x"]
+        {
+            assert_eq!(at(elsewhere), None, "{elsewhere}");
+        }
+        assert_eq!(resolve("http://h", "m").as_deref(), Some("http://h/m"));
     }
 }
