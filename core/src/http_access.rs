@@ -1,4 +1,4 @@
-//! Owns the checks of callers over TCP: host, origin and bearer token. A Unix socket belongs to its user by the
+//! Owns the checks of an HTTP request's caller over TCP: `Host`, `Origin` and bearer token. A Unix socket belongs to its user by the
 //! kernel's word; a port is open to every process of the machine and to every page in a browser. Driven by the
 //! control API and the gateway. Never reads a body.
 
@@ -29,54 +29,88 @@ pub enum AccessDenied {
     Token,
 }
 
-/// The check of every caller over TCP.
+/// The hosts that requests may be for, and the pages that may make them; in lower case.
+#[derive(Clone, Debug, Default)]
+pub struct AllowedCallers {
+    /// The values of `Host` that mean this machine and port.
+    pub own_hosts: Vec<String>,
+    /// Others, with a port or for every port.
+    pub hosts: Vec<String>,
+    /// Values of `Origin` besides the own pages.
+    pub origins: Vec<String>,
+}
+
+impl AllowedCallers {
+    /// Requests to a port of this machine.
+    pub fn of_port(port: u16) -> Self {
+        let own_hosts = ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
+            // The default port is left out.
+            80 => host.to_owned(),
+            _ => format!("{host}:{port}"),
+        });
+        Self { own_hosts: own_hosts.to_vec(), ..Self::default() }
+    }
+
+    /// Whether a page of another origin may read the response.
+    pub fn is_origin(&self, origin: &str) -> bool {
+        self.origins.contains(&origin.to_ascii_lowercase())
+    }
+
+    /// Whether `Host` and `Origin` of a caller are allowed.
+    pub fn admit(&self, caller: Caller<'_>) -> Result<(), AccessDenied> {
+        let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
+        // An address of IPv6 has colons in it, but ends with a bracket.
+        let (name, _) =
+            host.rsplit_once(':').filter(|_| !host.ends_with(']')).unwrap_or((&host, ""));
+        let is_allowed = |host: &String, it: &str| !it.is_empty() && (*host == it || name == it);
+        let is_own_host = self.own_hosts.contains(&host);
+        if !is_own_host && !self.hosts.iter().any(|it| is_allowed(&host, it)) {
+            return Err(AccessDenied::Host);
+        }
+        let Some(origin) = caller.origin else { return Ok(()) };
+        let is_own = |origin: &str| {
+            let (scheme, rest) = origin.split_once("://").unwrap_or_default();
+            // Encryption is a proxy's; what this machine's own pages come over has none.
+            let schemes: &[&str] = if is_own_host { &["http"] } else { &["http", "https"] };
+            schemes.iter().any(|known| scheme.eq_ignore_ascii_case(known))
+                && rest.eq_ignore_ascii_case(&host)
+        };
+        match origin.is_some_and(|origin| is_own(origin) || self.is_origin(origin)) {
+            true => Ok(()),
+            false => Err(AccessDenied::Origin),
+        }
+    }
+}
+
+/// The check of every caller of the control API over TCP.
 #[derive(Clone)]
 pub struct Guard {
     token: String,
-    hosts: [String; 3],
+    callers: AllowedCallers,
 }
 
 impl std::fmt::Debug for Guard {
     /// Without the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard").field("hosts", &self.hosts).finish_non_exhaustive()
+        f.debug_struct("Guard").field("callers", &self.callers).finish_non_exhaustive()
     }
 }
 
 impl Guard {
     /// The guard of this port.
     pub fn new(port: u16, token: String) -> Self {
-        Self { token, hosts: loopback_hosts(port) }
+        Self { token, callers: AllowedCallers::of_port(port) }
     }
 
     /// Whether a caller is admitted.
     pub fn admits(&self, caller: Caller<'_>) -> Result<(), AccessDenied> {
-        let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
-        if !self.hosts.contains(&host) {
-            return Err(AccessDenied::Host);
-        }
-        if let Some(origin) = caller.origin {
-            let own = format!("http://{host}");
-            if !origin.is_some_and(|origin| origin.eq_ignore_ascii_case(&own)) {
-                return Err(AccessDenied::Origin);
-            }
-        }
+        self.callers.admit(caller)?;
         let token = bearer(caller.authorization).ok_or(AccessDenied::NoToken)?;
-        if is_same(token.as_bytes(), self.token.as_bytes()) {
-            Ok(())
-        } else {
-            Err(AccessDenied::Token)
+        match is_same(token.as_bytes(), self.token.as_bytes()) {
+            true => Ok(()),
+            false => Err(AccessDenied::Token),
         }
     }
-}
-
-/// The values of `Host` in a request to a port of this machine.
-pub(crate) fn loopback_hosts(port: u16) -> [String; 3] {
-    ["127.0.0.1", "localhost", "[::1]"].map(|host| match port {
-        // The default port is left out.
-        80 => host.to_owned(),
-        _ => format!("{host}:{port}"),
-    })
 }
 
 /// The token in an `Authorization`.

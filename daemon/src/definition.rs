@@ -66,6 +66,30 @@ pub(crate) struct Variables {
 }
 
 impl Definition {
+    /// An MCP server: its conversation says when it is ready, and whether it hangs.
+    pub(crate) fn talker(
+        name: &str,
+        command: Command,
+        variables: Variables,
+        policy: Policy,
+        memory_bytes_max: Option<u64>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            command,
+            variables,
+            policy,
+            stop_signal: StopSignal::default(),
+            memory_bytes_max,
+            form: OutputForm::Lines(format!("[{name}] ")),
+            health: None,
+            ready_at_start: false,
+            port: None,
+            log: None,
+        }
+    }
+
     /// The command of this instance, or the reason that there is none.
     pub(crate) fn command_of(&self, generation: Generation) -> Result<Command, SpawnFailure> {
         let mut command = self.command.clone();

@@ -2,14 +2,13 @@
 //!
 //! One loop owns the hub, the restart machines of all servers and the pipes to them: a message goes from a
 //! client to a server and back without leaving it. Clients over HTTP and servers over HTTP have tasks of
-//! their own.
+//! their own. The loop never decides about a message.
 
-mod event_loop;
 mod front;
 mod http;
 mod links;
+mod otlp_export;
 mod remote;
-mod spans;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,19 +17,27 @@ use std::pin::pin;
 
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::config::TrailSettings;
-use afresh_core::control::Face;
+use afresh_core::control::{ErrorAnswer, Face, ReloadAnswer, ServiceStatus, ShutdownAnswer};
+use afresh_core::gateway::backend::Backend;
+use afresh_core::gateway::otlp::Destination;
 use afresh_core::gateway::settings::Gateway as Wanted;
-use afresh_core::gateway::span::Destination;
-use afresh_core::gateway::{Hub, Settings};
-use afresh_core::limits::GATEWAY_LAST_WAIT;
+use afresh_core::gateway::{Effect, Hub, Input, Settings};
+use afresh_core::id::ServiceId;
+use afresh_core::limits::{CLIENT_GONE_WITHIN, GATEWAY_LAST_WAIT, LINES_IN_A_ROW_MAX};
+use afresh_core::service::{Input as ServiceInput, State};
+use afresh_core::time::Time;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout};
 
-use self::event_loop::Switchboard;
-use self::front::GatewayFront;
+use self::front::{FrontEvent, GatewayFront};
 use self::links::Links;
-use self::spans::Spans;
-use crate::control::{About, Control, RuntimeFolders};
+use self::otlp_export::Spans;
+use crate::clock::sleep_until;
+use crate::control::{About, Control, LoopRequest, Reloading, RuntimeFolders, reloaded};
 use crate::definition::Surroundings;
+use crate::driver::Driver;
+use crate::mcp::ServerPoll;
+use crate::os::{SignalRequest, Signals};
 use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::workspace::Workspace;
 use crate::supervise::Supervisor;
@@ -74,7 +81,7 @@ pub fn gateway(gateway: Gateway) -> Result<i32, SetupError> {
 async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let StdioStartup { signals, processes, stderr, stderr_thread, trace } =
         StdioStartup::new(gateway.log_file.take(), gateway.trace.take())?;
-    let front = GatewayFront::open(&gateway.wanted, &stderr)?;
+    let front = GatewayFront::open(&gateway.wanted.front, &stderr)?;
     let spans =
         Spans::start(gateway.otlp.take(), gateway.version, gateway.certificates.take(), &stderr);
     let around = Surroundings {
@@ -91,7 +98,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
         is_single: front.is_single(),
         expose: gateway.wanted.expose,
         admin_tools: gateway.wanted.admin_tools,
-        is_traced: spans.is_on(),
+        is_traced: spans.queue.is_some(),
     });
     let links = Links::start(&mut gateway, about.clone(), trace).map_err(SetupError::Runtime)?;
     let servers = std::mem::take(&mut gateway.wanted.servers);
@@ -112,9 +119,11 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     switchboard.configure(servers).await;
     switchboard.drive(signals).await;
 
-    let until = switchboard.left_by();
+    // All of it ends in time.
+    let left_at = switchboard.left_at.unwrap_or_else(Instant::now);
+    let until = left_at + CLIENT_GONE_WITHIN - 4 * GATEWAY_LAST_WAIT;
     let rest = || until.saturating_duration_since(Instant::now()).max(GATEWAY_LAST_WAIT);
-    let (mut supervise, control, front, spans, trace) = switchboard.end();
+    let Switchboard { mut supervise, control, front, spans, links, .. } = switchboard;
     supervise.finish().await;
     supervise.recorder.note(stopped());
     let clients = async { tokio::join!(control.close(), front.close(), spans.finish()) };
@@ -123,7 +132,7 @@ async fn run(mut gateway: Gateway) -> Result<i32, SetupError> {
     let (recorder, _) = supervise.shutdown().await;
     recorder.close(rest());
     let written = async {
-        if let Some(trace) = trace {
+        if let Some(trace) = links.trace {
             trace.close().await;
         }
         stderr_thread.done.await.ok();
@@ -159,5 +168,244 @@ fn stopped() -> Record {
         message: "afresh has stopped".to_owned(),
         event_type: EventType::SupervisorStopped,
         props: vec![("pid", std::process::id().into())],
+    }
+}
+
+/// The hub, and all that it speaks to.
+struct Switchboard {
+    hub: Hub,
+    start: Instant,
+    supervise: Supervisor,
+    links: Links,
+    front: GatewayFront,
+    control: Control,
+    about: About,
+    spans: Spans,
+    backends: BTreeMap<String, Backend>,
+    /// As it holds now, without the servers.
+    wanted: Wanted,
+    reload: ReloadGateway,
+    /// When we were told to go.
+    left_at: Option<Instant>,
+}
+
+impl Switchboard {
+    /// The servers are these now.
+    async fn configure(&mut self, servers: Vec<Backend>) {
+        self.backends =
+            servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
+        self.input(Input::Configured(servers)).await;
+    }
+
+    async fn drive(&mut self, mut signals: Signals) {
+        while !(self.left_at.is_some() && self.supervise.fleet.is_at_rest()) {
+            while let Some(event) = self.supervise.instances.next_event() {
+                self.links.servers.follow(&mut self.supervise, event).await;
+            }
+            self.links.tidy(&mut self.supervise);
+            let wakeup = self.hub.next_wakeup().map(|at| self.start + at.since_start());
+            let has_room = self.front.has_room() || self.left_at.is_some();
+            tokio::select! {
+                asked = signals.next() => self.asked(asked).await,
+                ask = self.control.next() => self.answer(ask).await,
+                wakeup = self.supervise.wait() => {
+                    self.supervise.react(wakeup).await;
+                    self.note_states().await;
+                }
+                word = self.front.next() => self.hear(word).await,
+                (service, came) = self.links.servers.next(), if has_room => {
+                    let is_message = matches!(came, ServerPoll::Lines);
+                    self.links.servers.deal_with(&mut self.supervise, service, came).await;
+                    self.take(service).await;
+                    if !is_message {
+                        self.note_states().await;
+                    }
+                }
+                Some(input) = self.links.words.recv(), if has_room => {
+                    // What comes of a link that is closed matters no more.
+                    if let Input::Link { link, .. } | Input::Serves { link, .. } = &input
+                        && self.links.ways.contains_key(link)
+                    {
+                        self.input(input).await;
+                    }
+                }
+                () = sleep_until(wakeup) => self.input(Input::Wakeup).await,
+            }
+        }
+    }
+
+    async fn asked(&mut self, asked: SignalRequest) {
+        match asked {
+            SignalRequest::Restart(reason) if self.left_at.is_none() => {
+                self.supervise.input(&ServiceInput::Restart { reason: reason.to_owned() }).await;
+            }
+            SignalRequest::Stop("SIGHUP") if !self.front.is_single() => {
+                drop(self.read_again("SIGHUP").await);
+            }
+            _ => self.leave().await,
+        }
+    }
+
+    /// The client is gone, or we were told to go: all of it within a second.
+    async fn leave(&mut self) {
+        self.left_at.get_or_insert_with(Instant::now);
+        self.supervise.instances.is_hurried = true;
+        self.front.leave();
+        for span in self.hub.end_spans(Time::after_start(self.start.elapsed())) {
+            self.spans.take(span);
+        }
+        // They are sent while the servers go.
+        self.spans.queue = None;
+        self.links.leave(&mut self.supervise).await;
+    }
+
+    async fn hear(&mut self, word: FrontEvent) {
+        match word {
+            FrontEvent::Hub(input) => self.input(input).await,
+            // What waited for that is looked at again.
+            FrontEvent::Read => {}
+            FrontEvent::Over => self.leave().await,
+        }
+    }
+
+    /// Tells the hub which servers do otherwise than before.
+    async fn note_states(&mut self) {
+        for (link, state) in self.links.changed(&self.supervise) {
+            self.input(Input::Serves { link, state }).await;
+        }
+    }
+
+    /// Takes what a server has said.
+    async fn take(&mut self, service: ServiceId) {
+        let lines = self.links.servers.take_outbox(service);
+        let Some(link) = self.links.links.get(&service).copied() else { return };
+        let is_flood = lines.len() == LINES_IN_A_ROW_MAX;
+        for line in lines {
+            self.input(Input::Link { link, line, about: None }).await;
+        }
+        if is_flood {
+            // Connections get to write what they were given.
+            yield_now().await;
+        }
+    }
+
+    /// Answers a question of the control API.
+    async fn answer(&mut self, ask: LoopRequest) {
+        match ask {
+            LoopRequest::Reload { reason, answer } => {
+                let done = self.read_again(&reason).await;
+                // The caller may have gone.
+                answer.send(done).ok();
+            }
+            LoopRequest::Shutdown { answer, .. } if !self.front.is_single() => {
+                let stopping = self.backends.keys().cloned().collect();
+                self.leave().await;
+                answer.send(Ok(ShutdownAnswer { stopping })).ok();
+            }
+            LoopRequest::Status { name, answer } => {
+                let ours = self.supervise.fleet.ids().into_iter().filter_map(|id| {
+                    let mut status = self.about.status(&self.supervise, id)?;
+                    let runs = |state: &State| {
+                        matches!(state, State::Ready | State::Running | State::Degraded { .. })
+                    };
+                    // That its process runs is not all: the hub knows whether it answers.
+                    if let Some(link) = self.links.links.get(&id).filter(|_| runs(&status.state))
+                        && let Some(state) = self.hub.state_of(*link)
+                    {
+                        status.state = state;
+                    }
+                    Some(status)
+                });
+                let remotes = self.hub.remotes().into_iter();
+                let remotes =
+                    remotes.map(|(name, address, state)| self.about.remote(name, address, state));
+                let is_asked =
+                    |status: &ServiceStatus| name.as_ref().is_none_or(|name| status.name == *name);
+                answer.send(ours.chain(remotes).filter(is_asked).collect()).ok();
+            }
+            ask => self.control.answer(&mut self.supervise, ask).await,
+        }
+    }
+
+    /// Reads the configuration again; a bad one changes nothing.
+    async fn read_again(&mut self, why: &str) -> Result<Reloading, ErrorAnswer> {
+        if self.left_at.is_some() {
+            return Err(ErrorAnswer::new("nothing is begun any more: afresh is stopping"));
+        }
+        // An address that is bound stays.
+        let listen = self.wanted.front.http;
+        let read = (self.reload)().and_then(|(mut wanted, mut notes)| {
+            notes.extend(self.wanted.changes(&wanted));
+            wanted.front.http = listen;
+            match listen.map_or(Ok(()), |_| wanted.front.check()) {
+                Ok(()) => Ok((wanted, notes)),
+                Err(error) => Err(format!("error: {error}")),
+            }
+        });
+        match read {
+            Ok((mut wanted, notes)) => {
+                self.supervise.log(&format!("{why}: reading the configuration again"));
+                notes.iter().for_each(|note| self.supervise.log(note));
+                let servers = std::mem::take(&mut wanted.servers);
+                if let GatewayFront::Http(front) = &mut self.front {
+                    front.configure(&wanted.front);
+                }
+                // What needs a restart is as it was, and is said again the next time.
+                (wanted.expose, wanted.admin_tools) = (self.wanted.expose, self.wanted.admin_tools);
+                self.wanted = wanted;
+                let mut answer = ReloadAnswer { notes, ..ReloadAnswer::default() };
+                for server in &servers {
+                    let list = match self.backends.get(&server.name) {
+                        None => &mut answer.added,
+                        Some(old) if old == server => &mut answer.unchanged,
+                        Some(_) => &mut answer.changed,
+                    };
+                    list.push(server.name.clone());
+                }
+                let is_gone = |name: &&String| !servers.iter().any(|server| server.name == **name);
+                answer.removed = self.backends.keys().filter(is_gone).cloned().collect();
+                let ReloadAnswer { added, changed, removed, notes, .. } = &answer;
+                let mut record = reloaded("afresh.gateway", added, changed, removed);
+                record.props.push(("notes", notes.clone().into()));
+                self.supervise.recorder.note(record);
+                self.configure(servers).await;
+                Ok(Reloading { answer, begun: Vec::new() })
+            }
+            Err(wrong) => {
+                self.supervise.log(&format!("the configuration stays as it was:\n{wrong}"));
+                Err(ErrorAnswer::new(format!("the configuration stays as it was\n{wrong}")))
+            }
+        }
+    }
+}
+
+impl Driver for Switchboard {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, input: Input) -> Vec<Effect> {
+        self.hub.handle(Time::after_start(self.start.elapsed()), input)
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Option<Input> {
+        let supervise = &mut self.supervise;
+        match effect {
+            Effect::ToClient { client, line, about } => {
+                self.front.tell(client, line, about);
+            }
+            Effect::ToLink { link, line } => return self.links.tell(link, line),
+            Effect::Open { link, backend, suffix } => {
+                let server = self.backends.get(&backend)?;
+                if let Err(why) = self.links.open(supervise, link, server, &suffix).await {
+                    supervise.log(&format!("the server `{backend}` cannot be used: {why}"));
+                    return Some(Input::LinkLost { link, why });
+                }
+            }
+            Effect::Refused { link, why } => self.links.refused(supervise, link, why).await,
+            Effect::Close { link } => self.links.close(supervise, link).await,
+            Effect::Log(text) => supervise.log(&text),
+            Effect::Span(span) => self.spans.take(span),
+        }
+        None
     }
 }

@@ -6,15 +6,11 @@
 //! for a peer.
 
 mod admin_tools;
-mod event_loop;
 mod fast_path;
-mod instances;
 mod poll;
-mod ready_queue;
 mod restart_triggers;
 mod server;
 mod servers;
-mod timer_thread;
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -22,30 +18,30 @@ use std::time::Duration;
 
 use afresh_core::control::Face;
 use afresh_core::definition::HealthSettings;
-use afresh_core::definition::StopSignal;
-use afresh_core::id::ServiceId;
 use afresh_core::limits::{CLIENT_GONE_WITHIN, QUEUE_WAIT, TRAIL_SYNC_WAIT};
-use afresh_core::mcp::{Conversation, Settings};
+use afresh_core::mcp::{Conversation, Input, Settings};
 use afresh_core::service::Input as ServiceInput;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use self::event_loop::EventLoop;
 pub(crate) use self::fast_path::FastPath;
-use self::poll::PipePoll;
+use self::poll::{PipePoll, Polled};
 pub(crate) use self::restart_triggers::RestartTriggers;
+use self::restart_triggers::Trigger;
 pub(crate) use self::server::Server;
-pub(crate) use self::servers::Servers;
+use self::server::ServerDriver;
+pub(crate) use self::servers::{ServerPoll, Servers};
 use crate::clock::seed;
 use crate::control::Control;
 use crate::definition::{Definition, Surroundings, Variables};
+use crate::driver::Driver;
 use crate::keep::{self, Keep};
 use crate::os;
+use crate::os::SignalRequest;
 use crate::output::Output;
-use crate::pipe::{OutputForm, read_stdin_in_thread};
-use crate::process::Processes;
-use crate::runtime::Runtime;
+use crate::pipe::read_stdin_in_thread;
+use crate::runtime::{Runtime, RuntimeInput};
 use crate::startup::{self, SetupError, StdioStartup};
 use crate::store::rotating::rotated;
 use crate::stream::{Completion, StreamReader, StreamWriter};
@@ -96,7 +92,12 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
         // Only the conversation writes to our stdout.
         ..keep::surroundings(&mut keep, stderr.clone(), stderr, &mut JoinSet::new())
     };
-    let (mut supervise, service) = supervised(&keep, health.memory_bytes_max, processes, around);
+    let mut supervise = Supervisor::new(processes, around);
+    supervise.recorder.note(keep::started(&keep));
+    let (command, policy) = (keep.command.clone(), keep.policy.clone());
+    let (variables, memory) = (Variables::default(), health.memory_bytes_max);
+    let definition = Definition::talker(&keep.name, command, variables, policy, memory);
+    let service = supervise.add(definition, seed());
     supervise.input_to(service, ServiceInput::Start).await;
     let reader = own_stdin()?;
     let settings = Settings { patience: QUEUE_WAIT, tools, wedge_timeout: health.wedge_timeout };
@@ -106,13 +107,13 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     let server = Server::new(lane, service, triggers, about.clone());
     let control = Control::start(keep.control.take(), None, about, &supervise);
     let runtime = Runtime { supervise, control, signals };
-    let mut event_loop = EventLoop::new(server, runtime, poll);
+    let mut event_loop = EventLoop { server, runtime, poll };
     event_loop.drive(abandoned).await;
-    let was_left = event_loop.server.leaving;
-    let (runtime, mut wires, trace) = event_loop.end();
+    let EventLoop { server: Server { lane, leaving, .. }, runtime, .. } = event_loop;
+    let FastPath { mut wires, trace, .. } = lane;
     let Runtime { mut supervise, control, .. } = runtime;
     supervise.finish().await;
-    let code = match was_left {
+    let code = match leaving {
         // A client that hangs up wants no more, in any state of the server.
         true => 0,
         false => keep::exit_code(&supervise.fleet),
@@ -132,36 +133,6 @@ async fn run(mcp: Mcp) -> Result<i32, SetupError> {
     };
     timeout(CLIENT_GONE_WITHIN * 2, pin!(written)).await.ok();
     Ok(code)
-}
-
-/// The server as a service; it is not started yet.
-fn supervised(
-    keep: &Keep,
-    memory_bytes_max: Option<u64>,
-    processes: Processes,
-    around: Surroundings,
-) -> (Supervisor, ServiceId) {
-    let mut supervise = Supervisor::new(processes, around);
-    supervise.recorder.note(keep::started(keep));
-    let service = supervise.add(
-        Definition {
-            name: keep.name.clone(),
-            title: keep.name.clone(),
-            command: keep.command.clone(),
-            variables: Variables::default(),
-            policy: keep.policy.clone(),
-            stop_signal: StopSignal::default(),
-            memory_bytes_max,
-            form: OutputForm::Lines(format!("[{}] ", keep.name)),
-            // The conversation says when it is ready, and whether it hangs.
-            health: None,
-            ready_at_start: false,
-            port: None,
-            log: None,
-        },
-        seed(),
-    );
-    (supervise, service)
 }
 
 /// The files that we write, and what they become when they are full.
@@ -205,4 +176,72 @@ pub(crate) fn stdout(stderr: &Output) -> Result<Stdout, SetupError> {
     let (output, thread) = startup::output("stdout", os::stdout(), complain)?;
     let abandoned = Box::pin(async move { thread.broken.await.unwrap_or(()) });
     Ok(Stdout { writer: Box::new(output.into_writer()), abandoned, done: thread.done })
+}
+
+/// Both machines, and what stands between them and the pipes.
+struct EventLoop {
+    server: Server,
+    runtime: Runtime,
+    poll: PipePoll,
+}
+
+impl EventLoop {
+    fn driver(&mut self) -> ServerDriver<'_> {
+        ServerDriver { server: &mut self.server, supervise: &mut self.runtime.supervise }
+    }
+
+    async fn drive(&mut self, mut abandoned: Completion) {
+        while !self.driver().is_over() {
+            while let Some(event) = self.runtime.supervise.instances.next_event() {
+                self.driver().follow(event).await;
+            }
+            let deadline = self.server.instances.deadline();
+            let others = async {
+                tokio::select! {
+                    biased;
+                    () = &mut abandoned, if !self.server.leaving => Other::Abandoned,
+                    input = self.runtime.wait() => Other::Runtime(input),
+                    trigger = self.server.triggers.next(), if !self.server.leaving => {
+                        Other::Trigger(trigger)
+                    }
+                }
+            };
+            match self.poll.pass_until(&mut self.server.lane, deadline, others).await {
+                Polled::Interruption(interruption) => self.driver().deal_with(interruption).await,
+                Polled::Due => self.driver().wake().await,
+                Polled::Other(other) => self.react(other).await,
+            }
+        }
+        // A client that is still there is owed an answer.
+        if !self.server.leaving {
+            let why = self.driver().why_it_ended();
+            self.driver().input(Input::Down { why }).await;
+        }
+    }
+
+    async fn react(&mut self, other: Other) {
+        match other {
+            Other::Runtime(RuntimeInput::Signal(SignalRequest::Restart(reason))) => {
+                let reason = reason.to_owned();
+                self.driver().tell_service(ServiceInput::Restart { reason }).await;
+            }
+            Other::Runtime(RuntimeInput::Signal(_)) | Other::Abandoned => {
+                self.driver().leave().await;
+            }
+            Other::Runtime(RuntimeInput::Control(ask)) => self.runtime.answer(ask).await,
+            Other::Runtime(RuntimeInput::Supervise(wakeup)) => {
+                self.runtime.supervise.react(wakeup).await;
+            }
+            Other::Trigger(trigger) => self.driver().react(trigger).await,
+        }
+    }
+}
+
+/// Inputs of the loop besides messages and deadlines.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack of the loop")]
+enum Other {
+    /// The client does not read our stdout any more.
+    Abandoned,
+    Runtime(RuntimeInput),
+    Trigger(Trigger),
 }

@@ -1,118 +1,221 @@
 //! Owns the clients that come over Streamable HTTP, of both eras: admission, sessions, and the stream of each message.
 //! Driven by the daemon's HTTP server. Never listens or writes: connections are numbers, and bytes are handed over.
 //!
-//! `request_checks.rs` checks the head of a request, `post_body.rs` its body; both know no other request. `front.rs` is
-//! the machine that knows all sessions (`input.rs`: its inputs and effects), with `client.rs` and `stream.rs` (one
-//! session, one stream of messages) and `rate_limit.rs`. `tokens.rs` has the tokens, `body_budget.rs` bounds the bodies
-//! that are received at once, `refusal.rs` has the rejections.
+//! `admission.rs` checks the head of a request, `post_body.rs` its body; both know no other request. `front.rs` is the
+//! machine that knows all clients, with `front/deliver.rs` and `sessions.rs` (one client, its streams and rate limit).
+//! `body_budget.rs` bounds the bodies that are received at once. Inputs, effects and rejections are here.
 
+mod admission;
 mod body_budget;
-mod client;
 mod front;
-mod input;
 mod post_body;
-mod rate_limit;
-mod refusal;
-mod request_checks;
-mod stream;
+mod sessions;
 #[cfg(test)]
 mod tests;
-mod tokens;
 
-use core::net::SocketAddr;
-use std::fmt;
-use std::time::Duration;
+use core::net::IpAddr;
+use std::sync::Arc;
 
+use serde_json::{Value, json};
+
+pub use self::admission::{Admitted, Gate, Head, ORIGIN_HEADERS};
 pub use self::body_budget::{Bodies, BodyId, Room};
-pub use self::client::SessionId;
 pub use self::front::Front;
-pub use self::input::{FrontEffect, FrontInput, FrontRequest, HttpExchange, RequestKind};
 pub use self::post_body::PostBody;
-pub use self::refusal::HttpRefusal;
-pub use self::request_checks::{Admitted, Gate, Head, ORIGIN_HEADERS};
-use super::access::Access;
+pub use self::sessions::SessionId;
+use super::settings::FrontSettings;
+use super::{ClientId, Input};
+use crate::mcp::envelope::Id;
 
-/// How clients are served over HTTP.
-#[derive(Clone)]
-pub struct Settings {
-    /// Where.
-    pub listen: SocketAddr,
-    /// What it may be called in `Host` besides this machine's own names, with a port or for every port.
-    pub allowed_hosts: Vec<String>,
-    /// Pages that may use it, besides its own: `https://chat.example`.
-    pub allowed_origins: Vec<String>,
-    /// The tokens of clients, with the access of each; without any, every client may use everything.
-    pub tokens: Vec<(String, Access)>,
-    /// Sessions, and requests without one, at once; more are refused.
-    pub clients_max: usize,
-    /// A longer message is refused.
-    pub body_bytes_max: usize,
-    /// Requests of one session, or of one address without a session; as many may come at once. None is as
-    /// many as they like.
-    pub requests_per_second: Option<u32>,
-    /// A session that was not used for this long is ended.
-    pub session_idle: Duration,
-    /// How often a quiet stream gets a sign of life, for proxies that close what is quiet; none is never, and
-    /// then nothing wakes for those who only listen.
-    pub keep_alive: Option<Duration>,
+/// A request over HTTP that has no answer yet, or whose answer is a stream: 1, 2, 3…
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HttpExchange(pub u64);
+
+/// Something that happened outside.
+#[derive(Clone, Debug)]
+pub enum FrontInput {
+    /// A request that was let in.
+    Request(FrontRequest),
+    /// The connection of an exchange is gone.
+    Gone(HttpExchange),
+    /// The same, because the client did not read.
+    Slow(HttpExchange),
+    /// The hub has a message for a client, about one of its requests.
+    Told {
+        /// Whom.
+        client: ClientId,
+        /// Without its end.
+        line: Vec<u8>,
+        /// Which request it belongs to.
+        about: Option<Id>,
+    },
+    /// The settings are these now, all but the address.
+    Configured(Box<FrontSettings>),
+    /// The moment that `next_wakeup` gave has come.
+    Wakeup,
+    /// We end.
+    Close,
 }
 
-impl fmt::Debug for Settings {
-    /// Without the tokens.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.tokens.iter().map(|(_, access)| access.name.as_str()).collect();
-        f.debug_struct("Settings")
-            .field("listen", &self.listen)
-            .field("allowed_hosts", &self.allowed_hosts)
-            .field("allowed_origins", &self.allowed_origins)
-            .field("tokens", &names)
-            .field("clients_max", &self.clients_max)
-            .field("body_bytes_max", &self.body_bytes_max)
-            .field("requests_per_second", &self.requests_per_second)
-            .field("session_idle", &self.session_idle)
-            .field("keep_alive", &self.keep_alive)
-            .finish()
-    }
+/// A request that was let in.
+#[derive(Clone, Debug)]
+pub struct FrontRequest {
+    /// Its number, higher than all before.
+    pub exchange: HttpExchange,
+    /// The number of its token.
+    pub token: Option<usize>,
+    /// Where it comes from.
+    pub peer: IpAddr,
+    /// `Mcp-Session-Id`.
+    pub session: Option<String>,
+    /// Whether the client knows events without a message, as those of 2025-11-25 do.
+    pub primes: bool,
+    /// What it wants.
+    pub ask: RequestKind,
 }
 
-/// Why settings are refused.
+/// What a request wants.
+#[derive(Clone, Debug)]
+pub enum RequestKind {
+    /// To bring a message.
+    Post {
+        /// The message, in one line.
+        line: Vec<u8>,
+        /// What it is.
+        post: PostBody,
+        /// The name of the session that it may begin, from random bytes.
+        new: SessionId,
+    },
+    /// To listen.
+    Get {
+        /// `Last-Event-ID`.
+        last_event: Option<String>,
+    },
+    /// To end its session.
+    Delete,
+}
+
+/// Something that must be done, in the order given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FrontEffect {
+    /// Tell the hub what a client does.
+    Hub(Input),
+    /// Answer an exchange, which ends it.
+    Answer {
+        /// Which.
+        exchange: HttpExchange,
+        /// The status of HTTP.
+        status: u16,
+        /// The session that has begun with it.
+        session: Option<SessionId>,
+        /// JSON, if anything.
+        body: Option<Vec<u8>>,
+    },
+    /// Refuse it, which ends it.
+    Refuse {
+        /// Which.
+        exchange: HttpExchange,
+        /// Why.
+        refusal: HttpRefusal,
+    },
+    /// Answer an exchange with a stream of events.
+    Begin {
+        /// Which.
+        exchange: HttpExchange,
+        /// The session that has begun with it.
+        session: Option<SessionId>,
+    },
+    /// Write an event to its stream.
+    Write {
+        /// Which.
+        exchange: HttpExchange,
+        /// All of it.
+        event: Arc<[u8]>,
+    },
+    /// End the stream.
+    End {
+        /// Which.
+        exchange: HttpExchange,
+    },
+    /// Something a person should know.
+    Log(String),
+}
+
+/// An answer that is a no.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SettingsError {
-    /// Every machine could use it without a token.
-    Open(SocketAddr),
-    /// A token is empty, or has something in it that no header can have.
-    Token(String),
+pub struct HttpRefusal {
+    /// The status of HTTP.
+    pub status: u16,
+    /// The code of JSON-RPC.
+    pub code: i64,
+    /// Why, and what to do.
+    pub message: String,
+    /// Of the request, where one was read.
+    pub id: Option<Id>,
+    /// Methods that there are instead.
+    pub allow: Option<&'static str>,
 }
 
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(address) => write!(
-                f,
-                "`{address}` can be reached from other machines, and there is no token; give clients a \
-                 token, or listen on 127.0.0.1"
-            ),
-            Self::Token(name) => write!(
-                f,
-                "the token `{name}` is empty, or has blanks or other than visible ASCII characters in it"
-            ),
-        }
+/// The request is none, or not one that can be served.
+const INVALID_REQUEST: i64 = -32600;
+const PARSE_ERROR: i64 = -32700;
+const INVALID_PARAMS: i64 = -32602;
+const INTERNAL_ERROR: i64 = -32603;
+const HEADER_MISMATCH: i64 = -32020;
+
+impl HttpRefusal {
+    /// A no with this status.
+    pub fn new(status: u16, message: impl Into<String>) -> Self {
+        // Below 500 it is the client who has to do something else.
+        let code = if status < 500 { INVALID_REQUEST } else { INTERNAL_ERROR };
+        Self { status, code, message: message.into(), id: None, allow: None }
     }
-}
 
-impl std::error::Error for SettingsError {}
+    /// The modern era: a header says something else than the body.
+    fn mismatch(id: &Id, message: String) -> Self {
+        Self { code: HEADER_MISMATCH, ..Self::new(400, message) }.of(id)
+    }
 
-impl Settings {
-    /// Whether this may be served.
-    pub fn check(&self) -> Result<(), SettingsError> {
-        if self.tokens.is_empty() && !self.listen.ip().is_loopback() {
-            return Err(SettingsError::Open(self.listen));
+    /// The modern era: the request lacks what every request has.
+    fn params(id: &Id, message: &str) -> Self {
+        Self { code: INVALID_PARAMS, ..Self::new(400, message) }.of(id)
+    }
+
+    /// The method of HTTP is not known here.
+    fn method(allow: &'static str) -> Self {
+        Self { allow: Some(allow), ..Self::new(405, format!("there is only {allow} here")) }
+    }
+
+    /// The token is none of ours, or not any more.
+    fn unknown_token() -> Self {
+        Self::new(401, "this token is not known here")
+    }
+
+    /// There is no such session, for this client.
+    fn no_session() -> Self {
+        Self::new(404, "there is no such session; begin one with `initialize`")
+    }
+
+    /// The answer to a request.
+    fn of(self, id: &Id) -> Self {
+        Self { id: Some(id.clone()), ..self }
+    }
+
+    /// Whether it may be otherwise in a second.
+    pub fn is_passing(&self) -> bool {
+        [429, 503].contains(&self.status)
+    }
+
+    /// As the body of an answer.
+    pub fn body(&self) -> Vec<u8> {
+        let error = json!({"code": self.code, "message": self.message});
+        let mut body = br#"{"jsonrpc":"2.0","#.to_vec();
+        if let Some(id) = &self.id {
+            body.extend_from_slice(br#""id":"#);
+            body.extend_from_slice(id.raw());
+            body.push(b',');
         }
-        let is_bad =
-            |secret: &str| secret.is_empty() || !secret.bytes().all(|b| b.is_ascii_graphic());
-        match self.tokens.iter().find(|(secret, _)| is_bad(secret)) {
-            Some((_, access)) => Err(SettingsError::Token(access.name.clone())),
-            None => Ok(()),
-        }
+        body.extend_from_slice(format!(r#""error":{}}}"#, Value::to_string(&error)).as_bytes());
+        body
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `hub.rs` is the machine between the clients and the servers. It is made from `backend.rs` (a server), `access.rs`
 //! (the rights of a client) and `catalog.rs` (the names of tools, prompts and resources). `http/` is the server side of
-//! streamable HTTP, `remote/` its client side, `span.rs` the tracing of calls, `import.rs` reads the configuration files
+//! streamable HTTP, `remote/` its client side, `otlp.rs` the tracing of calls, `import.rs` reads the configuration files
 //! of MCP clients, `variables.rs` expands variables in values. Driven by the daemon's loop. Never does IO.
 
 pub mod access;
@@ -10,9 +10,10 @@ pub mod backend;
 pub mod catalog;
 pub mod http;
 mod hub;
+pub mod otlp;
 pub mod remote;
 pub mod settings;
-pub mod span;
+
 pub(crate) mod variables;
 
 pub use self::hub::{Hub, Settings};
@@ -157,5 +158,5 @@ pub enum Effect {
     /// A line for the log.
     Log(String),
     /// A call is over; only where calls are traced.
-    Span(Box<span::Span>),
+    Span(Box<otlp::Span>),
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::access::Access;
 use super::backend::{Backend, Expose};
-use super::http;
 use crate::limits::{GATEWAY_BODY_BYTES_MAX, GATEWAY_CLIENTS_MAX, GATEWAY_SESSION_IDLE};
 
 /// The configuration of `afresh gateway`.
@@ -21,30 +20,32 @@ pub struct Gateway {
     pub admin_tools: bool,
     /// How clients reach it.
     pub front: FrontSettings,
-    /// The tokens of clients over HTTP; none are needed where the list is empty. Each secret is there once.
-    pub tokens: Vec<Token>,
     /// The receiver of spans; without it none are sent, unless the command line names one.
     pub otlp: Option<String>,
 }
 
-/// How clients reach a gateway.
+/// How clients reach a gateway; all but the address changes with a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrontSettings {
     /// Where it listens for clients over HTTP; none is stdio.
     pub http: Option<SocketAddr>,
-    /// Hosts that a request may be for, beside those of this machine.
+    /// What it may be called in `Host` besides this machine's own names, with a port or for every port.
     pub allowed_hosts: Vec<String>,
-    /// Web pages that may ask, beside those of this machine.
+    /// Pages that may use it, besides its own: `https://chat.example`.
     pub allowed_origins: Vec<String>,
-    /// Clients at once.
+    /// The tokens of clients over HTTP; without any, every client may use everything. Each secret is there once.
+    pub tokens: Vec<Token>,
+    /// Sessions, and requests without one, at once; more are refused.
     pub clients_max: usize,
-    /// The largest request.
+    /// A longer message is refused.
     pub body_bytes_max: u64,
-    /// Requests of one client in a second; none is any number.
+    /// Requests of one session, or of one address without a session; as many may come at once. None is as
+    /// many as they like.
     pub requests_per_second: Option<u32>,
-    /// A client that is silent for this long is forgotten.
+    /// A session that was not used for this long is ended.
     pub session_idle: Duration,
-    /// How often a quiet stream gets a sign of life; none is never.
+    /// How often a quiet stream gets a sign of life, for proxies that close what is quiet; none is never, and
+    /// then nothing wakes for those who only listen.
     pub keep_alive: Option<Duration>,
 }
 
@@ -58,29 +59,13 @@ pub struct Token {
 }
 
 impl Gateway {
-    /// How clients are served over HTTP at this address.
-    pub fn http(&self, listen: SocketAddr) -> http::Settings {
-        let tokens = self.tokens.iter();
-        http::Settings {
-            listen,
-            allowed_hosts: self.front.allowed_hosts.clone(),
-            allowed_origins: self.front.allowed_origins.clone(),
-            tokens: tokens.map(|token| (token.secret.clone(), token.access.clone())).collect(),
-            clients_max: self.front.clients_max,
-            body_bytes_max: usize::try_from(self.front.body_bytes_max).unwrap_or(usize::MAX),
-            requests_per_second: self.front.requests_per_second,
-            session_idle: self.front.session_idle,
-            keep_alive: self.front.keep_alive,
-        }
-    }
-
     /// The changes of a configuration that was read again, except those of the servers: a sentence each. They take
     /// effect at once, except where the sentence asks for a restart.
     pub fn changes(&self, new: &Self) -> Vec<String> {
         let mut notes = Vec::new();
         // These only matter over HTTP.
         if self.front.http.is_some() {
-            notes.extend(self.token_changes(new));
+            notes.extend(self.front.token_changes(&new.front));
             let keys = self.front.changes(&new.front);
             if !keys.is_empty() {
                 notes.push(format!("`[gateway]` is otherwise from now on: {}", keys.join(", ")));
@@ -97,6 +82,37 @@ impl Gateway {
             format!("`{key}` of `[gateway]` has changed, which needs a restart of the gateway")
         }));
         notes
+    }
+}
+
+/// Why settings are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Every machine could use it without a token.
+    #[error(
+        "`{0}` can be reached from other machines, and there is no token; give clients a token, or \
+         listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// A token is empty, or has something in it that no header can have.
+    #[error("the token `{0}` is empty, or has blanks or other than visible ASCII characters in it")]
+    Token(String),
+}
+
+impl FrontSettings {
+    /// Whether this may be served.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let open = self.http.filter(|at| self.tokens.is_empty() && !at.ip().is_loopback());
+        if let Some(address) = open {
+            return Err(SettingsError::Open(address));
+        }
+        let is_bad = |token: &&Token| {
+            token.secret.is_empty() || !token.secret.bytes().all(|b| b.is_ascii_graphic())
+        };
+        match self.tokens.iter().find(is_bad) {
+            Some(token) => Err(SettingsError::Token(token.access.name.clone())),
+            None => Ok(()),
+        }
     }
 
     fn token_changes(&self, new: &Self) -> Vec<String> {
@@ -125,9 +141,7 @@ impl Gateway {
         }
         notes
     }
-}
 
-impl FrontSettings {
     /// The keys that have changed, except the address.
     fn changes(&self, new: &Self) -> Vec<&'static str> {
         let all = [
@@ -149,6 +163,7 @@ impl Default for FrontSettings {
             http: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            tokens: Vec::new(),
             clients_max: GATEWAY_CLIENTS_MAX,
             body_bytes_max: GATEWAY_BODY_BYTES_MAX,
             requests_per_second: None,
@@ -167,7 +182,6 @@ impl fmt::Debug for Gateway {
             .field("expose", &self.expose)
             .field("admin_tools", &self.admin_tools)
             .field("front", &self.front)
-            .field("tokens", &self.tokens)
             .finish()
     }
 }
@@ -193,9 +207,9 @@ mod tests {
             admin_tools: true,
             front: FrontSettings {
                 http: http.map(|at| at.parse().unwrap()),
+                tokens: tokens.iter().map(token).collect(),
                 ..FrontSettings::default()
             },
-            tokens: tokens.iter().map(token).collect(),
             otlp: None,
         }
     }

@@ -2,18 +2,17 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::task::Poll;
 
-use afresh_core::gateway::ClientId;
 use afresh_core::gateway::access::Access;
-use afresh_core::gateway::settings::Gateway as Wanted;
+use afresh_core::gateway::settings::FrontSettings;
+use afresh_core::gateway::{ClientId, Input};
 use afresh_core::limits::OUTBOX_BYTES_MAX;
 use afresh_core::mcp::envelope::Id;
 use afresh_core::mcp::frame::Frame;
 use tokio::sync::oneshot;
 
-use super::http::{self, BoundFront, HttpFront};
+use super::http::{Bounds, HttpFront, bind};
 use crate::mcp::{Stdout, own_stdin, stdout};
 use crate::output::Output;
 use crate::startup::SetupError;
@@ -25,24 +24,8 @@ const ONLY: ClientId = ClientId(1);
 
 /// What clients do.
 pub(super) enum FrontEvent {
-    Joined {
-        client: ClientId,
-        access: Access,
-    },
-    Said {
-        client: ClientId,
-        line: Vec<u8>,
-    },
-    /// A line that is longer than allowed: its two ends.
-    SaidTooMuch {
-        client: ClientId,
-        beginning: Vec<u8>,
-        ending: Vec<u8>,
-    },
-    /// It is gone, and takes no more responses.
-    Left {
-        client: ClientId,
-    },
+    /// The hub is to be told this.
+    Hub(Input),
     /// There is room again for what it is told.
     Read,
     /// The only one there will ever be is gone.
@@ -70,60 +53,29 @@ pub(super) struct StdioFront {
 
 impl GatewayFront {
     /// As the configuration says.
-    pub(super) fn open(wanted: &Wanted, stderr: &Output) -> Result<Self, SetupError> {
-        let Some(listen) = wanted.front.http else { return Self::stdio(stderr) };
-        let settings = wanted.http(listen);
-        let bound =
-            BoundFront::bind(&settings).map_err(|error| SetupError::Front(Box::new(error)))?;
-        stderr.log(&format!("clients are served at http://{}/mcp", bound.address()));
-        let front =
-            HttpFront::start(bound, &settings, stderr.clone()).map_err(SetupError::Runtime)?;
-        Ok(Self::Http(Box::new(front)))
-    }
-
-    /// The client is who started us.
-    fn stdio(stderr: &Output) -> Result<Self, SetupError> {
-        let Stdout { writer, abandoned, done } = stdout(stderr)?;
-        let wires = Wires::new(own_stdin()?, writer);
-        Ok(Self::Stdio(Box::new(StdioFront::new(wires, abandoned, done))))
+    pub(super) fn open(settings: &FrontSettings, stderr: &Output) -> Result<Self, SetupError> {
+        let Some(address) = settings.http else {
+            // The client is who started us.
+            let Stdout { writer, abandoned, done } = stdout(stderr)?;
+            let wires = Wires::new(own_stdin()?, writer);
+            return Ok(Self::Stdio(Box::new(StdioFront::new(wires, abandoned, done))));
+        };
+        let bound = bind(settings, address).map_err(|error| SetupError::Front(Box::new(error)))?;
+        stderr.log(&format!("clients are served at http://{}/mcp", bound.1));
+        let front = HttpFront::start(bound, settings, Bounds::default(), stderr.clone());
+        Ok(Self::Http(Box::new(front.map_err(SetupError::Runtime)?)))
     }
 
     /// Whether there is one client at most.
     pub(super) fn is_single(&self) -> bool {
-        match self {
-            Self::Stdio(_) => true,
-            Self::Http(_) => false,
-        }
-    }
-
-    /// Whether a configuration can be applied; there is no other address for it than the one that is bound.
-    pub(super) fn check(&self, wanted: &Wanted, listen: Option<SocketAddr>) -> Result<(), String> {
-        match (self, listen) {
-            (Self::Http(_), Some(listen)) => {
-                wanted.http(listen).check().map_err(|error| format!("error: {error}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Applies a configuration that was checked.
-    pub(super) fn configure(&mut self, wanted: &Wanted, listen: Option<SocketAddr>) {
-        if let (Self::Http(front), Some(listen)) = (self, listen) {
-            front.configure(&wanted.http(listen));
-        }
+        matches!(self, Self::Stdio(_))
     }
 
     /// What a client does next. Cancel safe.
     pub(super) async fn next(&mut self) -> FrontEvent {
         match self {
             Self::Stdio(stdio) => stdio.next().await,
-            Self::Http(front) => match front.next().await {
-                http::ClientEvent::Joined { client, access } => {
-                    FrontEvent::Joined { client, access }
-                }
-                http::ClientEvent::Said { client, line } => FrontEvent::Said { client, line },
-                http::ClientEvent::Left { client } => FrontEvent::Left { client },
-            },
+            Self::Http(front) => FrontEvent::Hub(front.next().await),
         }
     }
 
@@ -184,7 +136,7 @@ impl StdioFront {
     async fn next(&mut self) -> FrontEvent {
         if !self.has_joined {
             self.has_joined = true;
-            return FrontEvent::Joined { client: ONLY, access: Access::default() };
+            return FrontEvent::Hub(Input::Joined { client: ONLY, access: Access::default() });
         }
         poll_fn(|context| {
             loop {
@@ -192,10 +144,11 @@ impl StdioFront {
                     let word = match heard {
                         _ if self.is_over => continue,
                         WireInput::Client(Frame::Line(line)) => {
-                            FrontEvent::Said { client: ONLY, line }
+                            FrontEvent::Hub(Input::Client { client: ONLY, line })
                         }
                         WireInput::Client(Frame::TooLong { beginning, ending, .. }) => {
-                            FrontEvent::SaidTooMuch { client: ONLY, beginning, ending }
+                            let client = ONLY;
+                            FrontEvent::Hub(Input::ClientTooLong { client, beginning, ending })
                         }
                         WireInput::Event(WireEvent::ClientGone) => FrontEvent::Over,
                         // There are no instances on these wires.
@@ -242,7 +195,7 @@ mod tests {
         let wires = Wires::new(Box::new(stdin), Box::new(stdout));
         let (_writes, done) = oneshot::channel();
         let mut stdio = StdioFront::new(wires, Box::pin(std::future::pending()), done);
-        assert!(matches!(stdio.next().await, FrontEvent::Joined { .. }));
+        assert!(matches!(stdio.next().await, FrontEvent::Hub(Input::Joined { .. })));
         let line = vec![b'x'; 1_000];
         let mut told = 0;
         while stdio.has_room() {

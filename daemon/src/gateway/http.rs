@@ -1,12 +1,9 @@
 //! Owns the clients over Streamable HTTP: a port, its connections, and the machine of `core/src/gateway/http.rs`. Driven
 //! by `next` and `tell` in the task of the loop: an idle session costs an entry in a map. Never blocks the loop.
 //!
-//! `server.rs` accepts connections, each in a task of its own; `exchange.rs` serves a request; `body_reader.rs` receives
-//! its body, as far as there is room; `body.rs` has the bodies of responses.
+//! `server.rs` accepts connections, each in a task of its own, and receives bodies, as far as there is room;
+//! `exchange.rs` serves a request and has the bodies of responses.
 
-mod body;
-mod body_reader;
-mod bounds;
 mod exchange;
 mod server;
 #[cfg(test)]
@@ -19,23 +16,22 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use afresh_core::gateway::ClientId;
-use afresh_core::gateway::access::Access;
 use afresh_core::gateway::http::{
     Front, FrontEffect, FrontInput, FrontRequest, Gate, HttpExchange, HttpRefusal, SessionId,
-    Settings, SettingsError,
 };
+use afresh_core::gateway::settings::{FrontSettings, SettingsError};
+use afresh_core::gateway::{ClientId, Input};
 use afresh_core::mcp::envelope::Id;
 use afresh_core::time::Time;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use self::body::{Events, Written};
-use self::body_reader::{BodyPlace, Rooms};
-use self::bounds::Bounds;
-use self::server::{Host, Limit};
+use self::exchange::{Events, Written};
+pub(crate) use self::server::Bounds;
+use self::server::{BodyPlace, Host, Limit, Rooms};
+use crate::clock::sleep_until;
 use crate::control::{ListenError, listen_on};
 use crate::output::Output;
 
@@ -50,42 +46,23 @@ pub(crate) enum HttpFrontError {
     Listen(#[from] ListenError),
 }
 
-/// A port that is bound, and not served yet.
-#[derive(Debug)]
-pub(crate) struct BoundFront {
-    listener: TcpListener,
+/// A port that is bound, and its address.
+pub(crate) type BoundPort = (TcpListener, SocketAddr);
+
+/// Takes an address, if the settings are good.
+pub(crate) fn bind(
+    settings: &FrontSettings,
     address: SocketAddr,
-}
-
-impl BoundFront {
-    /// Takes the address of the settings, if they are good.
-    pub(crate) fn bind(settings: &Settings) -> Result<Self, HttpFrontError> {
-        settings.check()?;
-        let (listener, address) = listen_on(settings.listen)?;
-        Ok(Self { listener, address })
-    }
-
-    /// Where it is, with its port.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-/// What clients do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ClientEvent {
-    /// One is there.
-    Joined { client: ClientId, access: Access },
-    /// It says something, in one line.
-    Said { client: ClientId, line: Vec<u8> },
-    /// It is gone, and takes no more responses.
-    Left { client: ClientId },
+) -> Result<BoundPort, HttpFrontError> {
+    settings.check()?;
+    Ok(listen_on(address)?)
 }
 
 /// The clients that come over HTTP.
 pub(crate) struct HttpFront {
     core: Front,
-    words: VecDeque<ClientEvent>,
+    /// What the hub is to be told.
+    words: VecDeque<Input>,
     letters: mpsc::Receiver<ConnectionEvent>,
     outlets: BTreeMap<HttpExchange, Outlet>,
     gate: watch::Sender<Arc<Gate>>,
@@ -131,21 +108,17 @@ enum FrontReply {
 
 impl HttpFront {
     /// Begins to serve.
-    pub(crate) fn start(bound: BoundFront, settings: &Settings, log: Output) -> io::Result<Self> {
-        Self::start_with(bound, settings, Bounds::default(), log)
-    }
-
-    fn start_with(
-        bound: BoundFront,
-        settings: &Settings,
+    pub(crate) fn start(
+        (listener, address): BoundPort,
+        settings: &FrontSettings,
         bounds: Bounds,
         log: Output,
     ) -> io::Result<Self> {
-        let port = tokio::net::TcpListener::from_std(bound.listener)?;
+        let port = tokio::net::TcpListener::from_std(listener)?;
         // Each exchange holds a place for the word that it is gone, so there is always room for it.
         let (sender, letters) = mpsc::channel(bounds.connections_max + bounds.asks_max);
         let (closing, watch) = watch::channel(false);
-        let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, bound.address.port())));
+        let (gate, gates) = watch::channel(Arc::new(Gate::new(settings, address.port())));
         let host = Host {
             gate: gates,
             letters: sender,
@@ -172,19 +145,20 @@ impl HttpFront {
     }
 
     /// The next that a client does. Cancel safe.
-    pub(crate) async fn next(&mut self) -> ClientEvent {
+    pub(crate) async fn next(&mut self) -> Input {
         loop {
             if let Some(word) = self.words.pop_front() {
                 return word;
             }
-            let wakeup = self.core.next_wakeup();
+            let now = Time::after_start(crate::monotonic());
+            let wakeup = self.core.next_wakeup().map(|at| Instant::now() + at.since(now));
             tokio::select! {
                 letter = self.letters.recv() => match letter {
                     Some(letter) => self.take(letter),
                     // The server has ended, which it does only when we close.
                     None => pending().await,
                 },
-                () = until(wakeup) => self.handle(FrontInput::Wakeup),
+                () = sleep_until(wakeup) => self.handle(FrontInput::Wakeup),
             }
         }
     }
@@ -195,7 +169,7 @@ impl HttpFront {
     }
 
     /// The settings are these now, all but the address: they are good, and hold from the next request on.
-    pub(crate) fn configure(&mut self, settings: &Settings) {
+    pub(crate) fn configure(&mut self, settings: &FrontSettings) {
         self.gate.send_modify(|gate| *gate = Arc::new(gate.renewed(settings)));
         self.handle(FrontInput::Configured(Box::new(settings.clone())));
     }
@@ -244,13 +218,7 @@ impl HttpFront {
     /// Does it; returns whose connection takes no more.
     fn perform(&mut self, effect: FrontEffect) -> Option<HttpExchange> {
         match effect {
-            FrontEffect::Joined { client, access } => {
-                self.words.push_back(ClientEvent::Joined { client, access });
-            }
-            FrontEffect::Said { client, line } => {
-                self.words.push_back(ClientEvent::Said { client, line })
-            }
-            FrontEffect::Left { client } => self.words.push_back(ClientEvent::Left { client }),
+            FrontEffect::Hub(input) => self.words.push_back(input),
             FrontEffect::Answer { exchange, status, session, body } => {
                 self.reply(exchange, FrontReply::Whole { status, session, body });
             }
@@ -303,13 +271,5 @@ impl HttpFront {
         outlet.limit.end_now();
         self.outlets.remove(&exchange);
         Some(exchange)
-    }
-}
-
-/// Waits for a moment.
-async fn until(moment: Option<Time>) {
-    match moment {
-        Some(moment) => sleep(moment.since(Time::after_start(crate::monotonic()))).await,
-        None => pending().await,
     }
 }

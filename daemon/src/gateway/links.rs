@@ -6,7 +6,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use afresh_core::definition::StopSignal;
 use afresh_core::gateway::backend::{Backend, StdioServer, Transport};
 use afresh_core::gateway::{Input, LinkId, NotTaken};
 use afresh_core::id::ServiceId;
@@ -18,19 +17,18 @@ use afresh_core::service::{Input as ServiceInput, Service, State};
 use tokio::sync::mpsc;
 
 use super::Gateway;
-use super::remote::{Remote, RemoteEvent};
+use super::remote::Remote;
 use crate::clock::seed;
 use crate::control::About;
 use crate::definition::{Definition, Variables};
 use crate::mcp::{FastPath, RestartTriggers, Server, Servers};
-use crate::pipe::OutputForm;
 use crate::process::Command;
 use crate::store::trace::Trace;
 use crate::supervise::Supervisor;
 use crate::wires::Wires;
 
 /// Where a link leads.
-enum Way {
+pub(super) enum Way {
     Program(ServiceId),
     Remote(Remote),
     /// Nowhere, and why.
@@ -41,10 +39,10 @@ enum Way {
 pub(super) struct Links {
     pub(super) servers: Servers,
     /// What is said by servers that are reached over HTTP.
-    pub(super) words: mpsc::Receiver<RemoteEvent>,
-    words_sender: mpsc::Sender<RemoteEvent>,
-    ways: BTreeMap<LinkId, Way>,
-    links: BTreeMap<ServiceId, LinkId>,
+    pub(super) words: mpsc::Receiver<Input>,
+    words_sender: mpsc::Sender<Input>,
+    pub(super) ways: BTreeMap<LinkId, Way>,
+    pub(super) links: BTreeMap<ServiceId, LinkId>,
     /// How they do, as the hub knows it.
     states: BTreeMap<ServiceId, &'static str>,
     /// Services whose links are closed, until they are down.
@@ -53,7 +51,7 @@ pub(super) struct Links {
     base: PathBuf,
     admin_tools: bool,
     about: About,
-    trace: Option<Trace>,
+    pub(super) trace: Option<Trace>,
     /// How many there were, so that no two wait alike.
     count: u64,
 }
@@ -80,16 +78,6 @@ impl Links {
             trace,
             count: 0,
         })
-    }
-
-    /// Whether a link is open.
-    pub(super) fn has(&self, link: LinkId) -> bool {
-        self.ways.contains_key(&link)
-    }
-
-    /// The link that a service belongs to.
-    pub(super) fn of(&self, service: ServiceId) -> Option<LinkId> {
-        self.links.get(&service).copied()
     }
 
     /// Starts a conversation with a server.
@@ -126,10 +114,7 @@ impl Links {
         name: String,
         stdio: &StdioServer,
     ) -> Result<(), String> {
-        let cwd = match &stdio.cwd {
-            Some(cwd) => self.base.join(cwd),
-            None => self.base.clone(),
-        };
+        let cwd = stdio.cwd.as_ref().map_or_else(|| self.base.clone(), |cwd| self.base.join(cwd));
         let log = supervise.recorder.stderr.clone();
         let whose = name.clone();
         let triggers = RestartTriggers::new(
@@ -141,29 +126,17 @@ impl Links {
         )
         .map_err(|error| crate::error_chain::chain(&error))?;
         let argv = stdio.command.iter().map(OsString::from).collect();
-        let definition = Definition {
-            name: name.clone(),
-            title: name.clone(),
-            command: Command { argv, env: Vec::new(), cwd: Some(cwd) },
-            variables: Variables {
-                base: Arc::clone(&self.environment),
-                file: stdio.env_file.as_ref().map(|file| self.base.join(file)),
-                given: stdio.env.clone(),
-            },
-            policy: Policy {
-                // Clients want it, even where it ended by itself.
-                restart_on_normal_exit: true,
-                spare: stdio.spare,
-                ..stdio.policy.clone()
-            },
-            stop_signal: StopSignal::default(),
-            memory_bytes_max: stdio.health.memory_bytes_max,
-            form: OutputForm::Lines(format!("[{name}] ")),
-            health: None,
-            ready_at_start: false,
-            port: None,
-            log: None,
+        let variables = Variables {
+            base: Arc::clone(&self.environment),
+            file: stdio.env_file.as_ref().map(|file| self.base.join(file)),
+            given: stdio.env.clone(),
         };
+        // Clients want it, even where it ended by itself.
+        let (restart_on_normal_exit, spare) = (true, stdio.spare);
+        let policy = Policy { restart_on_normal_exit, spare, ..stdio.policy.clone() };
+        let command = Command { argv, env: Vec::new(), cwd: Some(cwd) };
+        let memory_bytes_max = stdio.health.memory_bytes_max;
+        let definition = Definition::talker(&name, command, variables, policy, memory_bytes_max);
         self.count += 1;
         let service = supervise.add(definition, seed().wrapping_add(self.count));
         let settings = Settings {
@@ -171,9 +144,8 @@ impl Links {
             tools: self.admin_tools,
             wedge_timeout: stdio.health.wedge_timeout,
         };
-        let conversation = Conversation::new(&settings);
         let trace = self.trace.as_ref().map(|trace| trace.of(&name));
-        let lane = FastPath::new(conversation, Wires::without_client(), trace);
+        let lane = FastPath::new(Conversation::new(&settings), Wires::without_client(), trace);
         self.servers.insert(Server::new(lane, service, triggers, self.about.clone()));
         self.ways.insert(link, Way::Program(service));
         self.links.insert(service, link);
@@ -267,9 +239,5 @@ impl Links {
             }
             !is_gone
         });
-    }
-
-    pub(super) fn end(self) -> Option<Trace> {
-        self.trace
     }
 }

@@ -12,36 +12,24 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use afresh_core::gateway::LinkId;
 use afresh_core::gateway::backend;
 use afresh_core::gateway::remote::{
     self as core, ExchangeFailure, ExchangeId, RemoteEffect, RemoteInput,
 };
+use afresh_core::gateway::{Input, LinkId};
 use afresh_core::limits::{
     FLIGHTS_MAX, LINK_FAREWELL_WAIT, LINK_NEWS_MAX, LINK_QUEUE_BYTES_MAX, LINK_QUEUE_LEN_MAX,
 };
 use afresh_core::mcp::envelope::{Id, Message, look};
+use afresh_core::service::State;
 use afresh_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
+use crate::clock::sleep_until;
 use crate::error_chain::chain;
 use crate::http::{HttpClient, Pool};
-
-/// What a server says, or what is said in its place.
-#[derive(Debug, PartialEq)]
-pub(crate) enum RemoteEvent {
-    Line {
-        link: LinkId,
-        /// Without its end.
-        line: Vec<u8>,
-        /// The request that it belongs to, itself included where it is the answer.
-        about: Option<Id>,
-    },
-    /// Whether it can be reached, or why not.
-    Serves { link: LinkId, how: Result<(), String> },
-}
 
 /// A link that runs. It ends when this is dropped; the session is ended then, if that is quick.
 pub(crate) struct Remote {
@@ -65,7 +53,7 @@ impl Remote {
     pub(crate) fn start(
         link: LinkId,
         http: &backend::HttpServer,
-        words: mpsc::Sender<RemoteEvent>,
+        words: mpsc::Sender<Input>,
         log: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let (lines, lines_told) = mpsc::channel(LINK_QUEUE_LEN_MAX);
@@ -141,7 +129,8 @@ struct LinkDriver {
     /// Or why there cannot be one.
     pool: Result<Arc<Pool>, String>,
     headers: Arc<Vec<(String, String)>>,
-    words: mpsc::Sender<RemoteEvent>,
+    /// To the loop.
+    words: mpsc::Sender<Input>,
     news: mpsc::Sender<RemoteInput>,
     exchanges: BTreeMap<ExchangeId, RunningExchange>,
     tasks: JoinSet<()>,
@@ -166,14 +155,20 @@ impl LinkDriver {
                     RemoteInput::Line(line)
                 }
                 Some((id, method)) = heard.refused.recv() => RemoteInput::Refused { id, method },
-                () = until(wakeup) => RemoteInput::Wakeup,
+                () = sleep_until(wakeup) => RemoteInput::Wakeup,
                 Some(_) = self.tasks.join_next() => continue,
             };
             let dropped = queue.dropped.swap(0, Ordering::Relaxed);
             if dropped > 0 {
                 (self.log)(&format!("too much waits for it: {dropped} notifications were dropped"));
             }
-            self.note_end(&input);
+            if let RemoteInput::Ended { exchange }
+            | RemoteInput::Replied { exchange, .. }
+            | RemoteInput::Failed { exchange, .. } = &input
+            {
+                // It has said its last word.
+                self.exchanges.remove(exchange);
+            }
             let now = Time::after_start(self.start.elapsed());
             for effect in self.machine.handle(now, input) {
                 let said = tokio::select! {
@@ -187,16 +182,6 @@ impl LinkDriver {
             }
         }
         self.leave().await;
-    }
-
-    /// An exchange that has said its last word is none of ours any more.
-    fn note_end(&mut self, input: &RemoteInput) {
-        if let RemoteInput::Ended { exchange }
-        | RemoteInput::Replied { exchange, .. }
-        | RemoteInput::Failed { exchange, .. } = input
-        {
-            self.exchanges.remove(exchange);
-        }
     }
 
     /// Returns whether the hub still listens.
@@ -214,12 +199,13 @@ impl LinkDriver {
                 }
             }
             RemoteEffect::Tell { line, about } => {
-                let word = RemoteEvent::Line { link: self.link, line, about };
-                return self.words.send(word).await.is_ok();
+                let input = Input::Link { link: self.link, line, about };
+                return self.words.send(input).await.is_ok();
             }
             RemoteEffect::Serves(how) => {
-                let word = RemoteEvent::Serves { link: self.link, how };
-                return self.words.send(word).await.is_ok();
+                let state = how.map_or_else(|why| State::Failed { why }, |()| State::Ready);
+                let input = Input::Serves { link: self.link, state };
+                return self.words.send(input).await.is_ok();
             }
             RemoteEffect::Log(line) => (self.log)(&line),
         }
@@ -249,12 +235,5 @@ impl LinkDriver {
             // Whether it went well changes nothing any more.
             timeout(LINK_FAREWELL_WAIT, farewell).await.ok();
         }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

@@ -1,39 +1,21 @@
-//! Answers the calls of the tools that afresh adds to a server's own. Driven by
-//! [`ServerDriver`](super::server::ServerDriver). Only reads: a restart is left to its caller.
+//! Answers the calls of the tools that afresh adds to a server's own, except that of a restart. Driven by
+//! [`ServerDriver::perform`](super::server::ServerDriver). Only reads.
 
 use afresh_core::audit::marker::{Marker, verify};
 use afresh_core::audit::redact::redact_text;
 use afresh_core::audit::{EventType, Level, Record};
 use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;
-use afresh_core::mcp::{AdminRequest, Changes, ToolResult};
-use afresh_core::service::Input as ServiceInput;
+use afresh_core::mcp::ToolResult;
 use serde_json::{Value, json};
 
-use super::server::Server;
+use super::server::ServerDriver;
 use crate::clock::now;
 use crate::error_chain::chain;
 use crate::store::marker;
-use crate::supervise::Supervisor;
 
-/// The tools of one server.
-pub(super) struct AdminTools<'a> {
-    pub(super) server: &'a Server,
-    pub(super) supervise: &'a Supervisor,
-}
-
-impl AdminTools<'_> {
-    /// Answers a call; the conversation answers that of a restart, when the new instance serves.
-    pub(super) fn call(&self, request: AdminRequest) -> Result<ToolResult, ServiceInput> {
-        match request {
-            AdminRequest::Restart { reason } => Err(ServiceInput::Restart { reason }),
-            AdminRequest::Verify { since } => Ok(self.verify_restart(since)),
-            AdminRequest::Status => Ok(self.status()),
-            AdminRequest::Logs { lines, filter } => Ok(self.logs(lines, filter.as_deref())),
-        }
-    }
-
-    fn verify_restart(&self, since: f64) -> ToolResult {
+impl ServerDriver<'_> {
+    pub(super) fn verify_restart(&self, since: f64) -> ToolResult {
         let marker = self.own_marker();
         let pid = self.supervise.snapshot(self.server.service).and_then(|snapshot| snapshot.pid);
         let verification = verify(marker.as_ref().map_err(Clone::clone), since, now(), pid);
@@ -79,18 +61,20 @@ impl AdminTools<'_> {
         ))
     }
 
-    fn status(&self) -> ToolResult {
+    pub(super) fn status(&self) -> ToolResult {
         let status = self.server.about.status(self.supervise, self.server.service);
         let report = self.server.lane.conversation.report();
         let mut data = serde_json::to_value(&status).unwrap_or_default();
         data["requests_in_flight"] = report.owed.into();
         data["requests_waiting"] = report.waiting.into();
         data["tools"] = report.tools.into();
-        data["last_restart_tools"] = report.last_changes.as_ref().map_or(Value::Null, to_json);
+        data["last_restart_tools"] = report.last_changes.as_ref().map_or(Value::Null, |changes| {
+            json!({"added": changes.added, "removed": changes.removed, "changed": changes.changed})
+        });
         ToolResult { text: format!("{data:#}"), data: Some(data), is_error: false }
     }
 
-    fn logs(&self, lines: usize, filter: Option<&str>) -> ToolResult {
+    pub(super) fn logs(&self, lines: usize, filter: Option<&str>) -> ToolResult {
         let filter = filter.map(str::to_lowercase);
         let matches = |line: &LogLine| {
             let text = || line.text.to_lowercase();
@@ -111,8 +95,4 @@ impl AdminTools<'_> {
         };
         ToolResult { text, data: Some(json!({"lines": found.len()})), is_error: false }
     }
-}
-
-fn to_json(changes: &Changes) -> Value {
-    json!({"added": changes.added, "removed": changes.removed, "changed": changes.changed})
 }

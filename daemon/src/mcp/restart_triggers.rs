@@ -42,15 +42,6 @@ pub(crate) enum Trigger {
     ProcessorTime(Generation, Option<Duration>),
 }
 
-/// The consequence of changed files.
-#[derive(Default)]
-pub(super) struct FileChange {
-    /// Restart at once, for this reason.
-    pub(super) restart: Option<String>,
-    /// To be logged.
-    pub(super) warning: Option<String>,
-}
-
 impl RestartTriggers {
     pub(crate) fn new(
         watched: &[PathBuf],
@@ -117,21 +108,22 @@ impl RestartTriggers {
         self.delayed.as_ref().map(|(at, _)| *at)
     }
 
-    /// Decides on changed files, by how long the instance has run.
+    /// Decides on changed files, by how long the instance has run: the reason of a restart at once, and a warning to be
+    /// logged.
     pub(super) fn note_change(
         &mut self,
         mut paths: Vec<PathBuf>,
         uptime_ms: Option<u64>,
-    ) -> FileChange {
+    ) -> (Option<String>, Option<String>) {
         paths.retain(|path| !self.own_files.contains(path));
         if paths.is_empty() {
-            return FileChange::default();
+            return (None, None);
         }
         let reason = reason(&paths, &self.base);
         let delay = self.echoes.next(paths, Duration::from_millis(uptime_ms.unwrap_or(u64::MAX)));
         if delay.is_zero() {
             self.delayed = None;
-            return FileChange { restart: Some(reason), warning: None };
+            return (Some(reason), None);
         }
         let warning = self.echoes.have_begun().then(|| {
             format!(
@@ -141,7 +133,7 @@ impl RestartTriggers {
         });
         let at = self.delayed.take().map_or(Instant::now() + delay, |(at, _)| at);
         self.delayed = Some((at, reason));
-        FileChange { restart: None, warning }
+        (None, warning)
     }
 
     /// Begins to measure the processor time of an instance.

@@ -1,14 +1,16 @@
 //! Owns many servers in one loop, each with a conversation whose client is in the same loop. Driven by the
 //! loop of the gateway, which deals with what comes by a [`ServerDriver`] and takes the outboxes.
 //!
-//! Only servers that were woken are polled, each in its turn: what a message costs does not depend on how
-//! many servers there are, and no server holds up another. Decides nothing.
+//! Only servers that were woken are polled, each in its turn: each has a waker of its own, and one that was woken stands
+//! in a list once. So what a message costs does not depend on how many servers there are, and no server holds up
+//! another. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use afresh_core::id::ServiceId;
 use afresh_core::limits::{LINES_IN_A_ROW_MAX, OUTBOX_BYTES_MAX};
@@ -16,10 +18,9 @@ use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use super::fast_path::Interruption;
-use super::ready_queue::{OtherReady, ReadyFlag, ReadyQueue};
+use super::poll::TimerThread;
 use super::restart_triggers::Trigger;
 use super::server::{Server, ServerDriver};
-use super::timer_thread::TimerThread;
 use crate::supervise::{InstanceEvent, Supervisor};
 
 /// All servers of one loop.
@@ -60,13 +61,6 @@ pub(crate) enum ServerPoll {
     /// Nothing else than lines for the client, in the outbox. Those that are left there are not reported
     /// again before something new comes.
     Lines,
-}
-
-impl ServerPoll {
-    /// Whether it is nothing more than messages on their way.
-    pub(crate) fn is_message(&self) -> bool {
-        matches!(self, Self::Lines)
-    }
 }
 
 impl Servers {
@@ -158,7 +152,7 @@ impl Servers {
         service: ServiceId,
         polled: ServerPoll,
     ) {
-        if polled.is_message() {
+        if let ServerPoll::Lines = polled {
             return;
         }
         let Some(mut driver) = self.driver(service, supervise) else { return };
@@ -269,6 +263,129 @@ impl PolledServer {
     fn earlier_deadline(&self) -> Option<Instant> {
         let next = self.next_wakeup()?;
         self.deadline.is_none_or(|deadline| next < deadline).then_some(next)
+    }
+}
+
+/// The servers that were woken. Each is in it once, so that there are never more than there are servers.
+struct ReadyQueue {
+    list: Mutex<ReadyList>,
+    /// A deadline of one of them may have come.
+    is_timer_due: AtomicBool,
+}
+
+struct ReadyList {
+    services: Vec<ServiceId>,
+    /// Woken for the first of them.
+    task: Waker,
+}
+
+/// Notes that there is something for one server.
+struct ReadyFlag {
+    service: ServiceId,
+    queue: Arc<ReadyQueue>,
+    is_ready: AtomicBool,
+    /// For something else than its pipes.
+    is_other_ready: AtomicBool,
+}
+
+impl ReadyQueue {
+    fn new() -> Arc<Self> {
+        let list = ReadyList { services: Vec::new(), task: Waker::noop().clone() };
+        Arc::new(Self { list: Mutex::new(list), is_timer_due: AtomicBool::new(false) })
+    }
+
+    /// Takes all that were woken, in their order; the task is woken for the next.
+    fn take(&self, task: &Waker, into: &mut VecDeque<ServiceId>) {
+        let mut list = self.list();
+        into.extend(list.services.drain(..));
+        if !list.task.will_wake(task) {
+            list.task = task.clone();
+        }
+    }
+
+    /// Whether the timer has fired since the last time.
+    fn take_timer(&self) -> bool {
+        self.is_timer_due.swap(false, Ordering::AcqRel)
+    }
+
+    fn push(&self, service: ServiceId) {
+        let mut list = self.list();
+        list.services.push(service);
+        // For those before it the task was woken already, and it takes all.
+        let task = (list.services.len() == 1).then(|| list.task.clone());
+        drop(list);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    fn list(&self) -> MutexGuard<'_, ReadyList> {
+        // Nothing in there panics.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The waker of the timer: it does not say whose deadline has come.
+impl Wake for ReadyQueue {
+    fn wake(self: Arc<Self>) {
+        self.is_timer_due.store(true, Ordering::Release);
+        let task = self.list().task.clone();
+        task.wake();
+    }
+}
+
+impl ReadyFlag {
+    fn new(service: ServiceId, queue: &Arc<ReadyQueue>) -> Arc<Self> {
+        Arc::new(Self {
+            service,
+            queue: Arc::clone(queue),
+            is_ready: AtomicBool::new(false),
+            is_other_ready: AtomicBool::new(false),
+        })
+    }
+
+    /// There is something for its pipes.
+    fn set(&self) {
+        if !self.is_ready.swap(true, Ordering::AcqRel) {
+            self.queue.push(self.service);
+        }
+    }
+
+    /// There is something besides, or there may be.
+    fn set_other(&self) {
+        self.is_other_ready.store(true, Ordering::Release);
+        self.set();
+    }
+
+    /// Clears it before the server is polled. Returns whether there is something besides the pipes.
+    fn clear(&self) -> bool {
+        // Takes over what was done before it was set.
+        self.is_ready.swap(false, Ordering::AcqRel);
+        self.is_other_ready.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The waker of the pipes.
+impl Wake for ReadyFlag {
+    fn wake(self: Arc<Self>) {
+        self.set();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.set();
+    }
+}
+
+/// The waker of everything else.
+struct OtherReady(Arc<ReadyFlag>);
+
+impl Wake for OtherReady {
+    fn wake(self: Arc<Self>) {
+        self.0.set_other();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.set_other();
     }
 }
 

@@ -68,9 +68,11 @@ impl Config {
                 .collect(),
             expose: gateway::EXPOSE.get(&own),
             admin_tools: gateway::TOOLS.get(&own),
-            front: front(own),
+            front: FrontSettings {
+                tokens: make_tokens(&self.tables, outside, &mut errors),
+                ..front(own)
+            },
             otlp: gateway::OTLP.find(&own),
-            tokens: make_tokens(&self.tables, outside, &mut errors),
         };
         errors.or(gateway)
     }
@@ -92,6 +94,7 @@ fn front(table: Option<&Table>) -> FrontSettings {
         requests_per_second: gateway::REQUESTS_PER_SECOND.get(&table),
         session_idle: gateway::SESSION_IDLE.get(&table),
         keep_alive: gateway::KEEP_ALIVE.find(&table).flatten().map(|time| time.max(FRONT_SIGN_MIN)),
+        tokens: Vec::new(),
     }
 }
 

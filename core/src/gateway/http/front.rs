@@ -5,18 +5,16 @@
 //! `deliver.rs` has the way from the hub to the connections.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
-use super::Settings;
-use super::client::{FrontClient, SessionId};
-use super::input::{FrontEffect, FrontInput, FrontRequest, HttpExchange, RequestKind};
+use super::admission::Tokens;
 use super::post_body::PostBody;
-use super::rate_limit::{Caller, Callers};
-use super::refusal::HttpRefusal;
-use super::stream::{MessageStream, STANDALONE, parse_event_id};
-use super::tokens::Tokens;
-use crate::gateway::ClientId;
+use super::sessions::{
+    Caller, Callers, FrontClient, MessageStream, STANDALONE, SessionId, parse_event_id,
+};
+use super::{FrontEffect, FrontInput, FrontRequest, HttpExchange, HttpRefusal, RequestKind};
 use crate::gateway::access::Access;
+use crate::gateway::settings::FrontSettings;
+use crate::gateway::{ClientId, Input};
 use crate::limits::{FRONT_QUIET_MAX, FRONT_REQUESTS_MAX};
 use crate::mcp::envelope::Id;
 use crate::time::Time;
@@ -24,17 +22,14 @@ use crate::time::Time;
 mod deliver;
 
 /// The machine.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Front {
+    settings: FrontSettings,
     tokens: Tokens,
-    clients_max: usize,
-    requests_per_second: Option<u32>,
-    session_idle: Duration,
-    keep_alive: Option<Duration>,
     /// When streams get a sign of life; none where there is no stream.
     sign_at: Option<Time>,
     clients: BTreeMap<ClientId, FrontClient>,
-    last_client: u64,
+    pub(super) last_client: u64,
     sessions: BTreeMap<SessionId, ClientId>,
     exchanges: BTreeMap<HttpExchange, (ClientId, u64)>,
     callers: Callers,
@@ -44,33 +39,16 @@ pub struct Front {
     quiet: BTreeMap<HttpExchange, Time>,
     /// Streams that have ended and are kept, the oldest first.
     ended: VecDeque<(ClientId, u64)>,
-    kept_bytes: usize,
+    pub(super) kept_bytes: usize,
     effects: Vec<FrontEffect>,
 }
 
 impl Front {
     /// A front without clients.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &FrontSettings) -> Self {
         let mut tokens = Tokens::default();
         tokens.renew(&settings.tokens);
-        Self {
-            tokens,
-            clients_max: settings.clients_max,
-            requests_per_second: settings.requests_per_second,
-            session_idle: settings.session_idle,
-            keep_alive: settings.keep_alive,
-            sign_at: None,
-            clients: BTreeMap::new(),
-            last_client: 0,
-            sessions: BTreeMap::new(),
-            exchanges: BTreeMap::new(),
-            callers: Callers::default(),
-            idle: BTreeSet::new(),
-            quiet: BTreeMap::new(),
-            ended: VecDeque::new(),
-            kept_bytes: 0,
-            effects: Vec::new(),
-        }
+        Self { settings: settings.clone(), tokens, ..Self::default() }
     }
 
     /// Notes one input, and says what must be done.
@@ -90,9 +68,11 @@ impl Front {
             FrontInput::Close => self.close(),
         }
         let has_begun = |effect: &FrontEffect| matches!(effect, FrontEffect::Begin { .. });
-        if self.sign_at.is_none() && self.keep_alive.is_some() && self.effects.iter().any(has_begun)
+        if self.sign_at.is_none()
+            && self.settings.keep_alive.is_some()
+            && self.effects.iter().any(has_begun)
         {
-            self.sign_at = self.keep_alive.map(|interval| now + interval);
+            self.sign_at = self.settings.keep_alive.map(|interval| now + interval);
         }
         std::mem::take(&mut self.effects)
     }
@@ -110,16 +90,6 @@ impl Front {
         self.clients.len()
     }
 
-    #[cfg(test)]
-    pub(super) fn last_client(&self) -> u64 {
-        self.last_client
-    }
-
-    #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
-    }
-
     fn asked(&mut self, now: Time, asked: FrontRequest) -> Result<(), HttpRefusal> {
         let FrontRequest { exchange, token, peer, session, primes, ask } = asked;
         // It was let in before the settings were others.
@@ -130,7 +100,7 @@ impl Front {
             RequestKind::Post { line, post: PostBody::Modern(id), .. } => {
                 let client = self.join(now, None, (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, false);
-                self.effects.push(FrontEffect::Said { client, line });
+                self.effects.push(FrontEffect::Hub(Input::Client { client, line }));
             }
             RequestKind::Post { post: PostBody::Nothing, .. } => self.accept(exchange, 202),
             RequestKind::Post { line, post: PostBody::Initialize(id), new } => {
@@ -138,14 +108,13 @@ impl Front {
                     None => {}
                     Some(None) => return Err(HttpRefusal::no_session().of(&id)),
                     Some(Some(_)) => {
-                        return Err(
-                            HttpRefusal::new(400, "this session is initialized already").of(&id)
-                        );
+                        let what = "this session is initialized already";
+                        return Err(HttpRefusal::new(400, what).of(&id));
                     }
                 }
                 let client = self.join(now, Some(new), (token, access), &id)?;
                 self.ask(now, client, vec![id], exchange, primes);
-                self.effects.push(FrontEffect::Said { client, line });
+                self.effects.push(FrontEffect::Hub(Input::Client { client, line }));
             }
             RequestKind::Post { line, post: PostBody::Session { ids, .. }, .. } => {
                 let client = self.used(now, client)?;
@@ -154,7 +123,7 @@ impl Front {
                     true => self.accept(exchange, 202),
                     false => self.ask(now, client, ids, exchange, primes),
                 }
-                self.effects.push(FrontEffect::Said { client, line });
+                self.effects.push(FrontEffect::Hub(Input::Client { client, line }));
             }
             RequestKind::Get { last_event } => {
                 let client = self.used(now, client)?;
@@ -177,7 +146,7 @@ impl Front {
         client: Option<ClientId>,
         ask: &RequestKind,
     ) -> Result<(), HttpRefusal> {
-        let rate = self.requests_per_second;
+        let rate = self.settings.requests_per_second;
         let (count, is_modern) = match ask {
             RequestKind::Post {
                 post: post @ (PostBody::Modern(_) | PostBody::Nothing), ..
@@ -196,7 +165,7 @@ impl Front {
         };
         match may {
             true => Ok(()),
-            false => Err(HttpRefusal::too_many("too many requests within a second; wait a little")),
+            false => Err(HttpRefusal::new(429, "too many requests within a second; wait a little")),
         }
     }
 
@@ -227,18 +196,20 @@ impl Front {
         (token, access): (Option<usize>, Access),
         id: &Id,
     ) -> Result<ClientId, HttpRefusal> {
-        if self.clients.len() >= self.clients_max {
-            let what = format!("there are {} clients, and no room for more", self.clients_max);
+        if self.clients.len() >= self.settings.clients_max {
+            let what =
+                format!("there are {} clients, and no room for more", self.settings.clients_max);
             return Err(HttpRefusal::new(503, what).of(id));
         }
         self.last_client += 1;
         let client = ClientId(self.last_client);
-        self.clients.insert(client, FrontClient::new(session, token, now));
+        let its = FrontClient { session, token, used_at: now, ..FrontClient::default() };
+        self.clients.insert(client, its);
         if let Some(session) = session {
             self.sessions.insert(session, client);
-            self.look_later(now + self.session_idle, client);
+            self.look_later(now + self.settings.session_idle, client);
         }
-        self.effects.push(FrontEffect::Joined { client, access });
+        self.effects.push(FrontEffect::Hub(Input::Joined { client, access }));
         Ok(client)
     }
 
@@ -251,7 +222,7 @@ impl Front {
         }
         if its.owed() + ids.len() > FRONT_REQUESTS_MAX {
             let what = "too many requests of this session have no answer yet; wait for some";
-            return Err(HttpRefusal::too_many(what));
+            return Err(HttpRefusal::new(429, what));
         }
         Ok(())
     }
@@ -308,7 +279,7 @@ impl Front {
         for event in stream.after(from.unwrap_or(stream.written)) {
             self.effects.push(FrontEffect::Write { exchange, event: event.clone() });
         }
-        stream.note_written();
+        stream.written = stream.last;
         if number != STANDALONE && stream.owed.is_empty() {
             stream.connection = None;
             self.exchanges.remove(&exchange);
@@ -331,34 +302,27 @@ impl Front {
 
     /// The settings are these now. Who came in by a token that is gone, or opens something else now, goes; so does
     /// who came in without one, where one is needed now, and the other way round.
-    fn configure(&mut self, now: Time, settings: &Settings) {
+    fn configure(&mut self, now: Time, settings: &FrontSettings) {
         self.tokens.renew(&settings.tokens);
-        self.clients_max = settings.clients_max;
-        self.requests_per_second = settings.requests_per_second;
+        let before = std::mem::replace(&mut self.settings, settings.clone());
         let is_out = |client: &FrontClient| self.tokens.access(client.token).is_none();
         let all = self.clients.iter().filter(|(_, client)| is_out(client));
         let out: Vec<ClientId> = all.map(|(client, _)| *client).collect();
         for client in out {
             self.remove(client, &HttpRefusal::unknown_token());
         }
-        if self.session_idle != settings.session_idle {
-            self.session_idle = settings.session_idle;
-            self.look_anew();
-        }
-        if self.keep_alive != settings.keep_alive {
-            self.keep_alive = settings.keep_alive;
-            let is_told = !self.exchanges.is_empty();
-            self.sign_at = self.keep_alive.filter(|_| is_told).map(|interval| now + interval);
-        }
-    }
-
-    /// Sessions are idle after another time.
-    fn look_anew(&mut self) {
-        let before = std::mem::take(&mut self.idle);
-        for (_, client) in before {
-            if let Some(its) = self.clients.get(&client) {
-                self.look_later(its.used_at + self.session_idle, client);
+        if before.session_idle != settings.session_idle {
+            // Sessions are idle after another time.
+            for (_, client) in std::mem::take(&mut self.idle) {
+                if let Some(its) = self.clients.get(&client) {
+                    self.look_later(its.used_at + settings.session_idle, client);
+                }
             }
+        }
+        if before.keep_alive != settings.keep_alive {
+            let is_told = !self.exchanges.is_empty();
+            self.sign_at =
+                self.settings.keep_alive.filter(|_| is_told).map(|interval| now + interval);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::refusal::HttpRefusal;
-use super::request_checks::{Head, LEGACY, is_modern};
+use super::admission::{Head, LEGACY, is_modern};
+use super::{HttpRefusal, PARSE_ERROR};
 use crate::base64;
 use crate::limits::FRONT_BATCH_MAX;
 use crate::mcp::envelope::{Id, Message, Params, look};
@@ -41,7 +41,10 @@ impl PostBody {
             None if serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok() => {
                 Err(HttpRefusal::new(400, "the body is no message of JSON-RPC"))
             }
-            None => Err(HttpRefusal::parse_error()),
+            None => {
+                let refusal = HttpRefusal::new(400, "the body is not JSON");
+                Err(HttpRefusal { code: PARSE_ERROR, ..refusal })
+            }
             Some(Message::Invalid { id }) => {
                 Err(HttpRefusal::new(400, "the body is no request: it has no proper method or id")
                     .of(&id))

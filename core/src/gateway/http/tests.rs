@@ -3,19 +3,26 @@
 use std::time::Duration;
 
 use super::*;
-use crate::gateway::ClientId;
+use crate::gateway::access::Access;
+use crate::gateway::settings::Token;
 use crate::limits::*;
 use crate::mcp::envelope::Id;
 use crate::time::Time;
 
-pub(super) fn settings() -> Settings {
-    Settings {
-        listen: "127.0.0.1:8808".parse().unwrap(),
+pub(super) fn settings() -> FrontSettings {
+    FrontSettings {
+        http: Some("127.0.0.1:8808".parse().unwrap()),
         allowed_hosts: vec!["mcp.example".to_owned(), "Other.example:8443".to_owned()],
         allowed_origins: vec!["https://chat.example".to_owned()],
         tokens: vec![
-            ("first-secret".to_owned(), Access { name: "one".to_owned(), ..Access::default() }),
-            ("other-secret".to_owned(), Access { name: "two".to_owned(), ..Access::default() }),
+            Token {
+                secret: "first-secret".to_owned(),
+                access: Access { name: "one".to_owned(), ..Access::default() },
+            },
+            Token {
+                secret: "other-secret".to_owned(),
+                access: Access { name: "two".to_owned(), ..Access::default() },
+            },
         ],
         clients_max: 3,
         body_bytes_max: 1_000,
@@ -37,7 +44,7 @@ struct World {
 }
 
 impl World {
-    fn new(change: impl FnOnce(&mut Settings)) -> Self {
+    fn new(change: impl FnOnce(&mut FrontSettings)) -> Self {
         let mut settings = settings();
         change(&mut settings);
         Self { front: Front::new(&settings), now: Time::ZERO, exchange: 0 }
@@ -83,7 +90,11 @@ impl World {
     /// A session that is open: its name and its client.
     fn session(&mut self) -> (String, u64) {
         let begun = self.post(None, PostBody::Initialize(id("0")));
-        let [FrontEffect::Joined { client, .. }, FrontEffect::Said { .. }] = &begun[..] else {
+        let [
+            FrontEffect::Hub(Input::Joined { client, .. }),
+            FrontEffect::Hub(Input::Client { .. }),
+        ] = &begun[..]
+        else {
             panic!("{begun:?}")
         };
         let client = client.0;
@@ -129,7 +140,10 @@ fn an_answer_alone_is_json_and_another_is_a_stream() {
     let mut world = World::new(|_| {});
     let (name, client) = world.session();
     let said = world.post(Some(&name), PostBody::one(vec![id("1")]));
-    assert_eq!(said, [FrontEffect::Said { client: ClientId(client), line: b"{}".to_vec() }]);
+    assert_eq!(
+        said,
+        [FrontEffect::Hub(Input::Client { client: ClientId(client), line: b"{}".to_vec() })]
+    );
     let answer = r#"{"id":1,"result":{}}"#;
     let (exchange, body) = (HttpExchange(2), Some(answer.as_bytes().to_vec()));
     let told = world.tell(client, answer, Some("1"));
@@ -148,7 +162,7 @@ fn an_answer_alone_is_json_and_another_is_a_stream() {
     let said = world.post(Some(&name), PostBody::one(Vec::new()));
     assert!(matches!(
         said[..],
-        [FrontEffect::Answer { status: 202, .. }, FrontEffect::Said { .. }]
+        [FrontEffect::Answer { status: 202, .. }, FrontEffect::Hub(Input::Client { .. })]
     ));
 }
 
@@ -251,7 +265,7 @@ fn sessions_are_for_those_who_opened_them() {
         if exchange.0 == waiting && refusal.status == 404)
     };
     assert!(ended.iter().any(is_told), "{ended:?}");
-    assert_eq!(ended.last(), Some(&FrontEffect::Left { client: ClientId(client) }));
+    assert_eq!(ended.last(), Some(&FrontEffect::Hub(Input::Left { client: ClientId(client) })));
     assert_eq!(refused(&world.ask_as(0, Some(&name), RequestKind::Delete)), Some(404));
     assert_eq!(world.front.clients(), 0);
 }
@@ -271,7 +285,7 @@ fn a_session_that_nobody_uses_ends() {
     assert_eq!(world.pass(Duration::from_secs(59)), []);
     assert_eq!(
         world.pass(Duration::from_secs(1)),
-        [FrontEffect::Left { client: ClientId(client) }]
+        [FrontEffect::Hub(Input::Left { client: ClientId(client) })]
     );
     assert_eq!(world.front.next_wakeup(), None);
     assert_eq!(refused(&world.get(&name, None)), Some(404));
@@ -282,11 +296,13 @@ fn a_session_that_was_not_opened_is_none() {
     let mut world = World::new(|_| {});
     world.post(None, PostBody::Initialize(id("0")));
     let failed = world.tell(1, r#"{"id":0,"error":{"code":-32603}}"#, Some("0"));
-    let [FrontEffect::Answer { session: None, .. }, FrontEffect::Left { .. }] = &failed[..] else {
+    let [FrontEffect::Answer { session: None, .. }, FrontEffect::Hub(Input::Left { .. })] =
+        &failed[..]
+    else {
         panic!("{failed:?}")
     };
     world.post(None, PostBody::Initialize(id("0")));
-    assert_eq!(world.gone(2), [FrontEffect::Left { client: ClientId(2) }]);
+    assert_eq!(world.gone(2), [FrontEffect::Hub(Input::Left { client: ClientId(2) })]);
     assert_eq!((world.front.clients(), world.front.next_wakeup()), (0, None));
 }
 
@@ -294,20 +310,20 @@ fn a_session_that_was_not_opened_is_none() {
 fn a_modern_request_is_a_client_of_its_own() {
     let mut world = World::new(|_| {});
     let joined = world.post(Some("whatever"), PostBody::Modern(id("1")));
-    let FrontEffect::Joined { access, .. } = &joined[0] else { panic!("{joined:?}") };
+    let FrontEffect::Hub(Input::Joined { access, .. }) = &joined[0] else { panic!("{joined:?}") };
     assert_eq!(access.name, "one");
     let answered = world.tell(1, r#"{"id":1,"result":{}}"#, Some("1"));
     assert!(matches!(
         answered[..],
-        [FrontEffect::Answer { status: 200, .. }, FrontEffect::Left { .. }]
+        [FrontEffect::Answer { status: 200, .. }, FrontEffect::Hub(Input::Left { .. })]
     ));
     // Some errors have a status of their own.
     for (code, status) in [("-32601", 404), ("-32022", 400), ("-32602", 200), ("-32603", 200)] {
         world.post(None, PostBody::Modern(id("1")));
         let line = format!(r#"{{"id":1,"error":{{"code":{code}}}}}"#);
-        let client = world.front.last_client();
+        let client = world.front.last_client;
         match &world.tell(client, &line, None)[..] {
-            [FrontEffect::Answer { status: found, .. }, FrontEffect::Left { .. }] => {
+            [FrontEffect::Answer { status: found, .. }, FrontEffect::Hub(Input::Left { .. })] => {
                 assert_eq!(*found, status)
             }
             other => panic!("{other:?}"),
@@ -315,18 +331,21 @@ fn a_modern_request_is_a_client_of_its_own() {
     }
     // A subscription: no numbers, and whoever goes cancels.
     world.post(None, PostBody::Modern(id("1")));
-    let (client, exchange) = (world.front.last_client(), world.exchange);
+    let (client, exchange) = (world.front.last_client, world.exchange);
     let begun = world.tell(client, NOTE, None);
     assert!(matches!(begun[0], FrontEffect::Begin { session: None, .. }));
     assert_eq!(written(&begun, exchange), format!("event: message\ndata: {NOTE}\n\n"));
-    assert_eq!(world.gone(exchange), [FrontEffect::Left { client: ClientId(client) }]);
+    assert_eq!(world.gone(exchange), [FrontEffect::Hub(Input::Left { client: ClientId(client) })]);
     assert_eq!(world.tell(client, NOTE, None), []);
     // One that ends by itself.
     world.post(None, PostBody::Modern(id("1")));
-    let client = world.front.last_client();
+    let client = world.front.last_client;
     world.tell(client, NOTE, None);
     let ended = world.tell(client, r#"{"id":1,"result":{}}"#, None);
-    assert!(matches!(ended[1..], [FrontEffect::End { .. }, FrontEffect::Left { .. }]), "{ended:?}");
+    assert!(
+        matches!(ended[1..], [FrontEffect::End { .. }, FrontEffect::Hub(Input::Left { .. })]),
+        "{ended:?}"
+    );
     assert!(matches!(
         world.post(None, PostBody::Nothing)[..],
         [FrontEffect::Answer { status: 202, .. }]
@@ -446,7 +465,9 @@ fn who_came_by_a_token_that_is_gone_or_another_goes() {
         new: SessionId([9; 16]),
     };
     let begun = world.ask_as(1, None, opening);
-    let [FrontEffect::Joined { client, .. }, ..] = &begun[..] else { panic!("{begun:?}") };
+    let [FrontEffect::Hub(Input::Joined { client, .. }), ..] = &begun[..] else {
+        panic!("{begun:?}")
+    };
     let client = *client;
     world.tell(client.0, r#"{"id":0,"result":{}}"#, Some("0"));
     let name = SessionId([9; 16]).to_string();
@@ -461,11 +482,11 @@ fn who_came_by_a_token_that_is_gone_or_another_goes() {
     let listening = world.exchange;
     // Another access makes it another token.
     let mut new = settings();
-    new.tokens[1].1.tools = Some(Vec::new());
+    new.tokens[1].access.tools = Some(Vec::new());
     let gate = Gate::new(&settings(), 1).renewed(&new);
     let done = world.front.handle(world.now, FrontInput::Configured(Box::new(new.clone())));
     assert!(done.contains(&FrontEffect::End { exchange: HttpExchange(listening) }), "{done:?}");
-    assert!(done.contains(&FrontEffect::Left { client }), "{done:?}");
+    assert!(done.contains(&FrontEffect::Hub(Input::Left { client })), "{done:?}");
     let is_told = |effect: &FrontEffect| {
         matches!(effect, FrontEffect::Refuse { exchange, refusal }
         if exchange.0 == waiting && refusal.status == 401)
@@ -494,14 +515,14 @@ fn who_came_by_a_token_that_is_gone_or_another_goes() {
     };
     let begun = world.ask_as(2, None, opening);
     assert!(
-        matches!(&begun[..], [FrontEffect::Joined { access, .. }, ..] if !access.has_tool("x")),
+        matches!(&begun[..], [FrontEffect::Hub(Input::Joined { access, .. }), ..] if !access.has_tool("x")),
         "{begun:?}"
     );
     // The others did not notice.
     assert_eq!(refused(&world.post(Some(&kept), PostBody::one(vec![id("5")]))), None);
     // Without the token nobody of it is left, and its number is not given again.
     new.tokens.remove(0);
-    new.tokens.push(("third-secret".to_owned(), Access::default()));
+    new.tokens.push(Token { secret: "third-secret".to_owned(), access: Access::default() });
     let gate = gate.renewed(&new);
     world.front.handle(world.now, FrontInput::Configured(Box::new(new)));
     assert_eq!(refused(&world.post(Some(&kept), PostBody::one(vec![id("6")]))), Some(401));
@@ -531,7 +552,7 @@ fn limits_hold_from_when_they_are_read_again() {
     };
     ask(&mut world, None, open(1));
     world.tell(1, r#"{"id":0,"result":{}}"#, Some("0"));
-    let mut new = Settings { tokens: Vec::new(), ..settings() };
+    let mut new = FrontSettings { tokens: Vec::new(), ..settings() };
     new.clients_max = 1;
     new.session_idle = Duration::from_secs(10);
     new.keep_alive = Some(Duration::from_secs(3));
@@ -546,7 +567,10 @@ fn limits_hold_from_when_they_are_read_again() {
     world.gone(listening);
     assert_eq!(world.front.next_wakeup(), Some(Time::ZERO + Duration::from_secs(10)));
     world.pass(Duration::from_secs(7));
-    assert_eq!(world.pass(Duration::from_secs(3)), [FrontEffect::Left { client: ClientId(1) }]);
+    assert_eq!(
+        world.pass(Duration::from_secs(3)),
+        [FrontEffect::Hub(Input::Left { client: ClientId(1) })]
+    );
     // Tokens where there were none: who has none goes.
     ask(&mut world, None, open(3));
     let done = world.front.handle(world.now, FrontInput::Configured(Box::new(settings())));
@@ -606,7 +630,7 @@ fn all_that_is_kept_is_bounded() {
             let opening =
                 RequestKind::Post { line: Vec::new(), post: PostBody::Initialize(id("0")), new };
             world.ask_as(0, None, opening);
-            let client = world.front.last_client();
+            let client = world.front.last_client;
             world.tell(client, r#"{"id":0,"result":{}}"#, None);
             (new.to_string(), client)
         })
@@ -615,7 +639,7 @@ fn all_that_is_kept_is_bounded() {
         world.post(Some(name), PostBody::one(vec![id("1")]));
         world.tell(*client, NOTE, Some("1"));
         world.tell(*client, &answer, Some("1"));
-        assert!(world.front.kept_bytes() <= FRONT_KEPT_ALL_BYTES_MAX);
+        assert!(world.front.kept_bytes <= FRONT_KEPT_ALL_BYTES_MAX);
     }
     let (first, (last, last_client)) = (&sessions[0].0, sessions[1_499].clone());
     let last = &*last;
@@ -625,7 +649,7 @@ fn all_that_is_kept_is_bounded() {
         world.tell(client, &answer.replace("\"id\"", "\"x\"").replace("result", "method"), None);
     }
     assert!(
-        world.front.kept_bytes() <= FRONT_KEPT_ALL_BYTES_MAX + 1_500 * (FRONT_KEPT_BYTES_MAX + 100)
+        world.front.kept_bytes <= FRONT_KEPT_ALL_BYTES_MAX + 1_500 * (FRONT_KEPT_BYTES_MAX + 100)
     );
     // There is no room: each keeps only the last that it is told.
     for _ in 0..3 {
@@ -668,7 +692,7 @@ fn at_the_end_everybody_is_told() {
     };
     assert!(closed.iter().any(is_503), "{closed:?}");
     assert!(closed.contains(&FrontEffect::End { exchange: HttpExchange(3) }));
-    assert_eq!(closed.last(), Some(&FrontEffect::Left { client: ClientId(client) }));
+    assert_eq!(closed.last(), Some(&FrontEffect::Hub(Input::Left { client: ClientId(client) })));
 }
 
 #[test]
@@ -703,7 +727,7 @@ fn no_input_makes_it_panic_or_answer_twice() {
                     ];
                     let line = &lines[random(3) as usize];
                     world.tell(
-                        random(world.front.last_client() + 1),
+                        random(world.front.last_client + 1),
                         line,
                         (random(3) > 0).then_some(&*about),
                     )
@@ -711,8 +735,8 @@ fn no_input_makes_it_panic_or_answer_twice() {
             };
             for effect in effects {
                 match effect {
-                    FrontEffect::Joined { .. } => joined += 1,
-                    FrontEffect::Left { .. } => left += 1,
+                    FrontEffect::Hub(Input::Joined { .. }) => joined += 1,
+                    FrontEffect::Hub(Input::Left { .. }) => left += 1,
                     FrontEffect::Answer { exchange, session, .. } => {
                         assert!(over.insert(exchange), "{exchange:?} is over");
                         names.extend(session.map(|name| name.to_string()));
@@ -725,17 +749,18 @@ fn no_input_makes_it_panic_or_answer_twice() {
                         assert!(over.insert(exchange), "{exchange:?} is over");
                     }
                     FrontEffect::Write { exchange, .. } => assert!(!over.contains(&exchange)),
-                    FrontEffect::Said { .. } | FrontEffect::Log(_) => {}
+                    FrontEffect::Hub(other) => assert!(matches!(other, Input::Client { .. })),
+                    FrontEffect::Log(_) => {}
                 }
             }
             assert_eq!(joined - left, world.front.clients());
         }
         world.front.handle(world.now, FrontInput::Close);
-        assert_eq!((world.front.kept_bytes(), world.front.next_wakeup()), (0, None));
+        assert_eq!((world.front.kept_bytes, world.front.next_wakeup()), (0, None));
     }
 }
 
 #[test]
 fn a_session_is_small() {
-    assert!(size_of::<client::FrontClient>() <= 128, "{}", size_of::<client::FrontClient>());
+    assert!(size_of::<sessions::FrontClient>() <= 128, "{}", size_of::<sessions::FrontClient>());
 }

@@ -1,16 +1,20 @@
-//! Serves one request: hands it to the loop, and makes a response of the reply. Driven by `server.rs`. Never keeps a
-//! session.
+//! Serves one request: hands it to the loop, and makes a response of the reply, whole or with events as they come.
+//! Driven by `server.rs` and hyper. Never keeps a session and never blocks the loop.
 
+use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 
 use afresh_core::gateway::http::{
     Admitted, FrontRequest, Gate, Head, HttpExchange, HttpRefusal, ORIGIN_HEADERS, PostBody,
     RequestKind, SessionId,
 };
 use afresh_core::http_access::Caller;
-use hyper::body::Incoming;
+use afresh_core::limits::{FRONT_UNREAD_BYTES_MAX, FRONT_UNREAD_MAX};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH,
     CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, VARY,
@@ -21,8 +25,7 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::body::ResponseBody;
-use super::server::{Host, Limit};
+use super::server::{Busy, Host, Limit};
 use super::{ConnectionEvent, FrontReply, Outlet, OutletKind};
 use crate::http::{drain, single_header};
 use crate::os;
@@ -86,14 +89,15 @@ async fn ask(
     let primes = head.version.is_some_and(|version| version >= PRIMES_FROM);
     let session = head.session.map(str::to_owned);
     let asked = Box::new(FrontRequest { exchange, token, peer, session, primes, ask });
-    let closing = |_| HttpRefusal::new(503, "the gateway ends");
-    let turn = Arc::clone(&host.turns).acquire_owned().await.map_err(|_| closing(()))?;
-    let presence = Presence::new(host, exchange).await.map_err(closing)?;
+    let closing = || HttpRefusal::new(503, "the gateway ends");
+    let turn = Arc::clone(&host.turns).acquire_owned().await.map_err(|_| closing())?;
+    let word = host.letters.clone().reserve_owned().await.map_err(|_| closing())?;
+    let presence = Presence { exchange, word: Some(word) };
     let (sender, reply) = oneshot::channel();
     let outlet = Outlet { way: OutletKind::Reply(sender), limit };
     let letter = ConnectionEvent::Request { asked, _turn: turn, _place: place, outlet };
-    host.letters.send(letter).await.map_err(|_| closing(()))?;
-    let reply = reply.await.map_err(|_| closing(()))?;
+    host.letters.send(letter).await.map_err(|_| closing())?;
+    let reply = reply.await.map_err(|_| closing())?;
     Ok(answer(reply, presence))
 }
 
@@ -144,28 +148,16 @@ fn new_session(post: &PostBody) -> Result<SessionId, HttpRefusal> {
 }
 
 /// Tells the loop when a connection is gone before its exchange is over.
-pub(super) struct Presence {
+struct Presence {
     exchange: HttpExchange,
-    /// A place in the queue for that word.
-    place: Option<mpsc::OwnedPermit<ConnectionEvent>>,
-}
-
-impl Presence {
-    async fn new(host: &Host, exchange: HttpExchange) -> Result<Self, ()> {
-        let place = host.letters.clone().reserve_owned().await.map_err(|_| ())?;
-        Ok(Self { exchange, place: Some(place) })
-    }
-
-    /// The loop need not be told.
-    pub(super) fn is_over(&mut self) {
-        self.place = None;
-    }
+    /// A place in the queue for that; none once the loop need not be told.
+    word: Option<mpsc::OwnedPermit<ConnectionEvent>>,
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
-            place.send(ConnectionEvent::Gone(self.exchange));
+        if let Some(word) = self.word.take() {
+            word.send(ConnectionEvent::Gone(self.exchange));
         }
     }
 }
@@ -173,15 +165,16 @@ impl Drop for Presence {
 fn answer(reply: FrontReply, mut presence: Presence) -> Response<ResponseBody> {
     let (session, mut response) = match reply {
         FrontReply::Stream { session, events } => {
-            let mut response =
-                respond(200, "text/event-stream", ResponseBody::events(events, presence));
+            let content = Content::Events(Box::new((events, presence)));
+            let body = ResponseBody { content, _busy: None };
+            let mut response = respond(200, "text/event-stream", body);
             let headers = response.headers_mut();
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
             headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
             (session, response)
         }
         FrontReply::Whole { status, session, body } => {
-            presence.is_over();
+            presence.word = None;
             let response = match body {
                 Some(body) => respond(status, "application/json", ResponseBody::whole(body)),
                 None => empty(status),
@@ -189,7 +182,7 @@ fn answer(reply: FrontReply, mut presence: Presence) -> Response<ResponseBody> {
             (session, response)
         }
         FrontReply::Refused(refusal) => {
-            presence.is_over();
+            presence.word = None;
             (None, refused(&refusal))
         }
     };
@@ -218,7 +211,7 @@ fn refused(refusal: &HttpRefusal) -> Response<ResponseBody> {
 /// Lets a page of another origin read the answer, where it may.
 fn share(headers: &HeaderMap, response: &mut Response<ResponseBody>, gate: &Gate) {
     let Some(origin) =
-        single_header(headers, &ORIGIN).filter(|origin| gate.is_allowed_origin(origin))
+        single_header(headers, &ORIGIN).filter(|origin| gate.callers.is_origin(origin))
     else {
         return;
     };
@@ -242,4 +235,106 @@ fn empty(status: u16) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::whole(""));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     response
+}
+
+/// What both ends of a stream know.
+#[derive(Default)]
+pub(super) struct Written {
+    unread_bytes: AtomicUsize,
+    has_ended: AtomicBool,
+}
+
+impl Written {
+    /// Whether so much more may wait; a single event always may.
+    pub(super) fn admits(&self, bytes: usize) -> bool {
+        let unread = self.unread_bytes.load(Ordering::Relaxed);
+        unread == 0 || unread + bytes <= FRONT_UNREAD_BYTES_MAX
+    }
+
+    pub(super) fn note_added(&self, bytes: usize) {
+        self.unread_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// It is over when all is read, and was not just broken off.
+    pub(super) fn note_end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The end of a stream that is read from.
+pub(super) struct Events {
+    events: mpsc::Receiver<Bytes>,
+    written: Arc<Written>,
+}
+
+impl Events {
+    /// Both ends.
+    pub(super) fn new() -> (mpsc::Sender<Bytes>, Arc<Written>, Self) {
+        let (sender, events) = mpsc::channel(FRONT_UNREAD_MAX);
+        let written = Arc::new(Written::default());
+        (sender, Arc::clone(&written), Self { events, written })
+    }
+}
+
+/// A body; while it is there, its connection is busy.
+pub(super) struct ResponseBody {
+    content: Content,
+    _busy: Option<Busy>,
+}
+
+enum Content {
+    Whole(Bytes),
+    /// Events, and the word that the connection is gone.
+    Events(Box<(Events, Presence)>),
+}
+
+impl ResponseBody {
+    fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { content: Content::Whole(bytes.into()), _busy: None }
+    }
+
+    pub(super) fn holding(self, busy: Busy) -> Self {
+        Self { _busy: Some(busy), ..self }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let bytes = match &mut self.content {
+            Content::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
+            Content::Whole(bytes) => std::mem::take(bytes),
+            Content::Events(both) => {
+                let (events, presence) = &mut **both;
+                match ready!(events.events.poll_recv(context)) {
+                    Some(bytes) => {
+                        events.written.unread_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                        bytes
+                    }
+                    None if events.written.has_ended.load(Ordering::Relaxed) => {
+                        presence.word = None;
+                        return Poll::Ready(None);
+                    }
+                    None => return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into()))),
+                }
+            }
+        };
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.content, Content::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Events(_) => SizeHint::default(),
+        }
+    }
 }

@@ -1,28 +1,33 @@
-//! Owns the connections of the HTTP front: accepts them and serves each in a task of its own, within its deadlines.
-//! Driven by the port. Never reads a message.
+//! Owns the connections of the HTTP front: accepts them and serves each in a task of its own, within its deadlines, and
+//! receives bodies of requests as far as `core/src/gateway/http/body_budget.rs` has room for them. Driven by the port and
+//! by `exchange.rs`. Never looks into a message.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use afresh_core::gateway::http::Gate;
-use afresh_core::limits::{FRONT_BUFFER_BYTES, OUTPUT_RETRY_PAUSE};
+use afresh_core::gateway::http::{Bodies, BodyId, Gate, HttpRefusal, Room};
+use afresh_core::limits::{
+    FRONT_ASKS_MAX, FRONT_BODY_WAIT, FRONT_BUFFER_BYTES, FRONT_CLOSE_WAIT, FRONT_CONNECTIONS_MAX,
+    FRONT_HEAD_WAIT, FRONT_IDLE_WAIT, FRONT_LAST_WAIT, FRONT_REFUSED_BYTES_MAX, FRONT_REFUSED_WAIT,
+    OUTPUT_RETRY_PAUSE,
+};
+use afresh_core::time::Time;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ConnectionEvent;
-use super::body_reader::Rooms;
-use super::bounds::Bounds;
 use super::exchange::exchange;
-use crate::http::WriteTimeout;
+use crate::http::{WriteTimeout, next_bytes};
 
 /// What a connection is given.
 #[derive(Clone)]
@@ -116,7 +121,7 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
     let connection = http1::Builder::new()
         .max_buf_size(FRONT_BUFFER_BYTES)
         .serve_connection(WriteTimeout::served(stream), service);
-    let mut connection = std::pin::pin!(connection);
+    let mut connection = pin!(connection);
     let mut closing = host.closing.clone();
     let mut is_closing = *closing.borrow();
     loop {
@@ -136,4 +141,157 @@ async fn converse(stream: TcpStream, peer: IpAddr, host: Host) {
             () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => return,
         }
     }
+}
+
+/// Each as the limit of its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(super) connections_max: usize,
+    pub(super) asks_max: usize,
+    pub(super) head_wait: Duration,
+    pub(super) idle_wait: Duration,
+    pub(super) refused_wait: Duration,
+    pub(super) refused_bytes_max: usize,
+    pub(super) close_wait: Duration,
+    pub(super) last_wait: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections_max: FRONT_CONNECTIONS_MAX,
+            asks_max: FRONT_ASKS_MAX,
+            head_wait: FRONT_HEAD_WAIT,
+            idle_wait: FRONT_IDLE_WAIT,
+            refused_wait: FRONT_REFUSED_WAIT,
+            refused_bytes_max: FRONT_REFUSED_BYTES_MAX,
+            close_wait: FRONT_CLOSE_WAIT,
+            last_wait: FRONT_LAST_WAIT,
+        }
+    }
+}
+
+/// The room for all bodies. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Rooms(Arc<BodyBudget>);
+
+#[derive(Default)]
+struct BodyBudget {
+    bodies: Mutex<Bodies>,
+    /// Told whenever a place is free again, or lost.
+    changed: Notify,
+}
+
+/// A body's place; it is free again when this is dropped.
+pub(super) struct BodyPlace {
+    rooms: Rooms,
+    body: BodyId,
+}
+
+impl Rooms {
+    /// All of a body, and its place.
+    pub(super) async fn receive(
+        &self,
+        body: &mut Incoming,
+        gate: &Gate,
+    ) -> Result<(Vec<u8>, BodyPlace), HttpRefusal> {
+        let place = BodyPlace { body: self.bodies().begin(now()), rooms: self.clone() };
+        let mut is_waiting = false;
+        let all = place.fill(body, gate, &mut is_waiting);
+        let bytes = match timeout(FRONT_BODY_WAIT, all).await {
+            Ok(bytes) => bytes?,
+            Err(_) if is_waiting => return Err(no_room()),
+            Err(_) => return Err(HttpRefusal::new(408, "the message did not come in time")),
+        };
+        self.bodies().note_whole(place.body);
+        Ok((bytes, place))
+    }
+
+    /// Nothing in there can panic halfway.
+    fn bodies(&self) -> MutexGuard<'_, Bodies> {
+        self.0.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BodyPlace {
+    /// Reads all of a body, and no more of it than there is room for.
+    async fn fill(
+        &self,
+        body: &mut Incoming,
+        gate: &Gate,
+        is_waiting: &mut bool,
+    ) -> Result<Vec<u8>, HttpRefusal> {
+        let mut all = Vec::new();
+        loop {
+            let next = tokio::select! {
+                next = next_bytes(body) => next,
+                () = self.lost() => return Err(no_room()),
+            };
+            match next {
+                None => return Ok(all),
+                Some(Err(_)) => return Err(HttpRefusal::new(400, "the body is broken")),
+                Some(Ok(bytes)) => all.extend_from_slice(&bytes),
+            }
+            if all.len() as u64 > gate.body_bytes_max {
+                return Err(gate.too_long());
+            }
+            *is_waiting = true;
+            self.grow(all.len()).await.map_err(|()| no_room())?;
+            *is_waiting = false;
+        }
+    }
+
+    /// Waits until there is room for so many bytes.
+    async fn grow(&self, bytes: usize) -> Result<(), ()> {
+        let rooms = &self.rooms;
+        loop {
+            let mut changed = pin!(rooms.0.changed.notified());
+            // Changes from here on are noticed.
+            changed.as_mut().enable();
+            let now = now();
+            let room = rooms.bodies().grow(now, self.body, bytes);
+            match room {
+                Room::Enough => return Ok(()),
+                Room::Instead => return Ok(rooms.0.changed.notify_waiters()),
+                Room::Lost => return Err(()),
+                Room::Later(at) => {
+                    let wait = at.map_or(Duration::MAX, |at| at.since(now));
+                    tokio::select! {
+                        () = changed => {}
+                        () = sleep(wait) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until the place is lost to another.
+    async fn lost(&self) {
+        loop {
+            let mut changed = pin!(self.rooms.0.changed.notified());
+            changed.as_mut().enable();
+            if self.rooms.bodies().has_lost(self.body) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for BodyPlace {
+    fn drop(&mut self) {
+        if self.rooms.bodies().leave(self.body) {
+            self.rooms.0.changed.notify_waiters();
+        }
+    }
+}
+
+/// The rejection of a body for which there is no room.
+fn no_room() -> HttpRefusal {
+    let what = "there is no room for the message: too much comes at once; send it again later";
+    HttpRefusal::new(503, what)
+}
+
+fn now() -> Time {
+    Time::after_start(crate::monotonic())
 }

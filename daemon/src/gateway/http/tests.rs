@@ -6,6 +6,8 @@ mod wire;
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use afresh_core::gateway::access::Access;
+use afresh_core::gateway::settings::Token;
 use afresh_core::limits::*;
 use tokio::time::Instant;
 
@@ -21,8 +23,8 @@ fn a_session_from_its_beginning_to_its_end() {
     let mut peer = stand.peer();
     let name = peer.open();
     assert_eq!(name.len(), 32);
-    let ClientEvent::Joined { client, .. } = stand.word() else { panic!("it joins first") };
-    assert!(matches!(stand.word(), ClientEvent::Said { client: its, .. } if its == client));
+    let Input::Joined { client, .. } = stand.word() else { panic!("it joins first") };
+    assert!(matches!(stand.word(), Input::Client { client: its, .. } if its == client));
     // The same connection goes on.
     let answer = peer.post(&name, &call(1, "echo"));
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
@@ -34,12 +36,12 @@ fn a_session_from_its_beginning_to_its_end() {
     peer.post(&name, "{\"id\":2,\r\n\"method\":\n\"echo\"\n}");
     stand.word();
     stand.word();
-    assert!(matches!(stand.word(), ClientEvent::Said { line, .. } if !line.contains(&b'\n')));
+    assert!(matches!(stand.word(), Input::Client { line, .. } if !line.contains(&b'\n')));
     let batch = peer.post(&name, &format!("[{},{}]", call(3, "echo"), call(4, "echo")));
     assert_eq!(batch.status, 200);
     stand.word();
     assert_eq!(peer.ask("DELETE /mcp", &[("mcp-session-id", &name)], "").status, 204);
-    assert_eq!(stand.word(), ClientEvent::Left { client });
+    assert_eq!(stand.word(), Input::Left { client });
     assert_eq!(peer.post(&name, &call(5, "echo")).status, 404);
     let health = peer.ask("GET /health", &[], "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok"));
@@ -120,7 +122,7 @@ fn the_modern_era_needs_no_session() {
     assert_eq!((answer.status, answer.header("mcp-session-id")), (200, None), "{answer:?}");
     let client = stand.joined();
     stand.word();
-    assert_eq!(stand.word(), ClientEvent::Left { client });
+    assert_eq!(stand.word(), Input::Left { client });
     let wrong = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "other")];
     let refused = peer.ask("POST /mcp", &wrong, &body);
     assert_eq!(refused.status, 400);
@@ -134,14 +136,14 @@ fn the_modern_era_needs_no_session() {
         let hold = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "hold")];
         let mut peer = stand.peer();
         peer.send("POST /mcp", &hold, &body.replace("echo", "hold"));
-        assert!(matches!(stand.wait_joined(client), ClientEvent::Said { .. }));
+        assert!(matches!(stand.wait_joined(client), Input::Client { .. }));
         if told {
             stand.tell(client, PROGRESS, Some(1));
             assert_eq!(peer.head().status, 200);
             assert_eq!(peer.event(), format!("event: message\ndata: {PROGRESS}"));
         }
         drop(peer);
-        assert_eq!(stand.word(), ClientEvent::Left { client });
+        assert_eq!(stand.word(), Input::Left { client });
     }
 }
 
@@ -149,8 +151,14 @@ fn the_modern_era_needs_no_session() {
 fn who_is_not_let_in_reaches_nobody() {
     let stand = Stand::start(|settings| {
         settings.tokens = vec![
-            ("one-secret".to_owned(), Access { name: "one".to_owned(), ..Access::default() }),
-            ("two-secret".to_owned(), Access { name: "two".to_owned(), ..Access::default() }),
+            Token {
+                secret: "one-secret".to_owned(),
+                access: Access { name: "one".to_owned(), ..Access::default() },
+            },
+            Token {
+                secret: "two-secret".to_owned(),
+                access: Access { name: "two".to_owned(), ..Access::default() },
+            },
         ];
         settings.allowed_origins = vec!["https://chat.example".to_owned()];
     });
@@ -191,8 +199,8 @@ fn who_is_not_let_in_reaches_nobody() {
     let opened = peer.ask("POST /mcp", &[good, page], &opening);
     assert_eq!(opened.header("access-control-expose-headers"), Some("mcp-session-id"));
     // Of all this the hub has heard only the last.
-    assert!(matches!(stand.word(), ClientEvent::Joined { access, .. } if access.name == "two"));
-    assert!(matches!(stand.word(), ClientEvent::Said { .. }));
+    assert!(matches!(stand.word(), Input::Joined { access, .. } if access.name == "two"));
+    assert!(matches!(stand.word(), Input::Client { .. }));
     assert!(stand.is_silent());
     // Another token does not open the session.
     let name = opened.header("mcp-session-id").unwrap();
@@ -203,12 +211,12 @@ fn who_is_not_let_in_reaches_nobody() {
 
 #[test]
 fn a_port_for_everybody_is_not_opened_without_a_token() {
-    let settings = Settings { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
-    let error = BoundFront::bind(&settings).unwrap_err().to_string();
+    let settings = FrontSettings { http: Some("0.0.0.0:0".parse().unwrap()), ..settings() };
+    let error = bind(&settings, settings.http.unwrap()).unwrap_err().to_string();
     assert!(error.contains("there is no token"), "{error}");
-    let taken = BoundFront::bind(&wire::settings()).unwrap();
-    let settings = Settings { listen: taken.address(), ..wire::settings() };
-    let error = BoundFront::bind(&settings).unwrap_err().to_string();
+    let taken = bind(&wire::settings(), wire::settings().http.unwrap()).unwrap();
+    let settings = FrontSettings { http: Some(taken.1), ..wire::settings() };
+    let error = bind(&settings, settings.http.unwrap()).unwrap_err().to_string();
     assert!(error.contains("is in use"), "{error}");
 }
 
@@ -274,7 +282,7 @@ fn half_requests_hold_nobody_up() {
 
 #[test]
 fn who_announces_much_holds_nobody_up() {
-    let stand = Stand::start(|settings| settings.body_bytes_max = MESSAGE_BYTES_MAX);
+    let stand = Stand::start(|settings| settings.body_bytes_max = MESSAGE_BYTES_MAX as u64);
     let begun = Instant::now();
     let mut stuck = Vec::new();
     for header in [("transfer-encoding", "chunked"), ("content-length", "67108864")] {
@@ -294,7 +302,7 @@ fn who_announces_much_holds_nobody_up() {
 
 #[test]
 fn half_bodies_make_room_for_whole_ones() {
-    let stand = Stand::start(|settings| settings.body_bytes_max = MESSAGE_BYTES_MAX);
+    let stand = Stand::start(|settings| settings.body_bytes_max = MESSAGE_BYTES_MAX as u64);
     let mut peer = stand.peer();
     let name = peer.open();
     let half = vec![b'x'; MESSAGE_BYTES_MAX / 4 * 3];

@@ -132,7 +132,7 @@ struct Said {
 
 struct Link {
     remote: Remote,
-    words: mpsc::Receiver<RemoteEvent>,
+    words: mpsc::Receiver<Input>,
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -167,7 +167,7 @@ impl Link {
     async fn next(&mut self) -> Said {
         loop {
             let word = timeout(Duration::from_secs(60), self.words.recv()).await;
-            if let RemoteEvent::Line { link, line, about } =
+            if let Input::Link { link, line, about } =
                 word.expect("in time").expect("the link runs")
             {
                 return Said { link, line, about };

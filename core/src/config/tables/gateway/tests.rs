@@ -190,6 +190,7 @@ fn every_key_reaches_its_place() {
         requests_per_second: Some(50),
         session_idle: Duration::from_secs(3600),
         keep_alive: Some(Duration::from_secs(30)),
+        tokens: gateway.front.tokens.clone(),
     };
     assert_eq!(gateway.front, front);
     assert_eq!(gateway.otlp.as_deref(), Some("http://127.0.0.1:4318"));
@@ -201,8 +202,8 @@ fn every_key_reaches_its_place() {
             tools: Some(strings(&["*__read*"])),
         },
     };
-    assert_eq!(gateway.tokens[0], ci);
-    let others: Vec<&str> = gateway.tokens[1..].iter().map(|t| t.secret.as_str()).collect();
+    assert_eq!(gateway.front.tokens[0], ci);
+    let others: Vec<&str> = gateway.front.tokens[1..].iter().map(|t| t.secret.as_str()).collect();
     assert_eq!(others, ["fedcba9876543210", "sixteen-letters!"]);
     let shown = format!("{gateway:?}");
     for secret in ["hidden-value", "0123456789abcdef", "fedcba9876543210", "sixteen-letters!"] {
@@ -264,7 +265,7 @@ fn an_empty_list_is_nothing_and_no_list_is_everything() {
     );
     let allowed: Vec<_> = gateway.servers.iter().map(|server| server.allow.clone()).collect();
     assert_eq!(allowed, [Some(Vec::new()), None]);
-    let [none, all] = &gateway.tokens[..] else { panic!("{gateway:?}") };
+    let [none, all] = &gateway.front.tokens[..] else { panic!("{gateway:?}") };
     assert!(!none.access.has_server("a", "a__") && !none.access.has_tool("a__x"), "{none:?}");
     assert!(all.access.has_server("a", "a__") && all.access.has_tool("a__x"), "{all:?}");
     // Empty in a person's own file, it holds against the project's.
@@ -289,7 +290,7 @@ fn a_person_decides_over_a_project() {
     let tokens = "[gateway.token.a]\ntoken_env = 'LONG'";
     let own = "[gateway.token.a]\ntoken_file = 'good'\nservers = ['unknown']";
     let gateway = made(load_both(&format!("{project}\n{tokens}"), own)).unwrap();
-    assert_eq!(gateway.tokens[0].secret, "fedcba9876543210");
+    assert_eq!(gateway.front.tokens[0].secret, "fedcba9876543210");
 }
 
 #[test]

@@ -4,12 +4,10 @@
 use std::sync::Arc;
 
 use super::Front;
-use crate::gateway::ClientId;
-use crate::gateway::http::client::FrontClient;
-use crate::gateway::http::input::{FrontEffect, HttpExchange};
-use crate::gateway::http::refusal::HttpRefusal;
-use crate::gateway::http::stream::{STANDALONE, event};
-use crate::gateway::http::tokens::Tokens;
+use crate::gateway::http::admission::Tokens;
+use crate::gateway::http::sessions::{FrontClient, STANDALONE, event};
+use crate::gateway::http::{FrontEffect, HttpExchange, HttpRefusal};
+use crate::gateway::{ClientId, Input};
 use crate::limits::{FRONT_ENDED_MAX, FRONT_KEPT_ALL_BYTES_MAX};
 use crate::mcp::envelope::{Id, Message, look};
 use crate::mcp::json;
@@ -102,13 +100,14 @@ impl Front {
     fn keep(&mut self, client: ClientId, number: u64, line: &[u8]) {
         let Some(its) = self.clients.get_mut(&client) else { return };
         let Some(stream) = its.streams.get_mut(&number) else { return };
-        let added = stream.add(number, line);
+        let before = stream.kept_bytes;
+        let (event, unseen) = stream.push(number, line);
         if let Some(exchange) = stream.connection {
-            stream.note_written();
-            self.effects.push(FrontEffect::Write { exchange, event: added.event });
+            stream.written = stream.last;
+            self.effects.push(FrontEffect::Write { exchange, event });
         }
-        self.kept_bytes = self.kept_bytes + stream.kept_bytes() - added.bytes_before;
-        if added.unseen > 0 && !std::mem::replace(&mut its.is_loss_told, true) {
+        self.kept_bytes = self.kept_bytes + stream.kept_bytes - before;
+        if unseen > 0 && !std::mem::replace(&mut its.is_loss_told, true) {
             let name = name_of(client, its, &self.tokens);
             let what = format!("{name} does not listen: messages for it are lost");
             self.effects.push(FrontEffect::Log(what));
@@ -122,14 +121,14 @@ impl Front {
             let Some((client, number)) = self.ended.pop_front() else { break };
             let Some(its) = self.clients.get_mut(&client) else { continue };
             let stream = its.streams.remove(&number);
-            self.kept_bytes -= stream.map_or(0, |stream| stream.kept_bytes());
+            self.kept_bytes -= stream.map_or(0, |stream| stream.kept_bytes);
         }
         if self.kept_bytes > FRONT_KEPT_ALL_BYTES_MAX {
             let its = self.clients.get_mut(&client);
             let Some(stream) = its.and_then(|its| its.streams.get_mut(&number)) else { return };
-            let before = stream.kept_bytes();
+            let before = stream.kept_bytes;
             stream.keep_last();
-            self.kept_bytes = self.kept_bytes + stream.kept_bytes() - before;
+            self.kept_bytes = self.kept_bytes + stream.kept_bytes - before;
         }
     }
 
@@ -211,7 +210,7 @@ impl Front {
                 (false, None) => FrontEffect::Refuse { exchange, refusal: refusal.clone() },
             });
         }
-        self.effects.push(FrontEffect::Left { client });
+        self.effects.push(FrontEffect::Hub(Input::Left { client }));
     }
 
     /// Ends idle sessions, and turns late responses into streams.
@@ -219,8 +218,9 @@ impl Front {
         while let Some((at, client)) = self.idle.first().copied().filter(|(at, _)| *at <= now) {
             self.idle.remove(&(at, client));
             let Some(its) = self.clients.get(&client) else { continue };
-            let used_at = if its.is_connected() { now } else { its.used_at };
-            match used_at + self.session_idle {
+            let is_connected = its.streams.values().any(|stream| stream.connection.is_some());
+            let used_at = if is_connected { now } else { its.used_at };
+            match used_at + self.settings.session_idle {
                 until if until <= now => self.remove(client, &HttpRefusal::no_session()),
                 until => self.look_later(until, client),
             }
@@ -245,7 +245,7 @@ impl Front {
             let stream = self.clients.get(client).and_then(|its| its.streams.get(number));
             if stream.is_some_and(|stream| stream.has_begun) {
                 self.effects.push(FrontEffect::Write { exchange: *exchange, event: event.clone() });
-                self.sign_at = self.keep_alive.map(|interval| now + interval);
+                self.sign_at = self.settings.keep_alive.map(|interval| now + interval);
             }
         }
     }
@@ -254,7 +254,7 @@ impl Front {
     pub(super) fn close(&mut self) {
         let all: Vec<ClientId> = self.clients.keys().copied().collect();
         for client in all {
-            self.remove(client, &HttpRefusal::closing());
+            self.remove(client, &HttpRefusal::new(503, "the gateway ends"));
         }
         self.sign_at = None;
     }

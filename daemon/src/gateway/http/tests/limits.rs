@@ -7,7 +7,7 @@ use std::time::Duration;
 use afresh_core::limits::{FRONT_CLOSE_WAIT, FRONT_UNREAD_BYTES_MAX, FRONT_UNREAD_MAX};
 use tokio::time::Instant;
 
-use super::super::bounds::Bounds;
+use super::super::Bounds;
 use super::wire::{Peer, Stand, call};
 use crate::store::testing::wait_for;
 

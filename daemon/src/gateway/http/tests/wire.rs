@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use afresh_core::gateway::ClientId;
-use afresh_core::gateway::http::Settings;
+use afresh_core::gateway::settings::FrontSettings;
+use afresh_core::gateway::{ClientId, Input};
 use afresh_core::mcp::envelope::{Id, Message, look};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::super::bounds::Bounds;
-use super::super::{BoundFront, ClientEvent, HttpFront};
+use super::super::Bounds;
+use super::super::{HttpFront, bind};
 use crate::output::Output;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) const MODERN: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-pub(super) fn settings() -> Settings {
-    Settings {
-        listen: "127.0.0.1:0".parse().unwrap(),
+pub(super) fn settings() -> FrontSettings {
+    FrontSettings {
+        http: Some("127.0.0.1:0".parse().unwrap()),
         allowed_hosts: Vec::new(),
         allowed_origins: Vec::new(),
         tokens: Vec::new(),
@@ -55,7 +55,7 @@ enum Order {
 pub(super) struct Stand {
     address: SocketAddr,
     orders: mpsc::Sender<Order>,
-    words: Receiver<ClientEvent>,
+    words: Receiver<Input>,
     joined: RefCell<u64>,
     log: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<Duration>,
@@ -63,20 +63,20 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    pub(super) fn start(change: impl FnOnce(&mut Settings)) -> Self {
+    pub(super) fn start(change: impl FnOnce(&mut FrontSettings)) -> Self {
         Self::start_with(|_| {}, change)
     }
 
     /// The same with other bounds.
     pub(super) fn start_with(
         bound: impl FnOnce(&mut Bounds),
-        change: impl FnOnce(&mut Settings),
+        change: impl FnOnce(&mut FrontSettings),
     ) -> Self {
         let (mut settings, mut bounds) = (settings(), Bounds::default());
         change(&mut settings);
         bound(&mut bounds);
-        let bound = BoundFront::bind(&settings).unwrap();
-        let address = bound.address();
+        let bound = bind(&settings, settings.http.unwrap()).unwrap();
+        let address = bound.1;
         let (orders, mut inbox) = mpsc::channel(10_000);
         let (said, words) = sync_channel(100_000);
         let (end, ended) = sync_channel(1);
@@ -86,7 +86,7 @@ impl Stand {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let mut front = HttpFront::start_with(bound, &settings, bounds, output).unwrap();
+                let mut front = HttpFront::start(bound, &settings, bounds, output).unwrap();
                 let mut serves = true;
                 loop {
                     tokio::select! {
@@ -127,7 +127,7 @@ impl Stand {
     }
 
     /// The next word of the front.
-    pub(super) fn word(&self) -> ClientEvent {
+    pub(super) fn word(&self) -> Input {
         self.words.recv_timeout(PATIENCE).expect("a word")
     }
 
@@ -140,7 +140,7 @@ impl Stand {
     /// The next that joins.
     pub(super) fn joined(&self) -> ClientId {
         loop {
-            if let ClientEvent::Joined { client, .. } = self.word() {
+            if let Input::Joined { client, .. } = self.word() {
                 *self.joined.borrow_mut() = client.0;
                 return client;
             }
@@ -155,7 +155,7 @@ impl Stand {
     }
 
     /// What a client says first.
-    pub(super) fn wait_joined(&self, wanted: ClientId) -> ClientEvent {
+    pub(super) fn wait_joined(&self, wanted: ClientId) -> Input {
         while self.joined() != wanted {}
         self.word()
     }
@@ -164,7 +164,7 @@ impl Stand {
     pub(super) fn wait_said(&self, wanted: ClientId, count: usize) {
         let mut said = 0;
         while said < count {
-            if matches!(self.word(), ClientEvent::Said { client, .. } if client == wanted) {
+            if matches!(self.word(), Input::Client { client, .. } if client == wanted) {
                 said += 1;
             }
         }
@@ -214,8 +214,8 @@ impl Write for BodyBudget {
 }
 
 /// Answers what is asked, by its method.
-fn hub(front: &mut HttpFront, word: ClientEvent, said: &SyncSender<ClientEvent>) {
-    if let ClientEvent::Said { client, line } = &word {
+fn hub(front: &mut HttpFront, word: Input, said: &SyncSender<Input>) {
+    if let Input::Client { client, line } = &word {
         let single = [line.clone()];
         let lines = match serde_json::from_slice::<Vec<serde_json::Value>>(line) {
             Ok(batch) => batch.iter().map(|one| one.to_string().into_bytes()).collect(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afresh_core::gateway::span::{
+use afresh_core::gateway::otlp::{
     Destination, Export, ExportEffect, ExportInput, ExportOutcome, Span,
 };
 use afresh_core::limits::{
@@ -17,9 +17,9 @@ use afresh_core::limits::{
 use afresh_core::time::{Stamp, Time};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use crate::clock::{now, seed};
+use crate::clock::{now, seed, sleep_until};
 use crate::error_chain::chain;
 use crate::http::{HttpClient, HttpError, Limits, Request};
 use crate::os;
@@ -28,7 +28,8 @@ use crate::output::Output;
 /// The loop's end. Without a destination it takes nothing.
 #[derive(Default)]
 pub(super) struct Spans {
-    queue: Option<mpsc::Sender<(Box<Span>, Stamp)>>,
+    /// None where spans are not wanted, or no more come: what is left is sent then.
+    pub(super) queue: Option<mpsc::Sender<(Box<Span>, Stamp)>>,
     /// Those that found no place in it.
     lost: Arc<AtomicU64>,
     sender: JoinSet<()>,
@@ -48,18 +49,16 @@ impl Spans {
         let (queue, inbox) = mpsc::channel(SPANS_UNHEARD_MAX);
         let export = Export::new(&destination, version, seed);
         let lost = Arc::clone(&spans.lost);
-        let post = Arc::new(SpanSender::new(destination, certificates));
+        let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        headers.extend(destination.headers);
+        let (client, url) = (HttpClient::new(certificates), destination.url);
+        let post = Arc::new(SpanSender { client, url, headers });
         let stderr = stderr.clone();
         let (start, under_way) = (Instant::now(), JoinSet::new());
         let sender = ExportTask { export, start, inbox, lost, post, under_way, stderr };
         spans.sender.spawn(sender.run());
         spans.queue = Some(queue);
         spans
-    }
-
-    /// Whether spans are wanted.
-    pub(super) fn is_on(&self) -> bool {
-        self.queue.is_some()
     }
 
     /// Hands a span over that has just ended. Never waits.
@@ -71,14 +70,9 @@ impl Spans {
         }
     }
 
-    /// Nothing more comes: what is left is sent from now on.
-    pub(super) fn close(&mut self) {
-        self.queue = None;
-    }
-
-    /// Waits until that is done, or its time is over.
+    /// Waits until all is sent, or its time is over.
     pub(super) async fn finish(mut self) {
-        self.close();
+        self.queue = None;
         while self.sender.join_next().await.is_some() {}
     }
 }
@@ -91,12 +85,6 @@ struct SpanSender {
 }
 
 impl SpanSender {
-    fn new(destination: Destination, certificates: Option<PathBuf>) -> Self {
-        let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        headers.extend(destination.headers);
-        Self { client: HttpClient::new(certificates), url: destination.url, headers }
-    }
-
     async fn send(&self, body: String) -> ExportOutcome {
         let request = Request { method: "POST", url: &self.url, headers: &self.headers, body };
         let limits =
@@ -142,8 +130,8 @@ impl ExportTask {
                     let why = "afresh itself failed; please report it".to_owned();
                     ExportOutcome::Refused { why, again: false, after: None }
                 })),
-                () = until(wakeup) => ExportInput::Wakeup,
-                () = until(ends_at) => break,
+                () = sleep_until(wakeup) => ExportInput::Wakeup,
+                () = sleep_until(ends_at) => break,
             };
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
@@ -168,12 +156,5 @@ impl ExportTask {
                 ExportEffect::Log(text) => self.stderr.log(&text),
             }
         }
-    }
-}
-
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }

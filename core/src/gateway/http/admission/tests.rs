@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::gateway::access::Access;
+use crate::gateway::http::PostBody;
 use crate::gateway::http::tests::{id, settings};
-use crate::gateway::http::{PostBody, SettingsError};
+use crate::gateway::settings::SettingsError;
 use crate::limits::FRONT_BATCH_MAX;
 
 /// A request that is let in.
@@ -33,7 +34,7 @@ fn status(head: Head<'_>) -> u16 {
 fn a_port_for_others_needs_a_token() {
     let open = |listen: &str| {
         let settings =
-            Settings { listen: listen.parse().unwrap(), tokens: Vec::new(), ..settings() };
+            FrontSettings { http: Some(listen.parse().unwrap()), tokens: Vec::new(), ..settings() };
         settings.check().map_err(|error| error.to_string())
     };
     for listen in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1"] {
@@ -41,12 +42,15 @@ fn a_port_for_others_needs_a_token() {
     }
     for listen in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1"] {
         assert!(open(listen).unwrap_err().contains("there is no token"), "{listen}");
-        let with = Settings { listen: listen.parse().unwrap(), ..settings() };
+        let with = FrontSettings { http: Some(listen.parse().unwrap()), ..settings() };
         assert_eq!(with.check(), Ok(()));
     }
     for bad in ["", "with blank", "späte"] {
-        let tokens = vec![(bad.to_owned(), Access { name: "n".to_owned(), ..Access::default() })];
-        let error = Settings { tokens, ..settings() }.check().unwrap_err();
+        let tokens = vec![Token {
+            secret: bad.to_owned(),
+            access: Access { name: "n".to_owned(), ..Access::default() },
+        }];
+        let error = FrontSettings { tokens, ..settings() }.check().unwrap_err();
         assert_eq!(error, SettingsError::Token("n".to_owned()));
     }
     let shown = format!("{:?} {:?}", settings(), Gate::new(&settings(), 1));
@@ -98,7 +102,7 @@ fn hosts_and_origins_are_ours_or_allowed() {
         assert_eq!(origin(local, Some(bad)), 403, "{bad}");
     }
     assert_eq!(origin(local, None), 403);
-    let everywhere = Settings { listen: "0.0.0.0:0".parse().unwrap(), ..settings() };
+    let everywhere = FrontSettings { http: Some("0.0.0.0:0".parse().unwrap()), ..settings() };
     let caller = Caller { host: Some("0.0.0.0:8808"), ..post().caller };
     let refused = Gate::new(&everywhere, 8808).admit(&Head { caller, ..post() });
     assert_eq!(refused.unwrap_err().status, 403);
@@ -118,7 +122,7 @@ fn tokens_are_told_apart() {
         assert_eq!(with(Some(bad)), Err(401), "{bad}");
     }
     assert_eq!(with(None), Err(401));
-    let free = Settings { tokens: Vec::new(), ..settings() };
+    let free = FrontSettings { tokens: Vec::new(), ..settings() };
     let caller = Caller { authorization: None, ..post().caller };
     let admitted = Gate::new(&free, 8808).admit(&Head { caller, ..post() });
     assert_eq!(admitted, Ok(Admitted::Post(None)));

@@ -1,10 +1,11 @@
-//! Owns the admission of a request by its head alone: path, host, origin, token, method and media types. Driven by
-//! each connection. Never depends on another request.
+//! Owns the admission of a request by its head alone: path, token, method and media types; `crate::http_access` checks
+//! host and origin. Tokens have numbers: one that stays the same keeps its number when the configuration is reloaded,
+//! and no number is reused, so a session keeps its owner. Driven by each connection. Never depends on another request.
 
-use super::Settings;
-use super::refusal::HttpRefusal;
-use super::tokens::Tokens;
-use crate::http_access::{Caller, bearer, loopback_hosts};
+use super::HttpRefusal;
+use crate::gateway::access::Access;
+use crate::gateway::settings::{FrontSettings, Token};
+use crate::http_access::{AccessDenied, AllowedCallers, Caller, bearer, is_same};
 
 /// The head of a request, as far as it matters. More than one header of a kind is none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,60 +74,38 @@ pub(super) fn is_modern(version: &str) -> bool {
 }
 
 /// Decides who is let in.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Gate {
-    own_hosts: Vec<String>,
-    allowed_hosts: Vec<String>,
-    allowed_origins: Vec<String>,
+    /// `Host` and `Origin` of requests.
+    pub callers: AllowedCallers,
     tokens: Tokens,
-    body_bytes_max: usize,
-}
-
-impl std::fmt::Debug for Gate {
-    /// Without the tokens.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").field("own_hosts", &self.own_hosts).finish_non_exhaustive()
-    }
+    /// A longer body is refused.
+    pub body_bytes_max: u64,
 }
 
 impl Gate {
     /// The gate of this port, which is known once it is bound.
-    pub fn new(settings: &Settings, port: u16) -> Self {
-        let mut own_hosts = loopback_hosts(port).to_vec();
-        let mut address = settings.listen;
-        if !address.ip().is_unspecified() {
+    pub fn new(settings: &FrontSettings, port: u16) -> Self {
+        let mut callers = AllowedCallers::of_port(port);
+        if let Some(mut address) = settings.http.filter(|address| !address.ip().is_unspecified()) {
             address.set_port(port);
-            own_hosts.push(address.to_string());
+            callers.own_hosts.push(address.to_string());
         }
-        let tokens = Tokens::default();
-        let gate = Self {
-            own_hosts,
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            tokens,
-            body_bytes_max: 0,
-        };
-        gate.renewed(settings)
+        Self { callers, tokens: Tokens::default(), body_bytes_max: 0 }.renewed(settings)
     }
 
     /// The same gate with other settings. Its address stays: it is bound.
     #[must_use]
-    pub fn renewed(&self, settings: &Settings) -> Self {
+    pub fn renewed(&self, settings: &FrontSettings) -> Self {
         let lower = |all: &[String]| all.iter().map(|one| one.to_ascii_lowercase()).collect();
         let mut tokens = self.tokens.clone();
         tokens.renew(&settings.tokens);
-        Self {
-            own_hosts: self.own_hosts.clone(),
-            allowed_hosts: lower(&settings.allowed_hosts),
-            allowed_origins: lower(&settings.allowed_origins),
-            tokens,
-            body_bytes_max: settings.body_bytes_max,
-        }
-    }
-
-    /// A longer body is refused.
-    pub fn body_bytes_max(&self) -> usize {
-        self.body_bytes_max
+        let callers = AllowedCallers {
+            own_hosts: self.callers.own_hosts.clone(),
+            hosts: lower(&settings.allowed_hosts),
+            origins: lower(&settings.allowed_origins),
+        };
+        Self { callers, tokens, body_bytes_max: settings.body_bytes_max }
     }
 
     /// The rejection of a body that is too long.
@@ -138,22 +117,6 @@ impl Gate {
         )
     }
 
-    /// The rejection of a body that does not arrive.
-    pub fn too_slow(&self) -> HttpRefusal {
-        HttpRefusal::new(408, "the message did not come in time")
-    }
-
-    /// The rejection of a body for which there is no room.
-    pub fn no_room(&self) -> HttpRefusal {
-        let what = "there is no room for the message: too much comes at once; send it again later";
-        HttpRefusal::new(503, what)
-    }
-
-    /// Whether a page of another origin may read the answer.
-    pub fn is_allowed_origin(&self, origin: &str) -> bool {
-        self.allowed_origins.contains(&origin.to_ascii_lowercase())
-    }
-
     /// Whether a request is let in.
     pub fn admit(&self, head: &Head<'_>) -> Result<Admitted, HttpRefusal> {
         match head.path {
@@ -161,7 +124,17 @@ impl Gate {
             "/health" => return Err(HttpRefusal::method("GET")),
             _ => {}
         }
-        self.admit_caller(&head.caller)?;
+        self.callers.admit(head.caller).map_err(|denied| {
+            HttpRefusal::new(
+                403,
+                match denied {
+                    AccessDenied::Origin => {
+                        "`Origin` is another page; put it into `allowed_origins` if it may use this"
+                    }
+                    _ => "`Host` is not this machine and port; put what it is called into `allowed_hosts`",
+                },
+            )
+        })?;
         if head.method == "OPTIONS" {
             return Ok(Admitted::Preflight);
         }
@@ -180,34 +153,6 @@ impl Gate {
             "DELETE" => Ok(Admitted::Delete(token)),
             _ => Err(HttpRefusal::method(METHODS)),
         }
-    }
-
-    fn admit_caller(&self, caller: &Caller<'_>) -> Result<(), HttpRefusal> {
-        let host = caller.host.map(str::to_ascii_lowercase).unwrap_or_default();
-        // An address of IPv6 has colons in it, but ends with a bracket.
-        let (name, _) =
-            host.rsplit_once(':').filter(|_| !host.ends_with(']')).unwrap_or((&host, ""));
-        let is_allowed =
-            |allowed: &String| !allowed.is_empty() && (*allowed == host || *allowed == name);
-        if !self.own_hosts.contains(&host) && !self.allowed_hosts.iter().any(is_allowed) {
-            let what =
-                "`Host` is not this machine and port; put what it is called into `allowed_hosts`";
-            return Err(HttpRefusal::new(403, what));
-        }
-        let Some(origin) = caller.origin else { return Ok(()) };
-        let is_own = |origin: &str| {
-            let (scheme, rest) = origin.split_once("://").unwrap_or_default();
-            // Encryption is a proxy's; what this machine's own pages come over has none.
-            let schemes: &[&str] =
-                if self.own_hosts.contains(&host) { &["http"] } else { &["http", "https"] };
-            schemes.iter().any(|known| scheme.eq_ignore_ascii_case(known))
-                && rest.eq_ignore_ascii_case(&host)
-        };
-        if !origin.is_some_and(|origin| is_own(origin) || self.is_allowed_origin(origin)) {
-            let what = "`Origin` is another page; put it into `allowed_origins` if it may use this";
-            return Err(HttpRefusal::new(403, what));
-        }
-        Ok(())
     }
 
     /// The number of the token; none where no token is needed.
@@ -234,7 +179,7 @@ impl Gate {
             let what = "accept both `application/json` and `text/event-stream`";
             return Err(HttpRefusal::new(406, what));
         }
-        if head.content_length.is_some_and(|length| length > self.body_bytes_max as u64) {
+        if head.content_length.is_some_and(|length| length > self.body_bytes_max) {
             return Err(self.too_long());
         }
         Ok(())
@@ -255,3 +200,51 @@ fn accepts(accept: Option<&str>, kind: &str) -> bool {
 
 #[cfg(test)]
 mod tests;
+
+/// All tokens. The gate has them and the front has them, and both number them alike.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tokens {
+    /// With their numbers.
+    all: Vec<(usize, Token)>,
+    next: usize,
+}
+
+impl Tokens {
+    /// The tokens are these now.
+    pub(super) fn renew(&mut self, tokens: &[Token]) {
+        let before = std::mem::take(&mut self.all);
+        for token in tokens {
+            let kept = before.iter().find(|(_, old)| old == token);
+            let number = kept.map_or(self.next, |(number, _)| *number);
+            self.next = self.next.max(number + 1);
+            self.all.push((number, token.clone()));
+        }
+    }
+
+    /// Whether no token is needed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The number of a token. All are compared, for a constant time.
+    pub(super) fn number(&self, given: &str) -> Option<usize> {
+        let mut found = None;
+        for (number, token) in &self.all {
+            if is_same(given.as_bytes(), token.secret.as_bytes()) {
+                found = Some(*number);
+            }
+        }
+        found
+    }
+
+    /// What a token opens; none where there is no such one any more, or where one is needed.
+    pub(super) fn access(&self, number: Option<usize>) -> Option<Access> {
+        match number {
+            None => self.is_empty().then(Access::default),
+            Some(number) => {
+                let known = self.all.iter().find(|(its, _)| *its == number)?;
+                Some(known.1.access.clone())
+            }
+        }
+    }
+}

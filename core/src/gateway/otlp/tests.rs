@@ -89,7 +89,7 @@ fn spans_of(body: &Value) -> &Vec<Value> {
 
 fn words(span: Span) -> Value {
     let at = Stamp::since_unix_epoch(Duration::from_secs(1_800_000_000));
-    serde_json::from_str(&otlp::span(&span, at, &mut otlp::Ids::new(1))).expect("JSON")
+    serde_json::from_str(&encode(&span, at, &mut Ids::new(1))).expect("JSON")
 }
 
 fn attribute(span: &Value, key: &str) -> Value {
@@ -203,9 +203,9 @@ fn a_trace_is_gone_on_with() {
 
 #[test]
 fn ids_differ() {
-    let mut ids = otlp::Ids::new(1);
+    let mut ids = Ids::new(1);
     let mut next = || {
-        let said = otlp::span(&span(), Stamp::default(), &mut ids);
+        let said = encode(&span(), Stamp::default(), &mut ids);
         let said: Value = serde_json::from_str(&said).expect("JSON");
         let (trace, span) = (said["traceId"].as_str().unwrap(), said["spanId"].as_str().unwrap());
         assert_eq!((trace.len(), span.len()), (32, 16));

@@ -1,0 +1,267 @@
+//! Owns the state of one client: a session of the older era, or a single request of the modern one; its streams of
+//! messages, which outlive their connections and are resumed by the number of the last event; and its rate limit, a
+//! token bucket that refills with time. Driven by `front.rs`. Never sends a message and never rejects a request itself.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::gateway::http::HttpExchange;
+use crate::limits::{FRONT_CALLERS_MAX, FRONT_KEPT_BYTES_MAX, FRONT_KEPT_MAX, FRONT_RETRY};
+use crate::mcp::envelope::Id;
+use crate::mcp::json;
+use crate::time::Time;
+
+/// The name of a session: random, so that it cannot be guessed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionId(pub [u8; 16]);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    /// Only the beginning: the whole name gives access to the session.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({:02x}…)", self.0[0])
+    }
+}
+
+impl SessionId {
+    /// Reads one of ours.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let is_name = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| is_name)?;
+        Some(Self(number.to_be_bytes()))
+    }
+}
+
+/// One client. Thousands of them do nothing most of the time: what they do not need is not there.
+#[derive(Debug, Default)]
+pub(super) struct FrontClient {
+    /// None in the modern era.
+    pub(super) session: Option<SessionId>,
+    /// Whose it is.
+    pub(super) token: Option<usize>,
+    /// Whether its `initialize` has been answered well.
+    pub(super) is_open: bool,
+    pub(super) used_at: Time,
+    /// When its idle time is checked.
+    pub(super) idle_at: Option<Time>,
+    pub(super) bucket: Bucket,
+    /// By their numbers; those of requests are 1, 2, 3…
+    pub(super) streams: BTreeMap<u64, MessageStream>,
+    pub(super) last_stream: u64,
+    /// Whether it was said that it does not read, or that messages for it are lost.
+    pub(super) is_slow_told: bool,
+    pub(super) is_loss_told: bool,
+}
+
+impl FrontClient {
+    /// A new stream for requests, and its number.
+    pub(super) fn add(&mut self, owed: Vec<Id>, connection: HttpExchange, primes: bool) -> u64 {
+        self.last_stream += 1;
+        let connection = Some(connection);
+        let stream = MessageStream { owed, connection, primes, ..MessageStream::default() };
+        self.streams.insert(self.last_stream, stream);
+        self.last_stream
+    }
+
+    /// The stream over which the answer to a request is to come.
+    pub(super) fn owing(&self, id: &Id) -> Option<u64> {
+        // The newest first: most answers come soon.
+        let mut all = self.streams.iter().rev();
+        all.find(|(_, stream)| stream.owed.contains(id)).map(|(number, _)| *number)
+    }
+
+    pub(super) fn owed(&self) -> usize {
+        self.streams.values().map(|stream| stream.owed.len()).sum()
+    }
+
+    /// What is kept for it.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.streams.values().map(|stream| stream.kept_bytes).sum()
+    }
+}
+
+/// The stream of a session that belongs to no request.
+pub(super) const STANDALONE: u64 = 0;
+
+/// One stream.
+#[derive(Debug, Default)]
+pub(super) struct MessageStream {
+    /// Requests whose answers are to come over it.
+    pub(super) owed: Vec<Id>,
+    /// Where it is written to now.
+    pub(super) connection: Option<HttpExchange>,
+    /// Whether it is a stream to its client, and not just a request without an answer.
+    pub(super) has_begun: bool,
+    /// Whether the client knows events without a message.
+    pub(super) primes: bool,
+    /// The number of the last event; 0 is that it has begun.
+    pub(super) last: u64,
+    /// The number of the last event that was written to a connection.
+    pub(super) written: u64,
+    kept: VecDeque<(u64, Arc<[u8]>)>,
+    pub(super) kept_bytes: usize,
+}
+
+impl MessageStream {
+    /// Adds a message; returns its event, and how many before it are lost for good.
+    pub(super) fn push(&mut self, number: u64, line: &[u8]) -> (Arc<[u8]>, u64) {
+        self.last += 1;
+        let event = event(Some((number, self.last)), line);
+        self.kept_bytes += event.len();
+        self.kept.push_back((self.last, event.clone()));
+        let mut unseen = 0;
+        while self.kept.len() > FRONT_KEPT_MAX
+            || (self.kept_bytes > FRONT_KEPT_BYTES_MAX && self.kept.len() > 1)
+        {
+            unseen += u64::from(self.drop_oldest());
+        }
+        (event, unseen)
+    }
+
+    /// Forgets the oldest event; true where it was never written.
+    fn drop_oldest(&mut self) -> bool {
+        let Some((number, event)) = self.kept.pop_front() else { return false };
+        self.kept_bytes -= event.len();
+        number > self.written
+    }
+
+    /// Forgets all but the last event.
+    pub(super) fn keep_last(&mut self) {
+        while self.kept.len() > 1 {
+            self.drop_oldest();
+        }
+    }
+
+    /// The events after one, as far as they are kept.
+    pub(super) fn after(&self, last: u64) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.kept.iter().filter(move |(number, _)| *number > last).map(|(_, event)| event)
+    }
+
+    /// The event that tells a client from where to go on, before there is any message.
+    pub(super) fn prime(&self, number: u64) -> Arc<[u8]> {
+        let retry = FRONT_RETRY.as_millis();
+        format!("id: {number}-{}\nretry: {retry}\ndata: \n\n", self.written).into_bytes().into()
+    }
+}
+
+/// A message as an event, with its number where the stream can be resumed.
+pub(super) fn event(number: Option<(u64, u64)>, line: &[u8]) -> Arc<[u8]> {
+    let id = number.map_or_else(String::new, |(stream, event)| format!("id: {stream}-{event}\n"));
+    let mut bytes = Vec::with_capacity(id.len() + line.len() + 24);
+    bytes.extend_from_slice(id.as_bytes());
+    bytes.extend_from_slice(b"event: message\ndata: ");
+    let start = bytes.len();
+    bytes.extend_from_slice(line);
+    // A line end would end the event; in JSON it can only stand between values.
+    json::flatten(&mut bytes[start..]);
+    bytes.extend_from_slice(b"\n\n");
+    bytes.into()
+}
+
+/// The stream and the event in a `Last-Event-ID`.
+pub(super) fn parse_event_id(text: &str) -> Option<(u64, u64)> {
+    let (stream, event) = text.split_once('-')?;
+    Some((stream.parse().ok()?, event.parse().ok()?))
+}
+
+/// One bucket; it begins full. Kept as the moment at which it is full again, so it needs no refilling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bucket {
+    full_at: Time,
+}
+
+impl Bucket {
+    /// Takes some of so many a second, all of them or none; false where there are not so many.
+    pub(super) fn take(&mut self, now: Time, count: u32, per_second: Option<u32>) -> bool {
+        let Some(rate) = per_second else { return true };
+        let each = std::time::Duration::from_secs(1) / rate.max(1);
+        let full_at = self.full_at.max(now) + each * count;
+        let is_there = full_at.since(now) <= each * rate.max(1);
+        if is_there {
+            self.full_at = full_at;
+        }
+        is_there
+    }
+
+    fn is_full(&self, now: Time) -> bool {
+        self.full_at <= now
+    }
+}
+
+/// Who asks without a session: by which token, from where.
+pub(super) type Caller = (Option<usize>, IpAddr);
+
+/// The buckets of those without a session.
+#[derive(Debug, Default)]
+pub(super) struct Callers(BTreeMap<Caller, Bucket>);
+
+impl Callers {
+    /// Takes from the bucket of a caller; false where it has too few.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        count: u32,
+        per_second: Option<u32>,
+    ) -> bool {
+        if per_second.is_none() {
+            return true;
+        }
+        if self.0.len() >= FRONT_CALLERS_MAX && !self.0.contains_key(&caller) {
+            // A full bucket is as good as none.
+            self.0.retain(|_, bucket| !bucket.is_full(now));
+            if self.0.len() >= FRONT_CALLERS_MAX {
+                return false;
+            }
+        }
+        self.0.entry(caller).or_default().take(now, count, per_second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::after_start(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn so_many_come_at_once_and_then_so_many_a_second() {
+        let mut bucket = Bucket::default();
+        let mut taken = |ms| (0..9).filter(|_| bucket.take(at(ms), 1, Some(4))).count();
+        assert_eq!(taken(5_000), 4);
+        assert_eq!(taken(5_249), 0);
+        assert_eq!(taken(5_500), 2);
+        assert_eq!(taken(60_000), 4);
+        assert!((0..1_000).all(|_| Bucket::default().take(at(0), 9, None)));
+        let mut none = Bucket::default();
+        assert!(none.take(at(0), 1, Some(0)) && !none.take(at(0), 1, Some(0)), "0 is as 1");
+        // Several at once count as many, and are taken together or not at all.
+        let mut some = Bucket::default();
+        assert!(some.take(at(0), 3, Some(4)) && !some.take(at(0), 2, Some(4)));
+        assert!(some.take(at(0), 1, Some(4)) && !some.take(at(999), 4, Some(4)));
+        assert!(some.take(at(1_000), 4, Some(4)));
+    }
+
+    #[test]
+    fn those_who_are_quiet_make_room() {
+        let mut callers = Callers::default();
+        let address = |n: usize| IpAddr::from(u32::try_from(n).unwrap().to_be_bytes());
+        for n in 0..FRONT_CALLERS_MAX {
+            assert!(callers.take(at(0), (None, address(n)), 1, Some(1)));
+        }
+        assert!(!callers.take(at(0), (None, address(FRONT_CALLERS_MAX)), 1, Some(1)));
+        assert!(callers.take(at(1_000), (None, address(FRONT_CALLERS_MAX)), 1, Some(1)));
+        assert_eq!(callers.0.len(), 1);
+    }
+}
