@@ -1,20 +1,18 @@
 //! Owns the variables and the folder that the process was started with. Read once by `main`, passed down from there.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, Config, ConfigSource, FileKind, Flag};
 use afresh_core::hook::HookDefinition;
 use afresh_core::limits::CONFIG_FILE_BYTES_MAX;
-use afresh_core::report::ConfigError;
 use afresh_daemon::control::RuntimeFolders;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{HOME_VARIABLE, HookSetup, is_variable, without_notify};
 
-use crate::error::{CommandError, Exit, Text};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output;
 
 /// Folders and variables.
@@ -25,12 +23,12 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    pub(crate) fn read() -> Result<Self, CommandError> {
-        let cwd = std::env::current_dir().map_err(|error| {
-            CommandError::new(Exit::Unavailable, error)
-                .hint("the current folder is gone: change to one that exists")
-        })?;
-        Ok(Self { cwd, variables: std::env::vars_os().collect() })
+    pub(crate) fn read() -> CommandResult<Self> {
+        match std::env::current_dir() {
+            Ok(cwd) => Ok(Self { cwd, variables: std::env::vars_os().collect() }),
+            Err(error) => Err(CommandError::new(Exit::Unavailable, error)
+                .hint("the current folder is gone: change to one that exists")),
+        }
     }
 
     pub(crate) fn variable(&self, name: &str) -> Option<&OsString> {
@@ -41,6 +39,13 @@ impl Environment {
     pub(crate) fn workspace(&self) -> Workspace {
         let state = self.folder("XDG_STATE_HOME");
         Workspace::find(&self.cwd, self.folder(HOME_VARIABLE).as_deref(), state.as_deref())
+    }
+
+    /// Where state is written: with the user's where the project cannot be written.
+    pub(crate) fn located_workspace(&self) -> Workspace {
+        let mut workspace = self.workspace();
+        workspace.locate();
+        workspace
     }
 
     /// What hooks are told with, here.
@@ -77,20 +82,21 @@ impl Environment {
         project.into_iter().chain(user).collect()
     }
 
+    /// The file to write into, as people would write it here.
+    pub(crate) fn main_config_file(&self, workspace: &Workspace) -> String {
+        let first = self.config_files(workspace).into_iter().next();
+        first.map_or_else(|| "afresh.toml".to_owned(), |(_, path)| self.shown(&path))
+    }
+
     /// The configuration files that exist, weakest first.
-    pub(crate) fn config_texts(
-        &self,
-        workspace: &Workspace,
-    ) -> Result<Vec<ConfigText>, CommandError> {
+    pub(crate) fn config_texts(&self, workspace: &Workspace) -> CommandResult<Vec<ConfigText>> {
         let mut texts = Vec::new();
         for (kind, path) in self.config_files(workspace) {
             let read = match read_config(&path) {
                 // Another user's home, as after `sudo -u`: not a reason to do nothing.
-                Err(error) if kind == FileKind::User && error.is_refused() => {
-                    output::warn(
-                        &format!("{error}\nhint: going on without it")
-                            .replacen("error:", "warning:", 1),
-                    );
+                Err(error) if kind == FileKind::User && error.exit == Exit::Unavailable => {
+                    let text = format!("{error}\nhint: going on without it");
+                    output::warn(&text.replacen("error:", "warning:", 1));
                     continue;
                 }
                 read => read?,
@@ -107,12 +113,10 @@ impl Environment {
         &self,
         workspace: &Workspace,
         flags: &[Flag<'_>],
-    ) -> Result<Config, CommandError> {
+    ) -> CommandResult<Config> {
         self.warn_of_passed_over(workspace);
         let config = self.quiet_config(workspace, flags)?;
-        for warning in &config.warnings {
-            output::warn(&warning.to_string());
-        }
+        config.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
         Ok(config)
     }
 
@@ -133,11 +137,10 @@ impl Environment {
         &self,
         workspace: &Workspace,
         flags: &[Flag<'_>],
-    ) -> Result<Config, CommandError> {
+    ) -> CommandResult<Config> {
         let texts = self.config_texts(workspace)?;
         let sources: Vec<ConfigSource<'_>> = texts.iter().map(ConfigText::source).collect();
-        config::load(&sources, &self.config_variables(), flags)
-            .map_err(|errors| config_error(&errors))
+        Ok(config::load(&sources, &self.config_variables(), flags)?)
     }
 
     /// The variables, as the configuration reads them.
@@ -172,67 +175,43 @@ impl ConfigText {
     }
 }
 
-/// All errors of a configuration as one.
-pub(crate) fn config_error(errors: &[ConfigError]) -> CommandError {
-    let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    CommandError { exit: Exit::Config, text: Text::Ready(all.join("\n\n")), hints: Vec::new() }
-}
-
 /// The bytes of a configuration file, one more than allowed at most; `None` where there is none.
-pub(crate) fn read_config(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
-    read_bounded(path, CONFIG_FILE_BYTES_MAX).map_err(|error| error.of(path))
+pub(crate) fn read_config(path: &Path) -> CommandResult<Option<Vec<u8>>> {
+    read_bounded(path, CONFIG_FILE_BYTES_MAX).map_err(|error| read_error(path, &error))
 }
 
-/// Why a file that is there could not be read.
-#[derive(Debug)]
-pub(crate) enum ReadFileError {
-    NotAFile,
-    Refused(std::io::Error),
-}
-
-impl ReadFileError {
-    /// The failure of a command that needs the file.
-    pub(crate) fn of(&self, path: &Path) -> CommandError {
-        let path = path.display();
-        let (exit, text) = match self {
-            Self::NotAFile => (Exit::Config, format!("error: `{path}` is not a file")),
-            Self::Refused(error) => {
-                let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
-                let exit = if is_denied { Exit::Unavailable } else { Exit::Config };
-                (exit, format!("error: cannot read `{path}`: {error}"))
-            }
-        };
-        CommandError { exit, text: Text::Ready(text), hints: Vec::new() }
-    }
-}
-
-impl fmt::Display for ReadFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAFile => f.write_str("it is not a file"),
-            Self::Refused(error) => write!(f, "{error}"),
+/// The failure of a command that needs a file, where [`read_bounded`] failed.
+pub(crate) fn read_error(path: &Path, error: &io::Error) -> CommandError {
+    let path = path.display();
+    match error.kind() {
+        ErrorKind::InvalidInput => {
+            CommandError::ready(Exit::Config, format!("error: `{path}` is not a file"))
+        }
+        kind => {
+            let is_denied = kind == ErrorKind::PermissionDenied;
+            let exit = if is_denied { Exit::Unavailable } else { Exit::Config };
+            CommandError::ready(exit, format!("error: cannot read `{path}`: {error}"))
         }
     }
 }
 
-/// The bytes of a file, one more than allowed at most; `None` where there is none.
-pub(crate) fn read_bounded(
-    path: &Path,
-    bytes_max: usize,
-) -> Result<Option<Vec<u8>>, ReadFileError> {
+/// The bytes of a file, one more than allowed at most; `None` where there is none. What is not a file is
+/// [`ErrorKind::InvalidInput`].
+pub(crate) fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     // A FIFO would keep us waiting for a writer.
     if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(ReadFileError::NotAFile);
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
     }
     match File::open(path) {
         Ok(file) => {
             let mut bytes = Vec::new();
             let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
-            file.take(limit).read_to_end(&mut bytes).map_err(ReadFileError::Refused)?;
+            file.take(limit).read_to_end(&mut bytes)?;
             Ok(Some(bytes))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
-        Err(error) => Err(ReadFileError::Refused(error)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }

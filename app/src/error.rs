@@ -4,7 +4,13 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use afresh_core::report::ConfigError;
+use afresh_core::suggest::nearest;
+use afresh_core::text::harmless;
+use afresh_daemon::SetupError;
+use afresh_daemon::control::ControlError;
 use afresh_daemon::error_chain::causes;
+use afresh_daemon::store::runs::RunsError;
 
 /// How a command ends. `afresh exit-codes` prints this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,27 +53,24 @@ pub(crate) const EXIT_CODES: [(&str, &str); 10] = [
     ("128+N", "`afresh keep`: the command was ended by signal N and not restarted"),
 ];
 
-impl Exit {
-    const fn code(self) -> u8 {
-        match self {
-            Self::Success => 0,
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Success => 0,
             // What a process can give is one byte.
-            Self::Command(code) => (code & 0xff) as u8,
-            Self::Failed => 1,
-            Self::Usage => 2,
-            Self::Config => 3,
-            Self::NotFound => 4,
-            Self::Unavailable => 5,
-            Self::Internal => 70,
-        }
+            Exit::Command(code) => (code & 0xff) as u8,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::Config => 3,
+            Exit::NotFound => 4,
+            Exit::Unavailable => 5,
+            Exit::Internal => 70,
+        })
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
-    }
-}
+/// How a command, or a part of one, went.
+pub(crate) type CommandResult<T = Exit> = Result<T, CommandError>;
 
 /// Why a command failed, for people.
 #[derive(Debug)]
@@ -94,14 +97,45 @@ impl CommandError {
         Self { exit, text: Text::Chain(error.into()), hints: Vec::new() }
     }
 
-    /// Whether the system would not let us.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.exit == Exit::Unavailable
+    /// One whose text is laid out already, `error:` included.
+    pub(crate) fn ready(exit: Exit, text: String) -> Self {
+        Self { exit, text: Text::Ready(text), hints: Vec::new() }
+    }
+
+    /// All that is wrong with a configuration or a plan.
+    pub(crate) fn config(errors: &[impl ToString]) -> Self {
+        let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Self::ready(Exit::Config, all.join("\n\n"))
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// With the name that was probably meant, or another hint where none is near.
+    pub(crate) fn did_you_mean<'a>(
+        self,
+        name: &str,
+        known: impl Iterator<Item = &'a str>,
+        otherwise: &str,
+    ) -> Self {
+        match nearest(name, known) {
+            Some(near) => self.hint(format!("did you mean `{}`?", harmless(near))),
+            None => self.hint(otherwise),
+        }
+    }
+}
+
+/// Makes an error of a library the failure of a command.
+pub(crate) trait OrExit<T> {
+    /// The value, or the end of the command in this way.
+    fn or_exit(self, exit: Exit) -> CommandResult<T>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrExit<T> for Result<T, E> {
+    fn or_exit(self, exit: Exit) -> CommandResult<T> {
+        self.map_err(|error| CommandError::new(exit, error))
     }
 }
 
@@ -124,6 +158,44 @@ impl From<std::io::Error> for CommandError {
         }
         Self::new(Exit::Unavailable, format!("cannot print: {error}"))
     }
+}
+
+impl From<ControlError> for CommandError {
+    fn from(error: ControlError) -> Self {
+        match error {
+            ControlError::Print(error) => error.into(),
+            ControlError::Refused { what, hint } => Self {
+                hints: hint.iter().map(|hint| harmless(hint)).collect(),
+                ..Self::new(Exit::Failed, harmless_lines(&what))
+            },
+            error @ ControlError::Unsupported => Self::new(Exit::Unavailable, error),
+            error => Self::new(Exit::Unavailable, error).hint("run `afresh status --all`"),
+        }
+    }
+}
+
+impl From<SetupError> for CommandError {
+    fn from(error: SetupError) -> Self {
+        Self::new(Exit::Unavailable, error).hint("run `afresh doctor`")
+    }
+}
+
+impl From<RunsError> for CommandError {
+    fn from(error: RunsError) -> Self {
+        let hint = error.hint();
+        Self::new(Exit::Unavailable, error).hint(hint)
+    }
+}
+
+impl From<Vec<ConfigError>> for CommandError {
+    fn from(errors: Vec<ConfigError>) -> Self {
+        Self::config(&errors)
+    }
+}
+
+/// A text of several lines without what a terminal would obey.
+pub(crate) fn harmless_lines(text: &str) -> String {
+    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
 }
 
 impl fmt::Display for CommandError {

@@ -5,10 +5,8 @@ mod environment;
 mod error;
 mod output;
 mod plan_file;
-mod row;
 mod running;
 mod screen;
-mod service_commands;
 mod status_table;
 
 use std::process::ExitCode;
@@ -17,7 +15,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult};
 
 fn main() -> ExitCode {
     // The warden starts a thousand times a day and knows no flags: it goes before all parsing.
@@ -38,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<Exit, CommandError> {
+fn run(cli: Cli) -> CommandResult {
     let environment = Environment::read()?;
     match cli.command {
         Command::Mcp(arguments) => cli::mcp::run(*arguments, &environment),
@@ -51,9 +49,7 @@ fn run(cli: Cli) -> Result<Exit, CommandError> {
         Command::Down(arguments) => cli::down::run(&arguments, &environment),
         Command::Reload(arguments) => cli::reload::run(&arguments, &environment),
         Command::Status(arguments) => cli::status::run(&arguments, &environment),
-        Command::Start(arguments) => cli::start::run(&arguments, &environment),
-        Command::Stop(arguments) => cli::stop::run(&arguments, &environment),
-        Command::Restart(arguments) => cli::restart::run(&arguments, &environment),
+        Command::Lifecycle(command) => cli::lifecycle::run(&command, &environment),
         Command::Logs(arguments) => cli::logs::run(&arguments, &environment),
         Command::Attach(arguments) => cli::attach::run(&arguments, &environment),
         Command::Events(arguments) => cli::events::run(&arguments, &environment),

@@ -4,14 +4,21 @@ use std::io::{self, BufRead, BufWriter, IsTerminal, Read, StdoutLock, Write};
 use std::time::Duration;
 
 use afresh_core::limits::ANSWER_BYTES_MAX;
+use serde_json::Value;
 
-use crate::error::{CommandError, Exit, Text};
+use crate::error::{CommandError, CommandResult, Exit, Text};
 
-/// Writes data to stdout.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+/// Writes data to stdout. A command that only prints ends with it.
+pub(crate) fn print(text: &str) -> CommandResult {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    stdout.flush()?;
+    Ok(Exit::Success)
+}
+
+/// Writes a value to stdout, for programs.
+pub(crate) fn print_json(value: &Value) -> CommandResult {
+    print(&format!("{value:#}\n"))
 }
 
 /// Many lines for stdout, written together.
@@ -73,16 +80,9 @@ pub(crate) fn report(error: &CommandError) -> Exit {
                 let failure = CommandError::from(failure);
                 return if failure.exit == Exit::Success { error.exit } else { failure.exit };
             }
-            let paint = Paint::for_stream(&io::stderr());
-            for hint in &error.hints {
-                remark(&paint_report(&format!("hint: {hint}"), paint));
-            }
+            error.hints.iter().for_each(|hint| warn(&format!("hint: {hint}")));
         }
-        Text::Chain(_) | Text::Ready(_) => {
-            let text = error.to_string();
-            let paint = Paint::for_stream(&io::stderr());
-            remark(&paint_report(&text, paint));
-        }
+        Text::Chain(_) | Text::Ready(_) => warn(&error.to_string()),
     }
     error.exit
 }
@@ -152,24 +152,17 @@ impl Paint {
     }
 }
 
-/// Colours the first word of each line that has a meaning of its own.
-fn paint_report(text: &str, paint: Paint) -> String {
-    let line = |line: &str| {
-        for (word, painted) in [
-            ("error:", paint.red("error:")),
-            ("warning:", paint.yellow("warning:")),
-            ("hint:", paint.green("hint:")),
-        ] {
-            if let Some(rest) = line.strip_prefix(word) {
-                return format!("{painted}{rest}");
-            }
-        }
-        line.to_owned()
-    };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// Warnings about the configuration, before the work begins.
+/// Writes to stderr, with colours for the first word of each line that has a meaning of its own.
 pub(crate) fn warn(text: &str) {
     remark(&paint_report(text, Paint::for_stream(&io::stderr())));
+}
+
+fn paint_report(text: &str, paint: Paint) -> String {
+    let words = [("error:", "31;1"), ("warning:", "33"), ("hint:", "32")];
+    let line = |line: &str| {
+        let found =
+            words.iter().find_map(|(word, code)| Some((word, code, line.strip_prefix(word)?)));
+        found.map_or_else(|| line.to_owned(), |(word, code, rest)| paint.wrap(code, word) + rest)
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use afresh_core::limits::PLAN_FILE_BYTES_MAX;
 use afresh_core::run::plan::{self, CheckedPlan, LinkedFile, PlanError, PlanFile};
 
-use crate::environment::{Environment, read_bounded};
-use crate::error::{CommandError, Exit, Text};
+use crate::environment::{Environment, read_bounded, read_error};
+use crate::error::{CommandError, Exit};
 
 /// A plan as it was read.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) struct ReadPlan {
 pub(crate) fn read(file: &Path, environment: &Environment) -> Result<ReadPlan, CommandError> {
     let path = environment.cwd.join(file);
     let shown = environment.shown(&path);
-    let Some(bytes) = read_bounded(&path, PLAN_FILE_BYTES_MAX).map_err(|error| error.of(&path))?
-    else {
+    let read = read_bounded(&path, PLAN_FILE_BYTES_MAX);
+    let Some(bytes) = read.map_err(|error| read_error(&path, &error))? else {
         return Err(CommandError::new(Exit::NotFound, format!("there is no file `{shown}`"))
             .hint("run `afresh plan new` to write an example, or name the plan"));
     };
@@ -51,10 +51,4 @@ pub(crate) fn read(file: &Path, environment: &Environment) -> Result<ReadPlan, C
 fn is_inside(path: &Path, folder: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     real(path).zip(real(folder)).is_some_and(|(path, folder)| path.starts_with(folder))
-}
-
-/// All errors of a plan as one.
-pub(crate) fn plan_error(errors: &[PlanError]) -> CommandError {
-    let all: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    CommandError { exit: Exit::Config, text: Text::Ready(all.join("\n\n")), hints: Vec::new() }
 }

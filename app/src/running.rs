@@ -7,26 +7,11 @@ use afresh_core::control::ServiceStatus;
 use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::abandoned_warden;
-use afresh_daemon::control::{self, ControlError, Reached};
+use afresh_daemon::control::{self, Reached};
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output;
-
-/// Which services a command is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServiceScope {
-    /// Those of the workspace that we are in.
-    Here,
-    /// All of this user.
-    Everywhere,
-}
-
-impl ServiceScope {
-    pub(crate) fn of(all: bool) -> Self {
-        if all { Self::Everywhere } else { Self::Here }
-    }
-}
 
 /// What runs.
 #[derive(Debug, Default)]
@@ -42,34 +27,25 @@ pub(crate) struct RunningServices {
 }
 
 impl RunningServices {
-    /// Asks every afresh of this user. Those that do not answer are named on stderr.
-    pub(crate) fn find(
-        environment: &Environment,
-        scope: ServiceScope,
-    ) -> Result<Self, CommandError> {
-        let (running, warnings) = Self::look(environment, scope)?;
+    /// Asks every afresh of this user; in scope is the workspace that we are in, or all of them. Those that do not
+    /// answer are named on stderr.
+    pub(crate) fn find(environment: &Environment, all: bool) -> CommandResult<Self> {
+        let (running, warnings) = Self::look(environment, all)?;
         warnings.iter().for_each(|warning| output::warn(warning));
         Ok(running)
     }
 
     /// The same; about those that do not answer it has warnings.
-    pub(crate) fn look(
-        environment: &Environment,
-        scope: ServiceScope,
-    ) -> Result<(Self, Vec<String>), CommandError> {
-        let found = control::find(&environment.runtime_folders()).map_err(failed)?;
+    pub(crate) fn look(environment: &Environment, all: bool) -> CommandResult<(Self, Vec<String>)> {
+        let found = control::find(&environment.runtime_folders())?;
         let silent = |pid: &u32| {
             format!("warning: afresh with pid {pid} does not answer: it is stopped, or very busy")
         };
         let warnings = found.silent.iter().map(silent).collect();
         let here = workspace(environment);
-        let in_scope = |reached: &Reached| {
-            scope == ServiceScope::Everywhere || reached.status.workspace == here
-        };
+        let in_scope = |reached: &Reached| all || reached.status.workspace == here;
         let (services, elsewhere) = found.services.into_iter().partition(in_scope);
-        let mut workspace = environment.workspace();
-        workspace.locate();
-        let left = abandoned_warden(&workspace.state().join("run"));
+        let left = abandoned_warden(&environment.located_workspace().state().join("run"));
         let abandoned = left.map_or(0, |left| left.instances);
         let silent = found.silent;
         Ok((Self { services, elsewhere, abandoned, silent }, warnings))
@@ -77,38 +53,32 @@ impl RunningServices {
 
     /// The services of this name, or copies of it: two editors may run the same one. An error that
     /// helps where there is none.
-    pub(crate) fn named(&self, name: &str) -> Result<Vec<&Reached>, CommandError> {
+    pub(crate) fn named(&self, name: &str) -> CommandResult<Vec<&Reached>> {
         let found: Vec<&Reached> =
             self.services.iter().filter(|reached| is_called(&reached.status, name)).collect();
         if found.is_empty() { Err(self.unknown(name)) } else { Ok(found) }
     }
 
     /// The services of these names, each once.
-    pub(crate) fn all_named(&self, names: &[String]) -> Result<Vec<&Reached>, CommandError> {
+    pub(crate) fn all_named(&self, names: &[String]) -> CommandResult<Vec<&Reached>> {
         let mut chosen: Vec<&Reached> = Vec::new();
         for name in names {
-            for reached in self.named(name)? {
-                let known = chosen.iter().any(|other| std::ptr::eq(*other, reached));
-                if !known {
-                    chosen.push(reached);
-                }
-            }
+            let mut found = self.named(name)?;
+            found.retain(|reached| !chosen.iter().any(|other| std::ptr::eq(*other, *reached)));
+            chosen.extend(found);
         }
         Ok(chosen)
     }
 
     fn unknown(&self, name: &str) -> CommandError {
         let shown = harmless(name);
-        let error = CommandError::new(
-            Exit::NotFound,
-            format!("no service `{shown}` runs in this workspace"),
-        );
-        if let Some(other) = self.elsewhere.iter().find(|reached| is_called(&reached.status, name))
-        {
+        let text = format!("no service `{shown}` runs in this workspace");
+        let error = CommandError::new(Exit::NotFound, text);
+        let is_it = |reached: &&Reached| is_called(&reached.status, name);
+        if let Some(other) = self.elsewhere.iter().find(is_it) {
             let place =
-                other.status.workspace.as_deref().map_or("outside of projects", |place| place);
-            return error
-                .hint(format!("one runs in `{}`: go there, or add `--all`", harmless(place)));
+                harmless(other.status.workspace.as_deref().unwrap_or("outside of projects"));
+            return error.hint(format!("one runs in `{place}`: go there, or add `--all`"));
         }
         if let [first, ..] = self.silent.as_slice() {
             let pids: Vec<String> = self.silent.iter().map(u32::to_string).collect();
@@ -129,9 +99,7 @@ impl RunningServices {
             Some(near) => error.hint(format!("did you mean `{}`?", harmless(near))),
             None => error,
         };
-        let listed: Vec<String> = names.iter().take(20).map(|name| harmless(name)).collect();
-        let more = if names.len() > 20 { ", …" } else { "" };
-        error.hint(format!("here run: {}{more}", listed.join(", ")))
+        error.hint(format!("here run: {}", first_names(&names, 20)))
     }
 
     /// That nothing runs in scope, and where something does.
@@ -142,44 +110,29 @@ impl RunningServices {
                 services(self.abandoned)
             );
         }
-        match self.elsewhere.len() {
-            0 => "nothing runs under afresh; `afresh up`, `afresh keep -- CMD` or `afresh mcp -- CMD` begins"
-                .to_owned(),
-            1 => {
-                "nothing runs here under afresh; one service runs elsewhere: `afresh status --all`"
-                    .to_owned()
+        let elsewhere = match self.elsewhere.len() {
+            0 => {
+                let begins = "`afresh up`, `afresh keep -- CMD` or `afresh mcp -- CMD` begins";
+                return format!("nothing runs under afresh; {begins}");
             }
-            count => format!(
-                "nothing runs here under afresh; {count} services run elsewhere: `afresh status --all`"
-            ),
-        }
+            1 => "one service runs".to_owned(),
+            count => format!("{count} services run"),
+        };
+        format!("nothing runs here under afresh; {elsewhere} elsewhere: `afresh status --all`")
     }
+}
+
+/// Some names of a list, and whether there are more.
+pub(crate) fn first_names(names: &[impl AsRef<str>], names_max: usize) -> String {
+    let shown: Vec<String> =
+        names.iter().take(names_max).map(|name| harmless(name.as_ref())).collect();
+    let more = if names.len() > names_max { ", …" } else { "" };
+    shown.join(", ") + more
 }
 
 /// So many services, in words.
 pub(crate) fn services(count: u64) -> String {
     if count == 1 { "1 service".to_owned() } else { format!("{count} services") }
-}
-
-/// A text of several lines without what a terminal would obey.
-pub(crate) fn harmless_lines(text: &str) -> String {
-    text.lines().map(harmless).collect::<Vec<_>>().join("\n")
-}
-
-/// What went wrong with a control socket, for people.
-pub(crate) fn failed(error: ControlError) -> CommandError {
-    match error {
-        ControlError::Print(error) => error.into(),
-        ControlError::Refused { ref what, ref hint } => {
-            let refused = CommandError::new(Exit::Failed, harmless_lines(what));
-            match hint {
-                Some(hint) => refused.hint(harmless(hint)),
-                None => refused,
-            }
-        }
-        error @ ControlError::Unsupported => CommandError::new(Exit::Unavailable, error),
-        error => CommandError::new(Exit::Unavailable, error).hint("run `afresh status --all`"),
-    }
 }
 
 pub(crate) fn is_called(status: &ServiceStatus, name: &str) -> bool {

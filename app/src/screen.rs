@@ -10,8 +10,7 @@ use afresh_core::limits::{LINE_BYTES_MAX, OUTPUT_FLUSH_MAX};
 use afresh_core::text::cut_to_cells;
 
 use crate::output::Paint;
-use crate::row::{Row, redraw, terminal_size};
-use crate::status_table;
+use crate::status_table::{self, Row, redraw, terminal_size};
 
 /// The terminal that is our stdout, shared by the writers of lines and of states.
 #[derive(Clone)]

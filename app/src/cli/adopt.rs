@@ -1,38 +1,39 @@
-//! `afresh adopt`: chooses the files, and changes them. `report.rs` prints.
+//! `afresh adopt`: chooses the files, changes them, and prints: the diff and lists on stdout, everything else on
+//! stderr.
 
-mod report;
-
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use afresh_core::adopt::{ClientServer, DiffLine, Edit, File, State, Wrapper, is_afresh};
-use afresh_core::suggest::nearest;
+use afresh_core::adopt::{ClientServer, DiffLine, DiffMark, File, State, Wrapper, is_afresh};
 use afresh_core::text::harmless;
 use afresh_daemon::HOME_VARIABLE;
 use afresh_daemon::store::clients::{
     ClientFile, ClientText, FileOwner, ReadClientFileError, own_command,
 };
 use clap::{Args, Parser};
+use serde_json::{Value, json};
 
 use crate::cli::Cli;
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit, Text};
-use crate::output;
+use crate::error::{CommandError, CommandResult, Exit, OrExit};
+use crate::output::{self, Paint};
 
-/// Put `afresh mcp --` in front of the servers in the configurations of MCP clients
+/// Puts `afresh mcp --` in front of the servers in the configurations of MCP clients: VS Code, Claude Code
+/// and Desktop, Cursor, Codex, opencode, Copilot. Without FILE, those of the project are looked for, from
+/// this folder up to the project's root.
+///
+/// The changes are shown first. On a terminal you are asked; elsewhere nothing is changed without `--yes`.
+/// Comments and formatting stay, servers without a command (HTTP) are left alone, running it twice changes
+/// nothing, and `--undo` gives back the same bytes. Secrets are left out of what is shown.
+///
+/// A client that was started from a desktop may have another PATH than your shell. So `afresh` is written by
+/// its name if that leads to this program, and otherwise by its whole path; `--afresh` decides otherwise.
+///
+/// Exits with 1 where changes are due and were not made, with 3 where a file cannot be understood, with 4
+/// where there is none, with 5 where one cannot be read or changed.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Puts `afresh mcp --` in front of the servers in the configurations of MCP \
-                  clients: VS Code, Claude Code and Desktop, Cursor, Codex, opencode, Copilot. \
-                  Without FILE, those of the project are looked for, from this folder up to the \
-                  project's root.\n\nThe changes are shown first. On a terminal you are asked; \
-                  elsewhere nothing is changed without `--yes`. Comments and formatting stay, servers \
-                  without a command (HTTP) are left alone, running it twice changes nothing, and \
-                  `--undo` gives back the same bytes. Secrets are left out of what is shown.\n\nA \
-                  client that was started from a desktop may have another PATH than your shell. So \
-                  `afresh` is written by its name if that leads to this program, and otherwise by \
-                  its whole path; `--afresh` decides otherwise.\n\nExits with 1 where changes are \
-                  due and were not made, with 3 where a file cannot be understood, with 4 where \
-                  there is none, with 5 where one cannot be read or changed.",
+    about = "Put `afresh mcp --` in front of the servers in the configurations of MCP clients",
     after_help = "Examples:\n  \
                   afresh adopt                        the project's servers: shows, asks, changes\n  \
                   afresh adopt --list                 which files and servers there are\n  \
@@ -88,7 +89,7 @@ struct ReadFile {
     file: ClientFile,
     /// Its path, as people would write it here.
     path: String,
-    outcome: Result<AdoptPlan, CommandError>,
+    outcome: CommandResult<AdoptPlan>,
 }
 
 /// What is in a file, and what is to be changed.
@@ -101,7 +102,7 @@ struct AdoptPlan {
     diff: Vec<DiffLine>,
 }
 
-pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> CommandResult {
     let program = program(arguments, environment)?;
     check_flags(&arguments.with)?;
     let wrapper = Wrapper { program: &program, with: &arguments.with };
@@ -111,41 +112,45 @@ pub(crate) fn run(arguments: &AdoptArgs, environment: &Environment) -> Result<Ex
     }
     check_names(arguments, &seen)?;
     if arguments.list {
-        return report::list(arguments, &seen);
+        return list(arguments, &seen);
     }
     if !arguments.json {
-        report::diff(&seen)?;
-        report::errors(&seen);
+        diff(&seen)?;
+        errors(&seen);
     }
     let due = seen.iter().filter_map(ReadFile::plan).any(|plan| !plan.touched.is_empty());
-    let allowed = due && !arguments.dry_run && (arguments.yes || asked(arguments));
+    let asked = || !arguments.json && output::ask("make these changes?");
+    let allowed = due && !arguments.dry_run && (arguments.yes || asked());
     if allowed {
         make(arguments, &mut seen);
     }
     if arguments.json {
-        report::json(&seen, allowed)?;
+        print_json(&seen, allowed)?;
     } else {
-        report::conclude(arguments, &wrapper, &seen, due, allowed);
-        report::mention(arguments, &others);
+        conclude(arguments, &wrapper, &seen, due, allowed);
+        mention(arguments, &others);
     }
-    let failed = seen.iter().find_map(|seen| seen.outcome.as_ref().err()).map(|error| error.exit);
-    Ok(match failed {
-        Some(exit) => exit,
-        None if due && !allowed && !arguments.dry_run => Exit::Failed,
-        None => Exit::Success,
+    Ok(match exit_of(&seen) {
+        Exit::Success if due && !allowed && !arguments.dry_run => Exit::Failed,
+        exit => exit,
     })
 }
 
+/// The exit of the first file that failed.
+fn exit_of(seen: &[ReadFile]) -> Exit {
+    let failed = seen.iter().find_map(|seen| seen.outcome.as_ref().err());
+    failed.map_or(Exit::Success, |error| error.exit)
+}
+
 /// How afresh is called in the files.
-fn program(arguments: &AdoptArgs, environment: &Environment) -> Result<String, CommandError> {
+fn program(arguments: &AdoptArgs, environment: &Environment) -> CommandResult<String> {
     let program = match &arguments.afresh {
         Some(program) => program.clone(),
         // It is not written.
         None if arguments.undo || arguments.list => "afresh".to_owned(),
         None => {
-            let path = own_command(environment.variable("PATH").map(std::ffi::OsString::as_os_str))
-                .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
-            path.display().to_string()
+            let path = environment.variable("PATH").map(OsString::as_os_str);
+            own_command(path).or_exit(Exit::Unavailable)?.display().to_string()
         }
     };
     if is_afresh(&program) {
@@ -157,7 +162,7 @@ fn program(arguments: &AdoptArgs, environment: &Environment) -> Result<String, C
 }
 
 /// What `afresh mcp` would refuse is refused here, and not by the client weeks later.
-fn check_flags(flags: &[String]) -> Result<(), CommandError> {
+fn check_flags(flags: &[String]) -> CommandResult<()> {
     let line = ["afresh", "mcp"].into_iter().chain(flags.iter().map(String::as_str));
     let parsed = Cli::try_parse_from(line.chain(["--", "command"]));
     let problem = match parsed {
@@ -194,20 +199,16 @@ fn look(
     let found = ClientFile::find(&environment.cwd, workspace.root(), home.as_deref(), &variable);
     let (user, project): (Vec<ClientFile>, Vec<ClientFile>) =
         found.into_iter().partition(|file| file.scope == FileOwner::User);
+    let (meant, others) = match (arguments.user, arguments.list) {
+        (true, _) => (user, Vec::new()),
+        (false, true) => (project.into_iter().chain(user).collect(), Vec::new()),
+        (false, false) => (project, user),
+    };
     let all = |files: Vec<ClientFile>| files.into_iter().map(see).collect::<Vec<ReadFile>>();
-    match (arguments.user, arguments.list) {
-        (true, _) => (without_other(all(user)), Vec::new()),
-        (false, true) => {
-            (without_other(all(project).into_iter().chain(all(user)).collect()), Vec::new())
-        }
-        (false, false) => (without_other(all(project)), all(user)),
-    }
-}
-
-/// Some of the places are for other settings too: without a server there, they are none of ours.
-fn without_other(mut seen: Vec<ReadFile>) -> Vec<ReadFile> {
-    seen.retain(|seen| seen.plan().is_none_or(|plan| !plan.servers.is_empty()));
-    once_each(seen)
+    let mut meant = all(meant);
+    // Some of the places are for other settings too: without a server there, they are none of ours.
+    meant.retain(|seen| seen.plan().is_none_or(|plan| !plan.servers.is_empty()));
+    (once_each(meant), all(others))
 }
 
 /// Of several names of one file, the first counts.
@@ -230,7 +231,7 @@ fn plan(
     arguments: &AdoptArgs,
     environment: &Environment,
     wrapper: &Wrapper<'_>,
-) -> Result<AdoptPlan, CommandError> {
+) -> CommandResult<AdoptPlan> {
     let text = file.read().map_err(|error| {
         let exit = match &error {
             ReadClientFileError::Missing { .. } => Exit::NotFound,
@@ -238,13 +239,11 @@ fn plan(
         };
         CommandError::new(exit, error)
     })?;
-    let read = File::read(&environment.shown(&file.path), &text.bytes).map_err(|error| {
-        let text = Text::Ready(error.to_string());
-        CommandError { exit: Exit::Config, text, hints: Vec::new() }
-    })?;
+    let read = File::read(&environment.shown(&file.path), &text.bytes)
+        .map_err(|error| CommandError::ready(Exit::Config, error.to_string()))?;
     let wanted =
         |server: &ClientServer| arguments.only.is_empty() || arguments.only.contains(&server.name);
-    let (edits, before): (Vec<Edit>, State) = match arguments.undo {
+    let (edits, before) = match arguments.undo {
         true => (read.undo(&wanted), State::Adopted),
         false => (read.adopt(wrapper, &wanted), State::Plain),
     };
@@ -262,36 +261,24 @@ impl ReadFile {
 
 fn nothing_found(arguments: &AdoptArgs, others: &[ReadFile]) -> CommandError {
     let place = if arguments.user { "yours" } else { "this project" };
-    let error = CommandError::new(
-        Exit::NotFound,
-        format!("no MCP server is configured in the files of {place} that are known"),
-    );
-    let error = match others.iter().filter_map(ReadFile::plan).any(|plan| !plan.servers.is_empty())
-    {
-        true => error.hint("there are some in your own files: `afresh adopt --user`"),
-        false => error,
-    };
+    let text = format!("no MCP server is configured in the files of {place} that are known");
+    let mut error = CommandError::new(Exit::NotFound, text);
+    if others.iter().filter_map(ReadFile::plan).any(|plan| !plan.servers.is_empty()) {
+        error = error.hint("there are some in your own files: `afresh adopt --user`");
+    }
     error.hint("name the file, if there is one: `afresh adopt FILE`")
 }
 
-fn check_names(arguments: &AdoptArgs, seen: &[ReadFile]) -> Result<(), CommandError> {
+fn check_names(arguments: &AdoptArgs, seen: &[ReadFile]) -> CommandResult<()> {
     let servers = || seen.iter().filter_map(ReadFile::plan).flat_map(|plan| &plan.servers);
-    for name in &arguments.only {
-        if servers().any(|server| server.name == *name) {
-            continue;
-        }
-        let error =
-            CommandError::new(Exit::NotFound, format!("there is no server `{}`", harmless(name)));
-        return Err(match nearest(name, servers().map(|server| server.name.as_str())) {
-            Some(near) => error.hint(format!("did you mean `{}`?", harmless(near))),
-            None => error.hint("`afresh adopt --list` shows what there is"),
-        });
-    }
-    Ok(())
-}
-
-fn asked(arguments: &AdoptArgs) -> bool {
-    !arguments.json && output::ask("make these changes?")
+    let known = || servers().map(|server| server.name.as_str());
+    let Some(name) = arguments.only.iter().find(|name| !known().any(|known| known == **name))
+    else {
+        return Ok(());
+    };
+    let text = format!("there is no server `{}`", harmless(name));
+    let error = CommandError::new(Exit::NotFound, text);
+    Err(error.did_you_mean(name, known(), "`afresh adopt --list` shows what there is"))
 }
 
 /// Makes the changes; what cannot be changed is an error afterwards.
@@ -308,4 +295,193 @@ fn make(arguments: &AdoptArgs, seen: &mut [ReadFile]) {
             seen.outcome = Err(error);
         }
     }
+}
+
+fn list(arguments: &AdoptArgs, seen: &[ReadFile]) -> CommandResult {
+    if arguments.json {
+        print_json(seen, false)?;
+    } else {
+        if seen.is_empty() {
+            output::remark("no MCP server is configured in the files that are known");
+        }
+        let paint = Paint::stdout();
+        let mut text = String::new();
+        for ReadFile { file, path, outcome } in seen {
+            let Ok(plan) = outcome else { continue };
+            let client = match file.client {
+                "" => String::new(),
+                client => paint.dim(&format!("  {client}, {}", whose(file.scope))),
+            };
+            text.push_str(&format!("{}{client}\n", paint.bold(&harmless(path))));
+            let width = plan.servers.iter().map(|server| harmless(&server.name).chars().count());
+            let width = width.max().unwrap_or(0);
+            for server in &plan.servers {
+                let (name, state) = (harmless(&server.name), state(server, paint));
+                text.push_str(&format!("  {name:width$}  {state}\n"));
+            }
+        }
+        output::print(&text)?;
+        errors(seen);
+    }
+    Ok(exit_of(seen))
+}
+
+fn whose(whose: FileOwner) -> &'static str {
+    match whose {
+        FileOwner::Project => "project",
+        FileOwner::User => "user",
+        FileOwner::Named => "named",
+    }
+}
+
+fn state(server: &ClientServer, paint: Paint) -> String {
+    let mut text = match server.state() {
+        State::Adopted => paint.green("adopted"),
+        State::Plain => paint.yellow("not adopted"),
+        State::Remote => "remote".to_owned(),
+        State::Odd(why) => format!("left alone: {why}"),
+    };
+    if server.disabled {
+        text.push_str(", disabled");
+    }
+    if let Some(project) = &server.project {
+        text.push_str(&format!(", for {}", harmless(project)));
+    }
+    text
+}
+
+/// The changes, as a diff.
+fn diff(seen: &[ReadFile]) -> CommandResult {
+    let paint = Paint::stdout();
+    let mut text = String::new();
+    for ReadFile { path, outcome, .. } in seen {
+        let Some(plan) = outcome.as_ref().ok().filter(|plan| !plan.diff.is_empty()) else {
+            continue;
+        };
+        let path = harmless(path);
+        text += &(paint.bold(&format!("--- {path}\n+++ {path}")) + "\n");
+        for line in &plan.diff {
+            let whole = format!("{}{}", line.mark.sign(), line.text);
+            let painted = match line.mark {
+                DiffMark::Place => paint.dim(&whole),
+                DiffMark::Same => whole,
+                DiffMark::Removed => paint.red(&whole),
+                DiffMark::Added => paint.green(&whole),
+            };
+            text += &(painted + "\n");
+        }
+    }
+    output::print(&text)
+}
+
+fn errors(seen: &[ReadFile]) {
+    for error in seen.iter().filter_map(|seen| seen.outcome.as_ref().err()) {
+        output::report(error);
+    }
+}
+
+/// What has become of it, for people.
+fn conclude(
+    arguments: &AdoptArgs,
+    wrapper: &Wrapper<'_>,
+    seen: &[ReadFile],
+    due: bool,
+    allowed: bool,
+) {
+    let read = || seen.iter().filter_map(|seen| seen.plan().map(|plan| (seen, plan)));
+    for (seen, plan) in read() {
+        for server in plan.servers.iter().filter(|_| !arguments.undo) {
+            if let State::Odd(why) = server.state() {
+                let (name, path) = (harmless(&server.name), harmless(&seen.path));
+                output::remark(&format!("`{name}` in `{path}` is left alone: {why}"));
+            }
+        }
+        if allowed && !plan.touched.is_empty() {
+            let names: Vec<String> =
+                plan.touched.iter().map(|name| format!("`{}`", harmless(name))).collect();
+            let did = if arguments.undo { "undid" } else { "adopted" };
+            let (names, path) = (names.join(", "), harmless(&seen.path));
+            output::remark(&format!("{did} {names} in `{path}`"));
+        }
+    }
+    let failed = seen.iter().any(|seen| seen.outcome.is_err());
+    if !due && !failed {
+        output::remark(match arguments.undo {
+            true => "nothing to undo: afresh stands in front of none of these servers",
+            false => "nothing to change: afresh stands in front of every server that it can",
+        });
+    } else if allowed && read().any(|(_, plan)| !plan.touched.is_empty()) {
+        let back = if arguments.undo { "" } else { "; `afresh adopt --undo` takes it back" };
+        output::remark(&format!("clients take it up when they start a server anew{back}"));
+    } else if !arguments.dry_run {
+        output::remark("nothing was changed: `--yes` makes these changes");
+    }
+    let shared = read().any(|(seen, plan)| {
+        seen.file.scope == FileOwner::Project && !plan.touched.is_empty() && !arguments.undo
+    });
+    if shared && wrapper.program.contains(['/', '\\']) && arguments.afresh.is_none() {
+        output::remark(&format!(
+            "`{}` is a path of this machine, because `afresh` on PATH is not this program; \
+             `--afresh afresh` writes the name alone",
+            harmless(wrapper.program)
+        ));
+    }
+}
+
+/// Says which of the user's own files could be changed too.
+fn mention(arguments: &AdoptArgs, others: &[ReadFile]) {
+    let (before, undo) = match arguments.undo {
+        true => (State::Adopted, " --undo"),
+        false => (State::Plain, ""),
+    };
+    let count = |plan: &AdoptPlan| plan.servers.iter().filter(|s| s.state() == before).count();
+    let files: Vec<String> = others
+        .iter()
+        .filter_map(|seen| Some((seen, count(seen.plan()?))))
+        .filter(|(_, count)| *count > 0)
+        .map(|(seen, count)| format!("{count} in `{}`", harmless(&seen.path)))
+        .collect();
+    if !files.is_empty() {
+        let files = files.join(", ");
+        output::remark(&format!(
+            "there are more servers in your own files: {files}; `afresh adopt --user{undo}` is for these"
+        ));
+    }
+}
+
+/// Everything, for programs.
+fn print_json(seen: &[ReadFile], changed: bool) -> CommandResult {
+    let files: Vec<Value> = seen.iter().map(|seen| file_to_json(seen, changed)).collect();
+    let changed =
+        seen.iter().filter_map(ReadFile::plan).any(|plan| changed && !plan.touched.is_empty());
+    output::print_json(&json!({"changed": changed, "files": files}))
+}
+
+fn file_to_json(seen: &ReadFile, changed: bool) -> Value {
+    let ReadFile { file, path, outcome } = seen;
+    let client = Some(file.client).filter(|client| !client.is_empty());
+    let mut all = json!({"path": path, "client": client, "whose": whose(file.scope)});
+    match outcome {
+        Ok(plan) => {
+            let line = |line: &DiffLine| format!("{}{}", line.mark.sign(), line.text);
+            all["changed"] = (changed && !plan.touched.is_empty()).into();
+            all["servers"] = plan.servers.iter().map(server_to_json).collect();
+            all["due"] = plan.touched.clone().into();
+            all["diff"] = plan.diff.iter().map(line).collect();
+        }
+        Err(error) => all["error"] = error.to_string().into(),
+    }
+    all
+}
+
+/// The states are those before the change.
+fn server_to_json(server: &ClientServer) -> Value {
+    let (state, why) = match server.state() {
+        State::Adopted => ("adopted", None),
+        State::Plain => ("not_adopted", None),
+        State::Remote => ("remote", None),
+        State::Odd(why) => ("left_alone", Some(why)),
+    };
+    let ClientServer { name, project, disabled, .. } = server;
+    json!({"name": name, "project": project, "state": state, "why": why, "disabled": disabled})
 }

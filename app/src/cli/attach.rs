@@ -11,10 +11,11 @@ use afresh_daemon::control::{
 };
 use clap::Args;
 
+use crate::cli::logs::tell_missing;
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::{RunningServices, ServiceScope, failed};
+use crate::running::RunningServices;
 
 /// See what a service writes, and type to its stdin
 #[derive(Debug, Args)]
@@ -52,14 +53,14 @@ enum AttachInput {
     Ended(Result<Parted, ControlError>),
 }
 
-pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let running = RunningServices::find(environment, ServiceScope::of(arguments.all))?;
+pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> CommandResult {
+    let running = RunningServices::find(environment, arguments.all)?;
     let reached = one(&running, &arguments.name)?;
     let (target, name) = (reached.target(), harmless(&reached.status.name));
-    let page = control::logs(&target, Some(arguments.lines)).map_err(failed)?;
-    let follower = Follower::new().map_err(failed)?;
-    let mut printer =
-        AttachPrinter { lines: Lines::new(), paint: Paint::stdout(), last: page.newest };
+    let page = control::logs(&target, Some(arguments.lines))?;
+    let follower = Follower::new()?;
+    let mut printer = AttachPrinter { lines: Lines::new(), paint: Paint::stdout() };
+    let mut last = page.newest;
     let is_typed = io::stdin().is_terminal();
     if is_typed {
         output::remark(&format!(
@@ -77,29 +78,29 @@ pub(crate) fn run(arguments: &AttachArgs, environment: &Environment) -> Result<E
     for news in news {
         match news {
             AttachInput::Line(line) => {
-                printer.note_missing(&line);
+                tell_missing(&line, &mut last);
                 printer.print(&line)?;
                 printer.lines.flush()?;
             }
             AttachInput::Refused(error) if is_typed => output::warn(&format!("warning: {error}")),
-            AttachInput::Refused(error) => return Err(failed(error)),
+            AttachInput::Refused(error) => return Err(error.into()),
             AttachInput::Typed | AttachInput::Ended(Ok(Parted::Told)) => {
                 output::remark(&format!("detached from `{name}`, which goes on"));
-                return Ok(Exit::Success);
+                break;
             }
             AttachInput::Ended(Ok(Parted::Ended)) => {
                 output::remark(&format!("the afresh that keeps `{name}` has ended"));
-                return Ok(Exit::Success);
+                break;
             }
-            AttachInput::Ended(Err(ControlError::Print(_))) => return Ok(Exit::Success),
-            AttachInput::Ended(Err(error)) => return Err(failed(error)),
+            AttachInput::Ended(Err(ControlError::Print(_))) => break,
+            AttachInput::Ended(Err(error)) => return Err(error.into()),
         }
     }
     Ok(Exit::Success)
 }
 
 /// The one service of this name whose stdin can be typed to.
-fn one<'a>(running: &'a RunningServices, name: &str) -> Result<&'a Reached, CommandError> {
+fn one<'a>(running: &'a RunningServices, name: &str) -> CommandResult<&'a Reached> {
     let found = running.named(name)?;
     let [reached] = found[..] else {
         let names: Vec<String> =
@@ -149,8 +150,6 @@ fn pass_typed(target: &ServiceAddress, news: &SyncSender<AttachInput>) {
 struct AttachPrinter {
     lines: Lines,
     paint: Paint,
-    /// The number of the last line.
-    last: u64,
 }
 
 impl AttachPrinter {
@@ -166,14 +165,5 @@ impl AttachPrinter {
                 Ok(())
             }
         }
-    }
-
-    /// Says where lines were forgotten before we could take them.
-    fn note_missing(&mut self, line: &LogLine) {
-        let missing = line.number.saturating_sub(self.last + 1);
-        if missing > 0 {
-            output::remark(&format!("[{missing} lines are missing: they came too fast]"));
-        }
-        self.last = line.number;
     }
 }

@@ -1,12 +1,14 @@
 //! `afresh completions`: what clap makes of the commands, and the names of the services that run.
 
+use std::collections::BTreeSet;
+
 use afresh_daemon::control;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::CommandResult;
 use crate::output;
 
 /// Print the completion script of a shell
@@ -24,29 +26,23 @@ pub(crate) struct CompletionsArgs {
 /// The commands that take names of services.
 const COMMANDS: [&str; 7] = ["status", "start", "stop", "restart", "logs", "attach", "events"];
 
-pub(crate) fn run(arguments: &CompletionsArgs) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &CompletionsArgs) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "afresh", &mut script);
-    let script = String::from_utf8_lossy(&script);
-    output::print(&with_names(arguments.shell, &script))?;
-    Ok(Exit::Success)
+    output::print(&with_names(arguments.shell, &String::from_utf8_lossy(&script)))
 }
 
 /// Prints the names of the services here. Errors are dropped: a shell that completes has no use for them.
-pub(crate) fn services(environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn services(environment: &Environment) -> CommandResult {
     let found = control::find(&environment.runtime_folders()).unwrap_or_default();
-    let mut names: Vec<String> = found
+    let names: BTreeSet<String> = found
         .services
         .into_iter()
         .flat_map(|reached| [Some(reached.status.name), reached.status.group])
         .flatten()
         .filter(|name| is_plain(name))
         .collect();
-    names.sort_unstable();
-    names.dedup();
-    let text: String = names.iter().map(|name| format!("{name}\n")).collect();
-    output::print(&text)?;
-    Ok(Exit::Success)
+    output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
 }
 
 /// Whether a name means nothing but itself to every shell.

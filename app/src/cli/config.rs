@@ -1,23 +1,23 @@
 //! `afresh config`.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
 use afresh_core::config::{self, FileKind, ShownEntry, ShownSetting, ShownTable};
 use afresh_core::report::Origin;
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::environment::{ConfigText, Environment, config_error, read_config};
-use crate::error::{CommandError, Exit};
+use crate::environment::{ConfigText, Environment, read_config};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Paint};
 
-/// Check, show and describe the configuration
+/// Checks, shows and describes the configuration.
+///
+/// The later one wins: built-in defaults, `afresh.toml` of the workspace, the user's own file, variables
+/// (`AFRESH_…`), flags.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Checks, shows and describes the configuration.\n\nThe later one wins: built-in \
-                  defaults, `afresh.toml` of the workspace, the user's own file, variables \
-                  (`AFRESH_…`), flags.",
+    about = "Check, show and describe the configuration",
     after_help = "Examples:\n  \
                   afresh config check                   is everything right?\n  \
                   afresh config show --changed          what is not as built in, and who says so\n  \
@@ -59,17 +59,16 @@ enum ConfigCommand {
     },
 }
 
-pub(crate) fn run(arguments: &ConfigArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ConfigArgs, environment: &Environment) -> CommandResult {
     match &arguments.command {
-        ConfigCommand::Check { file, json } => return check(file.as_deref(), *json, environment),
-        ConfigCommand::Show { json, changed } => show(*json, *changed, environment)?,
-        ConfigCommand::Schema => output::print(&format!("{:#}\n", config::schema()))?,
-        ConfigCommand::Path { json } => paths(*json, environment)?,
+        ConfigCommand::Check { file, json } => check(file.as_deref(), *json, environment),
+        ConfigCommand::Show { json, changed } => show(*json, *changed, environment),
+        ConfigCommand::Schema => output::print_json(&config::schema()),
+        ConfigCommand::Path { json } => paths(*json, environment),
     }
-    Ok(Exit::Success)
 }
 
-fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<Exit, CommandError> {
+fn check(file: Option<&Path>, json: bool, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     let (texts, variables) = match file {
         Some(file) => (vec![one_file(file, environment)?], Vec::new()),
@@ -86,15 +85,13 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<E
             Ok(config) => &config.warnings,
             Err(errors) => errors,
         };
-        let errors: Vec<serde_json::Value> = messages.iter().map(error_to_json).collect();
-        let verdict = json!({"ok": loaded.is_ok(), "files": files, "messages": errors});
-        output::print(&format!("{verdict:#}\n"))?;
+        let messages: Vec<Value> = messages.iter().map(error_to_json).collect();
+        let verdict = json!({"ok": loaded.is_ok(), "files": files, "messages": messages});
+        output::print_json(&verdict)?;
         return Ok(if loaded.is_ok() { Exit::Success } else { Exit::Config });
     }
-    let config = loaded.map_err(|errors| config_error(&errors))?;
-    for warning in &config.warnings {
-        output::warn(&warning.to_string());
-    }
+    let config = loaded?;
+    config.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
     let set = config.shown().filter(|shown| matches!(shown.origin, Origin::Env { .. })).count();
     let files = match files.as_slice() {
         [] => "there is no configuration file, the defaults are in force".to_owned(),
@@ -112,11 +109,10 @@ fn check(file: Option<&Path>, json: bool, environment: &Environment) -> Result<E
     };
     let services = count(config.services.len(), "service");
     let hooks = count(config.hooks.len(), "hook");
-    output::print(&format!("ok: {files}{services}{hooks}{variables}\n"))?;
-    Ok(Exit::Success)
+    output::print(&format!("ok: {files}{services}{hooks}{variables}\n"))
 }
 
-fn one_file(file: &Path, environment: &Environment) -> Result<ConfigText, CommandError> {
+fn one_file(file: &Path, environment: &Environment) -> CommandResult<ConfigText> {
     let path = environment.cwd.join(file);
     let shown = environment.shown(&path);
     let Some(bytes) = read_config(&path)? else {
@@ -126,7 +122,7 @@ fn one_file(file: &Path, environment: &Environment) -> Result<ConfigText, Comman
     Ok(ConfigText { kind: FileKind::Workspace, path: shown, bytes })
 }
 
-fn error_to_json(error: &config::ConfigError) -> serde_json::Value {
+fn error_to_json(error: &config::ConfigError) -> Value {
     json!({
         "severity": error.kind.severity(),
         "message": error.message,
@@ -135,7 +131,7 @@ fn error_to_json(error: &config::ConfigError) -> serde_json::Value {
     })
 }
 
-fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), CommandError> {
+fn show(json: bool, changed: bool, environment: &Environment) -> CommandResult {
     let config = environment.config(&environment.workspace(), &[])?;
     let is_shown = |origin: &Origin| !changed || *origin != Origin::Default;
     let rows: Vec<ShownSetting> = config.shown().filter(|shown| is_shown(&shown.origin)).collect();
@@ -144,42 +140,37 @@ fn show(json: bool, changed: bool, environment: &Environment) -> Result<(), Comm
         table.entries.retain(|entry| is_shown(&entry.origin));
     }
     if json {
-        let entries = |table: &ShownTable| -> Vec<serde_json::Value> {
-            table.entries.iter().map(|entry| entry_to_json(table, entry)).collect()
+        let setting = |row: &ShownSetting| {
+            row_to_json(row.section, row.key, row.value.to_json(), &row.origin, row.help)
         };
-        let rows: Vec<serde_json::Value> =
-            rows.iter().map(to_json).chain(tables.iter().flat_map(entries)).collect();
-        let text = format!("{:#}\n", serde_json::Value::from(rows));
-        return Ok(output::print(&text)?);
+        let entries = |table: &ShownTable| -> Vec<Value> {
+            let entry = |entry: &ShownEntry| {
+                row_to_json(
+                    &table.heading,
+                    &entry.key,
+                    json!(entry.value),
+                    &entry.origin,
+                    &entry.help,
+                )
+            };
+            table.entries.iter().map(entry).collect()
+        };
+        let rows = rows.iter().map(setting).chain(tables.iter().flat_map(entries));
+        return output::print_json(&rows.collect());
     }
     if rows.is_empty() && tables.is_empty() {
         output::remark("everything is as built in");
     }
-    Ok(print_tables(&rows, &tables)?)
+    print_tables(&rows, &tables)
 }
 
-fn to_json(shown: &ShownSetting) -> serde_json::Value {
-    json!({
-        "section": shown.section,
-        "key": shown.key,
-        "value": shown.value.to_json(),
-        "origin": origin_to_json(&shown.origin),
-        "help": shown.help,
-    })
-}
-
-fn entry_to_json(table: &ShownTable, entry: &ShownEntry) -> serde_json::Value {
-    json!({
-        "section": table.heading,
-        "key": entry.key,
-        "value": entry.value,
-        "origin": origin_to_json(&entry.origin),
-        "help": entry.help,
-    })
+fn row_to_json(section: &str, key: &str, value: Value, origin: &Origin, help: &str) -> Value {
+    let origin = origin_to_json(origin);
+    json!({"section": section, "key": key, "value": value, "origin": origin, "help": help})
 }
 
 /// TOML, with the origins as comments: it can be pasted into a file.
-pub(crate) fn print_tables(rows: &[ShownSetting], tables: &[ShownTable]) -> io::Result<()> {
+pub(crate) fn print_tables(rows: &[ShownSetting], tables: &[ShownTable]) -> CommandResult {
     type Row = (String, String, Origin);
     let mut sections: Vec<(String, Option<&Origin>, Vec<Row>)> = Vec::new();
     for row in rows {
@@ -218,7 +209,7 @@ pub(crate) fn print_tables(rows: &[ShownSetting], tables: &[ShownTable]) -> io::
 /// A longer value, such as a path, stands out of its column.
 const VALUE_WIDTH_MAX: usize = 40;
 
-fn origin_to_json(origin: &Origin) -> serde_json::Value {
+fn origin_to_json(origin: &Origin) -> Value {
     match origin {
         Origin::Default => json!({"kind": "default"}),
         Origin::File { path, line, column } => {
@@ -229,7 +220,7 @@ fn origin_to_json(origin: &Origin) -> serde_json::Value {
     }
 }
 
-fn paths(json: bool, environment: &Environment) -> Result<(), CommandError> {
+fn paths(json: bool, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     if workspace.root().is_none() {
         output::remark(
@@ -246,17 +237,15 @@ fn paths(json: bool, environment: &Environment) -> Result<(), CommandError> {
             let path_text = path.display().to_string();
             json!({"whose": whose(kind), "path": path_text, "exists": path.exists()})
         };
-        let rows: Vec<serde_json::Value> = files.iter().map(row).collect();
-        return Ok(output::print(&format!("{:#}\n", serde_json::Value::from(rows)))?);
+        return output::print_json(&files.iter().map(row).collect());
     }
-    let width =
-        files.iter().map(|(_, path)| path.display().to_string().chars().count()).max().unwrap_or(0);
+    let widths = files.iter().map(|(_, path)| path.display().to_string().chars().count());
+    let width = widths.max().unwrap_or(0);
     let line = |(kind, path): &(FileKind, PathBuf)| {
         let whose = whose(kind);
         let there = if path.exists() { "exists" } else { "does not exist" };
         let path = path.display().to_string();
         format!("{whose:9}  {path:width$}  {there}\n")
     };
-    let lines: Vec<String> = files.iter().map(line).collect();
-    Ok(output::print(&lines.concat())?)
+    output::print(&files.iter().map(line).collect::<String>())
 }

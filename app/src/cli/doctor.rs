@@ -1,22 +1,25 @@
 //! `afresh doctor`.
 
 use afresh_core::config::{self, TrailSettings};
+use afresh_core::text::harmless;
 use afresh_daemon::store::workspace::Workspace;
 use afresh_daemon::{Check, CheckVerdict, Examined, examine};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandResult, Exit};
 use crate::output::{self, Paint};
 
-/// Check this machine, and say what to do about what is missing
+/// Checks this machine, and says what to do about what is missing.
+///
+/// The guardian is tried out: a process that hides a grandchild is killed, and nothing may be left of it. All
+/// else is looked at, and nothing is changed.
+///
+/// Exits with 1 where there is a problem; warnings alone are no reason to worry.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Checks this machine, and says what to do about what is missing.\n\nThe guardian \
-                  is tried out: a process that hides a grandchild is killed, and nothing may be \
-                  left of it. All else is looked at, and nothing is changed.\n\nExits with 1 where \
-                  there is a problem; warnings alone are no reason to worry.",
+    about = "Check this machine, and say what to do about what is missing",
     after_help = "Examples:\n  \
                   afresh doctor\n  \
                   afresh doctor --json | jq '.checks[] | select(.verdict != \"ok\")'"
@@ -27,7 +30,7 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &DoctorArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &DoctorArgs, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     let (config, trail) = check_config(environment, &workspace);
     let mut checks = examine(&Examined {
@@ -39,25 +42,17 @@ pub(crate) fn run(arguments: &DoctorArgs, environment: &Environment) -> Result<E
     // Beside the state, before the programs.
     let after = checks.iter().position(|check| check.name == "trail");
     checks.insert(after.map_or(checks.len(), |index| index + 1), config);
-    let count = |verdict| {
-        let of_it = checks.iter().filter(|check| check.verdict == verdict);
-        of_it.count()
-    };
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let (problems, warnings) = (count(CheckVerdict::Problem), count(CheckVerdict::Warning));
-    let text = if arguments.json {
-        let all: Vec<serde_json::Value> = checks.iter().map(to_json).collect();
-        let result = json!({"problems": problems, "warnings": warnings, "checks": all});
-        format!("{result:#}\n")
+    if arguments.json {
+        let all: Vec<Value> = checks.iter().map(to_json).collect();
+        output::print_json(&json!({"problems": problems, "warnings": warnings, "checks": all}))?;
     } else {
         let paint = Paint::stdout();
-        let lines: Vec<String> = checks.iter().map(|check| show(check, paint)).collect();
-        format!("{}\n{}\n", lines.concat(), summary(problems, warnings))
-    };
-    output::print(&text)?;
-    Ok(match problems {
-        0 => Exit::Success,
-        _ => Exit::Failed,
-    })
+        let lines: String = checks.iter().map(|check| show(check, paint)).collect();
+        output::print(&format!("{lines}\n{}\n", summary(problems, warnings)))?;
+    }
+    Ok(if problems == 0 { Exit::Success } else { Exit::Failed })
 }
 
 /// The check of the configuration, and what it says about the trail.
@@ -83,13 +78,9 @@ fn check_config(environment: &Environment, workspace: &Workspace) -> (Check, Tra
     }
 }
 
-fn to_json(check: &Check) -> serde_json::Value {
-    json!({
-        "name": check.name,
-        "verdict": check.verdict.name(),
-        "found": check.found,
-        "hint": check.hint,
-    })
+fn to_json(check: &Check) -> Value {
+    let Check { name, verdict, found, hint } = check;
+    json!({"name": name, "verdict": verdict.name(), "found": found, "hint": hint})
 }
 
 fn show(check: &Check, paint: Paint) -> String {
@@ -100,11 +91,9 @@ fn show(check: &Check, paint: Paint) -> String {
         CheckVerdict::Problem => paint.red(&word),
     };
     let name = paint.bold(&format!("{:14}", check.name));
-    let found = afresh_core::text::harmless(&check.found);
-    let hint = match &check.hint {
-        Some(hint) => format!("{:25}hint: {}\n", "", afresh_core::text::harmless(hint)),
-        None => String::new(),
-    };
+    let found = harmless(&check.found);
+    let hint = check.hint.as_ref().map(|hint| format!("{:25}hint: {}\n", "", harmless(hint)));
+    let hint = hint.unwrap_or_default();
     format!("{word}  {name}  {found}\n{hint}")
 }
 

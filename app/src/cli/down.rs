@@ -1,6 +1,5 @@
 //! `afresh down`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use afresh_core::control::Face;
@@ -11,17 +10,17 @@ use afresh_daemon::{abandoned_warden, control, monotonic, process_is_alive};
 use clap::Args;
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output;
-use crate::running::{RunningServices, ServiceScope, failed, services};
+use crate::running::{RunningServices, first_names, services};
 
-/// End `afresh up` of this workspace, with all of its services
+/// Ends the `afresh up` of this workspace, be it in the background or on another terminal.
+///
+/// Its services are stopped in the opposite order of their start: each is asked by its stop signal, and
+/// killed with all that it has started when its time is over. This command waits until all are gone.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Ends the `afresh up` of this workspace, be it in the background or on another \
-                  terminal.\n\nIts services are stopped in the opposite order of their start: each is \
-                  asked by its stop signal, and killed with all that it has started when its time is \
-                  over. This command waits until all are gone.",
+    about = "End `afresh up` of this workspace, with all of its services",
     after_help = "Examples:\n  \
                   afresh down\n  \
                   afresh down --reason 'the machine is going to sleep'"
@@ -32,14 +31,12 @@ pub(crate) struct DownArgs {
     reason: String,
 }
 
-pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let mut workspace = environment.workspace();
-    workspace.locate();
+pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> CommandResult {
     let Some(daemon) = super::up::daemon(environment)? else {
-        return Err(not_there(workspace.state()));
+        return Err(not_there(environment));
     };
     let pid = daemon.version.pid;
-    control::shutdown(&daemon.socket, &arguments.reason).map_err(failed)?;
+    control::shutdown(&daemon.socket, &arguments.reason)?;
     let begin = monotonic();
     let mut said = begin;
     while process_is_alive(pid) {
@@ -49,19 +46,17 @@ pub(crate) fn run(arguments: &DownArgs, environment: &Environment) -> Result<Exi
         }
         if monotonic() - said > Duration::from_secs(5) {
             said = monotonic();
-            let left = left(environment);
-            let more = if left.len() > 10 { ", …" } else { "" };
-            let names: Vec<String> = left.into_iter().take(10).collect();
-            output::remark(&format!("still stopping: {}{more}", names.join(", ")));
+            output::remark(&format!("still stopping: {}", first_names(&left(environment), 10)));
         }
         std::thread::park_timeout(DOWN_LOOK_INTERVAL);
     }
-    output::print("all services are down\n")?;
-    Ok(Exit::Success)
+    output::print("all services are down\n")
 }
 
 /// The error where no `afresh up` runs here.
-pub(super) fn not_there(state: &Path) -> CommandError {
+pub(super) fn not_there(environment: &Environment) -> CommandError {
+    let workspace = environment.located_workspace();
+    let state = workspace.state();
     if let Some(pid) = up_holder(state) {
         let text =
             format!("the afresh with pid {pid} does not answer: it is stopped, or very busy");
@@ -83,9 +78,7 @@ pub(super) fn not_there(state: &Path) -> CommandError {
 
 /// The services that are not down yet.
 fn left(environment: &Environment) -> Vec<String> {
-    let Ok(running) = RunningServices::find(environment, ServiceScope::Here) else {
-        return Vec::new();
-    };
+    let running = RunningServices::find(environment, false).unwrap_or_default();
     let ours = running.services.iter().map(|reached| &reached.status);
     ours.filter(|status| status.face == Face::Up)
         .filter(|status| {

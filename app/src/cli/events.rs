@@ -1,7 +1,7 @@
 //! `afresh events`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use afresh_core::control::{EventPage, Gap, NumberedEvent, Position};
 use afresh_core::text::harmless;
@@ -11,19 +11,19 @@ use clap::Args;
 
 use super::history::{Since, parse_since};
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
-use crate::running::{RunningServices, ServiceScope, failed};
+use crate::running::RunningServices;
 
-/// Show what happens under the afresh processes that run, and follow it
+/// Shows what has happened under the afresh processes that run: starts, crashes, restarts, and why.
+///
+/// Each afresh remembers its last 2,000 events, up to 512 KiB, and numbers them from 1. With `-f` new ones
+/// follow, until Ctrl+C or the end of all of them; a connection that breaks is made again and goes on where
+/// it was, and what is missing is said. Times are UTC. `afresh history` has what happened before, also under
+/// those that have ended.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Shows what has happened under the afresh processes that run: starts, crashes, \
-                  restarts, and why.\n\nEach afresh remembers its last 2,000 events, up to 512 KiB, \
-                  and numbers them from 1. With `-f` new ones follow, until Ctrl+C or the end of all of \
-                  them; a connection that breaks is made again and goes on where it was, and what is \
-                  missing is said. Times are UTC. `afresh history` has what happened before, also \
-                  under those that have ended.",
+    about = "Show what happens under the afresh processes that run, and follow it",
     after_help = "Examples:\n  \
                   afresh events                       what is remembered\n  \
                   afresh events -f web                one service, as it happens\n  \
@@ -67,8 +67,8 @@ fn parse_from(text: &str) -> Result<From, String> {
     }
 }
 
-pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let running = RunningServices::find(environment, ServiceScope::of(arguments.all))?;
+pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> CommandResult {
+    let running = RunningServices::find(environment, arguments.all)?;
     let chosen = match arguments.names.is_empty() {
         true => running.services.iter().collect(),
         false => running.all_named(&arguments.names)?,
@@ -100,15 +100,13 @@ pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> Result<E
     past.sort_by(|(_, one), (_, other)| one.timestamp.cmp(&other.timestamp));
     let last = arguments.follow && arguments.since.is_none();
     let skipped = if last { past.len().saturating_sub(10) } else { 0 };
-    let follower = arguments.follow.then(Follower::new).transpose().map_err(failed)?;
+    let follower = arguments.follow.then(Follower::new).transpose()?;
     for (_, event) in past.split_off(skipped) {
         printer.print(&event)?;
     }
     printer.lines.flush()?;
-    let Some(follower) = follower else {
-        return Ok(Exit::Success);
-    };
-    let ended = follower.events(from, |at, followed| {
+    let Some(follower) = follower else { return Ok(Exit::Success) };
+    follower.events(from, |at, followed| {
         match followed {
             Followed::Gap(gap) => tell_gap(gap),
             Followed::Event(event) if printer.wants(at, &event) => {
@@ -118,19 +116,18 @@ pub(crate) fn run(arguments: &EventsArgs, environment: &Environment) -> Result<E
             Followed::Event(_) => {}
         }
         Ok(())
-    });
-    ended.map_err(failed)?;
+    })?;
     Ok(Exit::Success)
 }
 
 impl EventsArgs {
     /// What one afresh remembers, of what is wanted.
-    fn page(&self, socket: &std::path::Path) -> Result<EventPage, CommandError> {
+    fn page(&self, socket: &Path) -> CommandResult<EventPage> {
         let number = match self.since {
             Some(From::Number(number)) => number,
             _ => 0,
         };
-        let mut page = control::events(socket, &Position { run: None, number }).map_err(failed)?;
+        let mut page = control::events(socket, &Position { run: None, number })?;
         match self.since {
             Some(From::Number(_)) => tell_gap(page.gap),
             Some(From::Time(since)) => {

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::error::{CommandError, EXIT_CODES, Exit};
+use crate::error::{CommandResult, EXIT_CODES};
 use crate::output;
 
 /// Print what each exit code means
@@ -14,17 +14,12 @@ pub(crate) struct ExitCodesArgs {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &ExitCodesArgs) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ExitCodesArgs) -> CommandResult {
+    let codes = EXIT_CODES.iter();
     if arguments.json {
-        let rows: Vec<serde_json::Value> = EXIT_CODES
-            .iter()
-            .map(|(code, meaning)| json!({"code": code, "meaning": meaning}))
-            .collect();
-        output::print(&format!("{:#}\n", serde_json::Value::from(rows)))?;
-        return Ok(Exit::Success);
+        let row = |(code, meaning): &(_, _)| json!({"code": code, "meaning": meaning});
+        return output::print_json(&codes.map(row).collect());
     }
-    let lines: Vec<String> =
-        EXIT_CODES.iter().map(|(code, meaning)| format!("{code:>6}  {meaning}\n")).collect();
-    output::print(&lines.concat())?;
-    Ok(Exit::Success)
+    let line = |(code, meaning): &(_, _)| format!("{code:>6}  {meaning}\n");
+    output::print(&codes.map(line).collect::<String>())
 }

@@ -9,23 +9,24 @@ use afresh_core::gateway::otlp::Destination;
 use afresh_core::gateway::settings::Gateway as Wanted;
 use afresh_core::import::{self, Context, Import};
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Gateway, ReloadGateway, SetupError};
+use afresh_daemon::{Gateway, ReloadGateway};
 use clap::Args;
 
-use crate::environment::{Environment, config_error, read_config};
-use crate::error::{CommandError, Exit};
+use crate::environment::{Environment, read_config};
+use crate::error::{CommandError, CommandResult, Exit, OrExit};
 use crate::output;
 
-/// Stand in front of many MCP servers: one connection, none of them able to hurt the others
+/// Stands in front of many MCP servers, on stdio or over HTTP.
+///
+/// The servers are those of `[server.NAME]` in `afresh.toml`; where there is none, those of the client's file
+/// that is already there (.mcp.json, .vscode/mcp.json, .cursor/mcp.json, opencode.json, .codex/config.toml),
+/// or of --from. Each has all that `afresh mcp` has: it may crash, hang, be restarted or be swapped for new
+/// code, and no client notices. Tools and prompts are called SERVER__NAME.
+///
+/// Without --http the client is who started it; when it hangs up, all servers end within a second.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Stands in front of many MCP servers, on stdio or over HTTP.\n\nThe servers are those of \
-                  `[server.NAME]` in `afresh.toml`; where there is none, those of the client's file that \
-                  is already there (.mcp.json, .vscode/mcp.json, .cursor/mcp.json, opencode.json, \
-                  .codex/config.toml), or of --from. Each has all that `afresh mcp` has: it may crash, \
-                  hang, be restarted or be swapped for new code, and no client notices. Tools and \
-                  prompts are called SERVER__NAME.\n\nWithout --http the client is who started it; when \
-                  it hangs up, all servers end within a second.",
+    about = "Stand in front of many MCP servers: one connection, none of them able to hurt the others",
     after_help = "Examples:\n  \
                   afresh gateway                              the servers of this workspace, on stdio\n  \
                   afresh gateway --from ~/.cursor/mcp.json    those of another file\n  \
@@ -62,7 +63,7 @@ pub(crate) struct GatewayArgs {
     log_file: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
     let from = arguments.from.map(|path| environment.cwd.join(path));
@@ -75,11 +76,14 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<E
         let line = |server: &Backend| format!("{}  {}\n", server.name, server.transport);
         let left = |(name, why): &(String, String)| format!("{name}  left out: {why}\n");
         let lines = wanted.servers.iter().map(line).chain(import.left_out.iter().map(left));
-        output::print(&lines.collect::<String>())?;
-        return Ok(Exit::Success);
+        return output::print(&lines.collect::<String>());
     }
+    // OpenTelemetry's variables count only here: they may well be there for other programs.
+    let variable = |name: &str| environment.variable(name).and_then(|value| value.to_str());
     let otlp = match arguments.otlp.as_ref().or(wanted.otlp.as_ref()) {
-        Some(url) => destination(url, environment)?,
+        Some(url) => {
+            Destination::of(url, variable, env!("CARGO_PKG_VERSION")).or_exit(Exit::Usage)?
+        }
         None => None,
     };
     wanted.front.http = arguments.http.or(wanted.front.http);
@@ -99,15 +103,7 @@ pub(crate) fn run(arguments: GatewayArgs, environment: &Environment) -> Result<E
         reload: reload(environment.clone(), workspace.clone(), from, arguments.http),
         workspace,
     };
-    let code = afresh_daemon::gateway(gateway).map_err(failed)?;
-    Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
-}
-
-/// The receiver of spans. OpenTelemetry's variables count only here: they may well be there for other programs.
-fn destination(url: &str, environment: &Environment) -> Result<Option<Destination>, CommandError> {
-    let variable = |name: &str| environment.variable(name).and_then(|value| value.to_str());
-    Destination::of(url, variable, env!("CARGO_PKG_VERSION"))
-        .map_err(|error| CommandError::new(Exit::Usage, error))
+    Ok(Exit::Command(afresh_daemon::gateway(gateway)?))
 }
 
 /// What the configuration says, and what a person should know of it.
@@ -116,18 +112,15 @@ fn wanted(
     workspace: &Workspace,
     config: &Config,
     from: Option<&Path>,
-) -> Result<(Wanted, Import), CommandError> {
+) -> CommandResult<(Wanted, Import)> {
     let variables = environment.config_variables();
-    let files: Vec<_> = config
-        .token_files()
-        .into_iter()
-        .map(|path| {
-            let text = std::fs::read_to_string(&path).map_err(|error| error.to_string());
-            (path, text)
-        })
-        .collect();
+    let read = |path| {
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string());
+        (path, text)
+    };
+    let files: Vec<_> = config.token_files().into_iter().map(read).collect();
     let outside = ExternalValues { env: &variables, files: &files };
-    let mut wanted = config.gateway(&outside).map_err(|errors| config_error(&errors))?;
+    let mut wanted = config.gateway(&outside)?;
     let root = workspace.root().unwrap_or(&environment.cwd);
     let usual = config.stdio_server();
     let name = root.display().to_string();
@@ -135,10 +128,9 @@ fn wanted(
     let mut import = match from {
         Some(path) => {
             let shown = environment.shown(path);
-            let bytes = read_config(path)?.ok_or_else(|| {
-                CommandError::new(Exit::Config, format!("there is no file `{shown}`"))
-            })?;
-            import::read(&shown, &bytes, &context).map_err(|errors| config_error(&errors))?
+            let missing = || format!("there is no file `{shown}`");
+            let bytes = read_config(path)?.ok_or_else(missing).or_exit(Exit::Config)?;
+            import::read(&shown, &bytes, &context)?
         }
         None if wanted.servers.is_empty() => found(environment, root, &context)?,
         None => Import::default(),
@@ -150,11 +142,7 @@ fn wanted(
 }
 
 /// The servers of a client's file that is already there.
-fn found(
-    environment: &Environment,
-    root: &Path,
-    context: &Context<'_>,
-) -> Result<Import, CommandError> {
+fn found(environment: &Environment, root: &Path, context: &Context<'_>) -> CommandResult<Import> {
     let mut files = Vec::new();
     for name in afresh_core::client_files::import_candidates() {
         let path = root.join(name);
@@ -162,11 +150,11 @@ fn found(
             files.push((environment.shown(&path), bytes));
         }
     }
-    let found = import::find(&files, context).map_err(|errors| config_error(&errors))?;
-    Ok(found.map_or_else(Import::default, |(path, mut import)| {
-        import.notes.insert(0, format!("the servers are those of `{path}`"));
-        import
-    }))
+    let Some((path, mut import)) = import::find(&files, context)? else {
+        return Ok(Import::default());
+    };
+    import.notes.insert(0, format!("the servers are those of `{path}`"));
+    Ok(import)
 }
 
 /// Reads the configuration again. One without servers is more likely a mistake than a wish.
@@ -177,7 +165,7 @@ fn reload(
     http: Option<SocketAddr>,
 ) -> ReloadGateway {
     Box::new(move || {
-        let read = || -> Result<(Wanted, Import), CommandError> {
+        let read = || -> CommandResult<(Wanted, Import)> {
             let config = environment.quiet_config(&workspace, &[])?;
             wanted(&environment, &workspace, &config, from.as_deref())
         };
@@ -191,9 +179,7 @@ fn reload(
 }
 
 fn none(environment: &Environment, workspace: &Workspace) -> CommandError {
-    let files = environment.config_files(workspace);
-    let place =
-        files.first().map_or_else(|| "afresh.toml".to_owned(), |(_, path)| environment.shown(path));
+    let place = environment.main_config_file(workspace);
     CommandError::new(Exit::Config, "there are no servers to stand in front of")
         .hint(format!(
             "write some into `{place}`, such as:\n\n  [server.files]\n  command = [\"npx\", \"-y\", \
@@ -201,10 +187,6 @@ fn none(environment: &Environment, workspace: &Workspace) -> CommandError {
         ))
         .hint("or name the file of a client that has some: `afresh gateway --from FILE`")
         .hint("`afresh mcp -- CMD` stands in front of a single server, without any file")
-}
-
-fn failed(error: SetupError) -> CommandError {
-    CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`")
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {

@@ -15,14 +15,15 @@ use afresh_daemon::store::workspace::TrailFiles;
 use clap::{Args, ValueEnum};
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
 
-/// Show what happened: restarts, crashes, and why
+/// Shows what happened: restarts, crashes, and why.
+///
+/// Reads the trail of the workspace, its rotated files included, oldest first. Times are UTC.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Shows what happened: restarts, crashes, and why.\n\nReads the trail of the \
-                  workspace, its rotated files included, oldest first. Times are UTC.",
+    about = "Show what happened: restarts, crashes, and why",
     after_help = "Examples:\n  \
                   afresh history --since 1h                      the last hour\n  \
                   afresh history --level warning --limit 20      the last 20 mishaps\n  \
@@ -88,10 +89,7 @@ impl Since {
     }
 }
 
-pub(crate) fn run(
-    arguments: &HistoryArgs,
-    environment: &Environment,
-) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &HistoryArgs, environment: &Environment) -> CommandResult {
     let path = trail(environment)?;
     if !path.exists() {
         let path = environment.shown(&path);
@@ -104,12 +102,8 @@ pub(crate) fn run(
         CommandError::new(Exit::Unavailable, format!("cannot read the trail `{path}`: {error}"))
             .hint("run `afresh doctor`")
     };
-    let mut printer = HistoryPrinter {
-        lines: Lines::new(),
-        paint: Paint::stdout(),
-        json: arguments.json,
-        service_width: 0,
-    };
+    let (lines, paint) = (Lines::new(), Paint::stdout());
+    let mut printer = HistoryPrinter { lines, paint, json: arguments.json, service_width: 0 };
     if arguments.follow {
         let mut follow = TrailFollower::open(&path, arguments.filter()).map_err(failed)?;
         follow.end_with_stdout();
@@ -118,7 +112,7 @@ pub(crate) fn run(
             printer.print(&entry)?;
         }
         printer.lines.flush()?;
-        tell_damaged(follow.files().damaged());
+        tell_damaged(follow.files().damaged(), "the trail");
         while let Some(entry) = follow.next(None).map_err(failed)? {
             printer.print(&entry)?;
             printer.lines.flush()?;
@@ -127,25 +121,20 @@ pub(crate) fn run(
     }
     let mut history = History::open(&path, arguments.filter()).map_err(failed)?;
     let mut found = false;
-    match arguments.limit {
-        None => {
-            for entry in history.by_ref() {
-                found = true;
-                printer.print(&entry.map_err(failed)?)?;
-            }
-        }
-        limit => {
-            for entry in last(history.by_ref(), limit).map_err(failed)? {
-                found = true;
-                printer.print(&entry)?;
-            }
-        }
+    // However many, they are printed as they are read; with a limit, the last are kept until all are read.
+    let entries: Box<dyn Iterator<Item = io::Result<HistoryEntry>>> = match arguments.limit {
+        None => Box::new(history.by_ref()),
+        limit => Box::new(last(history.by_ref(), limit).map_err(failed)?.into_iter().map(Ok)),
+    };
+    for entry in entries {
+        found = true;
+        printer.print(&entry.map_err(failed)?)?;
     }
     printer.lines.flush()?;
     if !found && path.exists() && arguments.limit != Some(0) {
         arguments.tell_nothing_found(&path);
     }
-    tell_damaged(history.damaged());
+    tell_damaged(history.damaged(), "the trail");
     Ok(Exit::Success)
 }
 
@@ -180,9 +169,7 @@ impl HistoryArgs {
                 harmless(event)
             ));
         }
-        let Some(service) = &self.service else {
-            return;
-        };
+        let Some(service) = &self.service else { return };
         let services = services(path);
         if !services.contains(service) && !services.is_empty() {
             let names: Vec<String> = services.iter().map(|name| harmless(name)).collect();
@@ -193,15 +180,14 @@ impl HistoryArgs {
 
 /// The trail that is written here. Where the project has none, it may be with the user's state: a
 /// project that cannot be written has its trail there.
-fn trail(environment: &Environment) -> Result<PathBuf, CommandError> {
-    let mut workspace = environment.workspace();
+fn trail(environment: &Environment) -> CommandResult<PathBuf> {
+    let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
     let path = TrailFiles::of(&workspace, &config.trail).audit;
-    if path.exists() {
-        return Ok(path);
-    }
-    workspace.locate();
-    Ok(TrailFiles::of(&workspace, &config.trail).audit)
+    Ok(match path.exists() {
+        true => path,
+        false => TrailFiles::of(&environment.located_workspace(), &config.trail).audit,
+    })
 }
 
 /// The last so many; all of them where there is no limit.
@@ -223,11 +209,8 @@ fn services(path: &Path) -> BTreeSet<String> {
     let entries = History::open(path, Filter::default()).into_iter().flatten();
     let mut names = BTreeSet::new();
     for entry in entries.flatten() {
-        if let Some(name) = entry.service()
-            && names.len() < SERVICES_SHOWN_MAX
-            && !names.contains(name)
-        {
-            names.insert(name.to_owned());
+        if names.len() < SERVICES_SHOWN_MAX {
+            names.extend(entry.service().map(str::to_owned));
         }
     }
     names
@@ -236,11 +219,12 @@ fn services(path: &Path) -> BTreeSet<String> {
 /// A hint with more names than this is not read.
 const SERVICES_SHOWN_MAX: usize = 20;
 
-fn tell_damaged(lines: u64) {
+/// Says that lines of a file could not be understood.
+pub(super) fn tell_damaged(lines: u64, whole: &str) {
     let what = match lines {
         0 => return,
-        1 => "1 line of the trail is damaged and was".to_owned(),
-        lines => format!("{lines} lines of the trail are damaged and were"),
+        1 => format!("1 line of {whole} is damaged and was"),
+        lines => format!("{lines} lines of {whole} are damaged and were"),
     };
     output::warn(&format!("warning: {what} passed over"));
 }
@@ -255,16 +239,11 @@ struct HistoryPrinter {
 }
 
 impl HistoryPrinter {
+    /// Time, level, service, message and reason.
     fn print(&mut self, entry: &HistoryEntry) -> io::Result<()> {
         if self.json {
             return self.lines.write(&entry.line);
         }
-        let line = self.text(entry);
-        self.lines.write(&line)
-    }
-
-    /// Time, level, service, message and reason.
-    fn text(&mut self, entry: &HistoryEntry) -> String {
         let time = match entry.stamp {
             Some(stamp) => stamp.to_string().replace('T', " ").replace('Z', ""),
             None => "(no time)".to_owned(),
@@ -273,9 +252,7 @@ impl HistoryPrinter {
             Some(Level::Info) => format!("{:7}", ""),
             None => format!("{:7}", "?"),
             Some(Level::Warning) => self.paint.yellow(Level::Warning.name()),
-            Some(Level::Error) => {
-                self.paint.red(&format!("{:width$}", Level::Error.name(), width = 7))
-            }
+            Some(Level::Error) => self.paint.red(&format!("{:7}", Level::Error.name())),
         };
         let service = harmless(entry.service().unwrap_or("-"));
         let width = service.chars().count();
@@ -289,7 +266,7 @@ impl HistoryPrinter {
         let time = self.paint.dim(&format!("{time:<23}"));
         let service = self.paint.bold(&service);
         let message = harmless(message);
-        format!("{time} {level} {service}{padding}  {message}{reason}")
+        self.lines.write(&format!("{time} {level} {service}{padding}  {message}{reason}"))
     }
 }
 

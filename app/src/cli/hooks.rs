@@ -1,21 +1,21 @@
 //! `afresh hooks`.
 
 use afresh_core::hook::{HookDefinition, HookTarget, Shape};
-use afresh_core::suggest::nearest;
 use afresh_core::text::harmless;
 use afresh_daemon::try_hook;
 use clap::{Args, Subcommand};
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit, OrExit};
 use crate::output;
 
-/// Show who is told when a service crashes, and try it
+/// Shows the hooks of the configuration: who is told when a service crashes, crashes again and again, is
+/// given up, is well again, or was restarted.
+///
+/// `afresh hooks test NAME` tells one of them an event that did not happen, to see whether it works.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Shows the hooks of the configuration: who is told when a service crashes, crashes \
-                  again and again, is given up, is well again, or was restarted.\n\n`afresh hooks test \
-                  NAME` tells one of them an event that did not happen, to see whether it works.",
+    about = "Show who is told when a service crashes, and try it",
     after_help = "Examples:\n  \
                   afresh hooks\n  \
                   afresh hooks test team\n\n\
@@ -39,37 +39,22 @@ enum What {
     },
 }
 
-pub(crate) fn run(arguments: &HooksArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let workspace = environment.workspace();
-    let hooks = environment.config(&workspace, &[])?.hooks;
-    match &arguments.what {
-        None if hooks.is_empty() => {
+pub(crate) fn run(arguments: &HooksArgs, environment: &Environment) -> CommandResult {
+    let hooks = environment.config(&environment.workspace(), &[])?.hooks;
+    let Some(What::Test { name }) = &arguments.what else {
+        if hooks.is_empty() {
             output::remark("there are no hooks; `[hook.NAME]` in `afresh.toml` makes one");
         }
-        None => {
-            let lines: Vec<String> = hooks.iter().map(line).collect();
-            output::print(&format!("{}\n", lines.join("\n")))?;
-        }
-        Some(What::Test { name }) => {
-            let mut names = hooks.iter().map(|hook| hook.name.as_str());
-            if !names.any(|known| known == name) {
-                return Err(unknown(name, &hooks));
-            }
-            try_hook(environment.hook_setup(hooks), name)
-                .map_err(|error| CommandError::new(Exit::Failed, error))?;
-            output::print(&format!("hook `{name}` was told\n"))?;
-        }
+        return output::print(&hooks.iter().map(line).collect::<String>());
+    };
+    let known = || hooks.iter().map(|hook| hook.name.as_str());
+    if !known().any(|known| known == name) {
+        let text = format!("there is no hook `{}`", harmless(name));
+        let error = CommandError::new(Exit::NotFound, text);
+        return Err(error.did_you_mean(name, known(), "`afresh hooks` shows those there are"));
     }
-    Ok(Exit::Success)
-}
-
-fn unknown(name: &str, hooks: &[HookDefinition]) -> CommandError {
-    let text = format!("there is no hook `{}`", harmless(name));
-    let error = CommandError::new(Exit::NotFound, text);
-    match nearest(name, hooks.iter().map(|hook| hook.name.as_str())) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("`afresh hooks` shows those there are"),
-    }
+    try_hook(environment.hook_setup(hooks), name).or_exit(Exit::Failed)?;
+    output::print(&format!("hook `{name}` was told\n"))
 }
 
 /// A hook in a line. A webhook's path is often its secret.
@@ -93,5 +78,5 @@ fn line(hook: &HookDefinition) -> String {
         true => "all services".to_owned(),
         false => hook.services.join(", "),
     };
-    harmless(&format!("{}: {target} on {}, of {services}", hook.name, events.join(", ")))
+    harmless(&format!("{}: {target} on {}, of {services}", hook.name, events.join(", "))) + "\n"
 }

@@ -1,5 +1,6 @@
 //! `afresh install`: makes `afresh up` start with the machine.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use afresh_core::install::{InstallStep, Installation, Standing, name_of, standing};
@@ -11,7 +12,7 @@ use afresh_daemon::{
 use clap::Args;
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit, OrExit};
 use crate::output;
 
 /// Start `afresh up` with the machine
@@ -61,14 +62,10 @@ struct InstallPlan {
     standing: Standing,
 }
 
-pub(crate) fn run(
-    arguments: &InstallArgs,
-    environment: &Environment,
-) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &InstallArgs, environment: &Environment) -> CommandResult {
     let plan = plan(arguments, environment)?;
     if arguments.print {
-        output::print(&plan.text)?;
-        return Ok(Exit::Success);
+        return output::print(&plan.text);
     }
     match arguments.undo {
         true => plan.undo(arguments, environment),
@@ -76,7 +73,7 @@ pub(crate) fn run(
     }
 }
 
-fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<InstallPlan, CommandError> {
+fn plan(arguments: &InstallArgs, environment: &Environment) -> CommandResult<InstallPlan> {
     let home = environment.folder(HOME_VARIABLE);
     let home = Home::find(home.as_deref(), &|name| environment.folder(name)).ok_or_else(|| {
         CommandError::new(Exit::Unavailable, "afresh knows nobody who starts programs here")
@@ -89,8 +86,7 @@ fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<InstallPla
     })?;
     let folder_name = root.file_name().map(|name| name.to_string_lossy().into_owned());
     let path = environment.variable("PATH");
-    let program = own_path(path.map(std::ffi::OsString::as_os_str))
-        .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+    let program = own_path(path.map(OsString::as_os_str)).or_exit(Exit::Unavailable)?;
     let installation = Installation {
         manager: home.manager,
         name: arguments.name.clone().unwrap_or_else(|| name_of(&folder_name.unwrap_or_default())),
@@ -98,20 +94,25 @@ fn plan(arguments: &InstallArgs, environment: &Environment) -> Result<InstallPla
         workspace: text_of(root)?,
         path: path.and_then(|path| path.to_str()).map(str::to_owned),
     };
-    let text = installation.text().map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+    let text = installation.text().or_exit(Exit::Unavailable)?;
     let file = home.folder.join(installation.file_name());
-    let there =
-        read_installed(&file).map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+    let there = read_installed(&file).or_exit(Exit::Unavailable)?;
     let standing = standing(there.as_deref(), &text);
     Ok(InstallPlan { installation, text, file, user: home.user, standing })
 }
 
+impl InstallArgs {
+    fn is_allowed(&self, question: &str) -> bool {
+        let is_allowed = self.yes || output::ask(question);
+        if !is_allowed {
+            output::remark("nothing was done; `--yes` does it without asking");
+        }
+        is_allowed
+    }
+}
+
 impl InstallPlan {
-    fn install(
-        &self,
-        arguments: &InstallArgs,
-        environment: &Environment,
-    ) -> Result<Exit, CommandError> {
+    fn install(&self, arguments: &InstallArgs, environment: &Environment) -> CommandResult {
         let file = self.file.display().to_string();
         if self.standing == Standing::Same {
             output::remark(&format!("`{file}` is there already; nothing to do"));
@@ -125,12 +126,10 @@ impl InstallPlan {
             Standing::Free => "write this file, and run these commands?",
             _ => "replace the file that is there, and run these commands?",
         };
-        if !(arguments.yes || output::ask(question)) {
-            output::remark("nothing was done; `--yes` does it without asking");
+        if !arguments.is_allowed(question) {
             return Ok(Exit::Failed);
         }
-        write_installed(&self.file, &self.text)
-            .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+        write_installed(&self.file, &self.text).or_exit(Exit::Unavailable)?;
         output::remark(&format!("wrote `{file}`"));
         let failed = run_all(&steps, environment);
         if failed {
@@ -139,11 +138,7 @@ impl InstallPlan {
         Ok(if failed { Exit::Failed } else { Exit::Success })
     }
 
-    fn undo(
-        &self,
-        arguments: &InstallArgs,
-        environment: &Environment,
-    ) -> Result<Exit, CommandError> {
+    fn undo(&self, arguments: &InstallArgs, environment: &Environment) -> CommandResult {
         let file = self.file.display().to_string();
         if self.standing == Standing::Free {
             output::remark(&format!("`{file}` is not there; nothing to do"));
@@ -153,21 +148,19 @@ impl InstallPlan {
         let (before, after) = (self.installation.disable(self.user), self.installation.forget());
         announce("first", &before);
         output::remark(&format!("then `{file}` is removed"));
-        if !(arguments.yes || output::ask("do that?")) {
-            output::remark("nothing was done; `--yes` does it without asking");
+        if !arguments.is_allowed("do that?") {
             return Ok(Exit::Failed);
         }
         // Where there is no systemd that could forget it, the file has to go all the same.
         let mut failed = run_all(&before, environment);
-        remove_installed(&self.file)
-            .map_err(|error| CommandError::new(Exit::Unavailable, error))?;
+        remove_installed(&self.file).or_exit(Exit::Unavailable)?;
         output::remark(&format!("removed `{file}`"));
         failed |= run_all(&after, environment);
         Ok(if failed { Exit::Failed } else { Exit::Success })
     }
 
     /// Whether the file that is there may be touched.
-    fn check(&self, arguments: &InstallArgs) -> Result<(), CommandError> {
+    fn check(&self, arguments: &InstallArgs) -> CommandResult<()> {
         let problem = match self.standing {
             Standing::Free | Standing::Same | Standing::Older => return Ok(()),
             _ if arguments.force => return Ok(()),
@@ -204,11 +197,9 @@ fn run_all(steps: &[InstallStep], environment: &Environment) -> bool {
 }
 
 /// What goes into a file of systemd or launchd has to be text.
-fn text_of(path: &Path) -> Result<String, CommandError> {
-    path.to_str().map(str::to_owned).ok_or_else(|| {
-        let problem = format!("the path `{}` is not UTF-8", path.display());
-        CommandError::new(Exit::Unavailable, problem)
-    })
+fn text_of(path: &Path) -> CommandResult<String> {
+    let problem = || format!("the path `{}` is not UTF-8", path.display());
+    path.to_str().map(str::to_owned).ok_or_else(problem).or_exit(Exit::Unavailable)
 }
 
 fn parse_name(text: &str) -> Result<String, String> {

@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::cli::health::HealthFlags;
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandResult, Exit};
 
 /// Keep a command alive in the foreground
 #[derive(Debug, Args)]
@@ -223,7 +223,7 @@ impl PolicyFlags {
     }
 }
 
-pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &arguments.policy.flags())?;
     let keep = Keep {
@@ -247,9 +247,7 @@ pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> Result<Exit
         port: arguments.health.port(),
         log: arguments.log.limits(),
     };
-    let code = afresh_daemon::keep(keep)
-        .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
-    Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
+    Ok(Exit::Command(afresh_daemon::keep(keep)?))
 }
 
 fn hook_setup(targets: Vec<HookTarget>, environment: &Environment) -> HookSetup {

@@ -1,36 +1,36 @@
-//! `afresh logs`.
+//! `afresh logs`: finds the lines of services, on disk or with the afresh that remembers them, and prints them.
 
-mod print;
-mod sources;
-
+use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use afresh_core::control::{LogLine, LogStream};
 use afresh_core::limits::LOGS_LINES_MAX;
-use afresh_daemon::control::{self, AtEnd, ControlError, Follower, ServiceAddress};
+use afresh_core::text::{harmless, harmless_but_colours};
+use afresh_daemon::control::{self, AtEnd, ControlError, Follower, Reached, ServiceAddress};
+use afresh_daemon::store::service_log;
 use afresh_daemon::store::service_log::read::{LogFollower, LogReader, LoggedLine, Query};
 use clap::{Args, ValueEnum};
+use serde_json::json;
 
-use self::print::{LogPrinter, Shown};
-use self::sources::Sources;
-use crate::cli::history::{Since, parse_since};
+use crate::cli::history::{Since, parse_since, tell_damaged};
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
-use crate::output;
-use crate::running::failed;
+use crate::error::{CommandError, CommandResult, Exit};
+use crate::output::{self, Lines, Paint};
+use crate::running::{RunningServices, first_names, is_called, workspace};
 
-/// Show what services wrote, and follow it
+/// Shows what services wrote, and what afresh said about them; without names, all services of this workspace,
+/// by time.
+///
+/// Services of `afresh up`, and those of `afresh keep --log`, have their logs on disk, in `.afresh/logs/`:
+/// they are shown also when nothing runs any more. Of others, the afresh that keeps them remembers the last
+/// 2,000 lines, up to 256 KiB, over all instances; they are gone when it ends. With `-f` new lines follow,
+/// across restarts, until Ctrl+C; those that are only remembered until the end of their afresh. Times are
+/// UTC. `afresh history` has what happened before.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Shows what services wrote, and what afresh said about them; without names, all \
-                  services of this workspace, by time.\n\nServices of `afresh up`, and those of \
-                  `afresh keep --log`, have their logs on disk, in `.afresh/logs/`: they are shown \
-                  also when nothing runs any more. Of others, the afresh that keeps them remembers the \
-                  last 2,000 lines, up to 256 KiB, over all instances; they are gone when it ends. \
-                  With `-f` new lines follow, across restarts, until Ctrl+C; those that are only \
-                  remembered until the end of their afresh. Times are UTC. `afresh history` has what \
-                  happened before.",
+    about = "Show what services wrote, and follow it",
     after_help = "Examples:\n  \
                   afresh logs -f                      all services, as it comes\n  \
                   afresh logs web -n 50\n  \
@@ -83,12 +83,12 @@ enum StreamName {
     Afresh,
 }
 
-pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> CommandResult {
     let sources = Sources::find(environment, &arguments.names, arguments.all)?;
-    let mut printer = LogPrinter::new(sources.labels(), arguments.json);
+    let mut printer = LogPrinter::new(&sources, arguments.json);
     let (mut remembered, newest) = past(arguments, &sources)?;
     let names = Some(sources.on_disk.clone());
-    let cannot_read = |error: std::io::Error| {
+    let cannot_read = |error: io::Error| {
         let folder = environment.shown(&sources.folder);
         CommandError::new(Exit::Unavailable, format!("cannot read the logs in `{folder}`: {error}"))
     };
@@ -103,10 +103,10 @@ pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> Result<Exi
                 printer.print(&line?)?;
             }
         } else {
-            remembered.extend(on_disk.collect::<Result<Vec<Shown>, CommandError>>()?);
+            remembered.extend(on_disk.collect::<CommandResult<Vec<Shown>>>()?);
             arguments.print_last(remembered, &mut printer)?;
         }
-        printer.flush()?;
+        printer.lines.flush()?;
         tell(&mut reader);
         return Ok(Exit::Success);
     }
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &LogsArgs, environment: &Environment) -> Result<Exi
         remembered.push(line.into());
     }
     arguments.print_last(remembered, &mut printer)?;
-    printer.flush()?;
+    printer.lines.flush()?;
     tell(follower.files());
     go_on(arguments, sources, newest, follower, printer)
 }
@@ -145,27 +145,21 @@ impl LogsArgs {
     }
 
     /// Prints the last of them by time.
-    fn print_last(
-        &self,
-        mut lines: Vec<Shown>,
-        printer: &mut LogPrinter,
-    ) -> Result<(), CommandError> {
+    fn print_last(&self, mut lines: Vec<Shown>, printer: &mut LogPrinter) -> io::Result<()> {
         // Stable, so the lines of one service stay as they came.
         lines.sort_by(|one, other| one.time.cmp(&other.time));
         let lines_max = self.query().lines_max.unwrap_or(usize::MAX);
-        for line in lines.split_off(lines.len().saturating_sub(lines_max)) {
-            printer.print(&line)?;
-        }
-        Ok(())
+        let last = lines.split_off(lines.len().saturating_sub(lines_max));
+        last.iter().try_for_each(|line| printer.print(line))
     }
 }
 
 /// What is remembered of the services that have no log on disk, and the number of the last line of each.
-fn past(arguments: &LogsArgs, sources: &Sources) -> Result<(Vec<Shown>, Vec<u64>), CommandError> {
+fn past(arguments: &LogsArgs, sources: &Sources) -> CommandResult<(Vec<Shown>, Vec<u64>)> {
     let (mut lines, mut newest) = (Vec::new(), Vec::new());
     let query = arguments.query();
     for (at, (target, _)) in sources.remembered.iter().enumerate() {
-        let page = control::logs(target, None).map_err(failed)?;
+        let page = control::logs(target, None)?;
         newest.push(page.newest);
         let shown = page.lines.into_iter().map(|line| Shown::remembered(at, line));
         lines.extend(shown.filter(|line| line.is_wanted(&query)));
@@ -177,7 +171,7 @@ fn past(arguments: &LogsArgs, sources: &Sources) -> Result<(Vec<Shown>, Vec<u64>
 enum LogInput {
     OnDisk(LoggedLine, u64, Option<String>),
     Remembered(usize, LogLine),
-    Ended(Result<(), CommandError>),
+    Ended(CommandResult<()>),
 }
 
 /// Prints new lines, from disk and from those who remember them, until it is told to end.
@@ -187,11 +181,10 @@ fn go_on(
     newest: Vec<u64>,
     follower: LogFollower,
     mut printer: LogPrinter,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let (sender, news) = sync_channel(64);
     let has_files = sources.remembered.is_empty() || !sources.on_disk.is_empty();
-    let targets: Vec<ServiceAddress> =
-        sources.remembered.into_iter().map(|(target, _)| target).collect();
+    let targets: Vec<ServiceAddress> = sources.remembered.into_iter().map(|(target, _)| target).collect();
     let mut last = newest.clone();
     if !targets.is_empty() {
         let (sender, from) = (sender.clone(), targets.into_iter().zip(newest).collect());
@@ -206,14 +199,16 @@ fn go_on(
     for news in news {
         match news {
             LogInput::OnDisk(line, missed, name) => {
-                printer.note_missed_files(missed);
+                if missed > 0 {
+                    output::remark(&format!(
+                        "[lines are missing: they came too fast, and {missed} files of them are gone]"
+                    ));
+                }
                 printer.learn(line.service, name);
                 printer.print(&line.into())?;
             }
             LogInput::Remembered(at, line) => {
-                let missing = line.number.saturating_sub(last[at] + 1);
-                printer.note_missed_lines(missing);
-                last[at] = line.number;
+                tell_missing(&line, &mut last[at]);
                 let line = Shown::remembered(at, line);
                 if line.is_wanted(&query) {
                     printer.print(&line)?;
@@ -221,27 +216,22 @@ fn go_on(
             }
             LogInput::Ended(result) => return result.map(|()| Exit::Success),
         }
-        printer.flush()?;
+        printer.lines.flush()?;
     }
     Ok(Exit::Success)
 }
 
-fn follow_remembered(
-    from: Vec<(ServiceAddress, u64)>,
-    has_files: bool,
-    news: &SyncSender<LogInput>,
-) {
+fn follow_remembered(from: Vec<(ServiceAddress, u64)>, has_files: bool, news: &SyncSender<LogInput>) {
     let at_end = if has_files { AtEnd::Stay } else { AtEnd::Leave };
     let ended = Follower::new().and_then(|follower| {
         follower.lines(from, at_end, |at, line| {
             // The printing thread has ended, and this one ends with it.
-            news.send(LogInput::Remembered(at, line))
-                .map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+            news.send(LogInput::Remembered(at, line)).map_err(|_| io::ErrorKind::BrokenPipe.into())
         })
     });
     let ended = match ended {
-        Err(ControlError::Print(_)) => Ok(()),
-        ended => ended.map(|_| ()).map_err(failed),
+        Ok(_) | Err(ControlError::Print(_)) => Ok(()),
+        Err(error) => Err(error.into()),
     };
     news.send(LogInput::Ended(ended)).ok();
 }
@@ -268,11 +258,244 @@ fn follow_files(mut follower: LogFollower, news: &SyncSender<LogInput>) {
 }
 
 fn tell(reader: &mut LogReader) {
-    match reader.damaged() {
-        0 => {}
-        1 => output::warn("warning: 1 line of the logs is damaged and was passed over"),
-        lines => output::warn(&format!(
-            "warning: {lines} lines of the logs are damaged and were passed over"
-        )),
+    tell_damaged(reader.damaged(), "the logs");
+}
+
+/// Says where lines were forgotten before we could take them.
+pub(super) fn tell_missing(line: &LogLine, last: &mut u64) {
+    let missing = line.number.saturating_sub(*last + 1);
+    if missing > 0 {
+        output::remark(&format!("[{missing} lines are missing: they came too fast]"));
+    }
+    *last = line.number;
+}
+
+/// What is to be shown.
+struct Sources {
+    /// Where logs are on disk.
+    folder: PathBuf,
+    /// The services that have theirs there.
+    on_disk: Vec<String>,
+    /// The others, with the name for people.
+    remembered: Vec<(ServiceAddress, String)>,
+}
+
+impl Sources {
+    /// Finds the logs of these services, or of all in scope.
+    fn find(environment: &Environment, names: &[String], all: bool) -> CommandResult<Self> {
+        let folder = environment.workspace().logs();
+        // Those of a project that cannot be written are with the user's state.
+        let folder = match folder.exists() {
+            true => folder,
+            false => environment.located_workspace().logs(),
+        };
+        let files = service_log::services(&folder);
+        let running = match RunningServices::find(environment, all) {
+            // Files can be read without a running afresh.
+            Err(_) if !files.is_empty() => RunningServices::default(),
+            found => found?,
+        };
+        let here = workspace(environment);
+        let is_here = |reached: &Reached| reached.status.workspace == here;
+        let has_file = |reached: &Reached| {
+            let name = &reached.status.name;
+            is_here(reached)
+                && files.contains(name)
+                && service_log::is_written(&service_log::file_of(&folder, name))
+        };
+        let remembered: Vec<&Reached> =
+            running.services.iter().filter(|reached| !has_file(reached)).collect();
+        // An old file of a service that runs now without one is not its log.
+        let is_old = |name: &String| {
+            remembered.iter().any(|reached| is_here(reached) && reached.status.name == *name)
+        };
+        let mut on_disk: Vec<String> = files.iter().filter(|name| !is_old(name)).cloned().collect();
+        let mut chosen = remembered.clone();
+        if names.is_empty() {
+            if on_disk.is_empty() && chosen.is_empty() {
+                output::remark(&running.nothing_here());
+            }
+        } else {
+            for name in names {
+                let is_known = on_disk.iter().any(|file| is_file_of(file, name))
+                    || remembered.iter().any(|reached| is_called(&reached.status, name));
+                if !is_known {
+                    return Err(unknown(&running, name, &on_disk));
+                }
+            }
+            on_disk.retain(|file| names.iter().any(|name| is_file_of(file, name)));
+            chosen.retain(|reached| names.iter().any(|name| is_called(&reached.status, name)));
+        }
+        Ok(Self { folder, on_disk, remembered: named(&chosen) })
+    }
+}
+
+/// Those that are remembered, each with a label that no other has.
+fn named(chosen: &[&Reached]) -> Vec<(ServiceAddress, String)> {
+    let label = |reached: &Reached| {
+        let (name, pid) = (harmless(&reached.status.name), reached.status.supervisor_pid);
+        let same = chosen.iter().filter(|other| other.status.name == reached.status.name);
+        if same.count() > 1 { format!("{name} {pid}") } else { name }
+    };
+    chosen.iter().map(|reached| (reached.target(), label(reached))).collect()
+}
+
+/// Whether a file is of a service of this name, or of one of its copies.
+fn is_file_of(file: &str, name: &str) -> bool {
+    let copy = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+    file == name
+        || copy.is_some_and(|copy| !copy.is_empty() && copy.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn unknown(running: &RunningServices, name: &str, on_disk: &[String]) -> CommandError {
+    let Err(error) = running.named(name) else {
+        // It runs, and writes a file that is not there any more.
+        let text = format!("the log of `{}` is gone", harmless(name));
+        return CommandError::new(Exit::NotFound, text);
+    };
+    match on_disk.is_empty() {
+        true => error,
+        false => error.hint(format!("logs on disk: {}", first_names(on_disk, 20))),
+    }
+}
+
+/// A line, wherever it was.
+struct Shown {
+    time: String,
+    source: LogSource,
+    number: Option<u64>,
+    generation: u64,
+    stream: LogStream,
+    /// It goes on in the next one.
+    continues: bool,
+    text: String,
+}
+
+/// A service: a place among those on disk, or among the others.
+#[derive(Clone, Copy)]
+enum LogSource {
+    OnDisk(usize),
+    Remembered(usize),
+}
+
+impl Shown {
+    fn remembered(at: usize, line: LogLine) -> Self {
+        let LogLine { number, time, generation, stream, text } = line;
+        let (source, number, continues) = (LogSource::Remembered(at), Some(number), false);
+        Self { time, source, number, generation, stream, continues, text }
+    }
+
+    fn is_wanted(&self, query: &Query) -> bool {
+        query.grep.as_ref().is_none_or(|text| self.text.contains(text))
+            && query.stream.is_none_or(|stream| self.stream == stream)
+            && query.since.is_none_or(|since| self.time >= since.to_string())
+    }
+}
+
+impl From<LoggedLine> for Shown {
+    fn from(line: LoggedLine) -> Self {
+        let text = line.text.strip_suffix(b"\r").unwrap_or(&line.text);
+        Self {
+            time: line.head.time.to_string(),
+            source: LogSource::OnDisk(line.service),
+            number: None,
+            generation: line.head.generation,
+            stream: line.head.stream,
+            continues: line.head.continues,
+            text: String::from_utf8_lossy(text).into_owned(),
+        }
+    }
+}
+
+/// Writes lines to stdout.
+struct LogPrinter {
+    lines: Lines,
+    paint: Paint,
+    json: bool,
+    on_disk: Vec<String>,
+    remembered: Vec<String>,
+    /// The widest name, where there are several services.
+    width: usize,
+}
+
+impl LogPrinter {
+    fn new(sources: &Sources, json: bool) -> Self {
+        let on_disk = sources.on_disk.iter().map(|name| harmless(name)).collect();
+        let remembered = sources.remembered.iter().map(|(_, label)| label.clone()).collect();
+        let (lines, paint) = (Lines::new(), Paint::stdout());
+        let mut printer = Self { lines, paint, json, on_disk, remembered, width: 0 };
+        printer.measure();
+        printer
+    }
+
+    fn measure(&mut self) {
+        let names = self.on_disk.iter().chain(&self.remembered);
+        let widest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        let several = self.on_disk.len() + self.remembered.len() > 1;
+        self.width = if several { widest } else { 0 };
+    }
+
+    /// A service that came later has a name too.
+    fn learn(&mut self, service: usize, name: Option<String>) {
+        if service >= self.on_disk.len() {
+            self.on_disk.resize(service, String::new());
+            self.on_disk.push(harmless(&name.unwrap_or_default()));
+            self.measure();
+        }
+    }
+
+    fn print(&mut self, line: &Shown) -> io::Result<()> {
+        let (at, name) = match line.source {
+            LogSource::OnDisk(at) => (at, self.on_disk.get(at)),
+            LogSource::Remembered(at) => (self.on_disk.len() + at, self.remembered.get(at)),
+        };
+        let name = name.map_or("", String::as_str);
+        if self.json {
+            let mut object = json!({
+                "time": line.time, "generation": line.generation, "stream": line.stream.name(),
+                "text": line.text, "service": name,
+            });
+            if let Some(number) = line.number {
+                object["number"] = number.into();
+            }
+            if line.continues {
+                object["continues"] = true.into();
+            }
+            return self.lines.write(&object.to_string());
+        }
+        let time = line.time.replace('T', " ").replace('Z', "");
+        let label = match self.width {
+            0 => String::new(),
+            width => self.paint.name(at, &format!("{name:<width$} ")),
+        };
+        let stream = format!("{}{}", line.stream.name(), if line.continues { "+" } else { "" });
+        let text = harmless_but_colours(&line.text, false);
+        let text = match line.stream {
+            LogStream::Afresh => self.paint.bold(&text),
+            LogStream::Stdout | LogStream::Stderr => text,
+        };
+        let time = self.paint.dim(&format!("{time} "));
+        let stream = self.paint.dim(&format!("{stream:<6} "));
+        self.lines.write(&format!("{time}{label}{stream}{text}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_belong_to_their_name() {
+        for (file, name, belongs) in [
+            ("web", "web", true),
+            ("web-12", "web", true),
+            ("web-12", "web-12", true),
+            ("web-", "web", false),
+            ("web-x1", "web", false),
+            ("website", "web", false),
+            ("web", "web-1", false),
+        ] {
+            assert_eq!(is_file_of(file, name), belongs, "{file} {name}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory};
 
 use crate::cli::Cli;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandResult, Exit, OrExit};
 use crate::output;
 
 /// Print the manual page, or write all of them into a folder
@@ -19,18 +19,17 @@ pub(crate) struct ManArgs {
     into: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &ManArgs) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ManArgs) -> CommandResult {
     let Some(folder) = &arguments.into else {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command()).render(&mut page)?;
-        output::print(&String::from_utf8_lossy(&page))?;
-        return Ok(Exit::Success);
+        return output::print(&String::from_utf8_lossy(&page));
     };
     let written = std::fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
-    written.map_err(|error| {
-        let path = folder.display();
-        CommandError::new(Exit::Unavailable, format!("cannot write the pages to `{path}`: {error}"))
-    })?;
+    let path = folder.display();
+    written
+        .map_err(|error| format!("cannot write the pages to `{path}`: {error}"))
+        .or_exit(Exit::Unavailable)?;
     Ok(Exit::Success)
 }

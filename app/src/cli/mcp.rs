@@ -8,21 +8,23 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::keep::{CommandFlags, PolicyFlags};
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandResult, Exit};
 
-/// Stand in front of an MCP server: it may crash and be restarted, the client never notices
+/// Stands in front of an MCP server on stdio, so that it may crash, be restarted by its agent or be swapped
+/// for new code while the client keeps its connection.
+///
+/// A new instance is told what the old one knew: the handshake, the log level, the subscriptions. Requests
+/// that arrive meanwhile wait for it. What was in flight is sent again where that is safe; a tool call gets
+/// an answer that says that its outcome is unknown. No request is lost, none is answered twice.
+///
+/// Four tools stand beside the server's own: restart_server, verify_server_restarted, server_status and
+/// server_logs. A restart that is asked for starts the new instance first; code that does not start never
+/// takes a working server away.
+///
+/// When the client closes the connection, the server and all that it has started end within a second.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Stands in front of an MCP server on stdio, so that it may crash, be restarted by its \
-                  agent or be swapped for new code while the client keeps its connection.\n\nA new \
-                  instance is told what the old one knew: the handshake, the log level, the \
-                  subscriptions. Requests that arrive meanwhile wait for it. What was in flight is sent \
-                  again where that is safe; a tool call gets an answer that says that its outcome is \
-                  unknown. No request is lost, none is answered twice.\n\nFour tools stand beside the \
-                  server's own: restart_server, verify_server_restarted, server_status and \
-                  server_logs. A restart that is asked for starts the new instance first; code that \
-                  does not start never takes a working server away.\n\nWhen the client closes the \
-                  connection, the server and all that it has started end within a second.",
+    about = "Stand in front of an MCP server: it may crash and be restarted, the client never notices",
     after_help = "Examples:\n  \
                   afresh mcp -- python -m my_server\n  \
                   afresh mcp --watch src --spare -- npx -y @modelcontextprotocol/server-everything\n\n\
@@ -127,7 +129,7 @@ impl SwapFlags {
     }
 }
 
-pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     let flags: Vec<Flag<'_>> =
         arguments.policy.flags().into_iter().chain(arguments.swap.flags()).collect();
@@ -158,7 +160,5 @@ pub(crate) fn run(arguments: McpArgs, environment: &Environment) -> Result<Exit,
         watch_debounce: config.watch_debounce,
         health: config.health,
     };
-    let code = afresh_daemon::mcp(mcp)
-        .map_err(|error| CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"))?;
-    Ok(if code == 0 { Exit::Success } else { Exit::Command(code) })
+    Ok(Exit::Command(afresh_daemon::mcp(mcp)?))
 }

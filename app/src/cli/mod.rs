@@ -15,31 +15,28 @@ pub(crate) mod history;
 pub(crate) mod hooks;
 pub(crate) mod install;
 pub(crate) mod keep;
+pub(crate) mod lifecycle;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod plan;
 pub(crate) mod reload;
-pub(crate) mod restart;
 pub(crate) mod run;
 pub(crate) mod runs;
-pub(crate) mod start;
 pub(crate) mod status;
-pub(crate) mod stop;
 pub(crate) mod up;
 
 use clap::{Parser, Subcommand};
 
 /// Makes restarts around AI coding agents invisible.
+///
+/// afresh keeps the processes around your agents alive: it restarts what crashes, backs off from crash loops,
+/// leaves no process behind, and keeps a trail of all of it.
 #[derive(Debug, Parser)]
 #[command(
     name = "afresh",
     version,
-    about,
-    long_about = "Makes restarts around AI coding agents invisible.\n\nafresh keeps the processes \
-                  around your agents alive: it restarts what crashes, backs off from crash loops, \
-                  leaves no process behind, and keeps a trail of all of it.",
     after_help = "Examples:\n  \
                   afresh demo                                see what it does, in some seconds\n  \
                   afresh mcp -- python -m my_server          an MCP server that may crash and change\n  \
@@ -53,7 +50,6 @@ use clap::{Parser, Subcommand};
                   afresh history --since 1h                  what happened in the last hour\n  \
                   afresh doctor                              what this machine allows\n\n\
                   `afresh help COMMAND` explains a command, `afresh exit-codes` its exit codes.",
-    disable_help_subcommand = false,
     arg_required_else_help = true,
     propagate_version = true
 )]
@@ -76,9 +72,8 @@ pub(crate) enum Command {
     Down(down::DownArgs),
     Reload(reload::ReloadArgs),
     Status(status::StatusArgs),
-    Start(start::StartArgs),
-    Stop(stop::StopArgs),
-    Restart(restart::RestartArgs),
+    #[command(flatten)]
+    Lifecycle(lifecycle::LifecycleCommand),
     Logs(logs::LogsArgs),
     Attach(attach::AttachArgs),
     Events(events::EventsArgs),

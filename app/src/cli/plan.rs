@@ -3,26 +3,28 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use afresh_core::report::Origin;
-use afresh_core::run::plan::{EXAMPLE, Phase, Plan, PlanError};
+use afresh_core::run::plan::{EXAMPLE, Gate, Phase, Plan, PlanError};
 use afresh_core::text::harmless;
 use afresh_core::time::write_duration;
 use clap::{Args, Subcommand, ValueHint};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Paint};
 use crate::plan_file::{self, ReadPlan};
 
-/// Check a plan for an agent, or write an example of one
+/// Checks a plan for an agent, or writes an example of one.
+///
+/// A plan is Markdown: a title, and `## Phase: NAME` sections with the task in prose. Lines such as `-
+/// Depends on: NAME`, `- Gate: COMMAND`, `- Files: src/**`, `- Time limit: 30m`, `- Cost limit: $5` and `-
+/// Token limit: 2M` say more about a phase.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Checks a plan for an agent, or writes an example of one.\n\nA plan is Markdown: a title, and \
-                  `## Phase: NAME` sections with the task in prose. Lines such as `- Depends on: NAME`, \
-                  `- Gate: COMMAND`, `- Files: src/**`, `- Time limit: 30m`, `- Cost limit: $5` and \
-                  `- Token limit: 2M` say more about a phase.",
+    about = "Check a plan for an agent, or write an example of one",
     after_help = "Examples:\n  \
                   afresh plan new                  write PLAN.md, to start from\n  \
                   afresh plan check                is PLAN.md right, and what will be done when?\n  \
@@ -52,32 +54,29 @@ enum PlanCommand {
     },
 }
 
-pub(crate) fn run(arguments: &PlanArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &PlanArgs, environment: &Environment) -> CommandResult {
     match &arguments.command {
         PlanCommand::Check { file, json } => check(file, *json, environment),
         PlanCommand::New { file } => new(file, environment),
     }
 }
 
-fn check(file: &Path, json: bool, environment: &Environment) -> Result<Exit, CommandError> {
+fn check(file: &Path, json: bool, environment: &Environment) -> CommandResult {
     let ReadPlan { files, result } = plan_file::read(file, environment)?;
     if json {
         let (plan, messages) = match &result {
             Ok(sound) => (Some(plan_to_json(&sound.plan)), &sound.warnings),
             Err(errors) => (None, errors),
         };
-        let messages: Vec<serde_json::Value> = messages.iter().map(message_to_json).collect();
-        let verdict =
-            json!({"ok": result.is_ok(), "files": files, "messages": messages, "plan": plan});
-        output::print(&format!("{verdict:#}\n"))?;
-        return Ok(if result.is_ok() { Exit::Success } else { Exit::Config });
+        let messages: Vec<Value> = messages.iter().map(message_to_json).collect();
+        let is_ok = result.is_ok();
+        let verdict = json!({"ok": is_ok, "files": files, "messages": messages, "plan": plan});
+        output::print_json(&verdict)?;
+        return Ok(if is_ok { Exit::Success } else { Exit::Config });
     }
-    let sound = result.map_err(|errors| plan_file::plan_error(&errors))?;
-    for warning in &sound.warnings {
-        output::warn(&warning.to_string());
-    }
-    output::print(&shown(&files, &sound.plan))?;
-    Ok(Exit::Success)
+    let sound = result.map_err(|errors| CommandError::config(&errors))?;
+    sound.warnings.iter().for_each(|warning| output::warn(&warning.to_string()));
+    output::print(&shown(&files, &sound.plan))
 }
 
 /// The verdict, and the phases in the order in which they are done.
@@ -112,12 +111,9 @@ fn details(phase: &Phase) -> Vec<(&'static str, String)> {
         rows.push(("depends on", phase.depends_on.join(", ")));
     }
     for gate in &phase.gates {
-        let time = gate.time_max.map(write_duration);
-        let label: Vec<String> = (gate.name != gate.command)
-            .then(|| gate.name.clone())
-            .into_iter()
-            .chain(time)
-            .collect();
+        let name = (gate.name != gate.command).then(|| gate.name.clone());
+        let label: Vec<String> =
+            name.into_iter().chain(gate.time_max.map(write_duration)).collect();
         rows.push(match label.is_empty() {
             true => ("gate", gate.command.clone()),
             false => ("gate", format!("({}) {}", label.join(", "), gate.command)),
@@ -143,59 +139,50 @@ fn details(phase: &Phase) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn plan_to_json(plan: &Plan) -> serde_json::Value {
-    let millis = |time: &std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+fn plan_to_json(plan: &Plan) -> Value {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let gate = |gate: &Gate| {
+        let time_max_ms = gate.time_max.map(millis);
+        json!({"name": gate.name, "command": gate.command, "time_max_ms": time_max_ms})
+    };
     let phase = |phase: &Phase| {
-        let gates: Vec<serde_json::Value> = phase
-            .gates
-            .iter()
-            .map(|gate| {
-                let time_max_ms = gate.time_max.as_ref().map(millis);
-                json!({"name": gate.name, "command": gate.command, "time_max_ms": time_max_ms})
-            })
-            .collect();
+        let gates: Vec<Value> = phase.gates.iter().map(gate).collect();
         json!({
             "name": phase.name,
             "task": phase.task,
             "depends_on": phase.depends_on,
             "gates": gates,
             "files": phase.files,
-            "time_max_ms": phase.time_max.as_ref().map(millis),
+            "time_max_ms": phase.time_max.map(millis),
             "dollars_max": phase.dollars_max,
             "tokens_max": phase.tokens_max,
         })
     };
-    let phases: Vec<serde_json::Value> = plan.phases.iter().map(phase).collect();
+    let phases: Vec<Value> = plan.phases.iter().map(phase).collect();
     json!({"title": plan.title, "preface": plan.preface, "phases": phases})
 }
 
-fn message_to_json(error: &PlanError) -> serde_json::Value {
+fn message_to_json(error: &PlanError) -> Value {
     let origin = match &error.origin {
         Origin::File { path, line, column } => {
             json!({"kind": "file", "path": path, "line": line, "column": column})
         }
         other => json!({"kind": "other", "text": other.to_string()}),
     };
-    json!({
-        "severity": error.severity.word(),
-        "message": error.message,
-        "origin": origin,
-        "hint": error.hint,
-    })
+    let (severity, hint) = (error.severity.word(), &error.hint);
+    json!({"severity": severity, "message": error.message, "origin": origin, "hint": hint})
 }
 
-fn new(file: &Path, environment: &Environment) -> Result<Exit, CommandError> {
+fn new(file: &Path, environment: &Environment) -> CommandResult {
     if file == Path::new("-") {
-        output::print(EXAMPLE)?;
-        return Ok(Exit::Success);
+        return output::print(EXAMPLE);
     }
     let path = environment.cwd.join(file);
     let shown = environment.shown(&path);
     let written = File::create_new(&path).and_then(|mut file| file.write_all(EXAMPLE.as_bytes()));
     match written {
         Ok(()) => {
-            output::print(&format!("wrote `{shown}`: change it, then run `afresh plan check`\n"))?;
-            Ok(Exit::Success)
+            output::print(&format!("wrote `{shown}`: change it, then run `afresh plan check`\n"))
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(CommandError::new(Exit::Failed, format!("`{shown}` exists, and is left as it is"))

@@ -6,19 +6,19 @@ use afresh_daemon::control;
 use clap::Args;
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandResult, Exit, harmless_lines};
 use crate::output;
-use crate::running::{failed, harmless_lines};
 
-/// Let `afresh up` and `afresh gateway` read their configuration again
+/// Lets the `afresh up` of this workspace, and each `afresh gateway`, read their configuration again.
+///
+/// Services and servers that are new are started, those that are gone are stopped, those that are defined
+/// otherwise are restarted, and all others are left alone, with their connections. A configuration with an
+/// error changes nothing; `afresh config check` finds such errors before.
+///
+/// It waits until all of that is done, a minute at most, and exits with 1 where something of it has failed.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Lets the `afresh up` of this workspace, and each `afresh gateway`, read their \
-                  configuration again.\n\nServices and servers that are new are started, those that are \
-                  gone are stopped, those that are defined otherwise are restarted, and all others are \
-                  left alone, with their connections. A configuration with an error \
-                  changes nothing; `afresh config check` finds such errors before.\n\nIt waits until all \
-                  of that is done, a minute at most, and exits with 1 where something of it has failed.",
+    about = "Let `afresh up` and `afresh gateway` read their configuration again",
     after_help = "Examples:\n  \
                   afresh reload\n  \
                   afresh reload --no-wait             and go on at once"
@@ -33,12 +33,10 @@ pub(crate) struct ReloadArgs {
     no_wait: bool,
 }
 
-pub(crate) fn run(arguments: &ReloadArgs, environment: &Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: &ReloadArgs, environment: &Environment) -> CommandResult {
     let daemons = super::up::daemons(environment, &[Face::Up, Face::Gateway])?;
     if daemons.is_empty() {
-        let mut workspace = environment.workspace();
-        workspace.locate();
-        return Err(super::down::not_there(workspace.state()));
+        return Err(super::down::not_there(environment));
     }
     let (mut exit, mut wrong) = (Exit::Success, None);
     for daemon in &daemons {
@@ -61,9 +59,9 @@ pub(crate) fn run(arguments: &ReloadArgs, environment: &Environment) -> Result<E
             let version = &daemon.version;
             lines.insert(0, format!("`afresh {}` (pid {}):", version.face.name(), version.pid));
         }
-        output::print(&format!("{}\n", lines.join("\n")))?;
+        output::print(&(lines.join("\n") + "\n"))?;
     }
-    wrong.map_or(Ok(exit), |error| Err(failed(error)))
+    wrong.map_or(Ok(exit), |error| Err(error.into()))
 }
 
 /// What is wrong with a service that is not as the configuration has it.

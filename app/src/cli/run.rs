@@ -30,7 +30,6 @@ use self::progress_lines::ProgressPrinter;
 use self::resume_choice::PlanLocation;
 use self::screen::{Facts, RunScreen};
 use self::servers::OwnServers;
-use crate::cli::runs::runs_error;
 use crate::environment::Environment;
 use crate::error::{CommandError, Exit};
 use crate::output;
@@ -85,7 +84,7 @@ const PLAN: &str = "PLAN.md";
 
 pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit, CommandError> {
     let read = plan_file::read(&arguments.plan, environment)?;
-    let sound = read.result.map_err(|errors| plan_file::plan_error(&errors))?;
+    let sound = read.result.map_err(|errors| CommandError::config(&errors))?;
     for warning in &sound.warnings {
         output::warn(&warning.to_string());
     }
@@ -112,7 +111,7 @@ pub(crate) fn run(arguments: &RunArgs, environment: &Environment) -> Result<Exit
     let _git_lock = lock_git(&environment.cwd, settings.settings.without_git)?;
     let mark = ProcessMark::of(workspace.state()).map_err(unavailable)?;
     let env = end_leftovers(&mark, environment.variables.clone())?;
-    let runs = Runs::open(workspace.state()).map_err(runs_error)?;
+    let runs = Runs::open(workspace.state())?;
     let place = PlanLocation { cwd: &environment.cwd, root: workspace.root() };
     let (number, past) = match arguments.resume {
         true => arguments.resumed(&runs, &place)?,

@@ -2,12 +2,12 @@
 
 use afresh_core::run::{Attempt, Finish, Kind, PhaseEnd, Record, ResumeState, shown_output};
 use afresh_core::text::harmless;
-use afresh_daemon::store::runs::{RunRow, Runs, RunsError};
+use afresh_daemon::store::runs::{RunRow, Runs};
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit};
 use crate::output::{self, Lines, Paint};
 
 /// Show the runs of plans here, and what happened in each
@@ -46,11 +46,10 @@ enum RunsCommand {
     },
 }
 
-pub(crate) fn run(arguments: &RunsArgs, environment: &Environment) -> Result<Exit, CommandError> {
-    let mut workspace = environment.workspace();
-    workspace.locate();
+pub(crate) fn run(arguments: &RunsArgs, environment: &Environment) -> CommandResult {
+    let workspace = environment.located_workspace();
     let runs = match Runs::path_in(workspace.state()).exists() {
-        true => Some(Runs::open(workspace.state()).map_err(runs_error)?),
+        true => Some(Runs::open(workspace.state())?),
         false => None,
     };
     match &arguments.command {
@@ -59,13 +58,10 @@ pub(crate) fn run(arguments: &RunsArgs, environment: &Environment) -> Result<Exi
     }
 }
 
-fn list(runs: Option<&Runs>, arguments: &RunsArgs) -> Result<Exit, CommandError> {
-    let rows =
-        runs.map_or(Ok(Vec::new()), |runs| runs.list(arguments.limit)).map_err(runs_error)?;
+fn list(runs: Option<&Runs>, arguments: &RunsArgs) -> CommandResult {
+    let rows = runs.map_or(Ok(Vec::new()), |runs| runs.list(arguments.limit))?;
     if arguments.json {
-        let rows: Vec<serde_json::Value> = rows.iter().map(row_to_json).collect();
-        output::print(&format!("{:#}\n", json!(rows)))?;
-        return Ok(Exit::Success);
+        return output::print_json(&rows.iter().map(row_to_json).collect());
     }
     if rows.is_empty() {
         output::remark("no plan was run here yet; `afresh run PLAN.md` does");
@@ -73,10 +69,8 @@ fn list(runs: Option<&Runs>, arguments: &RunsArgs) -> Result<Exit, CommandError>
     }
     let mut lines = Lines::new();
     let paint = Paint::stdout();
-    lines.write(
-        &paint
-            .dim(&format!("{:>4}  {:<20}  {:<9}  {:<8}  TITLE", "RUN", "BEGAN", "STATE", "AGENT")),
-    )?;
+    let head = format!("{:>4}  {:<20}  {:<9}  {:<8}  TITLE", "RUN", "BEGAN", "STATE", "AGENT");
+    lines.write(&paint.dim(&head))?;
     for row in rows {
         let state = format!("{:<9}", state(row.finish.as_ref()));
         let state = match row.finish {
@@ -103,7 +97,7 @@ const fn state(finish: Option<&Finish>) -> &'static str {
     }
 }
 
-fn row_to_json(row: &RunRow) -> serde_json::Value {
+fn row_to_json(row: &RunRow) -> Value {
     json!({
         "run": row.run,
         "plan": row.plan,
@@ -116,7 +110,7 @@ fn row_to_json(row: &RunRow) -> serde_json::Value {
     })
 }
 
-fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> Result<Exit, CommandError> {
+fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> CommandResult {
     let missing = || {
         let text = match run {
             Some(run) => format!("there is no run {run} here"),
@@ -126,27 +120,21 @@ fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> Result<Exit, Comma
     };
     let runs = runs.ok_or_else(missing)?;
     let row = match run {
-        Some(run) => runs.one(run).map_err(runs_error)?,
-        None => runs.list(1).map_err(runs_error)?.pop(),
+        Some(run) => runs.one(run)?,
+        None => runs.list(1)?.pop(),
     };
     let row = row.ok_or_else(missing)?;
-    let records = runs.records(row.run).map_err(runs_error)?;
+    let records = runs.records(row.run)?;
     if json {
         let each = records.iter().map(|(at, record)| json!({"at": at, "record": record}));
         let mut whole = row_to_json(&row);
         whole["records"] = each.collect();
-        output::print(&format!("{whole:#}\n"))?;
-        return Ok(Exit::Success);
+        return output::print_json(&whole);
     }
     let mut lines = Lines::new();
     let paint = Paint::stdout();
-    let title = paint.bold(&harmless(&row.title));
-    lines.write(&format!(
-        "{title} (run {}, {}, {})",
-        row.run,
-        row.agent,
-        state(row.finish.as_ref())
-    ))?;
+    let (title, state) = (paint.bold(&harmless(&row.title)), state(row.finish.as_ref()));
+    lines.write(&format!("{title} (run {}, {}, {state})", row.run, row.agent))?;
     for (at, record) in &records {
         if let Some(text) = told(record, paint) {
             let clock = at.get(11..19).unwrap_or(at);
@@ -158,10 +146,7 @@ fn show(runs: Option<&Runs>, run: Option<i64>, json: bool) -> Result<Exit, Comma
             }
         }
     }
-    for line in totals(&records) {
-        lines.write(&line)?;
-    }
-    for line in chart(&records) {
+    for line in totals(&records).into_iter().chain(chart(&records)) {
         lines.write(&line)?;
     }
     lines.flush()?;
@@ -187,11 +172,10 @@ fn told(record: &Record, paint: Paint) -> Option<String> {
         Record::Committed { commit, message } => {
             format!("commit {} {}", commit.get(..9).unwrap_or(commit), harmless(message))
         }
-        Record::GateEnded { gate, passed: true, took_ms, .. } => paint.green(&format!(
-            "gate passed: {} ({:.1} s)",
-            harmless(gate),
-            *took_ms as f64 / 1e3
-        )),
+        Record::GateEnded { gate, passed: true, took_ms, .. } => {
+            let seconds = *took_ms as f64 / 1e3;
+            paint.green(&format!("gate passed: {} ({seconds:.1} s)", harmless(gate)))
+        }
         Record::GateEnded { gate, ending, .. } => {
             paint.red(&format!("gate failed: {} ({})", harmless(gate), harmless(ending)))
         }
@@ -276,9 +260,4 @@ fn bar(percent: f64) -> char {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let at = (percent / 100.0 * BARS.len() as f64) as usize;
     BARS[at.min(BARS.len() - 1)]
-}
-
-pub(super) fn runs_error(error: RunsError) -> CommandError {
-    let hint = error.hint();
-    CommandError::new(Exit::Unavailable, error).hint(hint)
 }

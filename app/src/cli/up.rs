@@ -1,38 +1,40 @@
-//! `afresh up`.
+//! `afresh up`, and `afresh up -d`: another process keeps the services, and this one waits until they are there.
 
-mod background;
-
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::sync::mpsc::sync_channel;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use afresh_core::config::DaemonSettings;
-use afresh_core::control::Face;
+use afresh_core::control::{Face, ServiceStatus, State};
 use afresh_core::definition::ServiceDefinition;
 use afresh_core::limits::STATUSES_QUEUE_MAX;
-use afresh_core::suggest::nearest;
 use afresh_core::time::parse_duration;
 use afresh_daemon::control::{self, Daemon};
 use afresh_daemon::store::lock::{LockError, Sole};
 use afresh_daemon::store::workspace::Workspace;
-use afresh_daemon::{Lines, Reload, Reloaded, Up, UpError};
+use afresh_daemon::{Lines, Reload, Reloaded, Up, UpError, monotonic};
 use clap::Args;
 
 use crate::environment::Environment;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, CommandResult, Exit, OrExit, harmless_lines};
 use crate::output::{self, Paint};
 use crate::running;
 use crate::screen::Screen;
+use crate::status_table;
 
-/// Keep all services of `afresh.toml` alive
+/// Keeps all services of `afresh.toml` alive.
+///
+/// Each `[service.NAME]` is started when what it depends on is there, restarted when it crashes or its health
+/// checks fail, and stopped in the opposite order. `[opencode]` is a ready-made one. On a terminal, lines of
+/// all services scroll by and their states stand below; `-d` goes to the background instead. There is one
+/// `afresh up` for a workspace.
+///
+/// Ctrl+C and SIGTERM stop everything in order, a second Ctrl+C at once.
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Keeps all services of `afresh.toml` alive.\n\nEach `[service.NAME]` is started when \
-                  what it depends on is there, restarted when it crashes or its health checks fail, \
-                  and stopped in the opposite order. `[opencode]` is a ready-made one. On a terminal, \
-                  lines of all services scroll by and their states stand below; `-d` goes to the \
-                  background instead. There is one `afresh up` for a workspace.\n\nCtrl+C and SIGTERM \
-                  stop everything in order, a second Ctrl+C at once.",
+    about = "Keep all services of `afresh.toml` alive",
     after_help = "Examples:\n  \
                   afresh up                  all services, in the foreground\n  \
                   afresh up -d               in the background; `afresh status`, `logs`, `down`\n  \
@@ -53,7 +55,7 @@ pub(crate) struct UpArgs {
     detach: bool,
 
     /// With --detach: how long to wait for the services to be ready
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_wait)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     wait: Duration,
 
     /// Also serve the control API here: 127.0.0.1:PORT, localhost:PORT or a bare PORT; 0 takes any that is
@@ -70,7 +72,7 @@ pub(crate) struct UpArgs {
     in_background: bool,
 }
 
-pub(crate) fn run(arguments: UpArgs, environment: Environment) -> Result<Exit, CommandError> {
+pub(crate) fn run(arguments: UpArgs, environment: Environment) -> CommandResult {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &[])?;
     if config.services.is_empty() {
@@ -79,21 +81,20 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> Result<Exit, C
     check_names(&arguments.names, &config.services)?;
     if let Some(other) = daemon(&environment)? {
         // The state of its lock does not matter.
-        return Err(failed(UpError::Lock(LockError::Taken {
-            sole: Sole::Up,
-            pid: Some(other.version.pid),
-        })));
+        let pid = Some(other.version.pid);
+        return Err(failed(UpError::Lock(LockError::Taken { sole: Sole::Up, pid })));
     }
     if arguments.detach && !arguments.in_background {
-        return background::start(&arguments, &environment, &workspace);
+        return start_background(&arguments, &environment, &workspace);
     }
     let base = workspace.root().unwrap_or(&environment.cwd).to_owned();
     let is_drawn = output::can_draw() && !arguments.plain && !arguments.in_background;
     let (sender, statuses) = sync_channel(STATUSES_QUEUE_MAX);
     let mut screen = None;
     let lines = if arguments.in_background {
-        background::leave_terminal()?;
-        background::print_statuses(statuses)?;
+        // No terminal's end is the end of the background.
+        afresh_daemon::leave_session().or_exit(Exit::Unavailable)?;
+        print_statuses(statuses).or_exit(Exit::Unavailable)?;
         Lines::File
     } else if is_drawn {
         let screen = screen.insert(Screen::new(statuses)?);
@@ -124,10 +125,7 @@ pub(crate) fn run(arguments: UpArgs, environment: Environment) -> Result<Exit, C
     if let Some(screen) = screen {
         screen.end();
     }
-    Ok(match code? {
-        0 => Exit::Success,
-        code => Exit::Command(code),
-    })
+    Ok(Exit::Command(code?))
 }
 
 /// Reads the configuration again. One without services is more likely a mistake than a wish.
@@ -151,29 +149,20 @@ fn reload(environment: Environment, workspace: Workspace, daemon: DaemonSettings
 }
 
 /// The `afresh up` of this workspace, where there is one.
-pub(crate) fn daemon(environment: &Environment) -> Result<Option<Daemon>, CommandError> {
+pub(crate) fn daemon(environment: &Environment) -> CommandResult<Option<Daemon>> {
     Ok(daemons(environment, &[Face::Up])?.into_iter().next())
 }
 
 /// All of some kinds in this workspace.
-pub(crate) fn daemons(
-    environment: &Environment,
-    faces: &[Face],
-) -> Result<Vec<Daemon>, CommandError> {
+pub(crate) fn daemons(environment: &Environment, faces: &[Face]) -> CommandResult<Vec<Daemon>> {
     let here = running::workspace(environment);
-    let mut all = control::daemons(&environment.runtime_folders()).map_err(running::failed)?;
+    let mut all = control::daemons(&environment.runtime_folders())?;
     all.retain(|daemon| faces.contains(&daemon.version.face) && daemon.version.workspace == here);
     Ok(all)
 }
 
-fn parse_wait(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
-}
-
 fn none_defined(environment: &Environment) -> CommandError {
-    let files = environment.config_files(&environment.workspace());
-    let place =
-        files.first().map_or_else(|| "afresh.toml".to_owned(), |(_, path)| environment.shown(path));
+    let place = environment.main_config_file(&environment.workspace());
     CommandError::new(Exit::Config, "there are no services to keep alive")
         .hint(format!(
             "write some into `{place}`, such as:\n\n  [service.web]\n  command = [\"node\", \"server.js\"]\n"
@@ -181,28 +170,128 @@ fn none_defined(environment: &Environment) -> CommandError {
         .hint("`afresh keep -- CMD` keeps a single command alive, without any file")
 }
 
-fn check_names(names: &[String], services: &[ServiceDefinition]) -> Result<(), CommandError> {
+fn check_names(names: &[String], services: &[ServiceDefinition]) -> CommandResult<()> {
     let known = || services.iter().map(|service| service.name.as_str());
     let Some(name) = names.iter().find(|name| !known().any(|known| known == **name)) else {
         return Ok(());
     };
     let error = CommandError::new(Exit::NotFound, format!("there is no service `{name}`"));
-    Err(match nearest(name, known()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint(format!("there is: {}", known().collect::<Vec<_>>().join(", "))),
-    })
+    let all = format!("there is: {}", known().collect::<Vec<_>>().join(", "));
+    Err(error.did_you_mean(name, known(), &all))
 }
 
 fn failed(error: UpError) -> CommandError {
     match error {
-        UpError::Lock(error @ LockError::Taken { .. }) => CommandError::new(
-            Exit::Unavailable,
-            error,
-        )
-        .hint(
-            "see `afresh status`; `afresh reload` applies a changed configuration, `afresh down` \
-                 ends them",
-        ),
+        UpError::Lock(error @ LockError::Taken { .. }) => {
+            let hint = "see `afresh status`; `afresh reload` applies a changed configuration, \
+                        `afresh down` ends them";
+            CommandError::new(Exit::Unavailable, error).hint(hint)
+        }
         error => CommandError::new(Exit::Unavailable, error).hint("run `afresh doctor`"),
     }
+}
+
+/// Starts the background, and tells how the services are until all of them are settled.
+fn start_background(
+    arguments: &UpArgs,
+    environment: &Environment,
+    workspace: &Workspace,
+) -> CommandResult {
+    let mut command = Command::new(std::env::current_exe().or_exit(Exit::Unavailable)?);
+    command.args(["up", "--in-background"]).args(&arguments.names);
+    command.current_dir(&environment.cwd);
+    if let Some(listen) = arguments.listen {
+        command.arg("--listen").arg(listen.to_string());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().or_exit(Exit::Unavailable)?;
+    let Some(stdout) = child.stdout.take() else { unreachable!("it is piped") };
+    let (sender, told) = sync_channel(STATUSES_QUEUE_MAX);
+    // It ends with the pipe: when the background closes it, or we end.
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let Ok(all) = serde_json::from_str::<Vec<ServiceStatus>>(&line) else { return };
+            if sender.send(all).is_err() {
+                return;
+            }
+        }
+    });
+    let deadline = monotonic() + arguments.wait;
+    let mut last: Option<Vec<ServiceStatus>> = None;
+    let is_settled = loop {
+        match told.recv_timeout(deadline.saturating_sub(monotonic())) {
+            Ok(all) => {
+                let is_settled = all.iter().all(|status| is_settled(status, &all));
+                last = Some(all);
+                if is_settled {
+                    break true;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => break false,
+            Err(RecvTimeoutError::Disconnected) => return Err(died(child, workspace)),
+        }
+    };
+    let all = last.unwrap_or_default();
+    let lines =
+        status_table::lines_of(&all.iter().collect::<Vec<_>>(), usize::MAX, Paint::stdout());
+    let lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
+    output::print(&(lines.join("\n") + "\n"))?;
+    if !is_settled {
+        output::remark("not all of them are ready yet; they are kept in the background");
+    }
+    output::remark(&format!(
+        "in the background (pid {}): `afresh status`, `afresh logs -f`, `afresh down`",
+        child.id()
+    ));
+    let has_failed = all.iter().any(|status| matches!(status.state, State::Failed { .. }));
+    Ok(if has_failed { Exit::Failed } else { Exit::Success })
+}
+
+/// Whether no news are expected of a service.
+fn is_settled(status: &ServiceStatus, all: &[ServiceStatus]) -> bool {
+    match status.state {
+        State::Starting | State::Restarting | State::Stopping => false,
+        // It waits for others; one that has failed keeps it waiting.
+        State::Stopped | State::Waiting => {
+            let is_lost = |name: &String| {
+                let needed = all.iter().find(|other| other.name == *name);
+                needed.is_some_and(|needed| {
+                    matches!(needed.state, State::Failed { .. } | State::Finished)
+                })
+            };
+            status.waits_for.is_empty() || status.waits_for.iter().any(is_lost)
+        }
+        _ => true,
+    }
+}
+
+/// The background ended before it had begun: says why.
+fn died(mut child: Child, workspace: &Workspace) -> CommandError {
+    let code = child.wait().ok().and_then(|status| status.code());
+    let mut text = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        stderr.take(64 * 1024).read_to_string(&mut text).ok();
+    }
+    let text = text.trim_start_matches("error: ").trim_end().to_owned();
+    let exit = code.map_or(Exit::Unavailable, Exit::Command);
+    match text.is_empty() {
+        true => CommandError::new(exit, "the background ended at once")
+            .hint(format!("see `{}`", workspace.state().join("up.log").display())),
+        false => CommandError::new(exit, harmless_lines(&text)),
+    }
+}
+
+/// Prints the states for the process that started us, as long as it reads them.
+fn print_statuses(statuses: Receiver<Vec<ServiceStatus>>) -> io::Result<()> {
+    let print = move || {
+        let mut stdout = io::stdout();
+        for all in statuses {
+            let line = serde_json::to_string(&all).unwrap_or_default();
+            if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("statuses".to_owned()).stack_size(64 * 1024);
+    thread.spawn(print).map(drop)
 }

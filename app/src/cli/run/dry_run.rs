@@ -40,8 +40,7 @@ pub(super) fn show(
             "supervised_servers": found.servers.iter().map(server).collect::<Vec<_>>(),
             "settings": settings,
         });
-        output::print(&format!("{all:#}\n"))?;
-        return Ok(Exit::Success);
+        return output::print_json(&all);
     }
     let (title, program) = (harmless(&plan.title), harmless(&program.join(" ")));
     let mut text = format!("{title}\nagent: {} ({program})\n", kind.name());

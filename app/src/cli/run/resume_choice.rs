@@ -8,7 +8,6 @@ use afresh_core::run::{Finish, Record, ResumeState};
 use afresh_daemon::store::runs::{RunRow, Runs};
 
 use super::{PLAN, RunArgs, now};
-use crate::cli::runs::runs_error;
 use crate::error::{CommandError, Exit};
 use crate::output;
 
@@ -46,7 +45,7 @@ impl RunArgs {
             ));
         }
         let folder = place.name(place.cwd);
-        let number = runs.begin(now(), (&path, &folder), title, kind.name()).map_err(runs_error)?;
+        let number = runs.begin(now(), (&path, &folder), title, kind.name())?;
         Ok((number, ResumeState::default()))
     }
 
@@ -78,7 +77,7 @@ impl RunArgs {
                 "go there, and try again: the agent and the gates would be in the wrong place";
             return Err(CommandError::new(Exit::Usage, text).hint(hint));
         }
-        runs.resume(run).map_err(runs_error)?;
+        runs.resume(run)?;
         Ok((run, past))
     }
 
@@ -88,10 +87,10 @@ impl RunArgs {
         runs: &Runs,
         place: &PlanLocation<'_>,
     ) -> Result<Option<(RunRow, ResumeState)>, CommandError> {
-        let list = runs.list(1_000).map_err(runs_error)?;
+        let list = runs.list(1_000)?;
         let name = place.name(&self.plan);
         for row in list.into_iter().filter(|row| place.is_of(&row.plan, &name)) {
-            let records = runs.records(row.run).map_err(runs_error)?;
+            let records = runs.records(row.run)?;
             let has_begun = records.iter().any(|(_, it)| matches!(it, Record::PhaseBegan { .. }));
             if has_begun || !matches!(row.finish, Some(Finish::Refused { .. })) {
                 let past = ResumeState::of(records.iter().map(|(_, record)| record));
