@@ -61,7 +61,7 @@ pub fn read(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
             false => format!("no server is left of this file: {}", import.notes.join("; ")),
         };
         let hint = "name a file with `mcpServers`, `servers`, `mcp` or `[mcp_servers.NAME]`";
-        return Err(vec![error_at(path, ErrorKind::Missing, message, None, hint.to_owned())]);
+        return Err(vec![error_at(path, ErrorKind::Missing, message, None, hint)]);
     }
     Ok(import)
 }
@@ -89,7 +89,7 @@ fn read_any(path: &str, bytes: &[u8], context: &Context<'_>) -> Result<Import, V
     let scope = VariableScope { env: context.env, workspace: context.workspace };
     let mut reader = ImportReader {
         path,
-        text: file.text(),
+        text: file.text,
         scope,
         usual: context.usual,
         import: Import::default(),
@@ -111,7 +111,7 @@ fn chosen<'a>(file: &'a File<'_>, workspace: &str) -> (Vec<&'a ClientServer>, Ve
     let is_ours = |server: &&ClientServer| server.project.as_deref().is_none_or(|p| p == workspace);
     let mut by_name: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all: Vec<&ClientServer> = Vec::new();
-    for server in file.servers().iter().filter(is_ours) {
+    for server in file.servers.iter().filter(is_ours) {
         match by_name.get(server.name.as_str()) {
             Some(at) if all[*at].project.is_some() && server.project.is_none() => {}
             Some(at) => {
@@ -343,7 +343,7 @@ impl ImportReader<'_> {
     fn error(&mut self, kind: ErrorKind, message: String, at: &Range<usize>, hint: &str) {
         if self.errors.len() < CONFIG_ERRORS_MAX {
             let excerpt_of = Some((self.text, at.clone()));
-            self.errors.push(error_at(self.path, kind, message, excerpt_of, hint.to_owned()));
+            self.errors.push(error_at(self.path, kind, message, excerpt_of, hint));
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::error_chain::chain;
 use crate::os;
 use crate::process::{Command, Processes};
 use crate::run_briefly::{Brief, BriefEnding, run_briefly};
-use crate::store::replace::{ReplaceFileError, replace_file};
+use crate::store::replace::replace_file;
 
 /// The manager of programs that start with this machine, and its folder.
 #[derive(Clone, Debug)]
@@ -29,34 +29,21 @@ pub struct Home {
 
 /// Why a file was not put in its place, or taken away.
 #[derive(Debug, thiserror::Error)]
-pub enum InstallFileError {
-    /// It cannot be read.
-    #[error("cannot read `{path}`")]
-    Read {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
-    /// It cannot be written.
-    #[error("cannot write `{path}`")]
-    Write {
-        /// Where it should be.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: ReplaceFileError,
-    },
-    /// It cannot be removed.
-    #[error("cannot remove `{path}`")]
-    Remove {
-        /// Where it is.
-        path: PathBuf,
-        /// Why not.
-        #[source]
-        source: io::Error,
-    },
+#[error("cannot {what} `{path}`")]
+pub struct InstallFileError {
+    what: &'static str,
+    path: PathBuf,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl InstallFileError {
+    fn new(
+        what: &'static str,
+        path: &Path,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { what, path: path.to_owned(), source: source.into() }
+    }
 }
 
 impl Home {
@@ -83,20 +70,18 @@ pub fn read_installed(path: &Path) -> Result<Option<Vec<u8>>, InstallFileError> 
     match read {
         Ok(_) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(InstallFileError::Read { path: path.to_owned(), source }),
+        Err(error) => Err(InstallFileError::new("read", path, error)),
     }
 }
 
 /// Writes the file, and the folder above it where that is missing.
 pub fn write_installed(path: &Path, text: &str) -> Result<(), InstallFileError> {
-    replace_file(path, text.as_bytes())
-        .map_err(|source| InstallFileError::Write { path: path.to_owned(), source })
+    replace_file(path, text.as_bytes()).map_err(|error| InstallFileError::new("write", path, error))
 }
 
 /// Removes the file.
 pub fn remove_installed(path: &Path) -> Result<(), InstallFileError> {
-    fs::remove_file(path)
-        .map_err(|source| InstallFileError::Remove { path: path.to_owned(), source })
+    fs::remove_file(path).map_err(|error| InstallFileError::new("remove", path, error))
 }
 
 /// Runs the commands one after the other, and says what failed; after one that must not fail, the others
@@ -140,14 +125,15 @@ async fn run_step(
         time_max: INSTALL_COMMAND_WAIT,
         output_bytes_max: HOOK_COMMAND_BYTES_MAX,
     };
-    let outcome = run_briefly(processes, vec![brief]).await.pop();
-    match outcome.map(|outcome| (outcome.ending, excerpt(&outcome.stderr))) {
-        Some((BriefEnding::Exited(Exit::Code(0)), _)) => Ok(()),
-        Some((BriefEnding::Exited(exit), said)) if said.is_empty() => Err(format!("it {exit}")),
-        Some((BriefEnding::Exited(exit), said)) => Err(format!("it {exit}: {said}")),
-        Some((BriefEnding::SpawnFailed(failure), _)) => Err(failure.message),
-        Some((BriefEnding::TimedOut, _)) => Err("it has not ended in time".to_owned()),
-        Some((BriefEnding::TooMuchOutput, _)) => Err("it prints too much".to_owned()),
-        None => Err("it was not run".to_owned()),
+    let Some(outcome) = run_briefly(processes, vec![brief]).await.pop() else {
+        return Err("it was not run".to_owned());
+    };
+    match (outcome.ending, excerpt(&outcome.stderr)) {
+        (BriefEnding::Exited(Exit::Code(0)), _) => Ok(()),
+        (BriefEnding::Exited(exit), said) if said.is_empty() => Err(format!("it {exit}")),
+        (BriefEnding::Exited(exit), said) => Err(format!("it {exit}: {said}")),
+        (BriefEnding::SpawnFailed(failure), _) => Err(failure.message),
+        (BriefEnding::TimedOut, _) => Err("it has not ended in time".to_owned()),
+        (BriefEnding::TooMuchOutput, _) => Err("it prints too much".to_owned()),
     }
 }

@@ -247,9 +247,9 @@ fn plan(
         true => (read.undo(&wanted), State::Adopted),
         false => (read.adopt(wrapper, &wanted), State::Plain),
     };
-    let touched = read.servers().iter().filter(|s| wanted(s) && s.state() == before);
+    let touched = read.servers.iter().filter(|s| wanted(s) && s.state() == before);
     let touched = touched.map(|server| server.name.clone()).collect();
-    let (servers, new, diff) = (read.servers().to_vec(), read.with(&edits), read.diff(&edits));
+    let (servers, new, diff) = (read.servers.clone(), read.with(&edits), read.diff(&edits));
     Ok(AdoptPlan { servers, touched, new, diff, text })
 }
 

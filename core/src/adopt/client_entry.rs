@@ -1,7 +1,7 @@
 //! Owns the fields of a server's entry, key by key. Driven by the readers of files, for the gateway that starts the
 //! server in the client's place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use toml_edit::{Item, TableLike, Value as Toml};
@@ -41,13 +41,9 @@ pub(crate) enum EntryValue {
 
 /// Where a key stands twice, the last counts, as it does for the clients.
 fn last_of_each(all: Vec<EntryField>) -> Vec<EntryField> {
-    let mut last = BTreeMap::new();
-    for (index, given) in all.iter().enumerate() {
-        last.insert((given.key.clone(), given.name.clone()), index);
-    }
-    let is_last = |(index, given): &(usize, EntryField)| {
-        last.get(&(given.key.clone(), given.name.clone())) == Some(index)
-    };
+    let keys = all.iter().enumerate().map(|(index, given)| ((&given.key, &given.name), index));
+    let last: BTreeSet<usize> = keys.collect::<BTreeMap<_, _>>().into_values().collect();
+    let is_last = |(index, _): &(usize, EntryField)| last.contains(index);
     all.into_iter().enumerate().filter(is_last).map(|(_, given)| given).collect()
 }
 

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::client_entry::{self, EntryStyle};
 use super::jsonc::{self, Member, SyntaxError};
-use super::server::{Args, ClientServer, Launch, List, SpannedText, Split};
-use super::wrap::line_break;
+use super::server::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
 
 /// Where servers are kept; `*` is any key, and the last one the name.
 const PLACES: [&[&str]; 5] = [

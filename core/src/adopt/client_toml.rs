@@ -1,25 +1,12 @@
 //! Finds the servers in the TOML file of Codex: `[mcp_servers.NAME]`.
 
-use std::ops::Range;
-
-use toml_edit::{Array, Document, Item, Key, TableLike, Value};
+use toml_edit::{Array, Document, Item, Key, TableLike, TomlError, Value};
 
 use super::client_entry::{self, EntryStyle};
-use super::server::{Args, ClientServer, Launch, List, SpannedText, Split};
-use super::wrap::line_break;
+use super::server::{Args, ClientServer, Launch, List, SpannedText, Split, line_break};
 
-/// What is wrong with a text, and where.
-#[derive(Debug)]
-pub(super) struct TomlMistake {
-    pub(super) message: String,
-    pub(super) span: Range<usize>,
-}
-
-pub(super) fn servers(text: &str) -> Result<Vec<ClientServer>, TomlMistake> {
-    let document = Document::parse(text).map_err(|error| TomlMistake {
-        message: error.message().to_owned(),
-        span: error.span().unwrap_or(0..0),
-    })?;
+pub(super) fn servers(text: &str) -> Result<Vec<ClientServer>, TomlError> {
+    let document = Document::parse(text)?;
     let all = document.get("mcp_servers").and_then(Item::as_table_like);
     let server = |(name, item): (&str, &Item)| {
         let entry = item.as_table_like();
@@ -71,10 +58,8 @@ fn launch(text: &str, entry: &dyn TableLike, is_inline: bool) -> Option<Launch> 
 
 fn list(array: &Array) -> Option<List> {
     let word = |value: &Value| {
-        Some(SpannedText {
-            range: value.span()?,
-            text: value.as_str().unwrap_or_default().to_owned(),
-        })
+        let text = value.as_str().unwrap_or_default().to_owned();
+        Some(SpannedText { range: value.span()?, text })
     };
     let words = array.iter().map(word).collect::<Option<Vec<SpannedText>>>()?;
     Some(List { range: array.span()?, words, ends_with_comma: array.trailing_comma() })

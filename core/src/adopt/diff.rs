@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::server::{ClientServer, SpannedText};
-use super::wrap::quote;
+use super::server::{ClientServer, SpannedText, quote};
 use super::{Edit, apply};
 use crate::audit::redact::{redact_args, redact_text};
 use crate::limits::{ADOPT_DIFF_CHARS_MAX, ADOPT_DIFF_LINE_BYTES_MAX};
@@ -83,7 +82,7 @@ pub(super) fn without_secrets(
 }
 
 fn masks(server: &ClientServer) -> Vec<Edit> {
-    let words: Vec<&SpannedText> = server.words();
+    let words: Vec<&SpannedText> = server.launch.words();
     let texts: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
     let pairs = words.into_iter().zip(texts.iter().zip(redact_args(&texts)));
     pairs

@@ -45,7 +45,7 @@ pub(super) fn members(text: &str, value: &Range<usize>) -> Vec<Member> {
     let mut found = Vec::new();
     if text.as_bytes().get(value.start) == Some(&b'{') {
         let mut scanner = Scanner { bytes: text.as_bytes(), at: value.start };
-        let visited = scanner.object(0, &mut |key_range: Range<usize>, value| {
+        let visited = scanner.children(0, &mut |key_range, value| {
             let key = string(text, &key_range).unwrap_or_default();
             found.push(Member { key, key_range, value });
         });
@@ -62,10 +62,8 @@ pub(super) fn elements(text: &str, value: &Range<usize>) -> Option<(Vec<Range<us
     }
     let mut found = Vec::new();
     let mut scanner = Scanner { bytes: text.as_bytes(), at: value.start };
-    scanner.list(0, &mut |value| found.push(value)).ok()?;
-    let Some(last) = found.last() else {
-        return Some((found, false));
-    };
+    scanner.children(0, &mut |_, value| found.push(value)).ok()?;
+    let Some(last) = found.last() else { return Some((found, false)) };
     scanner.at = last.end;
     scanner.blank().ok()?;
     let ends_with_comma = scanner.peek() == Some(b',');
@@ -124,58 +122,46 @@ impl Scanner<'_> {
         let start = self.at;
         match self.peek() {
             Some(b'"') => self.string()?,
-            Some(b'{') => self.object(depth, &mut |_, _| {})?,
-            Some(b'[') => self.list(depth, &mut |_| {})?,
+            Some(b'{' | b'[') => self.children(depth, &mut |_, _| {})?,
             _ => self.word()?,
         }
         Ok(start..self.at)
     }
 
-    fn object(
+    /// Passes over an object or a list, whose first byte is next. Visits each key, which is empty in a list, with
+    /// its value.
+    fn children(
         &mut self,
         depth: usize,
         visit: &mut dyn FnMut(Range<usize>, Range<usize>),
     ) -> Result<(), SyntaxError> {
-        self.expect(b'{', "a `{` is expected here")?;
+        let is_object = self.peek() == Some(b'{');
+        let (end, no_comma) = match is_object {
+            true => (b'}', "a `,` or `}` is expected here"),
+            false => (b']', "a `,` or `]` is expected here"),
+        };
+        self.at += 1;
         loop {
             self.blank()?;
-            if self.peek() == Some(b'}') {
+            if self.peek() == Some(end) {
                 self.at += 1;
                 return Ok(());
             }
-            let key = self.at;
-            if self.peek() != Some(b'"') {
-                return Err(self.error("a key in double quotes is expected here, or `}`"));
+            let mut key = self.at..self.at;
+            if is_object {
+                if self.peek() != Some(b'"') {
+                    return Err(self.error("a key in double quotes is expected here, or `}`"));
+                }
+                self.string()?;
+                key.end = self.at;
+                self.blank()?;
+                self.expect(b':', "a `:` is expected here")?;
+                self.blank()?;
             }
-            self.string()?;
-            let key = key..self.at;
-            self.blank()?;
-            self.expect(b':', "a `:` is expected here")?;
-            self.blank()?;
             visit(key, self.value(depth + 1)?);
             self.blank()?;
-            if self.peek() != Some(b'}') {
-                self.expect(b',', "a `,` or `}` is expected here")?;
-            }
-        }
-    }
-
-    fn list(
-        &mut self,
-        depth: usize,
-        visit: &mut dyn FnMut(Range<usize>),
-    ) -> Result<(), SyntaxError> {
-        self.expect(b'[', "a `[` is expected here")?;
-        loop {
-            self.blank()?;
-            if self.peek() == Some(b']') {
-                self.at += 1;
-                return Ok(());
-            }
-            visit(self.value(depth + 1)?);
-            self.blank()?;
-            if self.peek() != Some(b']') {
-                self.expect(b',', "a `,` or `]` is expected here")?;
+            if self.peek() != Some(end) {
+                self.expect(b',', no_comma)?;
             }
         }
     }

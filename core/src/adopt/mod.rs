@@ -13,15 +13,12 @@ mod client_toml;
 mod diff;
 mod jsonc;
 mod server;
-mod value;
-mod wrap;
 
 use std::ops::Range;
 
 pub use self::diff::{DiffLine, DiffMark};
-pub use self::server::{ClientServer, State};
+pub use self::server::{ClientServer, State, Wrapper, is_afresh};
 pub(crate) use self::server::{SpannedText, Start};
-pub use self::wrap::{Wrapper, is_afresh};
 
 use crate::audit::redact::redact_text;
 use crate::excerpt::LineIndex;
@@ -29,30 +26,13 @@ use crate::limits::ADOPT_FILE_BYTES_MAX;
 use crate::report::{ConfigError, ErrorKind, Origin};
 use crate::text::harmless;
 
-/// How a configuration is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syntax {
-    /// JSON, with comments and trailing commas where the client takes them.
-    Json,
-    /// TOML, as Codex has it.
-    Toml,
-}
-
-impl Syntax {
-    /// By the name of the file: all that does not end in `.toml` is JSON.
-    pub fn of(path: &str) -> Self {
-        match path.to_ascii_lowercase().ends_with(".toml") {
-            true => Self::Toml,
-            false => Self::Json,
-        }
-    }
-}
-
 /// A configuration of an MCP client, with the servers in it.
 #[derive(Debug)]
 pub struct File<'a> {
-    text: &'a str,
-    servers: Vec<ClientServer>,
+    /// The text.
+    pub(crate) text: &'a str,
+    /// The servers, in the order of the text.
+    pub servers: Vec<ClientServer>,
 }
 
 /// One change to a text: what stands in the range gives way to the new text.
@@ -68,34 +48,15 @@ impl<'a> File<'a> {
     /// Finds the servers in a configuration. Of a larger file than [`ADOPT_FILE_BYTES_MAX`], one byte
     /// more is enough.
     ///
-    /// The path is named in the error, and nothing else is done with it.
+    /// The path is named in the error. All that does not end in `.toml` is JSON, with comments and trailing commas.
     pub fn read(path: &str, bytes: &'a [u8]) -> Result<Self, Box<ConfigError>> {
         let hint = "correct it, or name the other files; this one is as it was";
-        let error = |kind, message: String, excerpt_of: Option<(&str, Range<usize>)>| {
-            Box::new(error_at(path, kind, message, excerpt_of, hint.to_owned()))
+        let source = SourceText::check(path, bytes, hint)?;
+        let servers = match path.to_ascii_lowercase().ends_with(".toml") {
+            true => client_toml::servers(source.text).map_err(|wrong| source.toml_error(&wrong))?,
+            false => client_json::servers(source.text).map_err(|wrong| source.json_error(wrong))?,
         };
-        let text = checked_text(path, bytes, hint)?;
-        let servers = match Syntax::of(path) {
-            Syntax::Json => client_json::servers(text).map_err(|wrong| {
-                let span = wrong.at..wrong.at + 1;
-                error(ErrorKind::Syntax, wrong.message.to_owned(), Some((text, span)))
-            }),
-            Syntax::Toml => client_toml::servers(text).map_err(|wrong| {
-                let message = harmless(&wrong.message).replace('\n', "; ");
-                error(ErrorKind::Syntax, message, Some((text, wrong.span)))
-            }),
-        };
-        Ok(Self { text, servers: servers? })
-    }
-
-    /// The text.
-    pub(crate) fn text(&self) -> &'a str {
-        self.text
-    }
-
-    /// The servers, in the order of the text.
-    pub fn servers(&self) -> &[ClientServer] {
-        &self.servers
+        Ok(Self { text: source.text, servers })
     }
 
     /// The changes that put the wrapper in front of those servers that have none and are wanted.
@@ -105,13 +66,13 @@ impl<'a> File<'a> {
         wanted: &dyn Fn(&ClientServer) -> bool,
     ) -> Vec<Edit> {
         let all = self.servers.iter().filter(|server| wanted(server));
-        self.sorted(all.flat_map(|server| wrap::wrap(self.text, server, wrapper)))
+        self.sorted(all.flat_map(|server| server.wrap(self.text, wrapper)))
     }
 
     /// The changes that take the wrapper away from those servers that have one and are wanted.
     pub fn undo(&self, wanted: &dyn Fn(&ClientServer) -> bool) -> Vec<Edit> {
         let all = self.servers.iter().filter(|server| wanted(server) && !server.debugged);
-        self.sorted(all.flat_map(|server| wrap::unwrap(self.text, server)))
+        self.sorted(all.flat_map(|server| server.unwrap(self.text)))
     }
 
     /// The text with the changes made.
@@ -136,22 +97,42 @@ impl<'a> File<'a> {
     }
 }
 
-/// The text of a file that is neither too large nor something else.
-fn checked_text<'a>(path: &str, bytes: &'a [u8], hint: &str) -> Result<&'a str, Box<ConfigError>> {
-    let error = |kind, message: String, excerpt_of: Option<(&str, Range<usize>)>| {
-        Box::new(error_at(path, kind, message, excerpt_of, hint.to_owned()))
-    };
-    if bytes.len() > ADOPT_FILE_BYTES_MAX {
-        let mib = ADOPT_FILE_BYTES_MAX / 1024 / 1024;
-        let message = format!("the file is larger than {mib}MiB");
-        return Err(error(ErrorKind::TooLarge, message, None));
+/// The text of a file that is neither too large nor something else, and what its errors say.
+struct SourceText<'p, 'a> {
+    path: &'p str,
+    text: &'a str,
+    hint: &'p str,
+}
+
+impl<'p, 'a> SourceText<'p, 'a> {
+    fn check(path: &'p str, bytes: &'a [u8], hint: &'p str) -> Result<Self, Box<ConfigError>> {
+        if bytes.len() > ADOPT_FILE_BYTES_MAX {
+            let mib = ADOPT_FILE_BYTES_MAX / 1024 / 1024;
+            let message = format!("the file is larger than {mib}MiB");
+            return Err(Box::new(error_at(path, ErrorKind::TooLarge, message, None, hint)));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|wrong| {
+            let known = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
+            let excerpt_of = Some((&*known, known.len()..known.len()));
+            let message = "the file is not UTF-8 text from here on".to_owned();
+            Box::new(error_at(path, ErrorKind::Encoding, message, excerpt_of, hint))
+        })?;
+        Ok(Self { path, text, hint })
     }
-    std::str::from_utf8(bytes).map_err(|wrong| {
-        let known = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
-        let span = known.len()..known.len();
-        let message = "the file is not UTF-8 text from here on".to_owned();
-        error(ErrorKind::Encoding, message, Some((&known, span)))
-    })
+
+    fn error(&self, message: String, span: Range<usize>) -> Box<ConfigError> {
+        let excerpt_of = Some((self.text, span));
+        Box::new(error_at(self.path, ErrorKind::Syntax, message, excerpt_of, self.hint))
+    }
+
+    fn json_error(&self, wrong: jsonc::SyntaxError) -> Box<ConfigError> {
+        self.error(wrong.message.to_owned(), wrong.at..wrong.at + 1)
+    }
+
+    fn toml_error(&self, wrong: &toml_edit::TomlError) -> Box<ConfigError> {
+        let message = harmless(wrong.message()).replace('\n', "; ");
+        self.error(message, wrong.span().unwrap_or(0..0))
+    }
 }
 
 /// An error in a file, with its line where that is no secret.
@@ -160,7 +141,7 @@ pub(crate) fn error_at(
     kind: ErrorKind,
     message: String,
     excerpt_of: Option<(&str, Range<usize>)>,
-    hint: String,
+    hint: &str,
 ) -> ConfigError {
     let (line, column, excerpt) = match excerpt_of {
         Some((text, span)) => {
@@ -172,7 +153,7 @@ pub(crate) fn error_at(
         None => (1, 1, None),
     };
     let origin = Origin::File { path: harmless(path), line, column };
-    ConfigError { kind, message, origin, excerpt, hint: Some(hint) }
+    ConfigError { kind, message, origin, excerpt, hint: Some(hint.to_owned()) }
 }
 
 fn apply(text: &str, edits: &[Edit]) -> String {

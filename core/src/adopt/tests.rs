@@ -30,11 +30,11 @@ fn there_and_back(path: &str, text: &str) -> String {
         assert_eq!(undone(path, &new), text, "undone from {new}");
         let (old, new) = (read(path, text), read(path, &new));
         let names = |file: &File<'_>| -> Vec<String> {
-            file.servers().iter().map(|server| server.name.clone()).collect()
+            file.servers.iter().map(|server| server.name.clone()).collect()
         };
         assert_eq!(names(&old), names(&new));
-        let was_plain = old.servers().iter().map(|server| server.state() == State::Plain);
-        for (was_plain, server) in was_plain.zip(new.servers()) {
+        let was_plain = old.servers.iter().map(|server| server.state() == State::Plain);
+        for (was_plain, server) in was_plain.zip(new.servers) {
             assert_eq!(server.state() == State::Adopted, was_plain, "{}", server.name);
         }
     }
@@ -43,7 +43,7 @@ fn there_and_back(path: &str, text: &str) -> String {
 
 fn states(path: &str, text: &str) -> Vec<(String, State, bool)> {
     let of = |server: &ClientServer| (server.name.clone(), server.state(), server.disabled);
-    read(path, text).servers().iter().map(of).collect()
+    read(path, text).servers.iter().map(of).collect()
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn claude_has_servers_for_each_project() {
         );
     assert_eq!(there_and_back(".claude.json", text), wanted);
     let projects: Vec<Option<String>> =
-        read("x.json", text).servers().iter().map(|server| server.project.clone()).collect();
+        read("x.json", text).servers.iter().map(|server| server.project.clone()).collect();
     assert_eq!(projects, [None, Some("/home/ada/shop".to_owned())]);
 }
 
