@@ -189,7 +189,8 @@ fn none(environment: &Environment, workspace: &Workspace) -> CommandError {
         .hint("`afresh mcp -- CMD` stands in front of a single server, without any file")
 }
 
-fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+/// An address, or a port of this machine.
+pub(super) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").unwrap_or(text);
     match port.parse::<u16>() {
         Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),

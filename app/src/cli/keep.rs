@@ -1,17 +1,21 @@
-//! `afresh keep`.
+//! `afresh keep`: its flags, among them those of health checks and of the restart policy. Never runs a check.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use afresh_core::config::{Flag, parse_size};
-use afresh_core::definition::LogLimits;
+use afresh_core::definition::{LogLimits, Port};
+use afresh_core::health::{HealthCheck, Probe};
 use afresh_core::hook::{HookDefinition, HookEvent, HookTarget, Shape};
 use afresh_core::policy::{Policy, RestartMode};
-use afresh_daemon::{Command, HookSetup, Keep};
+use afresh_core::time::parse_duration;
+use afresh_daemon::{Command, Keep};
 use clap::Args;
+use serde_json::Value;
 
-use crate::cli::health::HealthFlags;
+use crate::cli::gateway::parse_listen;
 use crate::environment::Environment;
 use crate::error::{CommandResult, Exit};
 
@@ -97,14 +101,14 @@ impl CommandFlags {
 
     /// The command as it is run here.
     pub(crate) fn command(self, environment: &Environment, clear_env: bool) -> Command {
-        Command {
-            argv: self.command,
-            cwd: Some(match self.cwd {
-                Some(cwd) => environment.cwd.join(cwd),
-                None => environment.cwd.clone(),
-            }),
-            env: variables(environment, clear_env, self.variables),
+        let kept = |(name, _): &&(OsString, OsString)| !clear_env || name == "PATH";
+        let mut env: Vec<_> = environment.variables.iter().filter(kept).cloned().collect();
+        for (name, value) in self.variables {
+            env.retain(|(other, _)| *other != *name);
+            env.push((name.into(), value.into()));
         }
+        let cwd = self.cwd.map_or_else(|| environment.cwd.clone(), |cwd| environment.cwd.join(cwd));
+        Command { argv: self.command, cwd: Some(cwd), env }
     }
 }
 
@@ -216,19 +220,112 @@ impl PolicyFlags {
             ("--stop-timeout", "defaults.stop_timeout", &self.stop_timeout),
         ]
         .into_iter()
-        .filter_map(|(name, setting, value)| {
-            value.as_deref().map(|value| Flag { name, setting, value })
-        })
+        .filter_map(|(name, setting, value)| Some(Flag { name, setting, value: value.as_deref()? }))
         .collect()
+    }
+}
+
+/// The health check, as flags.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Health")]
+struct HealthFlags {
+    /// It is well when a GET of this URL is answered with a status from 200 to 299
+    #[arg(long, value_name = "URL", group = "probe")]
+    health_http: Option<String>,
+    /// And the answer is JSON in which this field has this value, such as `healthy=true`; dots lead into
+    /// objects and lists
+    #[arg(long, value_name = "FIELD=VALUE", requires = "health_http", value_parser = parse_field)]
+    health_json: Option<(String, Value)>,
+    /// It is well when a connection to this address can be made. One that hangs still takes connections
+    #[arg(long, value_name = "HOST:PORT", group = "probe")]
+    health_tcp: Option<String>,
+    /// It is well when this command exits with 0; its words are separated by spaces, no shell is involved
+    #[arg(long, value_name = "CMD", group = "probe")]
+    health_exec: Option<String>,
+    /// It is well when it answers as an MCP server at this URL, over streamable HTTP
+    #[arg(long, value_name = "URL", group = "probe")]
+    health_mcp: Option<String>,
+    /// The time between two checks, once it is ready [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "probe", value_parser = parse_duration)]
+    health_interval: Option<Duration>,
+    /// An answer later than this is none [default: 10s]
+    #[arg(long, value_name = "TIME", requires = "probe", value_parser = parse_duration)]
+    health_timeout: Option<Duration>,
+    /// So many failures in a row count as a crash, and twice as many while its processes work
+    /// [default: 3]
+    #[arg(long, value_name = "N", requires = "probe", value_parser = clap::value_parser!(u32).range(1..))]
+    health_failures: Option<u32>,
+    /// One that is not ready this long after its start counts as crashed; 0s waits for ever
+    /// [default: 1m]
+    #[arg(long, value_name = "TIME", requires = "probe", value_parser = parse_duration)]
+    ready_timeout: Option<Duration>,
+    /// The port that it must have for itself: it is not started while another program listens there
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = parse_port)]
+    port: Option<Port>,
+}
+
+impl HealthFlags {
+    /// The check; none where none is asked for.
+    fn check(&self) -> Option<HealthCheck> {
+        let http = self.health_http.clone().map(|url| Probe::Http {
+            url,
+            status: None,
+            json: self.health_json.clone(),
+            headers: Vec::new(),
+        });
+        let tcp = self.health_tcp.clone().map(|address| Probe::Tcp { address });
+        let exec = self.health_exec.as_deref().map(|command| Probe::Exec {
+            command: command.split_whitespace().map(str::to_owned).collect(),
+        });
+        let mcp = self.health_mcp.clone().map(|url| Probe::Mcp { url });
+        let usual = HealthCheck::new(http.or(tcp).or(exec).or(mcp)?);
+        let interval = self.health_interval.unwrap_or(usual.interval);
+        Some(HealthCheck {
+            interval,
+            ready_interval: usual.ready_interval.min(interval),
+            timeout: self.health_timeout.unwrap_or(usual.timeout),
+            failures_max: self.health_failures.unwrap_or(usual.failures_max),
+            ready_timeout: self
+                .ready_timeout
+                .or(usual.ready_timeout)
+                .filter(|time| !time.is_zero()),
+            ..usual
+        })
+    }
+}
+
+/// A value that is no JSON is a text.
+fn parse_field(text: &str) -> Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((field, value)) if !field.is_empty() => {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            Ok((field.to_owned(), value))
+        }
+        _ => Err(format!("`{text}` is not of the form FIELD=VALUE")),
+    }
+}
+
+fn parse_port(text: &str) -> Result<Port, String> {
+    let (host, port) = text.rsplit_once(':').unwrap_or(("localhost", text));
+    match port.parse() {
+        Ok(port) if port > 0 && !host.is_empty() => Ok(Port { host: host.to_owned(), port }),
+        _ => Err(format!("`{text}` is not of the form PORT or HOST:PORT")),
     }
 }
 
 pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> CommandResult {
     let workspace = environment.workspace();
     let config = environment.config(&workspace, &arguments.policy.flags())?;
+    let hook = |(at, target): (usize, HookTarget)| HookDefinition {
+        name: format!("hook {}", at + 1),
+        events: HookEvent::ALL.to_vec(),
+        services: Vec::new(),
+        target,
+    };
+    let hooks = arguments.hooks.into_iter().enumerate().map(hook).collect();
     let keep = Keep {
         name: arguments.command.name(),
-        hooks: hook_setup(arguments.hooks, environment),
+        hooks: environment.hook_setup(hooks),
         command: arguments.command.command(environment, arguments.clear_env),
         policy: Policy {
             // A command does not say when it is ready, or has nothing left to do.
@@ -244,20 +341,10 @@ pub(crate) fn run(arguments: KeepArgs, environment: &Environment) -> CommandResu
         listen: arguments.listen,
         stdin: arguments.copies == 1,
         health: arguments.health.check(),
-        port: arguments.health.port(),
+        port: arguments.health.port,
         log: arguments.log.limits(),
     };
     Ok(Exit::Command(afresh_daemon::keep(keep)?))
-}
-
-fn hook_setup(targets: Vec<HookTarget>, environment: &Environment) -> HookSetup {
-    let definition = |(at, target): (usize, HookTarget)| HookDefinition {
-        name: format!("hook {}", at + 1),
-        events: HookEvent::ALL.to_vec(),
-        services: Vec::new(),
-        target,
-    };
-    environment.hook_setup(targets.into_iter().enumerate().map(definition).collect())
 }
 
 fn parse_hook(text: &str) -> Result<HookTarget, String> {
@@ -275,34 +362,14 @@ fn parse_hook(text: &str) -> Result<HookTarget, String> {
     }
 }
 
-fn variables(
-    environment: &Environment,
-    clear: bool,
-    added: Vec<(String, String)>,
-) -> Vec<(OsString, OsString)> {
-    let kept = |name: &OsString| !clear || name == "PATH";
-    let mut variables: Vec<(OsString, OsString)> =
-        environment.variables.iter().filter(|(name, _)| kept(name)).cloned().collect();
-    for (name, value) in added {
-        variables.retain(|(other, _)| *other != *name);
-        variables.push((name.into(), value.into()));
-    }
-    variables
-}
-
 /// An address of this machine alone.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    let port = text.strip_prefix("localhost:").unwrap_or(text);
-    let parsed = match port.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
-        Err(_) => text.parse::<SocketAddr>(),
-    };
-    match parsed {
-        Ok(address) if address.ip().is_loopback() => Ok(address),
-        Ok(_) => {
+    let address = parse_listen(text)?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => {
             Err("others could reach it: only 127.0.0.1, [::1] and localhost are allowed".into())
         }
-        Err(_) => Err(format!("`{text}` is not of the form 127.0.0.1:PORT")),
     }
 }
 

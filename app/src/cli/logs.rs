@@ -147,7 +147,7 @@ impl LogsArgs {
     /// Prints the last of them by time.
     fn print_last(&self, mut lines: Vec<Shown>, printer: &mut LogPrinter) -> io::Result<()> {
         // Stable, so the lines of one service stay as they came.
-        lines.sort_by(|one, other| one.time.cmp(&other.time));
+        lines.sort_by(|one, other| one.line.time.cmp(&other.line.time));
         let lines_max = self.query().lines_max.unwrap_or(usize::MAX);
         let last = lines.split_off(lines.len().saturating_sub(lines_max));
         last.iter().try_for_each(|line| printer.print(line))
@@ -184,7 +184,8 @@ fn go_on(
 ) -> CommandResult {
     let (sender, news) = sync_channel(64);
     let has_files = sources.remembered.is_empty() || !sources.on_disk.is_empty();
-    let targets: Vec<ServiceAddress> = sources.remembered.into_iter().map(|(target, _)| target).collect();
+    let targets: Vec<ServiceAddress> =
+        sources.remembered.into_iter().map(|(target, _)| target).collect();
     let mut last = newest.clone();
     if !targets.is_empty() {
         let (sender, from) = (sender.clone(), targets.into_iter().zip(newest).collect());
@@ -221,7 +222,11 @@ fn go_on(
     Ok(Exit::Success)
 }
 
-fn follow_remembered(from: Vec<(ServiceAddress, u64)>, has_files: bool, news: &SyncSender<LogInput>) {
+fn follow_remembered(
+    from: Vec<(ServiceAddress, u64)>,
+    has_files: bool,
+    news: &SyncSender<LogInput>,
+) {
     let at_end = if has_files { AtEnd::Stay } else { AtEnd::Leave };
     let ended = Follower::new().and_then(|follower| {
         follower.lines(from, at_end, |at, line| {
@@ -361,14 +366,11 @@ fn unknown(running: &RunningServices, name: &str, on_disk: &[String]) -> Command
 
 /// A line, wherever it was.
 struct Shown {
-    time: String,
     source: LogSource,
-    number: Option<u64>,
-    generation: u64,
-    stream: LogStream,
     /// It goes on in the next one.
     continues: bool,
-    text: String,
+    /// One from disk has no number.
+    line: LogLine,
 }
 
 /// A service: a place among those on disk, or among the others.
@@ -380,30 +382,24 @@ enum LogSource {
 
 impl Shown {
     fn remembered(at: usize, line: LogLine) -> Self {
-        let LogLine { number, time, generation, stream, text } = line;
-        let (source, number, continues) = (LogSource::Remembered(at), Some(number), false);
-        Self { time, source, number, generation, stream, continues, text }
+        Self { source: LogSource::Remembered(at), continues: false, line }
     }
 
     fn is_wanted(&self, query: &Query) -> bool {
-        query.grep.as_ref().is_none_or(|text| self.text.contains(text))
-            && query.stream.is_none_or(|stream| self.stream == stream)
-            && query.since.is_none_or(|since| self.time >= since.to_string())
+        let LogLine { time, stream, text, .. } = &self.line;
+        query.grep.as_ref().is_none_or(|wanted| text.contains(wanted))
+            && query.stream.is_none_or(|wanted| *stream == wanted)
+            && query.since.is_none_or(|since| *time >= since.to_string())
     }
 }
 
 impl From<LoggedLine> for Shown {
     fn from(line: LoggedLine) -> Self {
-        let text = line.text.strip_suffix(b"\r").unwrap_or(&line.text);
-        Self {
-            time: line.head.time.to_string(),
-            source: LogSource::OnDisk(line.service),
-            number: None,
-            generation: line.head.generation,
-            stream: line.head.stream,
-            continues: line.head.continues,
-            text: String::from_utf8_lossy(text).into_owned(),
-        }
+        let LoggedLine { service, head, text } = line;
+        let text = String::from_utf8_lossy(text.strip_suffix(b"\r").unwrap_or(&text)).into_owned();
+        let (time, generation, stream) = (head.time.to_string(), head.generation, head.stream);
+        let line = LogLine { number: 0, time, generation, stream, text };
+        Self { source: LogSource::OnDisk(service), continues: head.continues, line }
     }
 }
 
@@ -444,8 +440,9 @@ impl LogPrinter {
         }
     }
 
-    fn print(&mut self, line: &Shown) -> io::Result<()> {
-        let (at, name) = match line.source {
+    fn print(&mut self, shown: &Shown) -> io::Result<()> {
+        let Shown { source, continues, line } = shown;
+        let (at, name) = match *source {
             LogSource::OnDisk(at) => (at, self.on_disk.get(at)),
             LogSource::Remembered(at) => (self.on_disk.len() + at, self.remembered.get(at)),
         };
@@ -455,10 +452,10 @@ impl LogPrinter {
                 "time": line.time, "generation": line.generation, "stream": line.stream.name(),
                 "text": line.text, "service": name,
             });
-            if let Some(number) = line.number {
-                object["number"] = number.into();
+            if let LogSource::Remembered(_) = source {
+                object["number"] = line.number.into();
             }
-            if line.continues {
+            if *continues {
                 object["continues"] = true.into();
             }
             return self.lines.write(&object.to_string());
@@ -468,7 +465,7 @@ impl LogPrinter {
             0 => String::new(),
             width => self.paint.name(at, &format!("{name:<width$} ")),
         };
-        let stream = format!("{}{}", line.stream.name(), if line.continues { "+" } else { "" });
+        let stream = format!("{}{}", line.stream.name(), if *continues { "+" } else { "" });
         let text = harmless_but_colours(&line.text, false);
         let text = match line.stream {
             LogStream::Afresh => self.paint.bold(&text),

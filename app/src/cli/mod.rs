@@ -10,7 +10,6 @@ pub(crate) mod down;
 pub(crate) mod events;
 pub(crate) mod exit_codes;
 pub(crate) mod gateway;
-mod health;
 pub(crate) mod history;
 pub(crate) mod hooks;
 pub(crate) mod install;
