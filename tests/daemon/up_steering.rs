@@ -60,6 +60,35 @@ fn a_client_of_the_api_restarts_a_service_with_its_dependents_in_their_order() {
 }
 
 #[test]
+fn a_dependent_that_cannot_be_restarted_any_more_is_told_beside_the_others() {
+    let env = TestEnv::new();
+    let sign = env.write("sign", "");
+    let db = idle("db", &format!("health.exec = [\"test\", \"-e\", {sign:?}]"));
+    let api = idle("api", "depends_on = [\"db\"]");
+    define(&env, &[db.clone(), api]);
+    let mut afresh = env.start(&["up", "--plain", "--listen", "0"]);
+    let remote = Api::of(&env, &afresh);
+    wait_up(&env, "api");
+    fs::remove_file(&sign).expect("it is there");
+    let answer = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| remote.ask("POST /v1/services/db/restart_all?wait=true", ""));
+        // While `db` is not ready, its dependent goes out of the configuration.
+        wait_for("the restart is on record", || {
+            !order(&env, "server_restart_requested").is_empty()
+        });
+        define(&env, &[db]);
+        assert_eq!(env.run(&["reload", "--no-wait"]).code, Some(0));
+        env.write("sign", "");
+        asked.join().expect("an answer").json()
+    });
+    let told =
+        |at: usize| ["name", "outcome", "detail"].map(|key| answer["outcomes"][at][key].clone());
+    assert_eq!(told(0)[..2], ["db", "up"], "{answer}");
+    assert_eq!(told(1), ["api", "failed", "there is no service `api`"], "{answer}");
+    stop(&env, &mut afresh);
+}
+
+#[test]
 fn a_restart_says_who_depends_on_it_and_several_go_in_their_order() {
     let env = TestEnv::new();
     let services = [
